@@ -1,3 +1,5 @@
+DROP TABLE store.saga_steps;
+DROP TABLE store.sagas;
 DROP TABLE store.idempotency;
 DROP TABLE store.rate_limits;
 DROP TABLE store.outbox;

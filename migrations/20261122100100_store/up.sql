@@ -84,3 +84,54 @@ CREATE TABLE store.idempotency (
     CONSTRAINT idempotency_answer_check CHECK ((answer IS NULL) = (key_id IS NULL))
 );
 CREATE INDEX idempotency_expires_at_idx ON store.idempotency (expires_at);
+
+-- Work in several steps at providers, such as a purchase. Kept permanently.
+CREATE TABLE store.sagas (
+    id uuid CONSTRAINT sagas_pkey PRIMARY KEY,
+    kind text NOT NULL,
+    -- The object that the saga is about, such as a domain's id.
+    key text NOT NULL,
+    org_id uuid NOT NULL,
+    -- The user who started it; null for the platform.
+    user_id uuid,
+    -- Never a secret or a contact.
+    input jsonb NOT NULL,
+    state text NOT NULL CONSTRAINT sagas_state_check CHECK (state IN ('running', 'waiting', 'done', 'failed', 'abandoned')),
+    -- The current step; null before the first one.
+    step text,
+    -- The failed attempts since the last finished step.
+    attempts integer NOT NULL,
+    -- When a background job continues the saga; while a runner has the lease, its end.
+    next_attempt_at timestamptz NOT NULL,
+    -- The number of the lease. The writes of a runner with an older number change nothing.
+    lease integer NOT NULL,
+    lease_until timestamptz,
+    -- Never a text of a provider.
+    last_error text,
+    -- Why the finished steps are undone; null while the saga goes forward.
+    refusal jsonb,
+    -- Whether an operator asked for the end of the saga.
+    is_abandoned boolean NOT NULL,
+    created_at timestamptz NOT NULL,
+    finished_at timestamptz,
+    CONSTRAINT sagas_finished_check CHECK ((state IN ('done', 'failed', 'abandoned')) = (finished_at IS NOT NULL))
+);
+-- An object has one unfinished saga of a kind.
+CREATE UNIQUE INDEX sagas_kind_key_open_key ON store.sagas (kind, key) WHERE finished_at IS NULL;
+CREATE INDEX sagas_kind_next_attempt_at_idx ON store.sagas (kind, next_attempt_at) WHERE finished_at IS NULL;
+CREATE INDEX sagas_org_id_idx ON store.sagas (org_id, id);
+
+-- The steps that were started.
+CREATE TABLE store.saga_steps (
+    saga_id uuid NOT NULL CONSTRAINT saga_steps_saga_id_fkey REFERENCES store.sagas (id) ON DELETE CASCADE,
+    name text NOT NULL,
+    -- The idempotency key at the provider.
+    key text NOT NULL CONSTRAINT saga_steps_key_key UNIQUE,
+    state text NOT NULL CONSTRAINT saga_steps_state_check CHECK (state IN ('started', 'done', 'refused', 'compensated')),
+    attempts integer NOT NULL,
+    -- What later steps need of the provider's response.
+    response jsonb,
+    started_at timestamptz NOT NULL,
+    finished_at timestamptz,
+    CONSTRAINT saga_steps_pkey PRIMARY KEY (saga_id, name)
+);

@@ -52,6 +52,7 @@ pub(crate) fn status(code: &Code) -> StatusCode {
     match code.kind {
         Kind::Invalid => StatusCode::BAD_REQUEST,
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::PaymentRequired => StatusCode::PAYMENT_REQUIRED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,

@@ -9,6 +9,8 @@ pub enum Kind {
     Invalid,
     /// The caller is not signed in.
     Unauthenticated,
+    /// A payment was declined.
+    PaymentRequired,
     /// The caller lacks a permission.
     Forbidden,
     /// The object does not exist, or is hidden from the caller.

@@ -77,6 +77,13 @@ pub fn parse(text: &str, characters: Characters) -> Result<String, InvalidDomain
     }
 }
 
+/// Returns the part of a normalised name that can be registered: one label under a public suffix. `None` for a public
+/// suffix. The top-level domain need not be on the public suffix list.
+#[must_use]
+pub fn registrable(name: &str) -> Option<&str> {
+    psl::domain_str(name)
+}
+
 /// Whether a normalised name is the domain or below it.
 #[must_use]
 pub fn is_within(name: &str, domain: &str) -> bool {

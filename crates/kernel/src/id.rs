@@ -157,6 +157,8 @@ ids! {
     NodeId = "nod";
     /// A DNS zone.
     ZoneId = "zon";
+    /// A domain.
+    DomainId = "dom";
     /// The object storage of a project.
     StorageId = "sto";
     /// The database of a project.

@@ -1,10 +1,11 @@
 //! Postgres access for every context: the pool, transactions with an audit row, notifications, sealed values, the
-//! outbox and migrations.
+//! outbox, sagas and migrations.
 //!
 //! A context's repository is a trait that is implemented for [`Connection`]. A service calls its methods in a
 //! transaction ([`Store::transaction`]), or on a pooled connection for reads ([`Store::connection`]).
 
 mod audit;
+mod backoff;
 mod batches;
 mod caller_check;
 mod config;
@@ -19,6 +20,7 @@ mod page;
 mod per_thread_pools;
 mod pool;
 mod prepared;
+pub mod saga;
 pub mod schema;
 mod seal;
 mod transaction;

@@ -55,4 +55,40 @@ diesel::table! {
     }
 }
 
-diesel::allow_tables_to_appear_in_same_query!(audit, idempotency, outbox, rate_limits);
+diesel::table! {
+    store.saga_steps (saga_id, name) {
+        saga_id -> Uuid,
+        name -> Text,
+        key -> Text,
+        state -> Text,
+        attempts -> Integer,
+        response -> Nullable<Jsonb>,
+        started_at -> Timestamptz,
+        finished_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    store.sagas (id) {
+        id -> Uuid,
+        kind -> Text,
+        key -> Text,
+        org_id -> Uuid,
+        user_id -> Nullable<Uuid>,
+        input -> Jsonb,
+        state -> Text,
+        step -> Nullable<Text>,
+        attempts -> Integer,
+        next_attempt_at -> Timestamptz,
+        lease -> Integer,
+        lease_until -> Nullable<Timestamptz>,
+        last_error -> Nullable<Text>,
+        refusal -> Nullable<Jsonb>,
+        is_abandoned -> Bool,
+        created_at -> Timestamptz,
+        finished_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::joinable!(saga_steps -> sagas (saga_id));
+diesel::allow_tables_to_appear_in_same_query!(audit, idempotency, outbox, rate_limits, saga_steps, sagas);

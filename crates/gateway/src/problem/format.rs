@@ -130,6 +130,7 @@ impl ErrorFormat for OauthErrors {
             Kind::RateLimited | Kind::Upstream | Kind::Unavailable => "temporarily_unavailable",
             Kind::Internal => "server_error",
             Kind::Invalid
+            | Kind::PaymentRequired
             | Kind::Forbidden
             | Kind::NotFound
             | Kind::Conflict

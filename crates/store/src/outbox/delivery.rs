@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use kernel::{ClockRng, error_chain};
+use kernel::error_chain;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::queue::{Attempt, ClaimedMessage};
 use super::worker::LEASE;
 use super::{DeliveryError, Message, OutboxHandler};
+use crate::backoff::backoff;
 use crate::transaction::{begin, commit, roll_back};
 use crate::{Connection, Error, Store};
 
@@ -21,8 +22,6 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A delivered message that the handler fails to record becomes a dead letter this long after its claim.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(55);
-
-const MAX_BACKOFF_SECONDS: i64 = 300;
 
 /// The error of a message that was delivered and is not retried automatically.
 const NOT_RECORDED: &str = "delivered, but failed to record the delivery; a retry delivers it again";
@@ -187,16 +186,8 @@ fn report(topic: &'static str, attempt: Attempt, outcome: &DeliveryOutcome) {
     DELIVERIES.add(1, &[KeyValue::new("topic", topic), KeyValue::new("outcome", label)]);
 }
 
-/// The delay until the next attempt in milliseconds: exponential backoff with a jitter of ±20 %, so that messages that
-/// failed together are not retried together.
-fn backoff(clock_rng: &ClockRng, attempts: i32) -> i64 {
-    let millis = 1000 * (1_i64 << attempts.clamp(0, 16)).min(MAX_BACKOFF_SECONDS);
-    let jitter = millis * 2 / 5;
-    millis - jitter / 2 + jitter * i64::from(u16::from_be_bytes(clock_rng.bytes())) / i64::from(u16::MAX)
-}
-
 /// The reason as one short line, without characters that Postgres or a terminal would reject.
-fn sanitize(reason: &str) -> String {
+pub(crate) fn sanitize(reason: &str) -> String {
     reason.chars().take(MAX_REASON_CHARS).map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
@@ -210,18 +201,6 @@ const _: () =
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn backoff_doubles_up_to_a_limit_with_jitter() {
-        let clock_rng = ClockRng::system();
-        for (attempts, seconds) in [(1, 2), (2, 4), (8, 256), (9, 300), (1000, 300)] {
-            for _ in 0..100 {
-                let millis = backoff(&clock_rng, attempts);
-                assert!((seconds * 800..=seconds * 1200).contains(&millis), "{attempts}: {millis}");
-            }
-        }
-        assert!((0..100).any(|_| backoff(&clock_rng, 9) != backoff(&clock_rng, 9)));
-    }
 
     #[test]
     fn reason_is_one_short_line() {

@@ -35,6 +35,7 @@ use crate::pool::OUTBOX_CHANNEL;
 use crate::schema::outbox;
 use crate::{Connection, Error, Result, SealedColumn, Store, notify};
 
+pub(crate) use delivery::sanitize;
 pub use operator::{Filter, QueuedMessage, Retry};
 pub use worker::OutboxWorker;
 

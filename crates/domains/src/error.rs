@@ -1,0 +1,145 @@
+//! The errors of this context.
+
+use kernel::{ApiError, Code, InvalidField, Kind};
+use serde_json::{Value, json};
+
+use crate::ports::ZoneRefusal;
+
+/// An error of the service of domains. No message contains a text of a provider.
+#[derive(Debug, thiserror::Error)]
+pub enum DomainError {
+    #[error("the organization has no such domain")]
+    NotFound,
+    #[error("another organization has {0}, or a zone that overlaps with it")]
+    Taken(String),
+    #[error("the registrar does not offer {0}")]
+    NameUnavailable(String),
+    #[error("the price is {price_cents} cents, not the expected {expected_cents} cents; check the name again")]
+    PriceChanged { price_cents: i64, expected_cents: i64 },
+    #[error("the payment was declined, or no payment method is saved; update it in the billing portal")]
+    PaymentFailed,
+    #[error("the registrar refused the request; correct the contact or the name and send a new request")]
+    RegistrarRejected,
+    #[error("the registrar did not answer as expected; send the same request again, which continues where it stopped")]
+    RegistrarFailed,
+    #[error("the purchase is not complete; send the same request again, which continues where it stopped")]
+    Incomplete,
+    #[error("this domain is not registered here; manage it at its registrar")]
+    NotManaged,
+    #[error("this installation has no registrar")]
+    RegistrarNotConfigured,
+    #[error("this installation does not host zones; its operator must configure nameservers first")]
+    DnsNotConfigured,
+    #[error(transparent)]
+    Field(#[from] InvalidField),
+    /// An error of the hosted zones, such as the plan's limit.
+    #[error("{0}")]
+    Zone(Box<dyn ApiError>),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+impl DomainError {
+    /// 409: the name belongs to another organization.
+    pub const TAKEN: Code = Code::new(
+        "domain_taken",
+        Kind::Conflict,
+        "Another organization has the domain, is buying it, or has a zone that overlaps with it.",
+    );
+    /// 409: the registrar does not offer the name.
+    pub const NAME_UNAVAILABLE: Code =
+        Code::new("domain_unavailable", Kind::Conflict, "The registrar does not offer the name.");
+    /// 409: the price differs from the expected one.
+    pub const PRICE_CHANGED: Code = Code::new(
+        "price_changed",
+        Kind::Conflict,
+        "The price differs from `expectedPriceCents`. `details` contains `priceCents` and `expectedPriceCents`.",
+    );
+    /// 402: the payment was declined.
+    pub const PAYMENT_FAILED: Code = Code::new(
+        "payment_failed",
+        Kind::PaymentRequired,
+        "The payment was declined, or the organization has no saved payment method.",
+    );
+    /// 422: the registrar refused a value.
+    pub const REGISTRAR_REJECTED: Code = Code::new(
+        "registrar_rejected",
+        Kind::Unprocessable,
+        "The registrar refused a value of the request. A corrected request is a new request.",
+    );
+    /// 502: the registrar failed.
+    pub const REGISTRAR_ERROR: Code = Code::new(
+        "registrar_error",
+        Kind::Upstream,
+        "The registrar did not answer as expected. The same request continues where it stopped.",
+    );
+    /// 502: a purchase is not complete.
+    pub const INCOMPLETE: Code = Code::new(
+        "saga_incomplete",
+        Kind::Upstream,
+        "The purchase is not complete: the payments provider did not answer as expected, or another request is still at \
+         it. The same request continues where it stopped.",
+    );
+    /// 409: the domain is not in the registrar's account.
+    pub const NOT_MANAGED: Code = Code::new(
+        "domain_not_managed",
+        Kind::Conflict,
+        "The domain is not registered here: it was imported, is not registered yet, or was transferred away.",
+    );
+    /// 503: no registrar is configured.
+    pub const REGISTRAR_NOT_CONFIGURED: Code = Code::new(
+        "registrar_not_configured",
+        Kind::Unavailable,
+        "This installation has no registrar (`SVC_REGISTRAR_URL`).",
+    );
+    /// 503: no nameservers are configured.
+    pub const DNS_NOT_CONFIGURED: Code = Code::new(
+        "dns_not_configured",
+        Kind::Unavailable,
+        "This installation does not host zones (`SVC_NAMESERVERS`).",
+    );
+}
+
+impl From<ZoneRefusal> for DomainError {
+    fn from(refusal: ZoneRefusal) -> Self {
+        match refusal {
+            ZoneRefusal::Taken => Self::Taken("the name".to_owned()),
+            ZoneRefusal::Platform(_) => Self::Field(InvalidField::new("name", refusal)),
+            ZoneRefusal::Other(error) => Self::Zone(error),
+            ZoneRefusal::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl ApiError for DomainError {
+    fn code(&self) -> &'static Code {
+        match self {
+            Self::NotFound => &Code::NOT_FOUND,
+            Self::Taken(_) => &Self::TAKEN,
+            Self::NameUnavailable(_) => &Self::NAME_UNAVAILABLE,
+            Self::PriceChanged { .. } => &Self::PRICE_CHANGED,
+            Self::PaymentFailed => &Self::PAYMENT_FAILED,
+            Self::RegistrarRejected => &Self::REGISTRAR_REJECTED,
+            Self::RegistrarFailed => &Self::REGISTRAR_ERROR,
+            Self::Incomplete => &Self::INCOMPLETE,
+            Self::NotManaged => &Self::NOT_MANAGED,
+            Self::RegistrarNotConfigured => &Self::REGISTRAR_NOT_CONFIGURED,
+            Self::DnsNotConfigured => &Self::DNS_NOT_CONFIGURED,
+            Self::Field(_) => &Code::BAD_REQUEST,
+            Self::Zone(error) => error.code(),
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn details(&self) -> Option<Value> {
+        match self {
+            Self::PriceChanged { price_cents, expected_cents } => {
+                Some(json!({ "priceCents": price_cents, "expectedPriceCents": expected_cents }))
+            }
+            Self::Field(invalid) => Some(invalid.details()),
+            Self::Zone(error) => error.details(),
+            Self::Store(error) => error.details(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Domains of organizations: purchase, import, renewal and transfer away.
+//!
+//! Owns the Postgres schema `domains`. The registrar is the source of truth for expiry, lock and nameservers; this
+//! context stores what it read last. A purchase is a saga ([`store::saga`]): it charges and registers once, whatever
+//! process or provider fails in between, or ends with a refund and no domain.
+
+mod error;
+mod model;
+mod ports;
+mod service;
+
+pub use error::DomainError;
+pub use model::*;
+pub use ports::{
+    Charge, DsRecord, DsWanted, NewOrder, Notice, Offer, Organizations, Payments, PaymentsError, Ports, Prices, Refund,
+    RegisteredDomain, Registrar, RegistrarError, Registration, RenewalOrder, ZoneRefusal, Zones,
+};
+pub use service::{Created, Domains, DomainsConfig};

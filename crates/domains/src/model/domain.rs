@@ -1,0 +1,239 @@
+//! Domains.
+
+use kernel::{DomainId, Time, UserId};
+use serde::{Deserialize, Serialize};
+use validator::Validate;
+
+use super::Contact;
+
+kernel::words! {
+    /// The state of a domain.
+    pub enum DomainState {
+        /// Its purchase is in progress. The same request resumes it.
+        Registering = "registering",
+        /// Registered here, and not expired.
+        Active = "active",
+        /// Imported: registered elsewhere, with its zone here.
+        External = "external",
+        /// Registered here, and expired.
+        Expired = "expired",
+        /// Its transfer to another registrar is complete. The zone stays.
+        TransferredOut = "transferred_out",
+    } example Active
+}
+
+impl DomainState {
+    /// Whether the domain is in the registrar's account, so that it can be renewed, locked and transferred.
+    #[must_use]
+    pub const fn is_managed(self) -> bool {
+        matches!(self, Self::Active | Self::Expired)
+    }
+}
+
+/// A domain of an organization. The registrar is the source of truth for expiry, lock and nameservers: `sync` reads them
+/// again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({
+    "name": "example.org",
+    "locked": true,
+    "nameservers": ["ns1.example.net", "ns2.example.net", "ns3.example.net"],
+    "autoRenew": true,
+})))]
+pub struct Domain {
+    /// The key of the list. Not part of the API, whose paths contain the name.
+    #[serde(skip)]
+    pub id: DomainId,
+    /// In lowercase punycode.
+    pub name: String,
+    pub state: DomainState,
+    /// Null for an imported domain, and during the purchase.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub expires_at: Option<Time>,
+    /// Whether the registrar refuses a transfer to another registrar. Null for an imported domain, and during the
+    /// purchase.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub locked: Option<bool>,
+    /// The nameservers at the registrar. For an imported domain, those to set at its registrar.
+    pub nameservers: Vec<String>,
+    /// Whether the organization wants the domain to be renewed.
+    pub auto_renew: bool,
+    /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when it is over.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub transferable_at: Option<Time>,
+    /// Null for an imported domain, and during the purchase.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub registered_at: Option<Time>,
+    pub created_at: Time,
+}
+
+/// A domain, with its last changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DomainDetail {
+    #[serde(flatten)]
+    pub domain: Domain,
+    /// The last 50 changes, newest first.
+    pub history: Vec<DomainChange>,
+}
+
+/// A change of a domain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "event": "domain.lock", "data": { "locked": true } })))]
+pub struct DomainChange {
+    pub at: Time,
+    /// The name of the audit event, or `domain.sync` for a change at the registrar.
+    pub event: String,
+    /// The user who made the change; null for a change at the registrar, or by the platform.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub actor: Option<UserId>,
+    /// Details of the event. Never contains a contact or a code.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub data: serde_json::Value,
+}
+
+/// Names to check.
+#[derive(Debug, Clone, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DomainCheck {
+    #[validate(length(min = 1, max = 20))]
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 20, example = json!(["example.org"])))]
+    pub names: Vec<String>,
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DomainOffers {
+    /// One for each name, in the order of the request; a name that is requested twice has one result.
+    pub results: Vec<DomainOffer>,
+}
+
+kernel::words! {
+    /// Why a name is not available.
+    pub enum UnavailableReason {
+        /// The registrar does not sell it: usually it is registered.
+        Registered = "registered",
+        /// The registrar does not sell names under this public suffix.
+        Unsupported = "unsupported",
+        /// A purchase of the name, or a zone of another organization, exists on this platform.
+        Reserved = "reserved",
+    } example Registered
+}
+
+/// The availability and the prices of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({
+    "name": "example.org", "available": true, "reason": null, "priceCents": 1299, "renewalCents": 1499, "premium": false,
+})))]
+pub struct DomainOffer {
+    /// In lowercase punycode.
+    pub name: String,
+    pub available: bool,
+    /// Null if the name is available.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub reason: Option<UnavailableReason>,
+    /// The price of the first year, in US cents. Null if the name is not available.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub price_cents: Option<i64>,
+    /// The price of each further year, in US cents. Null if the name is not available.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub renewal_cents: Option<i64>,
+    /// Whether the registry sells the name at a special price. Its purchase must state `expectedPriceCents`.
+    pub premium: bool,
+}
+
+/// A purchase.
+#[derive(Debug, Clone, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({
+    "name": "example.org",
+    "contact": {
+        "firstName": "Ada", "lastName": "Lovelace", "email": "ada@example.org", "phone": "+4930123456",
+        "street": "Unter den Linden 1", "city": "Berlin", "postalCode": "10117", "country": "DE",
+    },
+    "years": 1,
+    "expectedPriceCents": 1299,
+})))]
+pub struct DomainPurchase {
+    /// One label under a public suffix, in Unicode or punycode.
+    pub name: String,
+    pub contact: Contact,
+    /// 1 by default.
+    #[serde(default)]
+    #[validate(range(min = 1, max = 10))]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10))]
+    pub years: Option<u8>,
+    /// True by default.
+    #[serde(default)]
+    pub auto_renew: Option<bool>,
+    /// The total price that the caller accepts, in US cents: the first year, and the renewal price for each further
+    /// year. Required for a premium name.
+    #[serde(default)]
+    #[validate(range(min = 0, max = 100_000_000))]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100_000_000))]
+    pub expected_price_cents: Option<i64>,
+}
+
+/// A domain that is registered elsewhere.
+#[derive(Debug, Clone, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "name": "example.org" })))]
+pub struct DomainImport {
+    /// One label under a public suffix, in Unicode or punycode.
+    pub name: String,
+}
+
+/// A renewal.
+#[derive(Debug, Clone, Copy, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "years": 1 })))]
+pub struct DomainRenewal {
+    #[validate(range(min = 1, max = 10))]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10))]
+    pub years: u8,
+}
+
+/// Whether the domain is to be renewed.
+#[derive(Debug, Clone, Copy, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "enabled": true })))]
+pub struct DomainAutoRenew {
+    pub enabled: bool,
+}
+
+/// Whether the registrar refuses transfers to other registrars.
+#[derive(Debug, Clone, Copy, Deserialize, Validate)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "locked": false })))]
+pub struct DomainLock {
+    pub locked: bool,
+}
+
+/// The code that another registrar needs for a transfer. `Debug` omits it.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", schema(example = json!({ "authCode": "Xy7-pQ2-aB9", "transferableAt": null })))]
+pub struct DomainAuthCode {
+    pub auth_code: String,
+    /// The end of the registry's transfer lock. Null when it is over.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub transferable_at: Option<Time>,
+}
+
+impl std::fmt::Debug for DomainAuthCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DomainAuthCode").field("transferable_at", &self.transferable_at).finish_non_exhaustive()
+    }
+}

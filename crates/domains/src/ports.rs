@@ -1,0 +1,277 @@
+//! The ports that other contexts and the adapters of providers implement.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kernel::audit::Actor;
+use kernel::{ApiError, OrgId, Secret, Time, ZoneId};
+use store::Connection;
+
+use crate::model::Contact;
+
+/// The implementations of the ports.
+#[derive(Clone)]
+pub struct Ports {
+    /// `None` without a registrar: only imports are possible.
+    pub registrar: Option<Arc<dyn Registrar>>,
+    /// `None` if domains are not charged, because no product is configured for them.
+    pub payments: Option<Arc<dyn Payments>>,
+    pub zones: Arc<dyn Zones>,
+    pub organizations: Arc<dyn Organizations>,
+}
+
+/// The registrar (providers.md section 2). All names are in lowercase punycode, all prices are US cents. No call is made
+/// in a transaction. An implementation bounds the time of a call, and its rate: a call that would exceed the registrar's
+/// rate limit waits or fails with [`RegistrarError::Unavailable`].
+#[async_trait]
+pub trait Registrar: Send + Sync {
+    /// Returns the offers for names, in any order. The registrar may omit a name that it does not sell. At most 50 names.
+    async fn check(&self, names: &[String]) -> Result<Vec<Offer>, RegistrarError>;
+
+    /// Registers a domain, with the transfer lock and the registrar's auto-renewal on. Repeated with the same key, it
+    /// registers and charges the platform's account once.
+    async fn register(&self, registration: &Registration) -> Result<RegisteredDomain, RegistrarError>;
+
+    /// Reads a domain of the account; `None` if the account does not have it. Only the registrar's own "not found" is
+    /// `None`: an HTML page with the status 404 is [`RegistrarError::Unavailable`].
+    async fn read(&self, name: &str) -> Result<Option<RegisteredDomain>, RegistrarError>;
+
+    /// Sets the nameservers. Safe to repeat.
+    async fn set_nameservers(&self, name: &str, nameservers: &[String]) -> Result<(), RegistrarError>;
+
+    /// Renews a domain. Repeated with the same key, it renews once.
+    async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError>;
+
+    /// Sets the transfer lock. The registrar may refuse a lock that is already so.
+    async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError>;
+
+    /// Returns the code for a transfer to another registrar.
+    async fn auth_code(&self, name: &str) -> Result<Secret, RegistrarError>;
+
+    /// Returns the DS records of a domain at its registry.
+    async fn ds(&self, name: &str) -> Result<Vec<DsRecord>, RegistrarError>;
+
+    /// Adds a DS record.
+    async fn add_ds(&self, name: &str, ds: &DsRecord) -> Result<(), RegistrarError>;
+
+    /// Removes the DS record with this digest. Succeeds if there is none.
+    async fn remove_ds(&self, name: &str, digest: &str) -> Result<(), RegistrarError>;
+}
+
+/// The offer for a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    pub name: String,
+    /// The prices of a name that can be registered now; `None` if it cannot, or only by a transfer or an auction.
+    pub prices: Option<Prices>,
+    pub premium: bool,
+}
+
+/// The prices of a name, in US cents, converted exactly from the registrar's decimal text: rounded half up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prices {
+    /// The first year.
+    pub first_year_cents: i64,
+    /// Each further year.
+    pub renewal_cents: i64,
+}
+
+/// A registration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    pub name: String,
+    pub years: u8,
+    /// The prices that the registrar offered.
+    pub prices: Prices,
+    /// Whether the name is premium.
+    pub premium: bool,
+    pub contact: Contact,
+    /// The idempotency key.
+    pub key: String,
+}
+
+/// A renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenewalOrder {
+    pub name: String,
+    pub years: u8,
+    /// The total price of the years, in US cents.
+    pub total_cents: i64,
+    /// The idempotency key.
+    pub key: String,
+}
+
+/// A domain of the account, as the registrar describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisteredDomain {
+    pub registered_at: Time,
+    pub expires_at: Time,
+    pub locked: bool,
+    pub nameservers: Vec<String>,
+    /// The price of a further year, in US cents, if the registrar states it.
+    pub renewal_cents: Option<i64>,
+    /// The end of the registry's transfer lock, if the registrar states it.
+    pub transfer_lock_expires_at: Option<Time>,
+}
+
+/// A DS record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DsRecord {
+    pub key_tag: u16,
+    pub algorithm: u8,
+    pub digest_type: u8,
+    /// In uppercase hexadecimal.
+    pub digest: String,
+}
+
+/// An error of the registrar. Its text contains at most the status: the registrar quotes contacts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrarError {
+    /// There was no usable response, so the effect is unknown. Another attempt with the same key may succeed: a timeout,
+    /// a 5xx, 401, 403, 429, a redirect, HTML, or JSON of the wrong shape.
+    #[error("the registrar is not available: {0}")]
+    Unavailable(String),
+    /// The registrar refused the request without an effect, and another attempt may succeed later, such as 402: the
+    /// platform's account has no funds. The registrar replays its refusal to the same key, so the next attempt has a new
+    /// one.
+    #[error("the registrar refused the request for now: {0}")]
+    Deferred(String),
+    /// The name is not available (409).
+    #[error("the registrar does not offer the name: {0}")]
+    NameUnavailable(String),
+    /// The registrar refused a value of the request (400, 404 and 422).
+    #[error("the registrar refused the request: {0}")]
+    Rejected(String),
+}
+
+/// The payments provider (providers.md section 1). No call is made in a transaction.
+#[async_trait]
+pub trait Payments: Send + Sync {
+    /// Creates a draft order for the organization, and returns its id; `None` if the organization is not a customer, so
+    /// it has no card. Without [`Self::finalize_order`], a draft has no effect.
+    async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError>;
+
+    /// Charges the saved payment method for a draft order. An order that is paid already is not charged again: a 409 or
+    /// 412 is resolved by reading the order.
+    async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError>;
+
+    /// Refunds the whole amount of a paid order. An order that is refunded already is not refunded again, and succeeds.
+    /// An order that was never paid is [`Refund::NotPaid`].
+    async fn refund_order(&self, order: &str, cents: i64) -> Result<Refund, PaymentsError>;
+}
+
+/// An order that is charged without the customer's presence, for the product of domains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewOrder {
+    pub org: OrgId,
+    /// In US cents, above 0.
+    pub cents: i64,
+    /// `domain-purchase` or `domain-renewal`.
+    pub purpose: &'static str,
+    /// Our id of the charge.
+    pub reference: String,
+}
+
+/// The result of charging an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    Paid,
+    /// The payment method is missing or was declined.
+    Declined,
+}
+
+/// The result of a refund.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refund {
+    /// The order is refunded, now or before.
+    Refunded,
+    /// The order was never paid.
+    NotPaid,
+}
+
+/// An error of the payments provider. Contains no text of the provider.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PaymentsError {
+    /// Another attempt may succeed.
+    #[error("the payments provider is not available: {0}")]
+    Unavailable(String),
+    /// No attempt with the same order succeeds.
+    #[error("the payments provider rejected the request: {0}")]
+    Rejected(String),
+}
+
+/// The hosted zones.
+#[async_trait]
+pub trait Zones: Send + Sync {
+    /// The nameservers to set at the registrar; `None` if this installation does not host zones.
+    fn nameservers(&self) -> Option<Vec<String>>;
+
+    /// Reserves a name for the organization in the caller's transaction: until the zone exists or the name is released,
+    /// no other organization can create a zone with this name, above or below it. Locks the catalog, so call it before
+    /// any statement that locks a row.
+    async fn reserve(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
+
+    /// Releases a reserved name, in the caller's transaction.
+    async fn release(&self, tx: &mut Connection, name: &str) -> store::Result<()>;
+
+    /// Creates the zone of a reserved name in the caller's transaction, or finds the organization's zone, and releases
+    /// the name. Skips the plan's limit, which [`Self::reserve`] checked. Locks the catalog.
+    async fn create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
+
+    /// Creates the zone of an imported domain, or finds the organization's zone.
+    async fn create(&self, actor: &Actor, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
+
+    /// Returns which of these names overlap with a zone or a reserved name of another organization.
+    async fn taken(&self, connection: &mut Connection, org: OrgId, names: &[String]) -> store::Result<Vec<String>>;
+
+    /// Returns the DS records that a zone needs at its registry; `None` for a deleted zone.
+    async fn ds_wanted(&self, zone: ZoneId) -> store::Result<Option<DsWanted>>;
+
+    /// Confirms that the registry has no DS record of a zone whose signing ends. `removed` says whether there was one, so
+    /// that resolvers may still have it. Unsigns the zone when no resolver has it any more.
+    async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()>;
+}
+
+/// The DS records that a zone needs at its registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DsWanted {
+    pub org: OrgId,
+    /// The zone's name.
+    pub name: String,
+    /// The DS records of the keys that sign the zone; empty if signing ends, or has not begun.
+    pub ds: Vec<DsRecord>,
+    /// Whether signing ends as soon as the registry has no DS record of the zone.
+    pub is_ending: bool,
+}
+
+/// The reason why an organization cannot have a zone.
+#[derive(Debug, thiserror::Error)]
+pub enum ZoneRefusal {
+    /// Another organization has an overlapping zone or reservation.
+    #[error("the name overlaps with a zone of another organization")]
+    Taken,
+    /// The name belongs to the platform.
+    #[error("overlaps with a domain of this platform: {0}")]
+    Platform(String),
+    /// Another error of DNS, which the caller receives, such as the plan's limit.
+    #[error("{0}")]
+    Other(Box<dyn ApiError>),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// Access to organizations.
+#[async_trait]
+pub trait Organizations: Send + Sync {
+    /// Raises a notification in the caller's transaction.
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
+}
+
+/// The notifications that this context raises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A domain expires soon (`domain.expiring`).
+    Expiring { domain: String, expires_at: Time },
+    /// The charge of a renewal was declined (`payment.failed`).
+    RenewalDeclined { domain: String },
+}

@@ -1,0 +1,193 @@
+//! Sagas: work in several steps at providers, which no transaction can contain, such as a purchase.
+//!
+//! [`Store::saga_start`] writes a saga in the transaction that causes it. A runner takes its lease and executes the steps
+//! in their order ([`Store::saga_run`]). For each step:
+//!
+//! 1. One commit records the attempt and the idempotency key of the step. The key stays the same in all attempts.
+//! 2. The handler calls the provider, without a transaction, a connection or a lock ([`SagaHandler::execute`]).
+//! 3. One commit records the response, together with the context's own rows and the audit event
+//!    ([`SagaHandler::record`]).
+//!
+//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A failure that
+//! may pass ends the run: a background job continues the saga after a backoff ([`Store::saga_resume`]), and a repeated
+//! request continues it immediately. A refusal undoes the started steps in the opposite order
+//! ([`SagaHandler::compensate`]).
+//!
+//! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still the
+//! latest. A stale runner changes nothing in the database; its calls are repetitions with the same keys.
+
+mod metrics;
+mod operator;
+mod queue;
+mod runner;
+mod state;
+
+use async_trait::async_trait;
+use kernel::audit::Event;
+use kernel::{OrgId, Time, UserId};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{Connection, Error, Result};
+
+pub use operator::{SagaFilter, SagaStatus};
+pub use queue::find_open;
+pub use state::{SagaState, StepState};
+
+/// A saga to start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSaga<'a> {
+    /// The kind, which selects the handler, such as `domains.purchase`.
+    pub kind: &'static str,
+    /// The object that the saga is about. An object has one unfinished saga of a kind.
+    pub key: &'a str,
+    pub org: OrgId,
+    /// The user who starts it: the actor of its audit events.
+    pub user: Option<UserId>,
+    /// What the steps need. Not sealed, so it must not contain a secret or a contact.
+    pub input: Value,
+}
+
+/// A saga, as its runner sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Saga {
+    pub id: Uuid,
+    pub key: String,
+    pub org: OrgId,
+    pub user: Option<UserId>,
+    pub input: Value,
+    pub created_at: Time,
+    /// The started steps.
+    steps: Vec<Step>,
+    /// The number of the runner's lease.
+    lease: i32,
+    /// The failed attempts since the last finished step.
+    attempts: i32,
+    refusal: Option<Value>,
+    is_abandoned: bool,
+}
+
+/// A step of a saga.
+#[derive(Debug, Clone, PartialEq)]
+struct Step {
+    name: String,
+    key: String,
+    state: StepState,
+    attempts: i32,
+    response: Value,
+}
+
+/// An attempt to execute a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub step: &'static str,
+    /// The idempotency key: the same in every attempt, and unique among all sagas.
+    pub key: String,
+    /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was lost.
+    pub number: i32,
+}
+
+/// The outcome of calling a provider.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepOutcome {
+    /// The effect happened. The response is recorded; it must not contain a secret or a contact.
+    Done(Value),
+    /// Another attempt may succeed. The text is stored unsealed, so it must not contain a text of a provider.
+    Retry {
+        reason: String,
+        /// Whether the provider refused this key, so that the next attempt needs a new one. Only if it had no effect.
+        new_key: bool,
+    },
+    /// No attempt succeeds, and there was no effect. `refusal` is for [`SagaHandler::refuse`] and for the callers of
+    /// [`Store::saga_run`](crate::Store::saga_run).
+    Refused { refusal: Value, reason: String },
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SagaResult {
+    /// All steps are done.
+    Done,
+    /// A step was refused, or an operator abandoned the saga. Its steps are undone, or will be.
+    Refused(Value),
+    /// It continues later. `step` is the step at which it stopped.
+    Incomplete { step: String },
+}
+
+/// The refusal of a saga that an operator abandoned.
+#[must_use]
+pub fn is_abandonment(refusal: &Value) -> bool {
+    refusal.get(ABANDONED).is_some()
+}
+
+const ABANDONED: &str = "abandoned";
+
+/// Executes the steps of the sagas of one kind.
+#[async_trait]
+pub trait SagaHandler: Send + Sync {
+    /// The kind.
+    fn kind(&self) -> &'static str;
+
+    /// The names of the steps, in their order. A step that only writes to the database does so in [`Self::record`].
+    fn steps(&self) -> &'static [&'static str];
+
+    /// Calls the provider of a step, outside any transaction. The timeout is 12 seconds.
+    ///
+    /// # Errors
+    /// A database error counts as [`StepOutcome::Retry`].
+    async fn execute(&self, saga: &Saga, attempt: &Attempt) -> Result<StepOutcome>;
+
+    /// Writes the context's rows in the commit that records the response of a step. Returns the audit event.
+    ///
+    /// # Errors
+    /// The response is not recorded, and the step is repeated with the same key.
+    async fn record(&self, tx: &mut Connection, saga: &Saga, step: &str, response: &Value) -> Result<Option<Event>>;
+
+    /// Writes the context's rows in the commit that records a refusal.
+    ///
+    /// # Errors
+    /// The refusal is not recorded, and the step is repeated.
+    async fn refuse(&self, tx: &mut Connection, saga: &Saga, refusal: &Value) -> Result<Option<Event>>;
+
+    /// Undoes a started step at its provider, if that is necessary. Safe to repeat.
+    ///
+    /// # Errors
+    /// A database error counts as [`StepOutcome::Retry`].
+    async fn compensate(&self, saga: &Saga, step: &str) -> Result<StepOutcome>;
+
+    /// Writes the context's rows in the commit that records a compensation.
+    ///
+    /// # Errors
+    /// The compensation is not recorded, and is repeated.
+    async fn record_compensation(
+        &self,
+        tx: &mut Connection,
+        saga: &Saga,
+        step: &str,
+        response: &Value,
+    ) -> Result<Option<Event>>;
+}
+
+impl Saga {
+    /// The input as the type that [`NewSaga::input`] was made of.
+    ///
+    /// # Errors
+    /// [`Error::Inconsistent`] for an input of another type.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T> {
+        T::deserialize(&self.input).map_err(Error::inconsistent)
+    }
+
+    /// The response of a finished step; `None` if it is not finished.
+    ///
+    /// # Errors
+    /// [`Error::Inconsistent`] for a response of another type.
+    pub fn response<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>> {
+        let found = self.steps.iter().find(|it| it.name == step && it.state == StepState::Done);
+        found.map(|it| T::deserialize(&it.response).map_err(Error::inconsistent)).transpose()
+    }
+
+    fn state_of(&self, step: &str) -> Option<StepState> {
+        self.steps.iter().find(|it| it.name == step).map(|it| it.state)
+    }
+}

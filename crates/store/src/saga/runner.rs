@@ -1,0 +1,393 @@
+//! The runner of a saga.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use kernel::audit::{Actor, Event};
+use kernel::error_chain;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::queue::{self, Change, LEASE_SECONDS};
+use super::{
+    ABANDONED, Attempt, NewSaga, Saga, SagaHandler, SagaResult, SagaState, Step, StepOutcome, StepState, metrics,
+};
+use crate::audit::append;
+use crate::backoff::backoff;
+use crate::outbox::sanitize;
+use crate::{Connection, Error, Result, Store};
+
+/// The timeout of a step. The rest of the lease is for recording the result.
+const STEP_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// How often a request looks at a saga that another runner executes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The longest run of a background job. Longer ones continue in its next run.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The sagas of a kind that one run of a background job continues, and how many of them concurrently.
+const MAX_RESUMED: i64 = 64;
+const MAX_CONCURRENCY: usize = 8;
+
+/// The reason of an attempt without a response.
+const NO_RESPONSE: &str = "no response in time";
+
+impl Store {
+    /// Writes a saga in the caller's transaction, and returns its id; `None` if the object has an unfinished saga of this
+    /// kind. The caller runs it after the commit ([`Store::saga_run`]); otherwise a background job does after 15 seconds.
+    ///
+    /// # Errors
+    /// Returns an error if the statement fails.
+    pub async fn saga_start(&self, tx: &mut Connection, new: &NewSaga<'_>) -> Result<Option<Uuid>> {
+        let now = self.clock_rng().now();
+        let id = self.clock_rng().id_at(now);
+        Ok(queue::insert(tx, id, new, now).await?.then_some(id))
+    }
+
+    /// Runs a saga until its end, a failure, or `until`. If another runner executes it, waits for that. Safe to drop at
+    /// any point: the lease expires, and the saga continues.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails. The saga continues when the lease has expired.
+    pub async fn saga_run(&self, handler: &dyn SagaHandler, id: Uuid, until: Instant) -> Result<SagaResult> {
+        let mut joined = false;
+        loop {
+            let now = self.clock_rng().now();
+            let mut connection = self.connection().await?;
+            let progress = queue::progress(&mut connection, id).await?;
+            let progress = progress.ok_or_else(|| Error::inconsistent("there is no such saga"))?;
+            if progress.state == SagaState::Done {
+                return Ok(SagaResult::Done);
+            }
+            if let Some(refusal) = progress.refusal {
+                return Ok(SagaResult::Refused(refusal));
+            }
+            let step = progress.step.unwrap_or_default();
+            let is_leased = progress.lease_until.is_some_and(|lease_until| lease_until > now);
+            // The run that this one joined has failed: another attempt now would probably fail, too.
+            if joined && !is_leased && progress.state == SagaState::Waiting {
+                return Ok(SagaResult::Incomplete { step });
+            }
+            if !is_leased && let Some(saga) = queue::claim(&mut connection, id, now).await? {
+                drop(connection);
+                return Runner { store: self, handler, saga, until }.run().await;
+            }
+            drop(connection);
+            joined = true;
+            if Instant::now() + POLL_INTERVAL >= until {
+                return Ok(SagaResult::Incomplete { step });
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Continues the sagas of a kind that are due, and measures them. Several processes share the work.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub async fn saga_resume(&self, handler: &dyn SagaHandler) -> Result<()> {
+        let (kind, now) = (handler.kind(), self.clock_rng().now());
+        let mut connection = self.connection().await?;
+        metrics::record_counts(kind, queue::count(&mut connection, kind, now).await?);
+        let due = queue::due(&mut connection, kind, now, MAX_RESUMED).await?;
+        drop(connection);
+        let until = Instant::now() + RESUME_TIMEOUT;
+        let resume = async |id: Uuid| {
+            let claimed = queue::claim(&mut *self.connection().await?, id, self.clock_rng().now()).await?;
+            match claimed {
+                Some(saga) => Runner { store: self, handler, saga, until }.run().await.map(drop),
+                None => Ok(()),
+            }
+        };
+        let results: Vec<Result<()>> =
+            stream::iter(due.into_iter().map(resume)).buffer_unordered(MAX_CONCURRENCY).collect().await;
+        results.into_iter().collect()
+    }
+}
+
+struct Runner<'a> {
+    store: &'a Store,
+    handler: &'a dyn SagaHandler,
+    saga: Saga,
+    until: Instant,
+}
+
+/// Why a run ended before the saga.
+enum Stop {
+    /// An attempt failed, or the time is over.
+    Incomplete(&'static str),
+    /// Another runner has the lease.
+    LostLease(&'static str),
+    Database(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+type Progress<T = ()> = std::result::Result<T, Stop>;
+
+impl Runner<'_> {
+    async fn run(mut self) -> Result<SagaResult> {
+        if self.saga.is_abandoned && self.saga.refusal.is_none() {
+            let first = self.handler.steps().first().copied().unwrap_or_default();
+            let refusal = json!({ ABANDONED: true });
+            match self.refuse(first, refusal, "abandoned by an operator", false).await {
+                Ok(()) => {}
+                Err(stop) => return stop.result(),
+            }
+        }
+        if self.saga.refusal.is_none()
+            && let Err(stop) = self.forward().await
+        {
+            return stop.result();
+        }
+        let Some(refusal) = self.saga.refusal.clone() else { return Ok(SagaResult::Done) };
+        // The refusal is final, whether its compensation succeeds now or later.
+        match self.backward().await {
+            Err(Stop::Database(error)) => Err(error),
+            _ => Ok(SagaResult::Refused(refusal)),
+        }
+    }
+
+    /// Executes the steps that are not done, up to a refusal.
+    async fn forward(&mut self) -> Progress {
+        for &step in self.handler.steps() {
+            if self.saga.state_of(step) == Some(StepState::Done) {
+                continue;
+            }
+            self.require_time(step).await?;
+            let attempt = self.start(step).await?;
+            let outcome = self.bounded(self.handler.execute(&self.saga, &attempt)).await;
+            match outcome {
+                StepOutcome::Done(response) => self.finish(&attempt, response).await?,
+                StepOutcome::Retry { reason, new_key } => return self.postpone(step, &reason, new_key).await,
+                StepOutcome::Refused { refusal, reason } => return self.refuse(step, refusal, &reason, true).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes the started steps, the last one first.
+    async fn backward(&mut self) -> Progress {
+        for &step in self.handler.steps().iter().rev() {
+            if !matches!(self.saga.state_of(step), Some(StepState::Started | StepState::Done)) {
+                continue;
+            }
+            self.require_time(step).await?;
+            self.renew(step).await?;
+            match self.bounded(self.handler.compensate(&self.saga, step)).await {
+                StepOutcome::Done(response) => self.finish_compensation(step, &response).await?,
+                StepOutcome::Retry { reason, .. } => return self.postpone(step, &reason, false).await,
+                // An operator must look at it.
+                StepOutcome::Refused { reason, .. } => {
+                    tracing::error!(kind = self.handler.kind(), saga = %self.saga.id, step, reason, "failed to undo a step");
+                    return self.postpone(step, &reason, false).await;
+                }
+            }
+        }
+        let state = if self.saga.is_abandoned { SagaState::Abandoned } else { SagaState::Failed };
+        let change =
+            Change { state: Some(state), finished_at: Some(self.now()), lease_until: Some(None), ..Change::default() };
+        self.commit("", &change, async |_| Ok(None)).await?;
+        metrics::record_end(self.handler.kind(), state, self.saga.created_at, self.now());
+        Ok(())
+    }
+
+    /// Waits for a call within the time of the step and of the run.
+    async fn bounded(&self, call: impl Future<Output = Result<StepOutcome>>) -> StepOutcome {
+        let retry = |reason: String| StepOutcome::Retry { reason, new_key: false };
+        match timeout_at(self.until.min(Instant::now() + STEP_TIMEOUT), call).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => {
+                tracing::warn!(kind = self.handler.kind(), error = %error_chain(&error), "failed to execute a step of a saga");
+                retry("a database error; see the log of the service".to_owned())
+            }
+            Err(_) => retry(NO_RESPONSE.to_owned()),
+        }
+    }
+
+    /// Records an attempt, with the key of the step, and renews the lease.
+    async fn start(&mut self, step: &'static str) -> Progress<Attempt> {
+        let (now, change) = (self.now(), self.renewal(step));
+        let new_key = self.new_key(step);
+        let saga = &self.saga;
+        let started = self.store.transaction_unaudited(async |tx: &mut Connection| {
+            if !queue::change(tx, saga, &change).await? {
+                return Ok::<_, Error>(None);
+            }
+            queue::start_step(tx, saga, step, &new_key, now).await.map(Some)
+        });
+        let (key, number) = started.await?.ok_or(Stop::LostLease(step))?;
+        self.saga.steps.retain(|it| it.name != step);
+        let state = StepState::Started;
+        self.saga.steps.push(Step {
+            name: step.to_owned(),
+            key: key.clone(),
+            state,
+            attempts: number,
+            response: Value::Null,
+        });
+        Ok(Attempt { step, key, number })
+    }
+
+    /// Records the response of a step together with the rows of the context.
+    async fn finish(&mut self, attempt: &Attempt, response: Value) -> Progress {
+        let (step, now) = (attempt.step, self.now());
+        let is_last = self.handler.steps().last() == Some(&step);
+        let mut change = Change { attempts: Some(0), ..Change::default() };
+        if is_last {
+            change = Change { state: Some(SagaState::Done), finished_at: Some(now), lease_until: Some(None), ..change };
+        }
+        let (handler, saga) = (self.handler, &self.saga);
+        self.commit(step, &change, async |tx| {
+            queue::end_step(tx, saga, step, StepState::Done, Some(&response), now).await?;
+            handler.record(tx, saga, step, &response).await
+        })
+        .await?;
+        self.saga.attempts = 0;
+        for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
+            known.state = StepState::Done;
+            known.response = response.clone();
+        }
+        if is_last {
+            metrics::record_end(self.handler.kind(), SagaState::Done, self.saga.created_at, now);
+        }
+        Ok(())
+    }
+
+    /// Records that the steps are undone from now on. `is_refused` says whether the provider refused the step.
+    async fn refuse(&mut self, step: &'static str, refusal: Value, reason: &str, is_refused: bool) -> Progress {
+        let (now, reason) = (self.now(), sanitize(reason));
+        metrics::count_failure(self.handler.kind(), step, "refused");
+        let change =
+            Change { refusal: Some(&refusal), last_error: Some(&reason), attempts: Some(0), ..Change::default() };
+        let (handler, saga) = (self.handler, &self.saga);
+        self.commit(step, &change, async |tx| {
+            if is_refused {
+                queue::end_step(tx, saga, step, StepState::Refused, None, now).await?;
+            }
+            handler.refuse(tx, saga, &refusal).await
+        })
+        .await?;
+        for known in self.saga.steps.iter_mut().filter(|it| is_refused && it.name == step) {
+            known.state = StepState::Refused;
+        }
+        self.saga.refusal = Some(refusal);
+        Ok(())
+    }
+
+    async fn finish_compensation(&mut self, step: &'static str, response: &Value) -> Progress {
+        let now = self.now();
+        let change = Change { attempts: Some(0), ..Change::default() };
+        let (handler, saga) = (self.handler, &self.saga);
+        self.commit(step, &change, async |tx| {
+            queue::end_step(tx, saga, step, StepState::Compensated, None, now).await?;
+            handler.record_compensation(tx, saga, step, response).await
+        })
+        .await?;
+        for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
+            known.state = StepState::Compensated;
+        }
+        Ok(())
+    }
+
+    /// Schedules the next attempt, and ends the run.
+    async fn postpone(&mut self, step: &'static str, reason: &str, new_key: bool) -> Progress {
+        metrics::count_failure(self.handler.kind(), step, "retry");
+        let (attempts, reason) = (self.saga.attempts.saturating_add(1), sanitize(reason));
+        let delay = backoff(self.store.clock_rng(), attempts);
+        tracing::warn!(kind = self.handler.kind(), saga = %self.saga.id, step, reason, "a step of a saga failed; retrying later");
+        let change = Change {
+            attempts: Some(attempts),
+            last_error: Some(&reason),
+            next_attempt_at: Some(self.now().plus_millis(delay)),
+            state: Some(SagaState::Waiting),
+            lease_until: Some(None),
+            ..Change::default()
+        };
+        let (saga, key) = (&self.saga, self.new_key(step));
+        self.commit(step, &change, async |tx| {
+            if new_key {
+                queue::replace_key(tx, saga, step, &key).await?;
+            }
+            Ok(None)
+        })
+        .await?;
+        Err(Stop::Incomplete(step))
+    }
+
+    /// Ends the run if its time is over. The background job continues immediately.
+    async fn require_time(&self, step: &'static str) -> Progress {
+        if Instant::now() < self.until {
+            return Ok(());
+        }
+        let change = Change {
+            step: Some(step),
+            next_attempt_at: Some(self.now()),
+            state: Some(SagaState::Waiting),
+            lease_until: Some(None),
+            ..Change::default()
+        };
+        self.commit(step, &change, async |_| Ok(None)).await?;
+        Err(Stop::Incomplete(step))
+    }
+
+    /// Renews the lease for a compensation.
+    async fn renew(&self, step: &'static str) -> Progress {
+        self.commit(step, &self.renewal(step), async |_| Ok(None)).await
+    }
+
+    fn renewal(&self, step: &'static str) -> Change<'static> {
+        let lease_until = self.now().plus_seconds(LEASE_SECONDS);
+        Change {
+            step: Some(step),
+            lease_until: Some(Some(lease_until)),
+            next_attempt_at: Some(lease_until),
+            ..Change::default()
+        }
+    }
+
+    /// Commits a change of the saga, with other writes and an audit event, if the lease is still the latest.
+    async fn commit(
+        &self,
+        step: &'static str,
+        change: &Change<'_>,
+        write: impl AsyncFnOnce(&mut Connection) -> Result<Option<Event>>,
+    ) -> Progress {
+        let actor = Actor { user: self.saga.user, ..Actor::service(self.handler.kind()) };
+        let committed = self.store.transaction_unaudited(async |tx: &mut Connection| {
+            if !queue::change(tx, &self.saga, change).await? {
+                return Ok::<_, Error>(false);
+            }
+            if let Some(event) = write(tx).await? {
+                append(tx, self.store.clock_rng(), &actor, &event).await?;
+            }
+            Ok(true)
+        });
+        if committed.await? { Ok(()) } else { Err(Stop::LostLease(step)) }
+    }
+
+    /// A new idempotency key.
+    fn new_key(&self, step: &str) -> String {
+        let id: Uuid = self.store.clock_rng().id();
+        format!("{}-{step}-{}", self.saga.id.simple(), id.simple())
+    }
+
+    fn now(&self) -> kernel::Time {
+        self.store.clock_rng().now()
+    }
+}
+
+impl Stop {
+    fn result(self) -> Result<SagaResult> {
+        match self {
+            Self::Incomplete(step) | Self::LostLease(step) => Ok(SagaResult::Incomplete { step: step.to_owned() }),
+            Self::Database(error) => Err(error),
+        }
+    }
+}
