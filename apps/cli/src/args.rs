@@ -53,6 +53,9 @@ pub enum Command {
     /// Manage the hostnames of a project
     #[command(subcommand)]
     Hostnames(hostnames::Hostnames),
+    /// Buy and manage the domains of an organization
+    #[command(subcommand)]
+    Domains(domains::Domains),
     /// Manage the git repositories of a project
     #[command(subcommand)]
     Repos(repos::Repos),
