@@ -1,3 +1,4 @@
+DROP TABLE dns.reservations;
 DROP TABLE dns.deleted_zones;
 DROP TABLE dns.zone_counts;
 DROP TABLE dns.changes;

@@ -85,6 +85,16 @@ CREATE INDEX deleted_zones_path_idx ON dns.deleted_zones (path);
 CREATE INDEX deleted_zones_org_id_idx ON dns.deleted_zones (org_id, deleted_at);
 CREATE INDEX deleted_zones_next_check_at_idx ON dns.deleted_zones (next_check_at);
 
+-- Names that are being registered. No other organization can create a zone that overlaps with one.
+CREATE TABLE dns.reservations (
+    -- The name and path, as in dns.zones.
+    name text COLLATE "C" CONSTRAINT reservations_pkey PRIMARY KEY,
+    path text COLLATE "C" NOT NULL,
+    org_id uuid NOT NULL CONSTRAINT reservations_org_id_fkey REFERENCES orgs.orgs (id)
+);
+CREATE INDEX reservations_path_idx ON dns.reservations (path);
+CREATE INDEX reservations_org_id_idx ON dns.reservations (org_id);
+
 -- The number of zones per organization. Triggers maintain it, because count(*) gets slower with each row.
 CREATE TABLE dns.zone_counts (
     org_id uuid CONSTRAINT zone_counts_pkey PRIMARY KEY CONSTRAINT zone_counts_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,

@@ -28,6 +28,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    dns.reservations (name) {
+        name -> Text,
+        path -> Text,
+        org_id -> Uuid,
+    }
+}
+
+diesel::table! {
     dns.rrsets (zone_id, sort_key, kind) {
         zone_id -> Uuid,
         name -> Text,
@@ -67,4 +75,4 @@ diesel::table! {
 
 diesel::joinable!(changes -> zones (zone_id));
 diesel::joinable!(rrsets -> zones (zone_id));
-diesel::allow_tables_to_appear_in_same_query!(changes, deleted_zones, rrsets, zone_counts, zones);
+diesel::allow_tables_to_appear_in_same_query!(changes, deleted_zones, reservations, rrsets, zone_counts, zones);

@@ -7,6 +7,8 @@
 mod error;
 mod model;
 mod ports;
+mod repository;
+mod schema;
 mod service;
 
 pub use error::DomainError;
@@ -15,4 +17,5 @@ pub use ports::{
     Charge, DsRecord, DsWanted, NewOrder, Notice, Offer, Organizations, Payments, PaymentsError, Ports, Prices, Refund,
     RegisteredDomain, Registrar, RegistrarError, Registration, RenewalOrder, ZoneRefusal, Zones,
 };
-pub use service::{Created, Domains, DomainsConfig};
+pub use repository::*;
+pub use service::{Created, Domains, DomainsConfig, RenewalCharges, SEALED_COLUMNS};

@@ -1,18 +1,44 @@
 //! The use cases of domains. Each submodule is one topic.
 
+mod change;
+mod charge;
+mod expiry;
+mod import;
+mod purchase;
+mod purchase_saga;
+mod read;
+mod renewal;
+mod resume;
+mod sync;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::audit::Actor;
-use kernel::{DomainId, OrgId, Page, Paging};
-use store::Store;
+use kernel::audit::Event;
+use kernel::{DomainId, OrgId, Time, UserId};
+use store::{Connection, SealedColumn, Store};
+use tokio::time::Instant;
 
 use crate::error::DomainError;
-use crate::model::{
-    Domain, DomainAuthCode, DomainAutoRenew, DomainCheck, DomainDetail, DomainImport, DomainLock, DomainOffers,
-    DomainPurchase, DomainRenewal,
-};
-use crate::ports::Ports;
+use crate::model::{Domain, DomainName, DomainState};
+use crate::ports::{Ports, Registrar, RegistrarError};
+use crate::repository::{DomainRecord, DomainRepository as _, HistoryRepository as _, NewDomainChange};
+
+pub use charge::RenewalCharges;
+
+/// The contacts of domains.
+pub(crate) const CONTACT: SealedColumn =
+    SealedColumn { table: "domains.contacts", column: "sealed", row_key: &[("domain_id", "uuid")] };
+
+/// The sealed columns of this context.
+pub const SEALED_COLUMNS: &[SealedColumn] = &[CONTACT];
+
+/// The time from one reading of a domain at the registrar to the next, in seconds, and the maximum random addition.
+const SYNC_SECONDS: i64 = 24 * 3600;
+const SYNC_JITTER_SECONDS: i64 = 2 * 3600;
+
+/// The registry's transfer lock after a registration or a transfer (specification, "Limits"), in seconds.
+const TRANSFER_LOCK_SECONDS: i64 = 60 * 24 * 3600;
 
 type Result<T> = std::result::Result<T, DomainError>;
 
@@ -45,7 +71,6 @@ pub struct Domains {
     ports: Ports,
 }
 
-/// The use cases of the API. A `name` of a path is accepted in every spelling; an invalid one is [`DomainError::NotFound`].
 impl Domains {
     /// Creates the service.
     #[must_use]
@@ -53,127 +78,77 @@ impl Domains {
         Self { store, config: Arc::new(config), ports }
     }
 
-    /// Lists the domains of an organization, newest first.
-    ///
-    /// # Errors
-    /// [`DomainError::Store`].
-    pub async fn list(&self, org: OrgId, paging: &Paging<DomainId>) -> Result<Page<Domain>> {
-        todo!("{org} {paging:?}")
+    fn registrar(&self) -> Result<&dyn Registrar> {
+        self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
     }
 
-    /// Returns a domain with its last changes.
-    ///
-    /// # Errors
-    /// [`DomainError::NotFound`].
-    pub async fn get(&self, org: OrgId, name: &str) -> Result<DomainDetail> {
-        todo!("{org} {name}")
+    /// The time at which a request stops to wait for a saga.
+    fn request_end(&self) -> Instant {
+        Instant::now() + self.config.request_timeout
     }
 
-    /// Returns availability and prices. Spends one request at the registrar.
-    ///
-    /// # Errors
-    /// [`DomainError::Field`] for an invalid name, [`DomainError::RegistrarNotConfigured`],
-    /// [`DomainError::RegistrarFailed`].
-    pub async fn check(&self, org: OrgId, check: DomainCheck) -> Result<DomainOffers> {
-        todo!("{org} {check:?}")
+    fn now(&self) -> Time {
+        self.store.clock_rng().now()
     }
 
-    /// Buys a domain, or continues the purchase that an earlier request began. Returns within the request timeout. The
-    /// actor's idempotency claim is not committed, so that a repeated request resumes the purchase.
-    ///
-    /// # Errors
-    /// [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`], [`DomainError::NameUnavailable`],
-    /// [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]: the purchase ended, the name is free, and a
-    /// charge is refunded. [`DomainError::Incomplete`], [`DomainError::RegistrarFailed`]: the name stays reserved, and
-    /// the purchase continues. [`DomainError::RegistrarNotConfigured`], [`DomainError::DnsNotConfigured`],
-    /// [`DomainError::Zone`].
-    pub async fn purchase(&self, actor: &Actor, org: OrgId, purchase: DomainPurchase) -> Result<Created> {
-        todo!("{actor:?} {org} {purchase:?}")
+    /// When a domain is read at the registrar again.
+    fn next_sync_at(&self, now: Time) -> Time {
+        let fraction = i64::from(u16::from_be_bytes(self.store.clock_rng().bytes()));
+        now.plus_seconds(SYNC_SECONDS + SYNC_JITTER_SECONDS * fraction / i64::from(u16::MAX))
     }
 
-    /// Imports a domain that is registered elsewhere: creates its zone. Calls no registrar.
-    ///
-    /// # Errors
-    /// [`DomainError::Field`], [`DomainError::Taken`], [`DomainError::DnsNotConfigured`], [`DomainError::Zone`].
-    pub async fn import(&self, actor: &Actor, org: OrgId, import: DomainImport) -> Result<Created> {
-        todo!("{actor:?} {org} {import:?}")
+    /// Finds a domain by its name in any spelling.
+    async fn find(&self, org: OrgId, name: &str) -> Result<DomainRecord> {
+        let name = parse_path(name)?;
+        let found = self.store.connection().await?.domain_find(org, name.as_str()).await?;
+        found.ok_or(DomainError::NotFound)
     }
 
-    /// Renews a domain, and enqueues its charge. A request after [`DomainError::RegistrarFailed`] continues the same
-    /// renewal.
-    ///
-    /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],
-    /// [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
-    pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
-        todo!("{actor:?} {org} {name} {renewal:?}")
+    /// Finds a domain that the registrar manages.
+    async fn find_managed(&self, org: OrgId, name: &str) -> Result<DomainRecord> {
+        let domain = self.find(org, name).await?;
+        if domain.state.is_managed() { Ok(domain) } else { Err(DomainError::NotManaged) }
     }
 
-    /// Sets whether the organization wants the domain to be renewed.
-    ///
-    /// # Errors
-    /// [`DomainError::NotFound`].
-    pub async fn set_auto_renew(
+    /// Records an event in the history of a domain.
+    async fn append_history(
         &self,
-        actor: &Actor,
-        org: OrgId,
-        name: &str,
-        change: DomainAutoRenew,
-    ) -> Result<Domain> {
-        todo!("{actor:?} {org} {name} {change:?}")
+        tx: &mut Connection,
+        domain: DomainId,
+        event: &Event,
+        actor: Option<UserId>,
+    ) -> store::Result<()> {
+        let now = self.now();
+        let id = self.store.clock_rng().id_at(now);
+        tx.history_append(&NewDomainChange { id, domain, event: event.name, actor, data: &event.data, created_at: now })
+            .await
     }
 
-    /// Sets the transfer lock at the registrar.
-    ///
-    /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
-    /// [`DomainError::RegistrarNotConfigured`].
-    pub async fn set_lock(&self, actor: &Actor, org: OrgId, name: &str, change: DomainLock) -> Result<Domain> {
-        todo!("{actor:?} {org} {name} {change:?}")
-    }
-
-    /// Returns the code for a transfer to another registrar. Neither stored nor logged.
-    ///
-    /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
-    /// [`DomainError::RegistrarNotConfigured`].
-    pub async fn auth_code(&self, actor: &Actor, org: OrgId, name: &str) -> Result<DomainAuthCode> {
-        todo!("{actor:?} {org} {name}")
-    }
-
-    /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it is.
-    ///
-    /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
-    pub async fn sync(&self, actor: &Actor, org: OrgId, name: &str) -> Result<Domain> {
-        todo!("{actor:?} {org} {name}")
+    fn view(&self, record: DomainRecord) -> Domain {
+        let now = self.now();
+        let is_known = !matches!(record.state, DomainState::External | DomainState::Registering);
+        Domain {
+            id: record.id,
+            name: record.name,
+            state: record.state,
+            expires_at: record.expires_at.filter(|_| is_known),
+            locked: record.locked.filter(|_| is_known),
+            nameservers: record.nameservers,
+            auto_renew: record.auto_renew,
+            transferable_at: record.transferable_at.filter(|at| is_known && *at > now),
+            registered_at: record.registered_at.filter(|_| is_known),
+            created_at: record.created_at,
+        }
     }
 }
 
-/// Background work, for `apps/server/src/wiring/domains.rs`. Several processes share it.
-impl Domains {
-    /// Continues purchases and renewals whose process died or whose provider failed. Run it every second.
-    ///
-    /// # Errors
-    /// [`DomainError::Store`].
-    pub async fn resume(&self) -> Result<()> {
-        todo!()
-    }
+/// Parses the name of a path. A domain with an invalid name cannot exist.
+fn parse_path(name: &str) -> Result<DomainName> {
+    DomainName::parse(name).map_err(|_| DomainError::NotFound)
+}
 
-    /// Reads the domains whose daily reading is due at the registrar, a few at a time. Run it every minute. Does nothing
-    /// without a registrar.
-    ///
-    /// # Errors
-    /// [`DomainError::Store`].
-    pub async fn sync_due(&self) -> Result<()> {
-        todo!()
-    }
-
-    /// Notifies organizations of domains that expire in 30, 14, 7 or 1 days. Run it every hour.
-    ///
-    /// # Errors
-    /// [`DomainError::Store`].
-    pub async fn notify_expiring(&self) -> Result<()> {
-        todo!()
-    }
+/// Logs a failure of the registrar. Its text never contains more than a status.
+fn registrar_failed(error: &RegistrarError) -> DomainError {
+    tracing::warn!(%error, "the registrar failed");
+    DomainError::RegistrarFailed
 }

@@ -1,0 +1,135 @@
+//! The charges of renewals, which the outbox delivers.
+
+use async_trait::async_trait;
+use kernel::Time;
+use serde::{Deserialize, Serialize};
+use store::outbox::{DeliveryError, Message, OutboxHandler};
+use store::{Connection, Error};
+use uuid::Uuid;
+
+use super::Domains;
+use crate::model::{ChargePurpose, ChargeState};
+use crate::ports::{Charge, NewOrder, Notice, Payments, PaymentsError};
+use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord};
+
+/// The topic of renewals that must be charged.
+const TOPIC: &str = "domains.charge";
+
+#[derive(Serialize, Deserialize)]
+struct ChargeMessage {
+    id: Uuid,
+}
+
+/// The outbox handler that charges renewals.
+#[derive(Clone)]
+pub struct RenewalCharges(pub Domains);
+
+impl Domains {
+    /// Enqueues the charge of a renewal in the transaction that records it. Each expiry is charged once. Does nothing if
+    /// domains are not charged.
+    pub(super) async fn enqueue_renewal_charge(
+        &self,
+        tx: &mut Connection,
+        id: Uuid,
+        renewed: &DomainRecord,
+        cents: i64,
+    ) -> store::Result<()> {
+        if self.ports.payments.is_none() || cents <= 0 {
+            return Ok(());
+        }
+        let charge = ChargeRecord {
+            id,
+            org: renewed.org,
+            domain: renewed.id,
+            name: renewed.name.clone(),
+            purpose: ChargePurpose::Renewal,
+            renewed_until: renewed.expires_at,
+            cents,
+            order_id: None,
+            state: ChargeState::Pending,
+            created_at: self.now(),
+        };
+        if tx.charge_insert(&charge).await? {
+            self.store.enqueue(tx, TOPIC, &id.to_string(), &ChargeMessage { id }).await?;
+        }
+        Ok(())
+    }
+
+    /// Charges a renewal. Each attempt finalizes the stored order.
+    async fn charge_renewal(&self, id: Uuid, attempt: i32) -> Result<(), ChargeError> {
+        let found = self.store.connection().await?.charge_find(id).await?;
+        let Some(charge) = found.filter(|charge| charge.state == ChargeState::Pending) else { return Ok(()) };
+        let payments = self.ports.payments.as_deref();
+        let payments = payments.ok_or_else(|| PaymentsError::Unavailable("payments are not configured".to_owned()))?;
+        let charged = match self.order_of(&charge, payments).await? {
+            Some(order) => payments.finalize_order(&order).await,
+            // Without a customer, there is no card.
+            None => Ok(Charge::Declined),
+        };
+        match charged {
+            Ok(Charge::Paid) => {
+                let mut connection = self.store.connection().await?;
+                connection.charge_move(id, ChargeState::Pending, ChargeState::Paid).await?;
+                Ok(())
+            }
+            Ok(Charge::Declined) => self.decline(&charge).await,
+            // A later attempt may be rejected because an earlier one charged.
+            Err(PaymentsError::Rejected(_)) if attempt == 1 => self.decline(&charge).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The draft order of a charge, which is stored before it is finalized; `None` without a customer.
+    async fn order_of(&self, charge: &ChargeRecord, payments: &dyn Payments) -> Result<Option<String>, ChargeError> {
+        if let Some(order) = &charge.order_id {
+            return Ok(Some(order.clone()));
+        }
+        let order = NewOrder {
+            org: charge.org,
+            cents: charge.cents,
+            purpose: "domain-renewal",
+            reference: charge.id.to_string(),
+        };
+        let Some(order) = payments.create_order(&order).await? else { return Ok(None) };
+        Ok(self.store.connection().await?.charge_set_order(charge.id, &order).await?)
+    }
+
+    /// Notifies the organization. The renewal stays.
+    async fn decline(&self, charge: &ChargeRecord) -> Result<(), ChargeError> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                if tx.charge_move(charge.id, ChargeState::Pending, ChargeState::Declined).await? {
+                    let notice = Notice::RenewalDeclined { domain: charge.name.clone() };
+                    self.ports.organizations.raise(tx, charge.org, notice).await?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// Why a renewal was not charged. Another attempt continues with the same order.
+#[derive(Debug, thiserror::Error)]
+enum ChargeError {
+    #[error(transparent)]
+    Payments(#[from] PaymentsError),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+#[async_trait]
+impl OutboxHandler for RenewalCharges {
+    fn topic(&self) -> &'static str {
+        TOPIC
+    }
+
+    async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
+        let ChargeMessage { id } = message.parse()?;
+        let charged = self.0.charge_renewal(id, message.attempts).await;
+        charged.map_err(|error| DeliveryError::Transient(error.to_string()))
+    }
+
+    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
+        Ok(())
+    }
+}

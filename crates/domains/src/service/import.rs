@@ -1,0 +1,82 @@
+//! The import of a domain that is registered elsewhere.
+
+use kernel::audit::{Actor, Event};
+use kernel::{InvalidField, OrgId};
+use serde_json::json;
+use store::{Connection, Error, Outcome};
+
+use super::{Created, Domains, Result};
+use crate::error::DomainError;
+use crate::model::{DomainImport, DomainName, DomainState};
+use crate::ports::ZoneRefusal;
+use crate::repository::{DomainRecord, DomainRepository as _};
+
+impl Domains {
+    /// Imports a domain that is registered elsewhere: creates its zone. Calls no registrar.
+    ///
+    /// # Errors
+    /// [`DomainError::Field`], [`DomainError::Taken`], [`DomainError::DnsNotConfigured`], [`DomainError::Zone`].
+    pub async fn import(&self, actor: &Actor, org: OrgId, import: DomainImport) -> Result<Created> {
+        let nameservers = self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
+        let name = DomainName::parse(&import.name).map_err(|error| InvalidField::new("name", error))?;
+        let taken = || DomainError::Taken(name.to_string());
+        let mut connection = self.store.connection().await?;
+        let existing = connection.domain_find(org, name.as_str()).await?;
+        if let Some(domain) = existing.filter(|domain| domain.state != DomainState::TransferredOut) {
+            return Ok(Created { domain: self.view(domain), is_new: false });
+        }
+        let live = connection.domains_live(&[name.to_string()]).await?;
+        drop(connection);
+        if !live.is_empty() {
+            return Err(taken());
+        }
+        // The second commit ends the request. A crash in between leaves a zone, which the repeated request finds.
+        let unclaimed = Actor { idempotency: None, ..actor.clone() };
+        self.ports.zones.create(&unclaimed, org, name.as_str()).await.map_err(|refusal| match refusal {
+            ZoneRefusal::Taken => taken(),
+            refusal => refusal.into(),
+        })?;
+        self.store
+            .transaction(actor, async |tx: &mut Connection| {
+                let new = self.new_domain(org, &name, DomainState::External, true);
+                let new = DomainRecord { nameservers: nameservers.clone(), ..new };
+                let domain = match tx.domain_lock(org, name.as_str()).await? {
+                    None if tx.domain_insert(&new).await? => new,
+                    None => return Err(taken()),
+                    Some(left) if left.state == DomainState::TransferredOut => {
+                        let back =
+                            DomainRecord { id: left.id, revision: left.revision, created_at: left.created_at, ..new };
+                        tx.domain_update(&back).await.map_err(|error| match error.violates(LIVE_NAME) {
+                            true => taken(),
+                            false => error.into(),
+                        })?;
+                        back
+                    }
+                    Some(domain) => {
+                        return Ok(Outcome::Unchanged(Created { domain: self.view(domain), is_new: false }));
+                    }
+                };
+                let event = Event::in_org("domain.import", org, domain.id, json!({ "domain": domain.name }));
+                self.append_history(tx, domain.id, &event, actor.user).await?;
+                Ok::<_, DomainError>(Outcome::Changed(Created { domain: self.view(domain), is_new: true }, event))
+            })
+            .await
+    }
+
+    /// Locks a domain that existed at the start of the request.
+    pub(super) async fn lock_domain(&self, tx: &mut Connection, domain: &DomainRecord) -> Result<DomainRecord> {
+        tx.domain_lock_by_id(domain.id).await?.ok_or(DomainError::NotFound)
+    }
+
+    /// Stores a changed domain, which is locked.
+    pub(super) async fn update_locked(&self, tx: &mut Connection, domain: &DomainRecord) -> store::Result<()> {
+        if tx.domain_update(domain).await? {
+            Ok(())
+        } else {
+            Err(Error::inconsistent("the domain changed under its lock"))
+        }
+    }
+}
+
+/// The index of live names.
+const LIVE_NAME: &str = "domains_name_live_key";

@@ -1,0 +1,192 @@
+//! The purchase of a domain: the reservation of its name, and the run of its saga.
+
+use kernel::audit::Actor;
+use kernel::{DomainId, InvalidField, OrgId};
+use serde::{Deserialize, Serialize};
+use store::saga::{self, NewSaga, SagaResult};
+use store::{Connection, Error};
+use uuid::Uuid;
+
+use super::purchase_saga::{PURCHASE, PurchaseSaga, Refusal};
+use super::{CONTACT, Created, Domains, Result};
+use crate::error::DomainError;
+use crate::model::{Contact, DomainName, DomainPurchase, DomainState};
+use crate::ports::ZoneRefusal;
+use crate::repository::{DomainRecord, DomainRepository as _};
+
+/// The input of the saga of a purchase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PurchaseInput {
+    pub(super) domain: DomainId,
+    pub(super) name: String,
+    pub(super) years: u8,
+    pub(super) expected_price_cents: Option<i64>,
+}
+
+/// The result of reserving a name.
+enum Reservation {
+    /// The organization has the domain already.
+    Owned(Box<DomainRecord>),
+    /// A purchase is in progress, new or not.
+    Purchase { domain: DomainId, saga: Uuid },
+}
+
+impl Domains {
+    /// Buys a domain, or continues the purchase that an earlier request began. Returns within the request timeout. Does
+    /// not commit the actor's idempotency claim, so that a repeated request resumes the purchase.
+    ///
+    /// # Errors
+    /// [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`], [`DomainError::NameUnavailable`],
+    /// [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]: the purchase ended, the name is free, and a
+    /// charge is refunded. [`DomainError::Incomplete`], [`DomainError::RegistrarFailed`]: the name stays reserved, and
+    /// the purchase continues. [`DomainError::RegistrarNotConfigured`], [`DomainError::DnsNotConfigured`],
+    /// [`DomainError::Zone`].
+    pub async fn purchase(&self, actor: &Actor, org: OrgId, purchase: DomainPurchase) -> Result<Created> {
+        let until = self.request_end();
+        let name = DomainName::parse(&purchase.name).map_err(|error| InvalidField::new("name", error))?;
+        let (domain, saga) = match self.reserve(actor, org, &name, purchase).await? {
+            Reservation::Owned(domain) => return Ok(Created { domain: self.view(*domain), is_new: false }),
+            Reservation::Purchase { domain, saga } => (domain, saga),
+        };
+        let refusal = match self.store.saga_run(&PurchaseSaga(self.clone()), saga, until).await? {
+            SagaResult::Done => {
+                let record = self.store.connection().await?.domain_find_by_id(domain).await?;
+                let record = record.ok_or(DomainError::NotFound)?;
+                return Ok(Created { domain: self.view(record), is_new: true });
+            }
+            SagaResult::Incomplete { step } => return Err(PurchaseSaga::incomplete(&step)),
+            SagaResult::Refused(refusal) => refusal,
+        };
+        if saga::is_abandonment(&refusal) {
+            return Err(DomainError::Incomplete);
+        }
+        let refusal: Refusal = serde_json::from_value(refusal).map_err(Error::inconsistent)?;
+        Err(refusal.into_error(name.as_str()))
+    }
+
+    /// Reserves a name and starts its purchase, or finds the purchase or the domain.
+    async fn reserve(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        name: &DomainName,
+        purchase: DomainPurchase,
+    ) -> Result<Reservation> {
+        let existing = self.store.connection().await?.domain_find(org, name.as_str()).await?;
+        if let Some(owned) = existing.filter(|domain| domain.state.is_managed()) {
+            return Ok(Reservation::Owned(owned.into()));
+        }
+        self.registrar()?;
+        self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                // Locks the catalog, so that reservations and new zones wait for each other.
+                self.ports.zones.reserve(tx, org, name.as_str()).await.map_err(|refusal| match refusal {
+                    ZoneRefusal::Taken => DomainError::Taken(name.to_string()),
+                    refusal => refusal.into(),
+                })?;
+                let reservation = match tx.domain_lock(org, name.as_str()).await? {
+                    Some(owned) if owned.state.is_managed() => {
+                        self.ports.zones.release(tx, name.as_str()).await?;
+                        return Ok(Reservation::Owned(owned.into()));
+                    }
+                    Some(domain) if domain.state == DomainState::Registering => {
+                        let saga = saga::find_open(tx, PURCHASE, &domain.id.to_string()).await?;
+                        let saga = saga.ok_or_else(|| Error::inconsistent("the purchase has no saga"))?;
+                        Reservation::Purchase { domain: domain.id, saga }
+                    }
+                    other => self.start_purchase(tx, actor, org, name, (other, &purchase)).await?,
+                };
+                self.store.authorize(tx, actor).await?;
+                Ok(reservation)
+            })
+            .await
+    }
+
+    /// Writes the domain, its contact and the saga. `before` is an imported domain, or one that was transferred away.
+    async fn start_purchase(
+        &self,
+        tx: &mut Connection,
+        actor: &Actor,
+        org: OrgId,
+        name: &DomainName,
+        (before, purchase): (Option<DomainRecord>, &DomainPurchase),
+    ) -> Result<Reservation> {
+        let auto_renew = purchase.auto_renew.unwrap_or(true);
+        let is_stored = match &before {
+            Some(before) => {
+                let (state, previous_state) = (DomainState::Registering, Some(before.state));
+                tx.domain_update(&DomainRecord { state, previous_state, auto_renew, ..before.clone() }).await?
+            }
+            None => false,
+        };
+        let domain = match before {
+            Some(before) if is_stored => before.id,
+            _ => {
+                let new = self.new_domain(org, name, DomainState::Registering, auto_renew);
+                if !tx.domain_insert(&new).await? {
+                    return Err(DomainError::Taken(name.to_string()));
+                }
+                new.id
+            }
+        };
+        tx.contact_put(domain, self.seal_contact(domain, &purchase.contact)?).await?;
+        let input = PurchaseInput {
+            domain,
+            name: name.to_string(),
+            years: purchase.years.unwrap_or(1),
+            expected_price_cents: purchase.expected_price_cents,
+        };
+        let input = serde_json::to_value(input).map_err(Error::inconsistent)?;
+        let key = domain.to_string();
+        let new = NewSaga { kind: PURCHASE, key: &key, org, user: actor.user, input };
+        let saga = self.store.saga_start(tx, &new).await?;
+        let saga = saga.ok_or_else(|| Error::inconsistent("another purchase of the domain is not finished"))?;
+        Ok(Reservation::Purchase { domain, saga })
+    }
+
+    /// A domain to insert.
+    pub(super) fn new_domain(
+        &self,
+        org: OrgId,
+        name: &DomainName,
+        state: DomainState,
+        auto_renew: bool,
+    ) -> DomainRecord {
+        let now = self.now();
+        DomainRecord {
+            id: self.store.clock_rng().id_at(now),
+            org,
+            name: name.to_string(),
+            state,
+            previous_state: None,
+            registered_at: None,
+            expires_at: None,
+            locked: None,
+            transferable_at: None,
+            renewal_cents: None,
+            nameservers: Vec::new(),
+            auto_renew,
+            revision: 0,
+            next_sync_at: None,
+            notified_days: None,
+            notified_expiry: None,
+            unreported_renewal_id: None,
+            created_at: now,
+        }
+    }
+
+    fn seal_contact(&self, domain: DomainId, contact: &Contact) -> store::Result<kernel::seal::Sealed> {
+        let plain = serde_json::to_vec(contact).map_err(Error::inconsistent)?;
+        self.store.seal(CONTACT.associated_data(&domain.as_uuid().to_string()), &plain)
+    }
+
+    /// Opens the contact of a purchase.
+    pub(super) async fn contact(&self, domain: DomainId) -> store::Result<Contact> {
+        let sealed = self.store.connection().await?.contact_find(domain).await?;
+        let sealed = sealed.ok_or_else(|| Error::inconsistent("the domain has no contact"))?;
+        let plain = self.store.open(CONTACT.associated_data(&domain.as_uuid().to_string()), &sealed)?;
+        // The error of serde may quote the contact.
+        serde_json::from_slice(&plain).map_err(|_| Error::inconsistent("the contact is malformed"))
+    }
+}

@@ -1,0 +1,407 @@
+//! The saga of a purchase: price, order, charge, register, zone, nameservers.
+//!
+//! The reservation precedes it, in the commit that starts it. The charge has two steps, because the provider has no
+//! idempotency keys for orders: the id of the draft is recorded before it is finalized.
+
+use async_trait::async_trait;
+use kernel::audit::Event;
+use kernel::{InvalidField, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::saga::{Attempt, Saga, SagaHandler, StepOutcome};
+use store::{Connection, Error, Result};
+
+use super::purchase::PurchaseInput;
+use super::{Domains, TRANSFER_LOCK_SECONDS};
+use crate::error::DomainError;
+use crate::model::{ChargePurpose, ChargeState, DomainState};
+use crate::ports::{
+    Charge, NewOrder, PaymentsError, Prices, Refund, RegisteredDomain, Registrar, RegistrarError, Registration,
+};
+use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
+
+/// The kind of the saga.
+pub(super) const PURCHASE: &str = "domains.purchase";
+
+const PRICE: &str = "price";
+const ORDER: &str = "order";
+const CHARGE: &str = "charge";
+const REGISTER: &str = "register";
+const ZONE: &str = "zone";
+const NAMESERVERS: &str = "nameservers";
+
+/// Executes the steps of purchases.
+pub(super) struct PurchaseSaga(pub(super) Domains);
+
+/// The reason why a purchase ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub(super) enum Refusal {
+    NameUnavailable,
+    PriceChanged {
+        price_cents: i64,
+        expected_cents: i64,
+    },
+    /// The name is premium, and the request states no price.
+    PremiumPrice {
+        price_cents: i64,
+    },
+    PaymentFailed,
+    RegistrarRejected,
+}
+
+/// The price of a purchase, which a resumed purchase does not ask for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct PriceResponse {
+    first_year_cents: i64,
+    renewal_cents: i64,
+    total_cents: i64,
+    premium: bool,
+}
+
+/// The draft order; none if nothing is charged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct OrderResponse {
+    order: Option<String>,
+}
+
+/// What the registrar said about the new domain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RegisterResponse {
+    registered_at: Time,
+    expires_at: Time,
+    locked: bool,
+    nameservers: Vec<String>,
+    transferable_at: Time,
+}
+
+impl Refusal {
+    pub(super) fn into_error(self, name: &str) -> DomainError {
+        match self {
+            Self::NameUnavailable => DomainError::NameUnavailable(name.to_owned()),
+            Self::PriceChanged { price_cents, expected_cents } => {
+                DomainError::PriceChanged { price_cents, expected_cents }
+            }
+            Self::PremiumPrice { price_cents } => {
+                let message = format!("is required, because {name} is a premium name: it costs {price_cents} cents");
+                InvalidField::new("expectedPriceCents", message).into()
+            }
+            Self::PaymentFailed => DomainError::PaymentFailed,
+            Self::RegistrarRejected => DomainError::RegistrarRejected,
+        }
+    }
+
+    fn outcome(&self, reason: impl ToString) -> Result<StepOutcome> {
+        let refusal = serde_json::to_value(self).map_err(Error::inconsistent)?;
+        Ok(StepOutcome::Refused { refusal, reason: reason.to_string() })
+    }
+}
+
+impl PurchaseSaga {
+    /// The error of a purchase that stopped at this step.
+    pub(super) fn incomplete(step: &str) -> DomainError {
+        match step {
+            PRICE | REGISTER | NAMESERVERS => DomainError::RegistrarFailed,
+            _ => DomainError::Incomplete,
+        }
+    }
+
+    fn registrar(&self) -> Result<&dyn Registrar> {
+        self.0.ports.registrar.as_deref().ok_or_else(|| Error::inconsistent("no registrar is configured"))
+    }
+
+    async fn price(&self, input: &PurchaseInput) -> Result<StepOutcome> {
+        let offers = match self.registrar()?.check(std::slice::from_ref(&input.name)).await {
+            Ok(offers) => offers,
+            Err(RegistrarError::Rejected(reason)) => return Refusal::RegistrarRejected.outcome(reason),
+            Err(RegistrarError::NameUnavailable(reason)) => return Refusal::NameUnavailable.outcome(reason),
+            Err(error) => return Ok(retry(&error)),
+        };
+        let offer = offers.into_iter().find(|offer| offer.name == input.name);
+        let Some((prices, premium)) = offer.and_then(|offer| Some((offer.prices?, offer.premium))) else {
+            return Refusal::NameUnavailable.outcome("the registrar does not offer the name");
+        };
+        let Some(total_cents) = prices.total(input.years) else {
+            return Refusal::NameUnavailable.outcome("the price is out of bounds");
+        };
+        match input.expected_price_cents {
+            Some(expected_cents) if expected_cents != total_cents => {
+                Refusal::PriceChanged { price_cents: total_cents, expected_cents }.outcome("the price changed")
+            }
+            None if premium => Refusal::PremiumPrice { price_cents: total_cents }
+                .outcome("the request states no price of a premium name"),
+            _ => {
+                let Prices { first_year_cents, renewal_cents } = prices;
+                done(&PriceResponse { first_year_cents, renewal_cents, total_cents, premium })
+            }
+        }
+    }
+
+    async fn order(&self, saga: &Saga) -> Result<StepOutcome> {
+        let price: PriceResponse = required(saga, PRICE)?;
+        let payments = self.0.ports.payments.as_deref().filter(|_| price.total_cents > 0);
+        let Some(payments) = payments else { return done(&OrderResponse { order: None }) };
+        let order = NewOrder {
+            org: saga.org,
+            cents: price.total_cents,
+            purpose: "domain-purchase",
+            reference: saga.id.to_string(),
+        };
+        match payments.create_order(&order).await {
+            Ok(Some(order)) => done(&OrderResponse { order: Some(order) }),
+            Ok(None) => Refusal::PaymentFailed.outcome("the organization is not a customer"),
+            Err(PaymentsError::Rejected(reason)) => Refusal::PaymentFailed.outcome(reason),
+            Err(error) => Ok(StepOutcome::Retry { reason: error.to_string(), new_key: false }),
+        }
+    }
+
+    async fn charge(&self, saga: &Saga, attempt: &Attempt) -> Result<StepOutcome> {
+        let Some(order) = required::<OrderResponse>(saga, ORDER)?.order else {
+            return Ok(StepOutcome::Done(Value::Null));
+        };
+        let Some(payments) = self.0.ports.payments.as_deref() else { return Ok(not_configured()) };
+        match payments.finalize_order(&order).await {
+            Ok(Charge::Paid) => Ok(StepOutcome::Done(Value::Null)),
+            Ok(Charge::Declined) => Refusal::PaymentFailed.outcome("declined"),
+            Err(PaymentsError::Rejected(reason)) if attempt.number == 1 => Refusal::PaymentFailed.outcome(reason),
+            // An earlier attempt may have charged the order.
+            Err(error) => Ok(StepOutcome::Retry { reason: error.to_string(), new_key: false }),
+        }
+    }
+
+    async fn register(&self, saga: &Saga, input: &PurchaseInput, attempt: &Attempt) -> Result<StepOutcome> {
+        let registrar = self.registrar()?;
+        // An earlier attempt may have registered the domain: then the name is not available any more.
+        let is_repeated = attempt.number > 1;
+        if is_repeated && let Some(outcome) = self.find_registered(registrar, input).await? {
+            return Ok(outcome);
+        }
+        let price: PriceResponse = required(saga, PRICE)?;
+        let registration = Registration {
+            name: input.name.clone(),
+            years: input.years,
+            prices: Prices { first_year_cents: price.first_year_cents, renewal_cents: price.renewal_cents },
+            premium: price.premium,
+            contact: self.0.contact(input.domain).await?,
+            key: attempt.key.clone(),
+        };
+        match registrar.register(&registration).await {
+            Ok(registered) => registered_outcome(registered),
+            Err(RegistrarError::NameUnavailable(reason)) => {
+                // The earlier attempt may have been slow, and only now be complete.
+                let found = if is_repeated { self.find_registered(registrar, input).await? } else { None };
+                found.map_or_else(|| Refusal::NameUnavailable.outcome(reason), Ok)
+            }
+            Err(RegistrarError::Rejected(reason)) => Refusal::RegistrarRejected.outcome(reason),
+            Err(error) => Ok(retry(&error)),
+        }
+    }
+
+    /// The outcome if the account has the domain, or if the registrar does not say; `None` if it does not have it.
+    async fn find_registered(&self, registrar: &dyn Registrar, input: &PurchaseInput) -> Result<Option<StepOutcome>> {
+        match registrar.read(&input.name).await {
+            Ok(found) => found.map(registered_outcome).transpose(),
+            Err(error) => Ok(Some(retry(&error))),
+        }
+    }
+
+    /// The domain is registered, so this step is never refused.
+    async fn set_nameservers(&self, input: &PurchaseInput) -> Result<StepOutcome> {
+        let Some(nameservers) = self.0.ports.zones.nameservers() else {
+            return Ok(StepOutcome::Retry { reason: "no nameservers are configured".to_owned(), new_key: false });
+        };
+        match self.registrar()?.set_nameservers(&input.name, &nameservers).await {
+            Ok(()) => done(&nameservers),
+            Err(error) => Ok(retry(&error)),
+        }
+    }
+
+    /// Locks the domain of a purchase.
+    async fn lock(&self, tx: &mut Connection, input: &PurchaseInput) -> Result<DomainRecord> {
+        let domain = tx.domain_lock_by_id(input.domain).await?;
+        domain.ok_or_else(|| Error::inconsistent("the purchase has no domain"))
+    }
+
+    async fn complete(&self, tx: &mut Connection, saga: &Saga, nameservers: Vec<String>) -> Result<Option<Event>> {
+        let input: PurchaseInput = saga.input()?;
+        let price: PriceResponse = required(saga, PRICE)?;
+        let (domain, now) = (self.lock(tx, &input).await?, self.0.now());
+        let completed = DomainRecord {
+            state: DomainState::Active,
+            previous_state: None,
+            nameservers,
+            renewal_cents: Some(price.renewal_cents),
+            next_sync_at: Some(self.0.next_sync_at(now)),
+            ..domain
+        };
+        if !tx.domain_update(&completed).await? {
+            return Err(Error::inconsistent("the domain changed under its lock"));
+        }
+        let data = json!({ "domain": input.name, "years": input.years, "priceCents": price.total_cents });
+        let event = Event::in_org("domain.purchase", saga.org, input.domain, data);
+        self.0.append_history(tx, input.domain, &event, saga.user).await?;
+        Ok(Some(event))
+    }
+}
+
+#[async_trait]
+impl SagaHandler for PurchaseSaga {
+    fn kind(&self) -> &'static str {
+        PURCHASE
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &[PRICE, ORDER, CHARGE, REGISTER, ZONE, NAMESERVERS]
+    }
+
+    async fn execute(&self, saga: &Saga, attempt: &Attempt) -> Result<StepOutcome> {
+        let input: PurchaseInput = saga.input()?;
+        match attempt.step {
+            PRICE => self.price(&input).await,
+            ORDER => self.order(saga).await,
+            CHARGE => self.charge(saga, attempt).await,
+            REGISTER => self.register(saga, &input, attempt).await,
+            NAMESERVERS => self.set_nameservers(&input).await,
+            // The zone is created in the commit that records the step.
+            _ => Ok(StepOutcome::Done(Value::Null)),
+        }
+    }
+
+    async fn record(&self, tx: &mut Connection, saga: &Saga, step: &str, response: &Value) -> Result<Option<Event>> {
+        let input: PurchaseInput = saga.input()?;
+        match step {
+            ORDER => {
+                let OrderResponse { order } = parse(response)?;
+                let price: PriceResponse = required(saga, PRICE)?;
+                if order.is_some() {
+                    let charge = ChargeRecord {
+                        id: saga.id,
+                        org: saga.org,
+                        domain: input.domain,
+                        name: input.name,
+                        purpose: ChargePurpose::Purchase,
+                        renewed_until: None,
+                        cents: price.total_cents,
+                        order_id: order,
+                        state: ChargeState::Pending,
+                        created_at: self.0.now(),
+                    };
+                    tx.charge_insert(&charge).await?;
+                }
+            }
+            CHARGE => {
+                tx.charge_move(saga.id, ChargeState::Pending, ChargeState::Paid).await?;
+            }
+            REGISTER => {
+                let registered: RegisterResponse = parse(response)?;
+                let domain = self.lock(tx, &input).await?;
+                let RegisterResponse { registered_at, expires_at, locked, nameservers, transferable_at } = registered;
+                let changed = DomainRecord {
+                    registered_at: Some(registered_at),
+                    expires_at: Some(expires_at),
+                    locked: Some(locked),
+                    transferable_at: Some(transferable_at),
+                    nameservers,
+                    ..domain
+                };
+                tx.domain_update(&changed).await?;
+            }
+            ZONE => self.0.ports.zones.create_reserved(tx, saga.org, &input.name).await?,
+            NAMESERVERS => return self.complete(tx, saga, parse(response)?).await,
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Frees the name.
+    async fn refuse(&self, tx: &mut Connection, saga: &Saga, _: &Value) -> Result<Option<Event>> {
+        let input: PurchaseInput = saga.input()?;
+        self.0.ports.zones.release(tx, &input.name).await?;
+        let domain = self.lock(tx, &input).await?;
+        match domain.previous_state {
+            Some(state) => {
+                tx.domain_update(&DomainRecord { state, previous_state: None, ..domain }).await?;
+            }
+            None => tx.domain_delete(domain.id).await?,
+        }
+        Ok(None)
+    }
+
+    async fn compensate(&self, saga: &Saga, step: &str) -> Result<StepOutcome> {
+        let order = saga.response::<OrderResponse>(ORDER)?.and_then(|response| response.order);
+        let (CHARGE, Some(order)) = (step, order) else { return Ok(StepOutcome::Done(Value::Null)) };
+        let Some(payments) = self.0.ports.payments.as_deref() else { return Ok(not_configured()) };
+        let price: PriceResponse = required(saga, PRICE)?;
+        match payments.refund_order(&order, price.total_cents).await {
+            Ok(refund) => done(&(refund == Refund::Refunded)),
+            Err(error) => Ok(StepOutcome::Retry { reason: error.to_string(), new_key: false }),
+        }
+    }
+
+    async fn record_compensation(
+        &self,
+        tx: &mut Connection,
+        saga: &Saga,
+        step: &str,
+        response: &Value,
+    ) -> Result<Option<Event>> {
+        match step {
+            // Nothing was finalized, or the payment was declined.
+            ORDER => {
+                tx.charge_move(saga.id, ChargeState::Pending, ChargeState::Canceled).await?;
+                Ok(None)
+            }
+            CHARGE if *response == Value::Bool(true) => {
+                let input: PurchaseInput = saga.input()?;
+                let price: PriceResponse = required(saga, PRICE)?;
+                for from in [ChargeState::Paid, ChargeState::Pending] {
+                    tx.charge_move(saga.id, from, ChargeState::Refunded).await?;
+                }
+                let data = json!({ "domain": input.name, "cents": price.total_cents });
+                Ok(Some(Event::in_org("domain.refund", saga.org, input.domain, data)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Prices {
+    /// The total of the years: the first one, and the renewal price of each further year. `None` for a negative price,
+    /// or one that is out of bounds.
+    #[must_use]
+    pub fn total(&self, years: u8) -> Option<i64> {
+        if self.first_year_cents < 0 || self.renewal_cents < 0 {
+            return None;
+        }
+        let further = self.renewal_cents.checked_mul(i64::from(years.saturating_sub(1)))?;
+        self.first_year_cents.checked_add(further)
+    }
+}
+
+/// The response of a step that precedes the current one.
+fn required<T: serde::de::DeserializeOwned>(saga: &Saga, step: &str) -> Result<T> {
+    saga.response(step)?.ok_or_else(|| Error::inconsistent("an earlier step has no response"))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(response: &Value) -> Result<T> {
+    T::deserialize(response).map_err(Error::inconsistent)
+}
+
+pub(super) fn done(response: &impl Serialize) -> Result<StepOutcome> {
+    serde_json::to_value(response).map(StepOutcome::Done).map_err(Error::inconsistent)
+}
+
+fn registered_outcome(registered: RegisteredDomain) -> Result<StepOutcome> {
+    let RegisteredDomain { registered_at, expires_at, locked, nameservers, transfer_lock_expires_at, .. } = registered;
+    let transferable_at = transfer_lock_expires_at.unwrap_or_else(|| registered_at.plus_seconds(TRANSFER_LOCK_SECONDS));
+    done(&RegisterResponse { registered_at, expires_at, locked, nameservers, transferable_at })
+}
+
+/// The outcome of a failure of the registrar that may pass.
+pub(super) fn retry(error: &RegistrarError) -> StepOutcome {
+    StepOutcome::Retry { reason: error.to_string(), new_key: matches!(error, RegistrarError::Deferred(_)) }
+}
+
+fn not_configured() -> StepOutcome {
+    StepOutcome::Retry { reason: "payments are not configured any more".to_owned(), new_key: false }
+}

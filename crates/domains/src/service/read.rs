@@ -1,0 +1,79 @@
+//! Reading domains, and checking names at the registrar.
+
+use kernel::{DomainId, InvalidField, OrgId, Page, Paging};
+
+use super::{Domains, Result, registrar_failed};
+use crate::model::{Domain, DomainCheck, DomainDetail, DomainName, DomainOffer, DomainOffers, UnavailableReason};
+use crate::ports::Offer;
+use crate::repository::{DomainRepository as _, HistoryRepository as _};
+
+/// The changes in the detail of a domain (contract section 7).
+const MAX_HISTORY: i64 = 50;
+
+impl Domains {
+    /// Lists the domains of an organization, newest first.
+    ///
+    /// # Errors
+    /// [`DomainError::Store`](crate::DomainError::Store).
+    pub async fn list(&self, org: OrgId, paging: &Paging<DomainId>) -> Result<Page<Domain>> {
+        let records = self.store.connection().await?.domain_list(org, paging).await?;
+        let domains = records.into_iter().map(|record| self.view(record)).collect();
+        Ok(Page::cut(domains, paging, |domain: &Domain| domain.id))
+    }
+
+    /// Returns a domain with its last changes. `name` is accepted in every spelling.
+    ///
+    /// # Errors
+    /// [`DomainError::NotFound`](crate::DomainError::NotFound).
+    pub async fn get(&self, org: OrgId, name: &str) -> Result<DomainDetail> {
+        let record = self.find(org, name).await?;
+        let history = self.store.connection().await?.history_recent(record.id, MAX_HISTORY).await?;
+        Ok(DomainDetail { domain: self.view(record), history })
+    }
+
+    /// Returns availability and prices. Spends one request at the registrar.
+    ///
+    /// # Errors
+    /// [`DomainError::Field`](crate::DomainError::Field) for an invalid name,
+    /// [`DomainError::RegistrarNotConfigured`](crate::DomainError::RegistrarNotConfigured),
+    /// [`DomainError::RegistrarFailed`](crate::DomainError::RegistrarFailed).
+    pub async fn check(&self, org: OrgId, check: DomainCheck) -> Result<DomainOffers> {
+        let registrar = self.registrar()?;
+        let mut names: Vec<String> = Vec::new();
+        for (index, text) in check.names.iter().enumerate() {
+            let name = DomainName::parse(text);
+            let name = name.map_err(|error| InvalidField::new(format!("names[{index}]"), error))?.to_string();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let offers = registrar.check(&names).await.map_err(|error| registrar_failed(&error))?;
+        let mut connection = self.store.connection().await?;
+        let mut taken = self.ports.zones.taken(&mut connection, org, &names).await?;
+        taken.extend(connection.domains_live(&names).await?.into_iter().map(|(name, _)| name));
+        let results = names.into_iter().map(|name| {
+            let offer = offers.iter().find(|offer| offer.name == name);
+            let is_taken = taken.contains(&name);
+            describe(name, offer, is_taken)
+        });
+        Ok(DomainOffers { results: results.collect() })
+    }
+}
+
+fn describe(name: String, offer: Option<&Offer>, is_taken: bool) -> DomainOffer {
+    let reason = match offer {
+        None => Some(UnavailableReason::Unsupported),
+        Some(Offer { prices: None, .. }) => Some(UnavailableReason::Registered),
+        Some(_) if is_taken => Some(UnavailableReason::Reserved),
+        Some(_) => None,
+    };
+    let prices = offer.and_then(|offer| offer.prices).filter(|_| reason.is_none());
+    DomainOffer {
+        name,
+        available: reason.is_none(),
+        reason,
+        price_cents: prices.map(|prices| prices.first_year_cents),
+        renewal_cents: prices.map(|prices| prices.renewal_cents),
+        premium: offer.is_some_and(|offer| offer.premium),
+    }
+}

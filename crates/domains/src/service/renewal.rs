@@ -1,0 +1,243 @@
+//! Renewals: the registrar renews first, then the outbox charges.
+
+use async_trait::async_trait;
+use kernel::audit::{Actor, Event};
+use kernel::{DomainId, OrgId, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::saga::{self, Attempt, NewSaga, Saga, SagaHandler, SagaResult, StepOutcome};
+use store::{Connection, Error};
+use uuid::Uuid;
+
+use super::purchase_saga::{done, retry};
+use super::{Domains, Result};
+use crate::error::DomainError;
+use crate::model::{Domain, DomainRenewal, DomainState};
+use crate::ports::{RegistrarError, RenewalOrder};
+use crate::repository::{DomainRecord, DomainRepository as _};
+
+/// The kind of the saga.
+pub(super) const RENEWAL: &str = "domains.renewal";
+
+const PRICE: &str = "price";
+const RENEW: &str = "renew";
+
+/// How long a request after a failure is the same renewal, in seconds.
+const REPORT_SECONDS: i64 = 24 * 3600;
+
+/// The expiry rises by about a year for each renewed year. Registries differ in leap days.
+const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
+
+/// Executes the steps of renewals.
+pub(super) struct RenewalSaga(pub(super) Domains);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RenewalInput {
+    domain: DomainId,
+    name: String,
+    years: u8,
+}
+
+/// The price, and the expiry before the renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct PriceResponse {
+    renewal_cents: i64,
+    total_cents: i64,
+    expires_at: Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct RenewResponse {
+    expires_at: Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RenewalRefusal {
+    /// The account does not have the domain any more.
+    NotManaged,
+    Rejected,
+}
+
+impl Domains {
+    /// Renews a domain, and enqueues its charge. A request after [`DomainError::RegistrarFailed`] is the same renewal,
+    /// also if a background job completed it in between. Does not commit the actor's idempotency claim.
+    ///
+    /// # Errors
+    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],
+    /// [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
+    pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
+        let until = self.request_end();
+        let domain = self.find_managed(org, name).await?;
+        self.registrar()?;
+        let saga = self.start_renewal(actor, &domain, renewal.years).await?;
+        let result = self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await?;
+        let refusal = match result {
+            SagaResult::Incomplete { .. } => return Err(DomainError::RegistrarFailed),
+            SagaResult::Done => None,
+            SagaResult::Refused(refusal) => Some(refusal),
+        };
+        let mut connection = self.store.connection().await?;
+        connection.domain_renewal_reported(domain.id, saga).await?;
+        match refusal {
+            None => {
+                let renewed = connection.domain_find_by_id(domain.id).await?.ok_or(DomainError::NotFound)?;
+                Ok(self.view(renewed))
+            }
+            Some(refusal) if refusal == json!(RenewalRefusal::NotManaged) => Err(DomainError::NotManaged),
+            Some(refusal) if saga::is_abandonment(&refusal) => Err(DomainError::RegistrarFailed),
+            Some(_) => Err(DomainError::RegistrarRejected),
+        }
+    }
+
+    /// Starts a renewal, or finds one that is unfinished or that no request has reported.
+    async fn start_renewal(&self, actor: &Actor, domain: &DomainRecord, years: u8) -> Result<Uuid> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let locked = self.lock_domain(tx, domain).await?;
+                if !locked.state.is_managed() {
+                    return Err(DomainError::NotManaged);
+                }
+                let key = locked.id.to_string();
+                let oldest = DomainId::earliest_at(self.now().plus_seconds(-REPORT_SECONDS)).as_uuid();
+                let unreported = locked.unreported_renewal_id.filter(|saga| *saga >= oldest);
+                let existing = saga::find_open(tx, RENEWAL, &key).await?.or(unreported);
+                if let Some(saga) = existing {
+                    self.store.authorize(tx, actor).await?;
+                    return Ok(saga);
+                }
+                let input = RenewalInput { domain: locked.id, name: locked.name.clone(), years };
+                let input = serde_json::to_value(input).map_err(Error::inconsistent)?;
+                let new = NewSaga { kind: RENEWAL, key: &key, org: locked.org, user: actor.user, input };
+                let saga = self.store.saga_start(tx, &new).await?;
+                let saga = saga.ok_or_else(|| Error::inconsistent("another renewal of the domain is not finished"))?;
+                self.update_locked(tx, &DomainRecord { unreported_renewal_id: Some(saga), ..locked }).await?;
+                self.store.authorize(tx, actor).await?;
+                Ok(saga)
+            })
+            .await
+    }
+}
+
+impl RenewalSaga {
+    async fn price(&self, input: &RenewalInput) -> store::Result<StepOutcome> {
+        let registrar = self.0.ports.registrar.as_deref();
+        let registrar = registrar.ok_or_else(|| Error::inconsistent("no registrar is configured"))?;
+        let found = match registrar.read(&input.name).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return refused(RenewalRefusal::NotManaged, "the account does not have the domain"),
+            Err(error) => return Ok(retry(&error)),
+        };
+        let stored = self.0.store.connection().await?.domain_find_by_id(input.domain).await?;
+        let renewal_cents = found.renewal_cents.or_else(|| stored?.renewal_cents);
+        let price = renewal_cents.and_then(|cents| Some((cents, cents.checked_mul(i64::from(input.years))?)));
+        let Some((renewal_cents, total_cents)) = price.filter(|(cents, _)| *cents >= 0) else {
+            return Ok(StepOutcome::Retry { reason: "the registrar states no valid price".to_owned(), new_key: false });
+        };
+        done(&PriceResponse { renewal_cents, total_cents, expires_at: found.expires_at })
+    }
+
+    async fn renew(&self, saga: &Saga, input: &RenewalInput, attempt: &Attempt) -> store::Result<StepOutcome> {
+        let registrar = self.0.ports.registrar.as_deref();
+        let registrar = registrar.ok_or_else(|| Error::inconsistent("no registrar is configured"))?;
+        let price = price_of(saga)?;
+        // An earlier attempt may have renewed the domain.
+        if attempt.number > 1 {
+            let renewed = price.expires_at.plus_seconds(i64::from(input.years) * MIN_YEAR_SECONDS);
+            match registrar.read(&input.name).await {
+                Ok(Some(found)) if found.expires_at >= renewed => {
+                    return done(&RenewResponse { expires_at: found.expires_at });
+                }
+                Ok(_) => {}
+                Err(error) => return Ok(retry(&error)),
+            }
+        }
+        let order = RenewalOrder {
+            name: input.name.clone(),
+            years: input.years,
+            total_cents: price.total_cents,
+            key: attempt.key.clone(),
+        };
+        match registrar.renew(&order).await {
+            Ok(renewed) => done(&RenewResponse { expires_at: renewed.expires_at }),
+            Err(RegistrarError::Rejected(reason) | RegistrarError::NameUnavailable(reason)) => {
+                refused(RenewalRefusal::Rejected, &reason)
+            }
+            Err(error) => Ok(retry(&error)),
+        }
+    }
+}
+
+#[async_trait]
+impl SagaHandler for RenewalSaga {
+    fn kind(&self) -> &'static str {
+        RENEWAL
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &[PRICE, RENEW]
+    }
+
+    async fn execute(&self, saga: &Saga, attempt: &Attempt) -> store::Result<StepOutcome> {
+        let input: RenewalInput = saga.input()?;
+        match attempt.step {
+            PRICE => self.price(&input).await,
+            _ => self.renew(saga, &input, attempt).await,
+        }
+    }
+
+    async fn record(
+        &self,
+        tx: &mut Connection,
+        saga: &Saga,
+        step: &str,
+        response: &Value,
+    ) -> store::Result<Option<Event>> {
+        if step != RENEW {
+            return Ok(None);
+        }
+        let (input, price) = (saga.input::<RenewalInput>()?, price_of(saga)?);
+        let RenewResponse { expires_at } = RenewResponse::deserialize(response).map_err(Error::inconsistent)?;
+        let domain = tx.domain_lock_by_id(input.domain).await?;
+        let domain = domain.ok_or_else(|| Error::inconsistent("the renewal has no domain"))?;
+        let state = if expires_at > self.0.now() { DomainState::Active } else { DomainState::Expired };
+        let renewed =
+            DomainRecord { state, expires_at: Some(expires_at), renewal_cents: Some(price.renewal_cents), ..domain };
+        self.0.update_locked(tx, &renewed).await?;
+        self.0.enqueue_renewal_charge(tx, saga.id, &renewed, price.total_cents).await?;
+        let data = json!({
+            "domain": input.name, "years": input.years, "priceCents": price.total_cents, "expiresAt": expires_at,
+        });
+        let event = Event::in_org("domain.renew", saga.org, input.domain, data);
+        self.0.append_history(tx, input.domain, &event, saga.user).await?;
+        Ok(Some(event))
+    }
+
+    async fn refuse(&self, _: &mut Connection, _: &Saga, _: &Value) -> store::Result<Option<Event>> {
+        Ok(None)
+    }
+
+    /// A renewal cannot be undone; it is charged only after it succeeded.
+    async fn compensate(&self, _: &Saga, _: &str) -> store::Result<StepOutcome> {
+        Ok(StepOutcome::Done(Value::Null))
+    }
+
+    async fn record_compensation(
+        &self,
+        _: &mut Connection,
+        _: &Saga,
+        _: &str,
+        _: &Value,
+    ) -> store::Result<Option<Event>> {
+        Ok(None)
+    }
+}
+
+fn price_of(saga: &Saga) -> store::Result<PriceResponse> {
+    saga.response(PRICE)?.ok_or_else(|| Error::inconsistent("the renewal has no price"))
+}
+
+fn refused(refusal: RenewalRefusal, reason: &str) -> store::Result<StepOutcome> {
+    let refusal = serde_json::to_value(refusal).map_err(Error::inconsistent)?;
+    Ok(StepOutcome::Refused { refusal, reason: reason.to_owned() })
+}

@@ -1,0 +1,174 @@
+//! Reading domains at the registrar again.
+
+use kernel::OrgId;
+use kernel::audit::{Actor, Event};
+use serde_json::{Map, Value, json};
+use store::Connection;
+use store::saga::{self, SagaResult};
+
+use super::renewal::{RENEWAL, RenewalSaga};
+use super::{Domains, Result, TRANSFER_LOCK_SECONDS, registrar_failed};
+use crate::error::DomainError;
+use crate::model::{Domain, DomainState};
+use crate::ports::RegisteredDomain;
+use crate::repository::{DomainRecord, DomainRepository as _};
+
+/// The domains that one run of the job reads: in a minute, far below the registrar's limit.
+const MAX_READ: i64 = 20;
+
+/// When a reading that failed is due again, in seconds.
+const RETRY_SECONDS: i64 = 15 * 60;
+
+/// An expiry that moved by at least this many seconds was renewed.
+const RENEWED_SECONDS: i64 = 300 * 24 * 3600;
+const YEAR_SECONDS: i64 = 365 * 24 * 3600;
+
+/// The name of the system actor in the audit log.
+const ACTOR: &str = "domains.sync";
+
+impl Domains {
+    /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it is.
+    ///
+    /// # Errors
+    /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
+    pub async fn sync(&self, actor: &Actor, org: OrgId, name: &str) -> Result<Domain> {
+        let until = self.request_end();
+        let domain = self.find(org, name).await?;
+        if matches!(domain.state, DomainState::External | DomainState::Registering) {
+            return Ok(self.view(domain));
+        }
+        let registrar = self.registrar()?;
+        // The new expiry of an unfinished renewal is not a renewal by the registrar.
+        let renewal = saga::find_open(&mut *self.store.connection().await?, RENEWAL, &domain.id.to_string()).await?;
+        if let Some(renewal) = renewal {
+            let result = self.store.saga_run(&RenewalSaga(self.clone()), renewal, until).await?;
+            if matches!(result, SagaResult::Incomplete { .. }) {
+                return Err(DomainError::RegistrarFailed);
+            }
+        }
+        let domain = self.find(org, name).await?;
+        let reading = registrar.read(&domain.name).await.map_err(|error| registrar_failed(&error))?;
+        Ok(self.view(self.apply_reading(Some(actor), &domain, reading).await?))
+    }
+
+    /// Reads the domains whose daily reading is due at the registrar, a few at a time. Run it every minute. Does nothing
+    /// without a registrar.
+    ///
+    /// # Errors
+    /// [`DomainError::Store`].
+    pub async fn sync_due(&self) -> Result<()> {
+        let Some(registrar) = self.ports.registrar.as_deref() else { return Ok(()) };
+        let now = self.now();
+        let mut connection = self.store.connection().await?;
+        let due = connection.domains_claim_sync(now, now.plus_seconds(RETRY_SECONDS), MAX_READ).await?;
+        drop(connection);
+        for domain in due {
+            match registrar.read(&domain.name).await {
+                Ok(reading) => drop(self.apply_reading(None, &domain, reading).await?),
+                // The others would probably fail, too. They are due again after a while.
+                Err(error) => {
+                    registrar_failed(&error);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what the registrar says about a domain, unless the domain changed since it was read here.
+    async fn apply_reading(
+        &self,
+        actor: Option<&Actor>,
+        domain: &DomainRecord,
+        reading: Option<RegisteredDomain>,
+    ) -> Result<DomainRecord> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let before = self.lock_domain(tx, domain).await?;
+                let is_renewing = saga::find_open(tx, RENEWAL, &before.id.to_string()).await?.is_some();
+                if before.revision != domain.revision || is_renewing {
+                    return Ok(before);
+                }
+                let after = self.with_reading(&before, reading);
+                let changes = changes(&before, &after);
+                if !changes.is_empty() {
+                    let event = Event::in_org("domain.sync", before.org, before.id, Value::Object(changes));
+                    self.append_history(tx, before.id, &event, actor.and_then(|actor| actor.user)).await?;
+                    self.record_renewal(tx, &before, &after).await?;
+                }
+                self.update_locked(tx, &after).await?;
+                if let Some(actor) = actor {
+                    self.store.authorize(tx, actor).await?;
+                }
+                Ok::<_, DomainError>(after)
+            })
+            .await
+    }
+
+    fn with_reading(&self, before: &DomainRecord, reading: Option<RegisteredDomain>) -> DomainRecord {
+        let now = self.now();
+        let Some(reading) = reading else {
+            return DomainRecord { state: DomainState::TransferredOut, next_sync_at: None, ..before.clone() };
+        };
+        let RegisteredDomain {
+            registered_at,
+            expires_at,
+            locked,
+            nameservers,
+            renewal_cents,
+            transfer_lock_expires_at,
+        } = reading;
+        let transferable_at =
+            transfer_lock_expires_at.unwrap_or_else(|| registered_at.plus_seconds(TRANSFER_LOCK_SECONDS));
+        DomainRecord {
+            state: if expires_at > now { DomainState::Active } else { DomainState::Expired },
+            registered_at: Some(registered_at),
+            expires_at: Some(expires_at),
+            locked: Some(locked),
+            transferable_at: Some(transferable_at),
+            renewal_cents: renewal_cents.or(before.renewal_cents),
+            nameservers,
+            next_sync_at: Some(self.next_sync_at(now)),
+            ..before.clone()
+        }
+    }
+
+    /// Charges a renewal that the registrar made by itself, if the organization wants the domain to be renewed.
+    async fn record_renewal(
+        &self,
+        tx: &mut Connection,
+        before: &DomainRecord,
+        after: &DomainRecord,
+    ) -> store::Result<()> {
+        let (Some(old), Some(new)) = (before.expires_at, after.expires_at) else { return Ok(()) };
+        let gained = new.unix_seconds() - old.unix_seconds();
+        if gained < RENEWED_SECONDS || !before.state.is_managed() {
+            return Ok(());
+        }
+        let years = (gained + YEAR_SECONDS / 2) / YEAR_SECONDS;
+        let cents = after.renewal_cents.and_then(|cents| cents.checked_mul(years)).filter(|_| after.auto_renew);
+        if let Some(cents) = cents {
+            self.enqueue_renewal_charge(tx, self.store.clock_rng().id(), after, cents).await?;
+        } else {
+            tracing::warn!(domain = after.name, "the registrar renewed a domain that is not charged");
+        }
+        let data = json!({
+            "domain": after.name, "years": years, "priceCents": cents, "expiresAt": new, "automatic": true,
+        });
+        let event = Event::in_org("domain.renew", after.org, after.id, data);
+        self.append_history(tx, after.id, &event, None).await?;
+        self.store.append_system_event(tx, ACTOR, &event).await
+    }
+}
+
+/// The values that the registrar changed, under the names of the API.
+fn changes(before: &DomainRecord, after: &DomainRecord) -> Map<String, Value> {
+    let values = [
+        ("state", json!(before.state), json!(after.state)),
+        ("expiresAt", json!(before.expires_at), json!(after.expires_at)),
+        ("locked", json!(before.locked), json!(after.locked)),
+        ("nameservers", json!(before.nameservers), json!(after.nameservers)),
+    ];
+    let changed = values.into_iter().filter(|(_, before, after)| before != after);
+    changed.map(|(name, _, after)| (name.to_owned(), after)).collect()
+}
