@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, billing, db, deploy, deployments, git, hostnames, init, login, orgs, projects, repos,
+    access, ai, apps, audit, billing, db, deploy, deployments, domains, git, hostnames, init, login, orgs, projects, repos,
     secrets, storage, tokens,
 };
 use crate::options::PageArgs;

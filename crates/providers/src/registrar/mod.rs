@@ -13,6 +13,7 @@ use reqwest::Method;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use serde_json::value::RawValue;
 use url::Url;
 
 use crate::outbound::{Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
@@ -337,12 +338,20 @@ impl RegistrarClient {
 /// respond with the same statuses.
 fn success<T: DeserializeOwned>(exchange: &Exchange) -> Result<T> {
     match exchange.status {
-        400 | 402 | 409 | 422 if exchange.parse::<ErrorResponse>().is_ok() => {
+        400 | 402 | 409 | 422 if object::<ErrorResponse>(exchange).is_ok() => {
             Err(RegistrarError::Refused(exchange.status))
         }
-        404 if exchange.parse::<ErrorResponse>().is_ok() => Err(RegistrarError::NotFound),
-        _ => Ok(exchange.success()?),
+        404 if object::<ErrorResponse>(exchange).is_ok() => Err(RegistrarError::NotFound),
+        200..300 => Ok(object(exchange)?),
+        status => Err(OutboundError::Status(status).into()),
     }
+}
+
+/// Parses an object. Serde also deserializes structures from arrays, of which an empty one would mean "no records".
+fn object<T: DeserializeOwned>(exchange: &Exchange) -> std::result::Result<T, OutboundError> {
+    let json: Box<RawValue> = exchange.parse()?;
+    let json = Some(json.get()).filter(|json| json.starts_with('{')).ok_or(OutboundError::NotJson)?;
+    serde_json::from_str(json).map_err(|_| OutboundError::NotJson)
 }
 
 /// The offer of a result. A price that is zero is a wrong shape too: no registry gives names away.
@@ -386,7 +395,7 @@ fn json(body: &impl Serialize) -> Result<String> {
     serde_json::to_string(body).map_err(|_| OutboundError::NotJson.into())
 }
 
-fn dollars(cents: i64) -> Result<Box<serde_json::value::RawValue>> {
+fn dollars(cents: i64) -> Result<Box<RawValue>> {
     price::dollars(cents).map_err(|_| OutboundError::NotJson.into())
 }
 
