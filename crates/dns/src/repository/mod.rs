@@ -4,6 +4,7 @@ mod column;
 mod content;
 mod deleted_zone;
 mod rdata;
+mod reservation;
 mod rrset;
 mod served;
 mod signer_check;
@@ -11,6 +12,7 @@ mod zone;
 
 pub use content::*;
 pub use deleted_zone::*;
+pub use reservation::*;
 pub use rrset::*;
 pub use served::*;
 pub use signer_check::*;

@@ -12,7 +12,9 @@ use super::{CreatedZone, Dns, Result};
 use crate::ZoneName;
 use crate::error::DnsError;
 use crate::ports::{LookupFailure, NsRecords, Resolver};
-use crate::repository::{DeletedZone, DeletedZoneRepository as _, ZoneRecord, ZoneRepository as _};
+use crate::repository::{
+    DeletedZone, DeletedZoneRepository as _, ReservationRepository as _, ZoneRecord, ZoneRepository as _,
+};
 
 /// The timeout of a check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
@@ -168,10 +170,17 @@ impl Dns {
 }
 
 /// Returns the deleted zones of other organizations that overlap with the name of a new zone, if no existing zone of
-/// another organization does. Requires the catalog lock.
+/// another organization, and no name that another one is registering, does. Requires the catalog lock.
 pub(super) async fn find_conflicts(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<Vec<DeletedZone>> {
-    if tx.zone_overlaps(org, name).await? {
+    check_overlap(tx, org, name).await?;
+    Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)
+}
+
+/// Checks that no zone of another organization, and no name that another one is registering, overlaps with the name. With
+/// the catalog lock, this is valid until the transaction ends.
+pub(super) async fn check_overlap(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<()> {
+    if tx.zone_overlaps(org, name).await? || tx.reservation_overlaps(org, name).await? {
         return Err(DnsError::ZoneTaken(name.as_str().to_owned()));
     }
-    Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)
+    Ok(())
 }

@@ -6,6 +6,7 @@ mod edit;
 mod limit;
 mod link;
 mod read;
+mod reservation;
 mod rrset;
 mod zone;
 mod zonefile;

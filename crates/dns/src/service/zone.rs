@@ -74,12 +74,7 @@ impl Dns {
         new: NewZone,
         content: InitialContent<'_>,
     ) -> Result<CreatedZone> {
-        let hosting = self.hosting()?;
-        let name = ZoneName::parse(&new.name).map_err(|error| InvalidField::new("name", error))?;
-        let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
-        if let Some(own) = hosting.platform_domains.iter().find(related) {
-            return Err(InvalidField::new("name", format!("overlaps with a domain of this platform: {own}")).into());
-        }
+        let name = self.parse_new_name(&new.name)?;
         let mut checks = 0;
         loop {
             match self.zone_try_create(actor, org, &name, content).await? {
@@ -94,6 +89,19 @@ impl Dns {
         }
     }
 
+    /// Parses the name of a new zone, which must not overlap with a domain of the platform.
+    pub(super) fn parse_new_name(&self, name: &str) -> Result<ZoneName> {
+        let hosting = self.hosting()?;
+        let name = ZoneName::parse(name).map_err(|error| InvalidField::new("name", error))?;
+        let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
+        match hosting.platform_domains.iter().find(related) {
+            Some(own) => {
+                Err(InvalidField::new("name", format!("overlaps with a domain of this platform: {own}")).into())
+            }
+            None => Ok(name),
+        }
+    }
+
     /// Creates a zone, unless deleted zones of other organizations must be checked first.
     async fn zone_try_create(
         &self,
@@ -102,17 +110,14 @@ impl Dns {
         name: &ZoneName,
         content: InitialContent<'_>,
     ) -> Result<CreateAttempt> {
-        let hosting = self.hosting()?;
-        let dnssec = if content.dnssec { DnssecState::Signing } else { DnssecState::Off };
-        let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone()) };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 // The first lookup avoids the catalog lock. The second one, under the lock, decides.
-                let mut existing = tx.zone_find(org, &zone.name).await?;
+                let mut existing = tx.zone_find(org, name).await?;
                 let mut catalog = None;
                 if existing.is_none() {
                     catalog = Some(tx.catalog_lock().await?);
-                    existing = tx.zone_find(org, &zone.name).await?;
+                    existing = tx.zone_find(org, name).await?;
                 }
                 let (None, Some(catalog)) = (&existing, catalog) else {
                     let existing = existing.ok_or(DnsError::ZoneNotFound)?;
@@ -120,36 +125,44 @@ impl Dns {
                     return Ok(Outcome::Unchanged(CreateAttempt::Done(CreatedZone { zone, is_new: false }.into())));
                 };
                 self.check_zone_count(tx, org).await?;
-                let deleted = find_conflicts(tx, org, &zone.name).await?;
+                let deleted = find_conflicts(tx, org, name).await?;
                 if !deleted.is_empty() {
                     return Ok(Outcome::Unchanged(CreateAttempt::CheckFirst(deleted)));
                 }
-                tx.deleted_zone_forget(&zone.name).await?;
-                tx.zone_insert(org, &zone).await?;
-                if content.dnssec {
-                    let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
-                    tx.zone_set_dnssec(zone.id, zone.dnssec, &zone.ds, signer_check_at).await?;
-                }
-                let zone = self
-                    .write_edits(tx, zone, &[nameserver_change(hosting).into_insert()], MAX_JOURNAL_ENTRIES)
-                    .await?;
-                let edits = self.plan_patch(tx, &zone, content.rrsets).await?;
-                let zone = if edits.is_empty() {
-                    zone
-                } else {
-                    self.write_edits(tx, zone, &edits, MAX_JOURNAL_ENTRIES).await?
-                };
-                let listed =
-                    self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
-                self.apply_edits(tx, catalog, &listed).await?;
-                let name = zone.name.as_str();
-                let data =
-                    if content.dnssec { json!({ "zone": name, "dnssec": true }) } else { json!({ "zone": name }) };
-                let event = Event::in_org("dns.zone.create", org, zone.id, data);
+                let (zone, event) = self.insert_zone(tx, catalog, (org, name), content).await?;
                 let zone = self.open_zone(tx, org, zone).await?;
                 Ok(Outcome::Changed(CreateAttempt::Done(CreatedZone { zone, is_new: true }.into()), event))
             })
             .await
+    }
+
+    /// Inserts a zone and lists it in the locked catalog. Returns its audit event.
+    pub(super) async fn insert_zone(
+        &self,
+        tx: &mut Connection,
+        catalog: ZoneRecord,
+        (org, name): (OrgId, &ZoneName),
+        content: InitialContent<'_>,
+    ) -> Result<(ZoneRecord, Event)> {
+        let hosting = self.hosting()?;
+        let dnssec = if content.dnssec { DnssecState::Signing } else { DnssecState::Off };
+        let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone()) };
+        tx.deleted_zone_forget(&zone.name).await?;
+        tx.zone_insert(org, &zone).await?;
+        if content.dnssec {
+            let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
+            tx.zone_set_dnssec(zone.id, zone.dnssec, &zone.ds, signer_check_at).await?;
+        }
+        let zone = self.write_edits(tx, zone, &[nameserver_change(hosting).into_insert()], MAX_JOURNAL_ENTRIES).await?;
+        let edits = self.plan_patch(tx, &zone, content.rrsets).await?;
+        let zone =
+            if edits.is_empty() { zone } else { self.write_edits(tx, zone, &edits, MAX_JOURNAL_ENTRIES).await? };
+        let listed = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
+        self.apply_edits(tx, catalog, &listed).await?;
+        let name = zone.name.as_str();
+        let data = if content.dnssec { json!({ "zone": name, "dnssec": true }) } else { json!({ "zone": name }) };
+        let event = Event::in_org("dns.zone.create", org, zone.id, data);
+        Ok((zone, event))
     }
 
     /// Deletes a zone with all its rrsets and removes it from the catalog. Remembers its name, so that another

@@ -73,8 +73,15 @@ impl Domains {
         purchase: DomainPurchase,
     ) -> Result<Reservation> {
         let existing = self.store.connection().await?.domain_find(org, name.as_str()).await?;
-        if let Some(owned) = existing.filter(|domain| domain.state.is_managed()) {
-            return Ok(Reservation::Owned(owned.into()));
+        match existing {
+            Some(owned) if owned.state.is_managed() => return Ok(Reservation::Owned(owned.into())),
+            Some(domain) if domain.state == DomainState::Registering => {
+                let key = domain.id.to_string();
+                if let Some(saga) = saga::find_open(&mut *self.store.connection().await?, PURCHASE, &key).await? {
+                    return Ok(Reservation::Purchase { domain: domain.id, saga });
+                }
+            }
+            _ => {}
         }
         self.registrar()?;
         self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;

@@ -1,0 +1,76 @@
+//! Reservations of names for zones. While an organization registers a domain, no other one can create a zone that overlaps
+//! with it.
+
+use kernel::OrgId;
+use store::Connection;
+
+use super::delegation::check_overlap;
+use super::{Dns, InitialContent, Result};
+use crate::ZoneName;
+use crate::error::DnsError;
+use crate::repository::{ReservationRepository as _, ZoneRepository as _};
+
+/// The name of the system actor in the audit log.
+const ACTOR: &str = "domains.purchase";
+
+impl Dns {
+    /// Reserves a name for the organization in the caller's transaction, until the zone exists or the name is released.
+    /// Locks the catalog. A name that the organization has reserved stays so.
+    ///
+    /// Deleted zones do not conflict: whoever can register the domain owns it.
+    ///
+    /// # Errors
+    /// [`DnsError::InvalidField`] for an invalid name or one of the platform, [`DnsError::ZoneTaken`],
+    /// [`DnsError::ZoneLimit`].
+    pub async fn name_reserve(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
+        let name = self.parse_new_name(name)?;
+        tx.catalog_lock().await?;
+        check_overlap(tx, org, &name).await?;
+        // An own zone already excludes the zones of others.
+        if tx.zone_find(org, &name).await?.is_some() {
+            return Ok(());
+        }
+        self.check_zone_count(tx, org).await?;
+        Ok(tx.reservation_insert(org, &name).await?)
+    }
+
+    /// Releases a reserved name, in the caller's transaction.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`].
+    pub async fn name_release(&self, tx: &mut Connection, name: &str) -> Result<()> {
+        Ok(tx.reservation_delete(&ZoneName::new_unchecked(name.to_owned())).await?)
+    }
+
+    /// Creates the zone of a reserved name in the caller's transaction, or finds the organization's zone, and releases
+    /// the name. Locks the catalog.
+    ///
+    /// # Errors
+    /// [`DnsError::ZoneTaken`] if the name was not reserved.
+    pub async fn zone_create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
+        let name = self.parse_new_name(name)?;
+        let catalog = tx.catalog_lock().await?;
+        check_overlap(tx, org, &name).await?;
+        if tx.zone_find(org, &name).await?.is_none() {
+            let (_, event) = self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;
+            self.store.append_system_event(tx, ACTOR, &event).await?;
+        }
+        Ok(tx.reservation_delete(&name).await?)
+    }
+
+    /// Returns which of these names overlap with a zone or a reserved name of another organization.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`].
+    pub async fn names_taken(&self, connection: &mut Connection, org: OrgId, names: &[String]) -> Result<Vec<String>> {
+        let mut taken = Vec::new();
+        for name in names {
+            match check_overlap(connection, org, &ZoneName::new_unchecked(name.clone())).await {
+                Ok(()) => {}
+                Err(DnsError::ZoneTaken(name)) => taken.push(name),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+}
