@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, billing, db, deploy, deployments, domains, git, hostnames, init, login, orgs, projects, repos,
-    secrets, storage, tokens,
+    access, ai, apps, audit, billing, db, deploy, deployments, domains, git, hostnames, init, login, orgs, projects,
+    repos, secrets, storage, tokens,
 };
 use crate::options::PageArgs;
 
