@@ -1,0 +1,233 @@
+//! The test fixture: the service on a separate database per test.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use diesel_async::RunQueryDsl as _;
+use domains::{
+    Contact, Created, Domain, DomainError, DomainPurchase, Domains, DomainsConfig, DsWanted, Ports, ZoneRefusal, Zones,
+};
+use kernel::audit::Actor;
+use kernel::{OrgId, ZoneId};
+use serde_json::json;
+use store::{Connection, Store};
+use testkit::TestStore;
+
+use crate::providers::{When, World};
+
+/// More than the lease of a runner and the longest backoff, in seconds.
+pub const LATER: i64 = 400;
+
+pub const NAMESERVERS: [&str; 2] = ["ns1.svc.example", "ns2.svc.example"];
+
+pub struct Kit {
+    pub domains: Domains,
+    pub world: World,
+    pub org: OrgId,
+    base: TestStore,
+}
+
+impl Deref for Kit {
+    type Target = TestStore;
+
+    fn deref(&self) -> &TestStore {
+        &self.base
+    }
+}
+
+impl Kit {
+    pub async fn start() -> Self {
+        let base = TestStore::start().await;
+        base.db_execute(
+            "CREATE SCHEMA test CREATE TABLE catalog (id int) CREATE TABLE zones (name text PRIMARY KEY, org uuid) \
+             CREATE TABLE names (name text PRIMARY KEY, org uuid)",
+        )
+        .await;
+        base.db_execute("INSERT INTO test.catalog VALUES (1)").await;
+        let world = World { clock: base.clock.clone(), ..World::default() };
+        let domains = service(&base.store, &world, true);
+        let org = base.store.clock_rng().id();
+        let kit = Self { domains, world, org, base };
+        kit.insert_org(org).await;
+        kit
+    }
+
+    /// The service of an installation that does not charge domains.
+    pub fn without_payments(&self) -> Domains {
+        service(&self.store, &self.world, false)
+    }
+
+    pub async fn org(&self) -> OrgId {
+        let org = self.store.clock_rng().id();
+        self.insert_org(org).await;
+        org
+    }
+
+    async fn insert_org(&self, org: OrgId) {
+        let (id, slug) = (org.as_uuid(), org.as_uuid().simple());
+        let values = format!("'{id}', '{slug}', 'Acme', 'free', false, now()");
+        let insert = format!("INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) VALUES ({values})");
+        self.db_execute(&insert).await;
+    }
+
+    pub async fn buy(&self, name: &str) -> Result<Created, DomainError> {
+        self.domains.purchase(&actor(), self.org, purchase(name)).await
+    }
+
+    /// A bought domain.
+    pub async fn bought(&self, name: &str) -> Domain {
+        let created = self.buy(name).await.unwrap();
+        assert!(created.is_new);
+        created.domain
+    }
+
+    pub async fn state(&self, name: &str) -> Option<String> {
+        let rows = self.db_rows(&format!("SELECT state FROM domains.domains WHERE name = '{name}'")).await;
+        rows.into_iter().next().map(|row| row["state"].as_str().unwrap().to_owned())
+    }
+
+    /// The audit events about domains, the oldest first.
+    pub async fn events(&self) -> Vec<String> {
+        let rows = self.db_rows("SELECT event FROM store.audit ORDER BY id").await;
+        rows.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
+    }
+
+    pub async fn count(&self, from: &str) -> i64 {
+        self.db_number(&format!("SELECT count(*) FROM {from}")).await
+    }
+
+    /// Runs the background job, until a provider kills its process.
+    pub async fn resume(&self) {
+        self.world.run(None, self.domains.resume()).await.transpose().unwrap();
+    }
+
+    /// Lets the outbox deliver all charges of renewals.
+    pub async fn deliver(&self) {
+        let worker = self.store.spawn_outbox_worker(Arc::new(domains::RenewalCharges(self.domains.clone())));
+        self.wait_for(0, "store.outbox").await;
+        worker.stop().await;
+    }
+
+    pub async fn wait_for(&self, rows: i64, from: &str) {
+        let arrived = async {
+            while self.count(from).await != rows {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(30), arrived).await.is_ok(), "never {rows} rows in {from}");
+    }
+}
+
+fn service(store: &Store, world: &World, charges: bool) -> Domains {
+    let ports = Ports {
+        registrar: Some(Arc::new(world.clone())),
+        payments: charges.then(|| Arc::new(world.clone()) as _),
+        zones: Arc::new(TestZones { world: world.clone(), store: store.clone() }),
+        organizations: Arc::new(world.clone()),
+    };
+    // Generous, for a loaded machine.
+    Domains::new(store.clone(), DomainsConfig { request_timeout: Duration::from_secs(60) }, ports)
+}
+
+/// Zones as rows of this test's tables. The row of the catalog is locked as in `dns`.
+struct TestZones {
+    world: World,
+    store: Store,
+}
+
+impl TestZones {
+    async fn lock_and_check(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
+        execute(tx, "SELECT * FROM test.catalog FOR UPDATE".to_owned()).await?;
+        let (id, below) = (org.as_uuid(), format!("%.{name}"));
+        let taken = format!(
+            "UPDATE test.catalog SET id = id + 1 WHERE EXISTS (SELECT FROM test.zones \
+             WHERE org <> '{id}' AND (name = '{name}' OR name LIKE '{below}') \
+             UNION ALL SELECT FROM test.names WHERE org <> '{id}' AND name = '{name}')"
+        );
+        if execute(tx, taken).await? > 0 { Err(ZoneRefusal::Taken) } else { Ok(()) }
+    }
+}
+
+async fn execute(tx: &mut Connection, statement: String) -> store::Result<usize> {
+    Ok(diesel::sql_query(statement).execute(tx).await?)
+}
+
+#[async_trait]
+impl Zones for TestZones {
+    fn nameservers(&self) -> Option<Vec<String>> {
+        Some(NAMESERVERS.map(str::to_owned).to_vec())
+    }
+
+    async fn reserve(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
+        self.lock_and_check(tx, org, name).await?;
+        let insert = format!("INSERT INTO test.names VALUES ('{name}', '{}') ON CONFLICT DO NOTHING", org.as_uuid());
+        execute(tx, insert).await?;
+        Ok(())
+    }
+
+    async fn release(&self, tx: &mut Connection, name: &str) -> store::Result<()> {
+        execute(tx, format!("DELETE FROM test.names WHERE name = '{name}'")).await.map(drop)
+    }
+
+    async fn create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()> {
+        let failed = |_| store::Error::Unavailable("the zones failed".into());
+        self.world.interrupt(name, "zone", When::Before).await.map_err(failed)?;
+        execute(tx, "SELECT * FROM test.catalog FOR UPDATE".to_owned()).await?;
+        let insert = format!("INSERT INTO test.zones VALUES ('{name}', '{}') ON CONFLICT DO NOTHING", org.as_uuid());
+        execute(tx, insert).await?;
+        self.release(tx, name).await?;
+        self.world.interrupt(name, "zone", When::After).await.map_err(failed)
+    }
+
+    async fn create(&self, actor: &Actor, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
+        assert_eq!(actor.idempotency, None);
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                self.lock_and_check(tx, org, name).await?;
+                let values = format!("('{name}', '{}') ON CONFLICT DO NOTHING", org.as_uuid());
+                execute(tx, format!("INSERT INTO test.zones VALUES {values}")).await?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn taken(&self, _: &mut Connection, _: OrgId, _: &[String]) -> store::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    async fn ds_wanted(&self, zone: ZoneId) -> store::Result<Option<DsWanted>> {
+        Ok(self.world.state().ds_wanted.get(&zone).cloned())
+    }
+
+    async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()> {
+        self.world.state().ds_absent.push((zone, removed));
+        Ok(())
+    }
+}
+
+pub fn actor() -> Actor {
+    Actor::service("test")
+}
+
+/// The canary of a contact.
+pub const CANARY: &str = "Lovelace-Canary";
+
+pub fn contact() -> Contact {
+    let contact = json!({
+        "firstName": "Ada", "lastName": CANARY, "email": "ada@example.org", "phone": "+4930123456",
+        "street": "Unter den Linden 1", "city": "Berlin", "postalCode": "10117", "country": "DE",
+    });
+    serde_json::from_value(contact).unwrap()
+}
+
+pub fn purchase(name: &str) -> DomainPurchase {
+    DomainPurchase {
+        name: name.to_owned(),
+        contact: contact(),
+        years: None,
+        auto_renew: None,
+        expected_price_cents: None,
+    }
+}

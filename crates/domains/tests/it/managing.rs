@@ -1,0 +1,160 @@
+//! Import, lock, transfer code, reading at the registrar, notices.
+
+use domains::{DomainCheck, DomainError, DomainImport, DomainLock, DomainState, Notice, UnavailableReason};
+use kernel::Paging;
+
+use crate::kit::{Kit, NAMESERVERS, actor};
+use crate::providers::{FIRST_YEAR, Fault, RENEWAL, When, YEAR, in_days};
+
+const NAME: &str = "a.example";
+
+#[tokio::test]
+async fn check_returns_one_result_per_name() {
+    let kit = Kit::start().await;
+    kit.bought("sold.example").await;
+    let names = ["New.example", "never.unsold", "sold.example", "new.example."].map(str::to_owned).to_vec();
+    let results = kit.domains.check(kit.org, DomainCheck { names }).await.unwrap().results;
+    let found: Vec<_> =
+        results.iter().map(|it| (it.name.as_str(), it.reason, it.price_cents, it.renewal_cents)).collect();
+    assert_eq!(
+        found,
+        [
+            ("new.example", None, Some(FIRST_YEAR), Some(RENEWAL)),
+            ("never.unsold", Some(UnavailableReason::Unsupported), None, None),
+            ("sold.example", Some(UnavailableReason::Registered), None, None),
+        ]
+    );
+    let names = vec!["ok.example".to_owned(), "www.not-ok.example".to_owned()];
+    let error = kit.domains.check(kit.org, DomainCheck { names }).await.unwrap_err();
+    let DomainError::Field(invalid) = error else { panic!("{error:?}") };
+    assert_eq!(invalid.path, "names[1]");
+}
+
+#[tokio::test]
+async fn import_creates_a_zone_and_calls_no_registrar() {
+    let kit = Kit::start().await;
+    let import = || DomainImport { name: "A.example".to_owned() };
+    let imported = kit.domains.import(&actor(), kit.org, import()).await.unwrap();
+    let domain = &imported.domain;
+    assert_eq!((domain.state, domain.expires_at, domain.locked), (DomainState::External, None, None));
+    assert_eq!((imported.is_new, &domain.nameservers[..]), (true, &NAMESERVERS.map(str::to_owned)[..]));
+    assert!(!kit.domains.import(&actor(), kit.org, import()).await.unwrap().is_new);
+    let other = kit.org().await;
+    assert!(matches!(kit.domains.import(&actor(), other, import()).await, Err(DomainError::Taken(_))));
+    assert!(kit.world.state().calls.is_empty());
+    assert_eq!((kit.events().await, kit.count("test.zones").await), (vec!["domain.import".to_owned()], 1));
+    let lock = kit.domains.set_lock(&actor(), kit.org, NAME, DomainLock { locked: true }).await;
+    assert!(matches!(lock, Err(DomainError::NotManaged)));
+    assert!(matches!(kit.domains.auth_code(&actor(), kit.org, NAME).await, Err(DomainError::NotManaged)));
+    assert_eq!(kit.domains.sync(&actor(), kit.org, NAME).await.unwrap(), *domain);
+    assert!(matches!(kit.domains.get(other, NAME).await, Err(DomainError::NotFound)));
+    assert!(matches!(kit.domains.get(kit.org, "not a name").await, Err(DomainError::NotFound)));
+}
+
+#[tokio::test]
+async fn lock_is_set_once() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    let set = async |locked| kit.domains.set_lock(&actor(), kit.org, NAME, DomainLock { locked }).await;
+    assert_eq!(set(true).await.unwrap().locked, Some(true));
+    assert_eq!(kit.world.calls("lock"), 0);
+    // The response is lost, and the registrar refuses a lock that is already so.
+    kit.world.fault(NAME, "lock", When::After, Fault::Fail);
+    assert!(matches!(set(false).await, Err(DomainError::RegistrarFailed)));
+    assert_eq!(set(false).await.unwrap().locked, Some(false));
+    assert_eq!(kit.events().await, ["domain.purchase", "domain.lock"]);
+}
+
+#[tokio::test]
+async fn transfer_code_is_not_stored() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    let code = kit.domains.auth_code(&actor(), kit.org, NAME).await.unwrap();
+    assert_eq!((code.auth_code.as_str(), code.transferable_at), ("code-of-a.example", Some(in_days(kit.now(), 60))));
+    assert!(!format!("{code:?}").contains("code-of"));
+    for table in ["store.audit", "domains.history", "domains.domains"] {
+        assert_eq!(kit.count(&format!("(SELECT t::text AS row FROM {table} t) r WHERE row LIKE '%code-of%'")).await, 0);
+    }
+    assert_eq!(kit.events().await, ["domain.purchase", "domain.auth_code"]);
+}
+
+#[tokio::test]
+async fn reading_follows_the_registrar() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    let sync = async || kit.domains.sync(&actor(), kit.org, NAME).await;
+    kit.world.fault(NAME, "read", When::Before, Fault::Fail);
+    assert!(matches!(sync().await, Err(DomainError::RegistrarFailed)));
+    kit.world.state().domain(NAME).nameservers = vec!["ns.elsewhere.example".to_owned()];
+    assert_eq!(sync().await.unwrap().nameservers, ["ns.elsewhere.example"]);
+    kit.advance(YEAR + 1);
+    assert_eq!(sync().await.unwrap().state, DomainState::Expired);
+    let domain = kit.world.state().account.remove(NAME).unwrap();
+    assert_eq!(sync().await.unwrap().state, DomainState::TransferredOut);
+    let history = kit.domains.get(kit.org, NAME).await.unwrap().history;
+    let events: Vec<_> = history.iter().map(|change| change.event.as_str()).collect();
+    assert_eq!(events, ["domain.sync", "domain.sync", "domain.sync", "domain.purchase"]);
+    assert_eq!(kit.count("test.zones").await, 1, "the zone stays");
+    // The transfer was reverted.
+    kit.world.state().account.insert(NAME.to_owned(), domain);
+    assert_eq!(sync().await.unwrap().state, DomainState::Expired);
+}
+
+#[tokio::test]
+async fn every_domain_is_read_daily() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(kit.world.calls("read"), 0);
+    kit.advance(26 * 3600);
+    kit.world.fault(NAME, "read", When::Before, Fault::Fail);
+    for expected in [1, 1] {
+        kit.domains.sync_due().await.unwrap();
+        assert_eq!(kit.world.calls("read"), expected);
+    }
+    kit.advance(15 * 60);
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(kit.world.calls("read"), 2, "after a failure, earlier");
+    kit.world.state().account.remove(NAME);
+    kit.advance(26 * 3600);
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(kit.state(NAME).await.as_deref(), Some("transferred_out"));
+    kit.advance(26 * 3600);
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(kit.world.calls("read"), 3);
+}
+
+#[tokio::test]
+async fn expiry_is_notified_once_per_threshold() {
+    let kit = Kit::start().await;
+    let expires_at = kit.bought(NAME).await.expires_at.unwrap();
+    let mut sent = Vec::new();
+    for day in 0..=366 {
+        for _ in 0..2 {
+            kit.domains.notify_expiring().await.unwrap();
+        }
+        let notices = std::mem::take(&mut kit.world.state().notices);
+        for notice in notices {
+            let expected = Notice::Expiring { domain: NAME.to_owned(), expires_at };
+            assert_eq!(notice, (kit.org, expected));
+            sent.push(365 - day);
+        }
+        kit.clock.advance_days(1);
+    }
+    assert_eq!(sent, [30, 14, 7, 1]);
+}
+
+#[tokio::test]
+async fn domains_are_listed_newest_first() {
+    let kit = Kit::start().await;
+    for name in ["a.example", "b.example", "c.example"] {
+        kit.advance(1);
+        kit.bought(name).await;
+    }
+    let first = kit.domains.list(kit.org, &Paging { limit: 2, after: None }).await.unwrap();
+    let names: Vec<_> = first.items.iter().map(|domain| domain.name.as_str()).collect();
+    assert_eq!(names, ["c.example", "b.example"]);
+    let after = Paging::after(2, &first.next_cursor.unwrap()).unwrap();
+    let rest = kit.domains.list(kit.org, &after).await.unwrap();
+    assert_eq!((rest.items.len(), rest.items[0].name.as_str(), rest.next_cursor), (1, "a.example", None));
+}

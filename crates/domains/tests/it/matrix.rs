@@ -1,0 +1,133 @@
+//! The purchase is killed before or after the effect of each step, while both providers fail before or after theirs.
+
+use domains::{DomainError, RegistrarError};
+use futures_util::{StreamExt as _, stream};
+use kernel::OrgId;
+
+use crate::kit::{Kit, LATER, actor, purchase};
+use crate::providers::{Fault, When};
+
+const STEPS: [&str; 6] = ["check", "order", "charge", "zone", "register", "nameservers"];
+const WHEN: [Option<When>; 3] = [None, Some(When::Before), Some(When::After)];
+
+/// One combination. Each has its own organization and name.
+#[derive(Debug, Clone)]
+struct Case {
+    org: OrgId,
+    name: String,
+    kill: Option<(&'static str, When)>,
+    payments: Option<When>,
+    registrar: Option<When>,
+    /// Whether the registrar refuses the registration.
+    is_refused: bool,
+    /// Whether the request is repeated. Otherwise the background job continues.
+    is_repeated: bool,
+}
+
+async fn cases(kit: &Kit) -> Vec<Case> {
+    let kills = STEPS.iter().flat_map(|step| [When::Before, When::After].map(|when| Some((*step, when))));
+    let mut cases = Vec::new();
+    for kill in kills.chain([None]) {
+        for payments in WHEN {
+            for registrar in WHEN {
+                for is_refused in [false, true] {
+                    let (number, org) = (cases.len(), kit.org().await);
+                    let name = format!("case-{number}.example");
+                    let is_repeated = number % 4 < 2;
+                    cases.push(Case { org, name, kill, payments, registrar, is_refused, is_repeated });
+                }
+            }
+        }
+    }
+    cases
+}
+
+impl Case {
+    fn prepare(&self, kit: &Kit) {
+        if let Some((step, when)) = self.kill {
+            let is_payment = matches!(step, "order" | "charge");
+            let subject = if is_payment { self.org.to_string() } else { self.name.clone() };
+            kit.world.fault(subject, step, when, Fault::Kill);
+        }
+        if let Some(when) = self.payments {
+            kit.world.fault(self.org, "charge", when, Fault::Fail);
+            kit.world.fault(self.org, "refund", when, Fault::Fail);
+        }
+        if let Some(when) = self.registrar {
+            kit.world.fault(&self.name, "register", when, Fault::Fail);
+            kit.world.fault(&self.name, "nameservers", when, Fault::Fail);
+        }
+        if self.is_refused {
+            let refusal = RegistrarError::Rejected("status 422".to_owned());
+            kit.world.state().refusals.insert(self.name.clone(), refusal);
+        }
+    }
+
+    /// One request; its process is killed if any call never returns. Returns whether the purchase ended.
+    async fn request(&self, kit: &Kit) -> bool {
+        let actor = actor();
+        let bought = kit.domains.purchase(&actor, self.org, purchase(&self.name));
+        let Some(bought) = kit.world.run(Some([self.org.to_string(), self.name.clone()]), bought).await else {
+            return false;
+        };
+        match bought {
+            Ok(created) => {
+                assert_eq!(created.domain.state, domains::DomainState::Active, "{self:?}");
+                true
+            }
+            Err(DomainError::RegistrarRejected) => true,
+            Err(DomainError::RegistrarFailed | DomainError::Incomplete) => false,
+            Err(error) => panic!("{self:?}: {error:?}"),
+        }
+    }
+
+    /// Whether the purchase ends before the step of its kill.
+    fn is_unreachable(&self) -> bool {
+        self.is_refused && self.kill.is_some_and(|(step, _)| matches!(step, "zone" | "nameservers"))
+    }
+
+    async fn check(&self, kit: &Kit) {
+        let registrations = kit.world.state().registrations.iter().filter(|name| **name == self.name).count();
+        let zones = kit.count(&format!("test.zones WHERE name = '{}'", self.name)).await;
+        let found = (kit.world.charges(self.org), registrations, zones, kit.state(&self.name).await);
+        let charges = format!("domains.charges WHERE name = '{}' AND state", self.name);
+        if self.is_refused {
+            let (charged, refunded) = found.0;
+            // A request after the end is another purchase.
+            assert!(refunded == 1 || self.is_repeated && refunded > 1, "{self:?}: {refunded}");
+            assert_eq!((charged, found.1, found.2, found.3), (0, 0, 0, None), "{self:?}");
+            assert_eq!(kit.count(&format!("{charges} NOT IN ('refunded', 'canceled')")).await, 0, "{self:?}");
+        } else {
+            assert_eq!(found, ((1, 0), 1, 1, Some("active".to_owned())), "{self:?}");
+            assert_eq!(kit.count(&format!("{charges} = 'paid'")).await, 1, "{self:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purchase_survives_every_combination_of_failures() {
+    let kit = Kit::start().await;
+    let cases = cases(&kit).await;
+    assert!(cases.len() >= 60, "{}", cases.len());
+    cases.iter().for_each(|case| case.prepare(&kit));
+    let mut open = cases.clone();
+    // Each round is a new process: the leases of the killed ones have expired.
+    for round in 0..12 {
+        let requests = open.iter().map(async |case| {
+            let is_requested = round == 0 || case.is_repeated;
+            (is_requested && case.request(&kit).await, case.clone())
+        });
+        let results: Vec<_> = stream::iter(requests).buffer_unordered(6).collect().await;
+        open = results.into_iter().filter(|(is_ended, _)| !is_ended).map(|(_, case)| case).collect();
+        kit.advance(LATER);
+        kit.resume().await;
+    }
+    assert_eq!(kit.count("store.sagas WHERE finished_at IS NULL").await, 0);
+    assert_eq!(kit.count("test.names").await, 0, "a name is still reserved");
+    let unmet = kit.world.state().faults.iter().filter(|fault| fault.3 == Fault::Kill).count();
+    // The zone and the nameservers of refused registrations are never reached.
+    assert_eq!(unmet, cases.iter().filter(|case| case.is_unreachable()).count());
+    for case in &cases {
+        case.check(&kit).await;
+    }
+}

@@ -1,0 +1,327 @@
+//! Deterministic providers, which fail or stop before or after their effect.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use domains::{
+    Charge, DsRecord, DsWanted, NewOrder, Notice, Offer, Organizations, Payments, PaymentsError, Prices, Refund,
+    RegisteredDomain, Registrar, RegistrarError, Registration, RenewalOrder,
+};
+use kernel::{OrgId, Secret, Time, ZoneId};
+use store::Connection;
+use testkit::TestClock;
+use tokio::sync::watch;
+
+pub const FIRST_YEAR: i64 = 1299;
+pub const RENEWAL: i64 = 1499;
+pub const YEAR: i64 = 365 * 24 * 3600;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Before,
+    After,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The call never returns: its process is killed.
+    Kill,
+    /// The call fails as unavailable.
+    Fail,
+}
+
+/// The world outside. Faults happen once, and are selected by the call and its subject: an organization for payments, a
+/// name for the registrar.
+#[derive(Clone, Default)]
+pub struct World {
+    state: Arc<Mutex<State>>,
+    /// The subjects of the calls that never return.
+    killed: watch::Sender<Vec<String>>,
+    pub clock: TestClock,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub faults: Vec<(String, &'static str, When, Fault)>,
+    /// The domains of the account.
+    pub account: HashMap<String, RegisteredDomain>,
+    /// The names that were registered, once for each effect.
+    pub registrations: Vec<String>,
+    /// The renewals, once for each effect.
+    pub renewals: Vec<String>,
+    /// The refusals of registrations and renewals by name.
+    pub refusals: HashMap<String, RegistrarError>,
+    /// The responses that the registrar replays, by key.
+    replies: HashMap<String, Result<RegisteredDomain, RegistrarError>>,
+    pub prices: HashMap<String, (Prices, bool)>,
+    pub orders: Vec<Order>,
+    /// The organizations without a card.
+    pub no_card: Vec<OrgId>,
+    pub declined: Vec<OrgId>,
+    pub notices: Vec<(OrgId, Notice)>,
+    pub ds: HashMap<String, Vec<DsRecord>>,
+    pub ds_wanted: HashMap<ZoneId, DsWanted>,
+    /// The zones whose signing may end, and whether they had DS records.
+    pub ds_absent: Vec<(ZoneId, bool)>,
+    pub calls: Vec<String>,
+}
+
+pub struct Order {
+    pub org: OrgId,
+    pub cents: i64,
+    pub reference: String,
+    pub paid: bool,
+    pub refunded: bool,
+}
+
+pub struct Unavailable;
+
+impl From<Unavailable> for RegistrarError {
+    fn from(_: Unavailable) -> Self {
+        Self::Unavailable("status 500".to_owned())
+    }
+}
+
+impl From<Unavailable> for PaymentsError {
+    fn from(_: Unavailable) -> Self {
+        Self::Unavailable("status 500".to_owned())
+    }
+}
+
+impl World {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub fn fault(&self, subject: impl ToString, call: &'static str, when: When, fault: Fault) {
+        self.state().faults.push((subject.to_string(), call, when, fault));
+    }
+
+    /// The subject's orders that are paid and not refunded, and those that are refunded.
+    pub fn charges(&self, org: OrgId) -> (usize, usize) {
+        let state = self.state();
+        let of_org = || state.orders.iter().filter(|order| order.org == org && order.paid);
+        (of_org().filter(|order| !order.refunded).count(), of_org().filter(|order| order.refunded).count())
+    }
+
+    pub fn calls(&self, call: &str) -> usize {
+        self.state().calls.iter().filter(|made| *made == call).count()
+    }
+
+    /// Runs a process until it ends, or until a call of one of these subjects, or of any, never returns: then the process
+    /// is killed.
+    pub async fn run<T>(&self, subjects: Option<[String; 2]>, process: impl Future<Output = T>) -> Option<T> {
+        let concerns = |subject: &&String| subjects.as_ref().is_none_or(|subjects| subjects.contains(subject));
+        let mut killed = self.killed.subscribe();
+        let before = killed.borrow().iter().filter(concerns).count();
+        tokio::select! {
+            output = process => Some(output),
+            _ = killed.wait_for(|killed| killed.iter().filter(concerns).count() > before) => None,
+        }
+    }
+
+    /// Makes a call with its faults.
+    pub async fn call<T>(
+        &self,
+        subject: impl ToString,
+        call: &'static str,
+        effect: impl FnOnce(&mut State) -> T,
+    ) -> Result<T, Unavailable> {
+        let subject = subject.to_string();
+        self.state().calls.push(call.to_owned());
+        self.interrupt(&subject, call, When::Before).await?;
+        let result = effect(&mut self.state());
+        self.interrupt(&subject, call, When::After).await?;
+        Ok(result)
+    }
+
+    pub async fn interrupt(&self, subject: &str, call: &'static str, when: When) -> Result<(), Unavailable> {
+        let fault = {
+            let mut state = self.state();
+            let at = state.faults.iter().position(|it| it.0 == subject && it.1 == call && it.2 == when);
+            at.map(|at| state.faults.remove(at).3)
+        };
+        match fault {
+            None => Ok(()),
+            Some(Fault::Fail) => Err(Unavailable),
+            Some(Fault::Kill) => {
+                self.killed.send_modify(|killed| killed.push(subject.to_owned()));
+                std::future::pending().await
+            }
+        }
+    }
+
+    pub fn registered(&self, years: i64, locked: bool) -> RegisteredDomain {
+        let now = kernel::Clock::now(&self.clock);
+        RegisteredDomain {
+            registered_at: now,
+            expires_at: now.plus_seconds(years * YEAR),
+            locked,
+            nameservers: vec!["ns.registrar.example".to_owned()],
+            renewal_cents: Some(RENEWAL),
+            transfer_lock_expires_at: None,
+        }
+    }
+}
+
+impl State {
+    pub fn domain(&mut self, name: &str) -> &mut RegisteredDomain {
+        self.account.get_mut(name).unwrap()
+    }
+}
+
+#[async_trait]
+impl Registrar for World {
+    async fn check(&self, names: &[String]) -> Result<Vec<Offer>, RegistrarError> {
+        let offers = self.call(&names[0], "check", |state| {
+            let offer = |name: &String| {
+                let standard = (Prices { first_year_cents: FIRST_YEAR, renewal_cents: RENEWAL }, false);
+                let (prices, premium) = state.prices.get(name).copied().unwrap_or(standard);
+                let prices = (!state.account.contains_key(name)).then_some(prices);
+                Offer { name: name.clone(), prices, premium }
+            };
+            // In another order, and without the names that the registrar does not sell.
+            names.iter().rev().filter(|name| !name.ends_with(".unsold")).map(offer).collect()
+        });
+        Ok(offers.await?)
+    }
+
+    async fn register(&self, registration: &Registration) -> Result<RegisteredDomain, RegistrarError> {
+        let Registration { name, years, key, .. } = registration;
+        let domain = self.registered(i64::from(*years), true);
+        let result = self.call(name, "register", |state| {
+            if let Some(reply) = state.replies.get(key) {
+                return reply.clone();
+            }
+            let result = if let Some(refusal) = state.refusals.get(name) {
+                Err(refusal.clone())
+            } else if state.account.contains_key(name) {
+                Err(RegistrarError::NameUnavailable("status 409".to_owned()))
+            } else {
+                state.account.insert(name.clone(), domain.clone());
+                state.registrations.push(name.clone());
+                Ok(domain)
+            };
+            state.replies.insert(key.clone(), result.clone());
+            result
+        });
+        result.await?
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<RegisteredDomain>, RegistrarError> {
+        Ok(self.call(name, "read", |state| state.account.get(name).cloned()).await?)
+    }
+
+    async fn set_nameservers(&self, name: &str, nameservers: &[String]) -> Result<(), RegistrarError> {
+        Ok(self.call(name, "nameservers", |state| state.domain(name).nameservers = nameservers.to_vec()).await?)
+    }
+
+    async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError> {
+        let RenewalOrder { name, years, key, .. } = renewal;
+        let result = self.call(name, "renew", |state| {
+            if let Some(reply) = state.replies.get(key) {
+                return reply.clone();
+            }
+            let result = match state.refusals.get(name) {
+                Some(refusal) => Err(refusal.clone()),
+                None => {
+                    state.renewals.push(name.clone());
+                    let domain = state.domain(name);
+                    domain.expires_at = domain.expires_at.plus_seconds(i64::from(*years) * YEAR);
+                    Ok(domain.clone())
+                }
+            };
+            state.replies.insert(key.clone(), result.clone());
+            result
+        });
+        result.await?
+    }
+
+    async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError> {
+        let result = self.call(name, "lock", |state| {
+            let domain = state.domain(name);
+            if domain.locked == locked {
+                return Err(RegistrarError::Rejected("status 400".to_owned()));
+            }
+            domain.locked = locked;
+            Ok(domain.clone())
+        });
+        result.await?
+    }
+
+    async fn auth_code(&self, name: &str) -> Result<Secret, RegistrarError> {
+        Ok(self.call(name, "auth-code", |_| Secret::new(format!("code-of-{name}"))).await?)
+    }
+
+    async fn ds(&self, name: &str) -> Result<Vec<DsRecord>, RegistrarError> {
+        Ok(self.call(name, "ds", |state| state.ds.get(name).cloned().unwrap_or_default()).await?)
+    }
+
+    async fn add_ds(&self, name: &str, ds: &DsRecord) -> Result<(), RegistrarError> {
+        Ok(self.call(name, "add-ds", |state| state.ds.entry(name.to_owned()).or_default().push(ds.clone())).await?)
+    }
+
+    async fn remove_ds(&self, name: &str, digest: &str) -> Result<(), RegistrarError> {
+        let remove = |state: &mut State| state.ds.entry(name.to_owned()).or_default().retain(|ds| ds.digest != digest);
+        Ok(self.call(name, "remove-ds", remove).await?)
+    }
+}
+
+#[async_trait]
+impl Payments for World {
+    async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError> {
+        let created = self.call(order.org, "order", |state| {
+            if state.no_card.contains(&order.org) {
+                return None;
+            }
+            let NewOrder { org, cents, reference, .. } = order.clone();
+            state.orders.push(Order { org, cents, reference, paid: false, refunded: false });
+            Some(format!("order_{}", state.orders.len() - 1))
+        });
+        Ok(created.await?)
+    }
+
+    async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
+        let (at, org) = self.order(order);
+        let charged = self.call(org, "charge", |state| {
+            if state.declined.contains(&org) {
+                return Charge::Declined;
+            }
+            state.orders[at].paid = true;
+            Charge::Paid
+        });
+        Ok(charged.await?)
+    }
+
+    async fn refund_order(&self, order: &str, cents: i64) -> Result<Refund, PaymentsError> {
+        let (at, org) = self.order(order);
+        let refunded = self.call(org, "refund", |state| {
+            let order = &mut state.orders[at];
+            assert_eq!(order.cents, cents);
+            order.refunded |= order.paid;
+            if order.paid { Refund::Refunded } else { Refund::NotPaid }
+        });
+        Ok(refunded.await?)
+    }
+}
+
+impl World {
+    fn order(&self, order: &str) -> (usize, OrgId) {
+        let at: usize = order.strip_prefix("order_").unwrap().parse().unwrap();
+        (at, self.state().orders[at].org)
+    }
+}
+
+#[async_trait]
+impl Organizations for World {
+    async fn raise(&self, _: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        self.state().notices.push((org, notice));
+        Ok(())
+    }
+}
+
+/// The time of an expiry in this many days.
+pub fn in_days(now: Time, days: i64) -> Time {
+    now.plus_seconds(days * 24 * 3600)
+}

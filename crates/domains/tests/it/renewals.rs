@@ -1,0 +1,126 @@
+//! Renewals and their charges.
+
+use domains::{DomainError, DomainRenewal, Notice, RegistrarError};
+use kernel::Time;
+
+use crate::kit::{Kit, LATER, actor};
+use crate::providers::{Fault, RENEWAL, When, YEAR};
+
+const NAME: &str = "a.example";
+
+impl Kit {
+    async fn renew(&self, years: u8) -> Result<Time, DomainError> {
+        let renewed = self.domains.renew(&actor(), self.org, NAME, DomainRenewal { years }).await?;
+        Ok(renewed.expires_at.unwrap())
+    }
+
+    fn renewals(&self) -> usize {
+        self.world.state().renewals.len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_is_charged_after_it_succeeded() {
+    let kit = Kit::start().await;
+    let before = kit.bought(NAME).await.expires_at.unwrap();
+    kit.world.fault(kit.org, "charge", When::After, Fault::Fail);
+    assert_eq!(kit.renew(2).await.unwrap(), before.plus_seconds(2 * YEAR));
+    assert_eq!(kit.world.charges(kit.org), (1, 0), "the purchase");
+    let worker = kit.store.spawn_outbox_worker(std::sync::Arc::new(domains::RenewalCharges(kit.domains.clone())));
+    kit.wait_for(1, "store.outbox WHERE last_error IS NOT NULL").await;
+    worker.stop().await;
+    kit.advance(LATER);
+    kit.deliver().await;
+    assert_eq!(kit.world.charges(kit.org), (2, 0));
+    assert_eq!(kit.world.state().orders[1].cents, 2 * RENEWAL);
+    assert_eq!(kit.events().await, ["domain.purchase", "domain.renew"]);
+    // The next renewal is another one.
+    assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(3 * YEAR));
+    assert_eq!(kit.renewals(), 2);
+}
+
+/// Whoever completes the renewal: the request after a failure is the same one.
+#[tokio::test]
+async fn renewal_after_a_failure_is_the_same_renewal() {
+    let kit = Kit::start().await;
+    let before = kit.bought(NAME).await.expires_at.unwrap();
+    for (when, by_job) in [(When::Before, false), (When::After, false), (When::Before, true), (When::After, true)] {
+        let expected = kit.renewals() + 1;
+        kit.world.fault(NAME, "renew", when, Fault::Fail);
+        assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
+        if by_job {
+            kit.advance(LATER);
+            kit.resume().await;
+            assert_eq!(kit.count("store.sagas WHERE finished_at IS NULL").await, 0);
+        }
+        let years = i64::try_from(expected).unwrap();
+        assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(years * YEAR), "{when:?} {by_job}");
+        assert_eq!(kit.renewals(), expected, "{when:?} {by_job}");
+    }
+    assert_eq!(kit.count("domains.charges WHERE purpose = 'renewal'").await, 4);
+}
+
+#[tokio::test]
+async fn refused_renewal_charges_nothing_and_the_next_has_a_new_key() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().refusals.insert(NAME.to_owned(), RegistrarError::Rejected("status 422".to_owned()));
+    assert!(matches!(kit.renew(10).await, Err(DomainError::RegistrarRejected)));
+    assert_eq!((kit.renewals(), kit.count("domains.charges WHERE purpose = 'renewal'").await), (0, 0));
+    kit.world.state().refusals.clear();
+    kit.renew(1).await.unwrap();
+    assert_eq!(kit.renewals(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declined_charge_of_a_renewal_notifies_and_undoes_nothing() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().declined.push(kit.org);
+    let expires_at = kit.renew(1).await.unwrap();
+    kit.deliver().await;
+    let notice = Notice::RenewalDeclined { domain: NAME.to_owned() };
+    assert_eq!(kit.world.state().notices, [(kit.org, notice)]);
+    assert_eq!(kit.domains.get(kit.org, NAME).await.unwrap().domain.expires_at, Some(expires_at));
+    assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
+}
+
+/// The registrar renews by itself. The organization pays if it wants the domain to be renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    for (enabled, charged) in [(true, 2), (false, 2)] {
+        let change = domains::DomainAutoRenew { enabled };
+        kit.domains.set_auto_renew(&actor(), kit.org, NAME, change).await.unwrap();
+        {
+            let mut state = kit.world.state();
+            let domain = state.domain(NAME);
+            domain.expires_at = domain.expires_at.plus_seconds(YEAR);
+        }
+        for _ in 0..2 {
+            kit.advance(26 * 3600);
+            kit.domains.sync_due().await.unwrap();
+        }
+        kit.deliver().await;
+        assert_eq!(kit.world.charges(kit.org), (charged, 0), "{enabled}");
+    }
+    assert_eq!(kit.world.state().orders[1].cents, RENEWAL);
+    let history = kit.domains.get(kit.org, NAME).await.unwrap().history;
+    let automatic = history.iter().filter(|change| change.data["automatic"] == true).count();
+    assert_eq!(automatic, 2);
+    assert_eq!(kit.events().await, ["domain.purchase", "domain.renew", "domain.auto_renew", "domain.renew"]);
+}
+
+/// A reading during a renewal whose response was lost is not a renewal by the registrar.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_completes_an_unfinished_renewal_first() {
+    let kit = Kit::start().await;
+    let before = kit.bought(NAME).await.expires_at.unwrap();
+    kit.world.fault(NAME, "renew", When::After, Fault::Fail);
+    assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
+    let synced = kit.domains.sync(&actor(), kit.org, NAME).await.unwrap();
+    assert_eq!(synced.expires_at, Some(before.plus_seconds(YEAR)));
+    kit.deliver().await;
+    assert_eq!((kit.world.charges(kit.org), kit.renewals()), ((2, 0), 1));
+}
