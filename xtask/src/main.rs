@@ -60,7 +60,7 @@ enum Command {
     Billing(billing::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
-    /// Suspend and resume projects
+    /// Suspend and resume the databases of projects
     Placement(placement::Args),
     /// Count sealed values by key, and rotate their keys
     Seal(seal::Args),
@@ -81,7 +81,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Runs on the main thread, which lives as long as xtask: the kernel ends a child with the thread that started it.
+/// Runs a command on the main thread, which lives as long as xtask. This is necessary because the kernel ends a child
+/// together with the thread that started it.
 #[tokio::main]
 async fn run(command: Command) -> Result<ExitCode> {
     match command {

@@ -74,7 +74,7 @@ impl CliError {
         })
     }
 
-    /// The error response of the API, if there is one.
+    /// Returns the error response of the API, if there is one.
     pub fn json(&self) -> Option<&Value> {
         match self {
             Self::Api(Error::Api { json, .. }) | Self::Explained(Error::Api { json, .. }, _) => Some(json),
@@ -82,7 +82,7 @@ impl CliError {
         }
     }
 
-    /// Further lines: field errors, the DNS record to publish, the error code and the request ID.
+    /// Returns further lines: field errors, the DNS record to publish, the error code and the request ID.
     pub fn details(&self) -> Vec<String> {
         match self {
             Self::Api(Error::Api { envelope, .. }) | Self::Explained(Error::Api { envelope, .. }, _) => {
@@ -99,7 +99,7 @@ impl CliError {
         }
     }
 
-    /// The next step for the user.
+    /// Returns the next step for the user.
     pub fn hint(&self) -> Option<String> {
         let envelope = match self {
             Self::NotEnabled(_) => return Some("correct the cause, then run `svc deploy` again".to_owned()),
@@ -168,12 +168,12 @@ fn text(object: &Value, name: &str) -> String {
     object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The DNS record in `details.verify`.
+/// Returns the DNS record in `details.verify`.
 fn verify_record(record: &Value) -> String {
     format!("{} {} {}", text(record, "name"), text(record, "type"), text(record, "value"))
 }
 
-/// The entries of `details.fields`, one per line.
+/// Returns the entries of `details.fields`, one per line.
 fn field_errors(fields: Option<&Value>) -> Vec<String> {
     let fields = fields.and_then(Value::as_array).into_iter().flatten();
     fields.map(|field| format!("{} {}", text(field, "path"), text(field, "message")).trim().to_owned()).collect()

@@ -24,7 +24,7 @@ impl FromStr for Dollars {
         if !is_number(whole) || !is_number(fraction) || fraction.len() > DIGITS {
             return Err("not an amount in dollars, such as 25 or 2.50");
         }
-        // Only digits, so parsing fails only on an overflow.
+        // The text contains only digits, so parsing fails only on an overflow.
         let digits = format!("{whole}{fraction:0<DIGITS$}");
         let micro_cents = digits.parse().map_err(|_| "the amount is too large")?;
         Ok(Self { micro_cents })

@@ -41,7 +41,7 @@ impl Html {
         self.raw("<a href=\"").text(url).raw("\">").text(text).raw("</a>")
     }
 
-    /// Adds text with its URLs as links.
+    /// Adds text, and turns the URLs in it into links.
     pub fn linked(&mut self, text: &str) -> &mut Self {
         for word in text.split_inclusive(char::is_whitespace) {
             let url = word.trim_end();
@@ -68,7 +68,7 @@ impl Html {
     }
 }
 
-/// A page with this title.
+/// Returns a page with this title.
 pub(crate) fn page(title: &str, body: &Html) -> Response {
     let mut html = Html::default();
     html.raw("<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">");

@@ -1,6 +1,6 @@
-//! Simulated external systems that speak the real protocols: a code host, an SMTP server, a name server, an S3 server,
-//! a model-lending service, a payments provider, a registrar, AI models, and a connected app with the page at which users approve it. Tests start
-//! the first four separately. `svc-sandbox` runs all of them in one program, with web pages.
+//! Simulated external systems that use the real protocols: a code host, an SMTP server, a name server, an S3 server, a
+//! model-lending service, a payments provider, a registrar, AI models, and a connected app with the page on which users
+//! approve it. Tests start the first four separately. `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
     clippy::unwrap_used,

@@ -29,7 +29,7 @@ use crate::systems::Systems;
 pub struct Sandbox {
     listener: TcpListener,
     systems: Arc<Systems>,
-    /// Removed when the sandbox is dropped.
+    /// The temporary folder, which is removed when the sandbox is dropped.
     temporary: Option<TemporaryDir>,
 }
 
@@ -67,7 +67,7 @@ impl Sandbox {
         Ok(Self { listener, systems, temporary })
     }
 
-    /// The address of the web pages and the code host.
+    /// Returns the address of the web pages and the code host.
     ///
     /// # Errors
     /// Returns an error if the operating system does not report the address.
@@ -75,19 +75,19 @@ impl Sandbox {
         self.listener.local_addr()
     }
 
-    /// The SMTP server.
+    /// Returns the SMTP server.
     #[must_use]
     pub fn smtp(&self) -> &SmtpServer {
         &self.systems.smtp
     }
 
-    /// The name server.
+    /// Returns the name server.
     #[must_use]
     pub fn dns(&self) -> &DnsServer {
         &self.systems.dns
     }
 
-    /// The S3 server.
+    /// Returns the S3 server.
     #[must_use]
     pub fn s3(&self) -> &S3Server {
         &self.systems.s3
@@ -120,7 +120,7 @@ impl TemporaryDir {
 
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
-        // A folder that remains is harmless.
+        // A folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -147,7 +147,8 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     }
     if DemoApp::serves(&request.path) {
         let (app, request) = (Arc::clone(&systems.app), Arc::clone(&request));
-        // The task also ends if the browser goes away: a refresh token is used once, so the app must store the next one.
+        // In a task, the request completes even if the browser disconnects. A refresh token can be used only once, so
+        // the app must store its successor.
         let response = tokio::spawn(async move { app.respond(&request).await }).await.unwrap();
         if response.is_some() {
             return response;

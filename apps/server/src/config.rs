@@ -172,7 +172,7 @@ pub struct Config {
     pub core: CoreLink,
     pub site_url: SiteUrl,
     pub dns_resolver: Option<SocketAddr>,
-    /// `None` if the platform hosts no zones.
+    /// The hosting of zones. `None` if the platform hosts no zones.
     pub dns: Option<Hosting>,
     /// The hidden primary for zone transfers.
     pub primary: Option<PrimaryConfig>,
@@ -186,7 +186,7 @@ pub struct Config {
     pub oauth: Option<OAuthConfig>,
     pub lending: Option<LendingConfig>,
     pub billing: BillingConfig,
-    /// `None` without a payments provider.
+    /// The payments provider. `None` if there is none.
     pub payments: Option<PaymentsConfig>,
     /// `None` without a registrar.
     pub registrar: Option<RegistrarConfig>,

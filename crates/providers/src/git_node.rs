@@ -14,11 +14,11 @@ use crate::outbound::{Call, Credential, Limits, OutboundClient};
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(2),
     timeout: Duration::from_secs(8),
-    // A file of 1 MiB, in which each byte may be an escape of six characters.
+    // Enough for a file of 1 MiB in which each byte is an escape of six characters.
     max_body_bytes: 8 * 1024 * 1024,
 };
 
-/// A client of the git node. It may move to another address.
+/// A client of the git node, whose address may change.
 #[derive(Debug, Default)]
 pub struct GitNodeClient {
     last: Mutex<Option<(Url, OutboundClient)>>,
@@ -72,7 +72,7 @@ impl GitNodeClient {
         exchange.success().map_err(unreachable)
     }
 
-    /// The client of this address.
+    /// Returns the client of this address.
     fn client(&self, base: &Url) -> Result<OutboundClient, GitNodeError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((url, client)) = &*last

@@ -16,7 +16,7 @@ use url::{Origin, Url, form_urlencoded};
 
 use crate::tls;
 
-/// The longest `Retry-After` of a 429 that is honoured.
+/// The longest `Retry-After` of a 429 after which a client repeats a call.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The limits of a call.
@@ -51,10 +51,10 @@ pub enum OutboundConfigError {
     /// An address is neither http nor https.
     #[error("an address is neither http nor https")]
     Scheme,
-    /// An address contains credentials, which have their own settings.
+    /// An address contains credentials, which must be in their own settings.
     #[error("an address contains a user or a password")]
     Userinfo,
-    /// An address is https, and the system has no CA certificates.
+    /// An address is https, but the system has no CA certificates.
     #[error("no CA certificate to verify https servers with; install the system's or set SSL_CERT_FILE")]
     NoRoots,
     /// The HTTP library could not be set up.
@@ -92,8 +92,8 @@ impl OutboundClient {
     /// Creates a client that may call the origins (scheme, host and port) of these addresses, with the default limits.
     ///
     /// # Errors
-    /// Returns an error for an address that is not http or https, or contains credentials, and for an https address on
-    /// a system without CA certificates.
+    /// Returns an error for an address that is not http or https, or that contains credentials. Also returns an error
+    /// for an https address on a system without CA certificates.
     pub fn new<'a>(
         purpose: &'static str,
         origins: impl IntoIterator<Item = &'a Url>,
@@ -104,7 +104,7 @@ impl OutboundClient {
     /// Creates a client with custom limits.
     ///
     /// # Errors
-    /// See [`OutboundClient::new`].
+    /// Returns the errors of [`OutboundClient::new`].
     pub fn with_limits<'a>(
         purpose: &'static str,
         origins: impl IntoIterator<Item = &'a Url>,
@@ -121,7 +121,7 @@ impl OutboundClient {
             .no_proxy()
             .connect_timeout(limits.connect_timeout)
             .timeout(limits.timeout)
-            // Calls are rare and some must not be repeated, so each has its own connection.
+            // Calls are rare, and some must not be repeated. So each call uses its own connection.
             .pool_max_idle_per_host(0)
             .retry(reqwest::retry::never())
             .build()
@@ -160,10 +160,10 @@ impl OutboundClient {
         self.log(result)
     }
 
-    /// Sends a request, and returns the response whatever its status.
+    /// Sends a request, and returns the response, whatever its status.
     ///
     /// # Errors
-    /// Returns an error for a redirect, and without a complete response.
+    /// Returns an error for a redirect, and if the response is incomplete.
     pub(crate) async fn exchange(&self, call: Call<'_>) -> Result<Exchange, OutboundError> {
         let request = self.client.request(call.method, call.url.clone());
         let mut request = match call.credential {
@@ -202,14 +202,14 @@ impl OutboundClient {
         serde_json::from_slice(&body).map_err(|_| OutboundError::NotJson)
     }
 
-    /// Returns a successful response.
+    /// Sends a request, and returns the response if it is successful.
     async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
         let response = self.send_any(url, request).await?;
         let status = response.status();
         if status.is_success() { Ok(response) } else { Err(OutboundError::Status(status.as_u16())) }
     }
 
-    /// Returns a response, unless it is a redirect.
+    /// Sends a request, and returns the response unless it is a redirect.
     async fn send_any(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
         if !self.origins.contains(&url.origin()) {
             return Err(OutboundError::NotAllowed);
@@ -271,7 +271,7 @@ impl Exchange {
     /// Parses the body of a successful response.
     ///
     /// # Errors
-    /// [`OutboundError::Status`], [`OutboundError::NotJson`].
+    /// Returns [`OutboundError::Status`] or [`OutboundError::NotJson`].
     pub(crate) fn success<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
         if (200..300).contains(&self.status) { self.parse() } else { Err(OutboundError::Status(self.status)) }
     }
@@ -279,7 +279,7 @@ impl Exchange {
     /// Parses the body, whatever the status.
     ///
     /// # Errors
-    /// [`OutboundError::NotJson`].
+    /// Returns [`OutboundError::NotJson`].
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
         serde_json::from_slice(&self.body).map_err(|_| OutboundError::NotJson)
     }

@@ -30,7 +30,7 @@ pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
     })
 }
 
-/// Links of invitations lead to the dashboard, whose place the sandbox takes.
+/// Shows the target of an invitation link. Such links lead to the dashboard, which the sandbox replaces.
 fn invite(token: &str) -> Response {
     let mut html = Html::default();
     html.raw("<p>Accept the invitation with <code>svc orgs join ").text(token).raw("</code></p>");

@@ -45,11 +45,11 @@ pub enum PaymentsFault {
     TooManyRequests,
     /// Does not respond while the fault lasts.
     Hang,
-    /// Performs a request, and does not respond while the fault lasts.
+    /// Executes a request, and does not respond while the fault lasts.
     HangAfter,
-    /// Performs a request, and closes the connection without a response.
+    /// Executes a request, and closes the connection without a response.
     LostResponse,
-    /// Does not finalize an order, because another request does so (409).
+    /// Responds with 409 when an order is finalized, because another request is finalizing it.
     InProgress,
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct Payments {
 }
 
 impl Payments {
-    /// `base` is the address at which browsers reach the pages, and `webhook_url` the endpoint of the service. Requires a
-    /// tokio runtime.
+    /// Creates the provider. `base` is the address at which browsers reach the pages, and `webhook_url` is the endpoint
+    /// of the service. The caller must be in a tokio runtime.
     pub fn new(base: &str, webhook_url: Option<String>) -> Self {
         Self {
             base: base.to_owned(),
@@ -89,14 +89,14 @@ impl Payments {
         }
     }
 
-    /// Whether a request is for the API or the pages of the provider.
+    /// Returns whether a request is for the API or the pages of the provider.
     pub fn serves(path: &str) -> bool {
         [PAYMENTS_PATH, "/payments"]
             .iter()
             .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// Returns `None` to close the connection without a response.
+    /// Responds to a request. Returns `None` to close the connection without a response.
     pub async fn respond(&self, request: &Request) -> Option<Response> {
         let Some(path) = request.path.strip_prefix(PAYMENTS_PATH) else { return Some(self.page(request)) };
         let fault = self.current_fault(request);
@@ -195,7 +195,7 @@ fn error(error: ApiError) -> Response {
     Response { status, ..Response::json(&json!({ "error": error, "detail": detail })) }
 }
 
-/// The object of a request.
+/// The JSON object in the body of a request.
 struct Body(serde_json::Map<String, Value>);
 
 impl Body {
@@ -245,13 +245,13 @@ impl PaymentsServer {
         Self { base, payments, task: task.abort_handle() }
     }
 
-    /// The base URL of the API, with its version.
+    /// Returns the base URL of the API, with its version.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}{PAYMENTS_PATH}", self.base)
     }
 
-    /// The settings with which a server uses this provider.
+    /// Returns the settings with which a server uses this provider.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 7] {
         let constants = [
@@ -266,7 +266,7 @@ impl PaymentsServer {
         [("SVC_PAYMENTS_URL", self.url()), token, secret, pro, credit, domain, sandbox]
     }
 
-    /// Pays a checkout with a card that is not declined, and returns the page that the buyer returns to.
+    /// Pays a checkout with a card that works, and returns the page to which the buyer returns.
     ///
     /// # Panics
     /// Panics if there is no such open checkout.
@@ -284,7 +284,7 @@ impl PaymentsServer {
         self.payments.set_status(external_customer_id, status).unwrap();
     }
 
-    /// Replaces a customer's card by one that works or one that is declined. Creates an unknown customer.
+    /// Replaces a customer's card with one that works or one that is declined. Creates an unknown customer.
     ///
     /// # Panics
     /// Never.
@@ -311,7 +311,7 @@ impl PaymentsServer {
         refunded.map(|order| (order.id.clone(), order.refunded_cents)).collect()
     }
 
-    /// The orders so far, the oldest first: their id, and whether they are paid.
+    /// Returns the orders so far, oldest first: their id, and whether they are paid.
     #[must_use]
     pub fn orders(&self) -> Vec<(String, bool)> {
         self.payments.state().orders.iter().map(|order| (order.id.clone(), order.paid)).collect()
@@ -333,7 +333,7 @@ impl PaymentsServer {
         self.payments.fault.receiver_count()
     }
 
-    /// The webhooks so far, the oldest first.
+    /// Returns the webhooks so far, oldest first.
     #[must_use]
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.payments.webhooks.deliveries()
@@ -344,7 +344,7 @@ impl PaymentsServer {
         self.payments.webhooks.hold();
     }
 
-    /// Delivers the webhooks that were held back, on request the newest first.
+    /// Delivers the webhooks that were held back. If `reversed` is set, delivers the newest first.
     pub fn release(&self, reversed: bool) {
         self.payments.webhooks.release(reversed);
     }

@@ -25,7 +25,7 @@ impl Payments {
         found.unwrap_or_else(|| Response::new(404, "text/plain; charset=utf-8", "This page does not exist."))
     }
 
-    /// Pays a checkout. Returns the page that the buyer returns to, and `None` if the checkout is not open.
+    /// Pays a checkout. Returns the page to which the buyer returns, or `None` if the checkout is not open.
     pub(super) fn pay(&self, id: &str) -> Option<String> {
         let (success_url, events) = self.state().pay(id)?;
         for (event, data) in events {
@@ -213,7 +213,8 @@ impl Payments {
 }
 
 impl super::State {
-    /// Schedules the end of a subscription, or reverts that. Returns the event; `None` if it was already so.
+    /// Schedules the end of a subscription, or reverts that. Returns the event, or `None` if the subscription already
+    /// had the requested state.
     fn schedule(&mut self, id: &str, cancel: bool) -> Option<Value> {
         let body = super::Body(serde_json::Map::from_iter([("cancel_at_period_end".to_owned(), cancel.into())]));
         self.change_subscription(id, &body).ok()

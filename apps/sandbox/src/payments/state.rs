@@ -1,4 +1,4 @@
-//! The provider's data, in its shapes.
+//! The provider's data, in the format of its API.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl ApiError {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub checkouts: BTreeMap<String, Checkout>,
-    /// By the service's ids.
+    /// The customers by the service's ids.
     pub customers: BTreeMap<String, Customer>,
     pub subscriptions: Vec<Subscription>,
     pub orders: Vec<Order>,
@@ -78,7 +78,7 @@ pub(super) struct Subscription {
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub id: String,
-    /// An order that is not paid is a draft.
+    /// Whether the order is paid. An unpaid order is a draft.
     pub paid: bool,
     pub reason: &'static str,
     pub customer: String,
@@ -247,7 +247,7 @@ impl State {
         customer.or_insert_with(|| Customer { id: new_id(), card: None }).card = Some(Card { declines });
     }
 
-    /// Pays a checkout. Returns the address to return to, and the events. `None` if the checkout is not open.
+    /// Pays a checkout. Returns the address to return to and the events, or `None` if the checkout is not open.
     pub fn pay(&mut self, id: &str) -> Option<(String, Vec<(&'static str, Value)>)> {
         let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
         checkout.status = "succeeded";
@@ -287,7 +287,7 @@ impl State {
         Some((checkout.success_url, events))
     }
 
-    /// Ends a checkout without a payment; `None` if it is not open.
+    /// Ends a checkout without a payment. Returns `None` if the checkout is not open.
     pub fn close(&mut self, id: &str) -> Option<()> {
         let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
         checkout.status = "expired";
@@ -336,7 +336,7 @@ impl Order {
     }
 }
 
-/// The provider's times have microseconds.
+/// Formats a time. The provider's times have microseconds.
 pub(super) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }

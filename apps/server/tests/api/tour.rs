@@ -12,11 +12,11 @@ use crate::git::kit::GitNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 
-/// The number of shell blocks at the end of the tour that deploy worker code, which requires `workerd`. The last of them
-/// also requires the programs of Postgres.
+/// The number of shell blocks at the end of the tour that need `workerd`, because they deploy worker code. The last of
+/// them also needs the programs of Postgres.
 const BLOCKS_WITH_CODE: usize = 4;
 
-/// The shell blocks of the tour, without this number of blocks at the end.
+/// Returns the shell blocks of the tour, without the last `omitted` ones.
 fn tour(omitted: usize) -> String {
     let readme = include_str!("../../../../README.md");
     let tour = readme.split("## The tour").nth(1).expect("the README has no tour").split("\n## ").next().unwrap();
@@ -77,13 +77,13 @@ async fn readme_tour_works() {
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
     let script = script.replace(":8093", &format!(":{}", git.http));
     assert!(script.contains(&server.base), "the tour does not use the API");
-    // Wait for the payment, which arrives by webhook, and for the binding of the models.
+    // Wait for the webhook of the payment, and for the binding of the models.
     let ready =
         "until svc ai ledger --org ada | grep topup && curl -s http://chat-ada.localhost:8088/models | grep small";
     let ready =
         format!("{ready}; do command sleep 0.1; done >/dev/null\ncurl -sS http://chat-ada").replace(":8088", &edge);
     let script = script.replace("sleep 1\ncurl -sS http://chat-ada", &ready);
-    // Replace `sleep` by a wait for the effect of the access policy, and for the binding of the database.
+    // Replace `sleep` with a wait for the effect of the access policy, and for the binding of the database.
     let script = format!(
         "status() {{ curl -s -o /dev/null -w '%{{http_code}}' http://$1.localhost{edge}/ -H \"$2\"; }}\n\
          sleep() {{\n\

@@ -1,4 +1,5 @@
-//! `/v1` and its services: a folder per context with routes, a file per area, a function per route.
+//! `/v1` and its services. There is a folder for each context with routes, a file for each area, and a function for
+//! each route.
 
 mod ai;
 mod billing;

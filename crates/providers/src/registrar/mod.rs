@@ -310,12 +310,12 @@ impl RegistrarClient {
         let credential = Credential::Basic { user: &self.user, password: &self.token };
         let header = idempotency_key.map(|key| ("x-idempotency-key", key));
         let call = Call { method, url: &url, credential, header, body: body.as_deref() };
-        let exchange = self.exchange_patiently(call);
+        let exchange = self.exchange_with_retry(call);
         tokio::time::timeout(self.limits.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout.into()))
     }
 
     /// Sends a request. Repeats it once after a 429 whose `Retry-After` is short.
-    async fn exchange_patiently(&self, call: Call<'_>) -> Result<Exchange> {
+    async fn exchange_with_retry(&self, call: Call<'_>) -> Result<Exchange> {
         let first = self.send(call.clone()).await?;
         match first.retry_delay() {
             Some(wait) => {

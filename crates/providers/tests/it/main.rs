@@ -1,6 +1,6 @@
 //! Tests of each adapter against a small server with the real protocol.
 //!
-//! The test process installs no crypto provider, because the crate includes its own.
+//! The test process installs no crypto provider, because the crate includes one.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may panic")]
 

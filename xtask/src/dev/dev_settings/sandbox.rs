@@ -32,7 +32,7 @@ impl Sandbox {
         })
     }
 
-    /// The addresses with the names of their settings.
+    /// Returns the addresses with the names of their settings.
     pub fn listeners(&self) -> [(&'static str, SocketAddr); 4] {
         [
             ("SVC_SANDBOX_LISTEN", self.http),
@@ -42,7 +42,7 @@ impl Sandbox {
         ]
     }
 
-    /// The base URL of the web pages, and of the pages that take the place of a dashboard.
+    /// Returns the base URL of the web pages, and of the pages that take the place of a dashboard.
     pub fn url(&self) -> String {
         self.url.as_deref().map_or_else(|| base_url(self.http), |url| url.trim_end_matches('/').to_owned())
     }

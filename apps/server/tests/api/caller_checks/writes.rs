@@ -9,16 +9,16 @@ use crate::support::site;
 /// An SSH key.
 pub const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILrC93FEIzsjyWuBW+GrPjINWRUtyXJMWak3pXjBZRct ada@laptop";
 
-/// The event that a request waits for. Until then, its caller loses the permission.
+/// The event that a request waits for. The caller loses the permission before this event.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Wait {
-    /// The rest of its body.
+    /// The rest of the request's body.
     Body,
     /// This lock, which the statement of another transaction holds.
     Lock(&'static str),
 }
 
-/// The lock that the last statement of a transaction waits for.
+/// The lock for which the last statement of a transaction waits.
 pub const AUDIT_LOCK: &str = "LOCK TABLE store.audit IN ACCESS EXCLUSIVE MODE";
 const AUDIT: Wait = Wait::Lock(AUDIT_LOCK);
 const USERS: Wait = Wait::Lock("SELECT FROM identity.users FOR UPDATE");
@@ -36,14 +36,14 @@ pub struct Write {
 }
 
 impl Write {
-    /// Whether the write belongs to the PowerDNS-compatible API, which the OpenAPI document omits.
+    /// Returns whether the write belongs to the PowerDNS-compatible API, which the OpenAPI document omits.
     pub fn is_powerdns(&self) -> bool {
         self.path.starts_with("/api")
     }
 }
 
 impl Fixture {
-    /// Every write.
+    /// Returns every write.
     pub async fn writes(&self) -> Vec<Write> {
         let json = |value: Value| value.to_string().into_bytes();
         let invite = json!({ "email": "dan@example.org", "role": "member" });

@@ -137,7 +137,7 @@ async fn create_acme(server: &Process, payments: &PaymentsServer, ada: &str) -> 
     text(&token, "token").to_owned()
 }
 
-/// The users in the format of Web Fuzzing Commons: two users who sign in on demand, and a token.
+/// Returns the users in the format of Web Fuzzing Commons: two users who sign in on demand, and a token.
 fn users(token: &str) -> Value {
     let session_user = |name: &str| {
         json!({ "name": name, "loginEndpointAuth": {
