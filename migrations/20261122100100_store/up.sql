@@ -14,14 +14,14 @@ CREATE TABLE store.audit (
     -- The user whose account the event concerns; null for events of organizations and of the platform.
     account_id uuid
 );
--- Keyset pagination of an organization's log, newest first, optionally filtered by event or actor.
+-- For keyset pagination of an organization's log, newest first, optionally filtered by event or actor.
 CREATE INDEX audit_org_id_idx ON store.audit (org_id, id);
 CREATE INDEX audit_org_id_event_idx ON store.audit (org_id, event, id);
 CREATE INDEX audit_org_id_actor_id_idx ON store.audit (org_id, actor_id, id);
--- The log of an account.
+-- For the log of an account.
 CREATE INDEX audit_account_id_idx ON store.audit (account_id, id) WHERE account_id IS NOT NULL;
 
--- Append-only for every role, including the owner of the table.
+-- Rejects changes, so that the log is append-only for every role, including the owner of the table.
 CREATE FUNCTION store.reject_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% of % is refused: the table is append-only', TG_OP, TG_TABLE_NAME
@@ -45,16 +45,16 @@ CREATE TABLE store.outbox (
     dead_lettered_at timestamptz,
     created_at timestamptz NOT NULL
 );
--- The due messages of a topic, oldest first.
+-- For the due messages of a topic, oldest first.
 CREATE INDEX outbox_topic_next_attempt_at_idx ON store.outbox (topic, next_attempt_at, id) WHERE dead_lettered_at IS NULL;
 -- For the withdrawal of messages by key.
 CREATE INDEX outbox_topic_key_idx ON store.outbox (topic, key);
 
--- Rate limiter state per caller, shared by the processes of one installation. Its loss harms no caller, so the table is
--- unlogged.
+-- Rate limiter state per caller, shared by the processes of one installation. The table is unlogged, because losing it
+-- harms no caller.
 CREATE UNLOGGED TABLE store.rate_limits (
     key text CONSTRAINT rate_limits_pkey PRIMARY KEY,
-    -- When the caller's full quota is available again, in microseconds since 1970.
+    -- The time at which the caller's full quota is available again, in microseconds since 1970.
     reset_at bigint NOT NULL,
     -- The permits granted by the last reservation.
     granted bigint NOT NULL
@@ -64,19 +64,19 @@ CREATE INDEX rate_limits_reset_at_idx ON store.rate_limits (reset_at);
 -- Requests with an Idempotency-Key header, and their stored responses.
 CREATE TABLE store.idempotency (
     id uuid CONSTRAINT idempotency_pkey PRIMARY KEY,
-    -- The credential, a digest of method and path, and the client's key.
+    -- The identifier of the key: the credential, a digest of method and path, and the client's key.
     caller text NOT NULL,
     route text NOT NULL,
     key text NOT NULL,
-    -- SHA-256 of the request body; null until the body has been read.
+    -- SHA-256 of the request body. Null until the body has been read.
     body bytea,
-    -- The fencing number: a retry that takes over an expired lease increases it, so that the older attempt cannot
+    -- The fencing number. A retry that takes over an expired lease increases it, so that the older attempt cannot
     -- commit.
     attempt integer NOT NULL,
     lease_expires_at timestamptz NOT NULL,
-    -- Set in the request's own transaction.
+    -- Set in the transaction of the request.
     committed boolean NOT NULL,
-    -- The response, sealed because it may contain a secret.
+    -- The response. It is sealed, because it may contain a secret.
     answer bytea,
     key_id text,
     expires_at timestamptz NOT NULL,

@@ -16,12 +16,12 @@ CREATE INDEX users_email_idx ON identity.users (lower(email)) WHERE email IS NOT
 CREATE TABLE identity.sessions (
     id uuid CONSTRAINT sessions_pkey PRIMARY KEY,
     user_id uuid NOT NULL CONSTRAINT sessions_user_id_fkey REFERENCES identity.users (id) ON DELETE CASCADE,
-    -- SHA-256 of the token; the token itself is not stored.
+    -- SHA-256 of the token. The token itself is not stored.
     token_hash bytea NOT NULL CONSTRAINT sessions_token_hash_key UNIQUE,
     user_agent text,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    -- Accurate to ten minutes; null until the session is used more than ten minutes after the sign-in.
+    -- The last use, accurate to ten minutes. Null until the session is used more than ten minutes after the sign-in.
     last_used_at timestamptz
 );
 CREATE INDEX sessions_user_id_idx ON identity.sessions (user_id, id);
@@ -40,13 +40,13 @@ CREATE TABLE identity.access_tokens (
     restricted_zone_ids uuid[],
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
-    -- Accurate to ten minutes.
+    -- The last use, accurate to ten minutes.
     last_used_at timestamptz,
     revoked_at timestamptz,
     CONSTRAINT access_tokens_restriction_check CHECK (restricted_org_id IS NOT NULL OR restricted_project_ids IS NULL AND restricted_zone_ids IS NULL)
 );
 CREATE INDEX access_tokens_user_id_idx ON identity.access_tokens (user_id, id);
--- The live tokens of a user, which are limited.
+-- For the count of a user's valid tokens, which is limited.
 CREATE INDEX access_tokens_user_id_expires_at_idx ON identity.access_tokens (user_id, expires_at) WHERE revoked_at IS NULL;
 
 CREATE TABLE identity.ssh_keys (
@@ -57,7 +57,7 @@ CREATE TABLE identity.ssh_keys (
         CHECK (kind IN ('ed25519', 'ecdsa-sha2-nistp256', 'ecdsa-sha2-nistp384', 'ecdsa-sha2-nistp521', 'rsa')),
     -- Unique, so that a fingerprint identifies one user.
     fingerprint text NOT NULL CONSTRAINT ssh_keys_fingerprint_key UNIQUE,
-    -- In the format of an authorized_keys file, without the comment.
+    -- The key in the format of an authorized_keys file, without the comment.
     public_key text NOT NULL,
     created_at timestamptz NOT NULL,
     last_used_at timestamptz

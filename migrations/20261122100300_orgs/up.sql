@@ -22,37 +22,39 @@ CREATE INDEX members_user_id_idx ON orgs.members (user_id, org_id);
 CREATE TABLE orgs.invites (
     id uuid CONSTRAINT invites_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT invites_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
-    -- As entered; compared case-insensitively.
+    -- The address as entered. Comparisons ignore case.
     email text NOT NULL,
     role text NOT NULL CONSTRAINT invites_role_check CHECK (role IN ('viewer', 'member', 'admin')),
-    -- SHA-256 of the newest token; a resend replaces it.
+    -- SHA-256 of the newest token. A resend replaces it.
     token_hash bytea NOT NULL CONSTRAINT invites_token_hash_key UNIQUE,
-    -- SHA-256 of the token in the newest mail, and the admin who knows it. A resend that sends no mail leaves it valid.
+    -- SHA-256 of the token in the newest mail, and the admin who knows the token. The token stays valid if a resend
+    -- sends no mail.
     mailed_token_hash bytea CONSTRAINT invites_mailed_token_hash_key UNIQUE,
     mailed_by uuid,
     invited_by uuid NOT NULL,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
     sent_at timestamptz,
-    -- When it was accepted or revoked, and the user who accepted it.
+    -- The time at which the invitation was accepted or revoked, and the user who accepted it.
     ended_at timestamptz,
     accepted_by uuid,
     CONSTRAINT invites_accepted_by_check CHECK (accepted_by IS NULL OR ended_at IS NOT NULL),
     CONSTRAINT invites_mailed_by_check CHECK ((mailed_token_hash IS NULL) = (mailed_by IS NULL))
 );
--- At most one pending invitation per organization and address.
+-- There is at most one open invitation per organization and address.
 CREATE UNIQUE INDEX invites_org_id_email_key ON orgs.invites (org_id, lower(email)) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_idx ON orgs.invites (org_id, id) WHERE ended_at IS NULL;
 CREATE INDEX invites_org_id_ended_at_idx ON orgs.invites (org_id, ended_at);
 
--- The invitation mails of the last day, for the limits on mails. Purged when the organization invites again.
+-- The invitation mails of the last day, for the limits on mails. Old rows are deleted when the organization invites
+-- again.
 CREATE TABLE orgs.invite_mails (
     id bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT invite_mails_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT invite_mails_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
     invited_by uuid NOT NULL,
-    -- In lower case.
+    -- The address in lower case.
     email text NOT NULL,
-    -- When the mail is due. If it was withdrawn before that time, there is no row.
+    -- The time at which the mail is due. If the mail was withdrawn before that time, there is no row.
     due_at timestamptz NOT NULL
 );
 CREATE INDEX invite_mails_org_id_due_at_idx ON orgs.invite_mails (org_id, due_at);
@@ -66,17 +68,17 @@ CREATE TABLE orgs.notifications (
         'restore.completed', 'restore.failed', 'database.deleted', 'domain.expiring', 'payment.failed',
         'limit.database', 'hostname.unproved', 'hostname.taken_over', 'certificate.failed'
     )),
-    -- The project's name at the time; null for a notification about the organization as a whole.
+    -- The project's name at that time. Null for a notification about the organization as a whole.
     project text,
     title text NOT NULL,
     message text NOT NULL,
     created_at timestamptz NOT NULL,
-    -- When the first mail was sent.
+    -- The time at which the first mail was sent.
     sent_at timestamptz
 );
 CREATE INDEX notifications_org_id_idx ON orgs.notifications (org_id, id);
 CREATE INDEX notifications_org_id_kind_idx ON orgs.notifications (org_id, kind, id);
--- The newest notifications about a project.
+-- For the newest notifications about a project.
 CREATE INDEX notifications_org_id_project_idx ON orgs.notifications (org_id, project, id) WHERE project IS NOT NULL;
 
 -- The only columns of identity that this context reads: profiles of members, and addresses for invitations and

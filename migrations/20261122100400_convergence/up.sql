@@ -8,16 +8,17 @@ CREATE TABLE convergence.nodes (
     kind text NOT NULL DEFAULT 'app' CONSTRAINT nodes_kind_check CHECK (kind IN ('app', 'git')),
     -- SHA-256 of the node's credential.
     token_hash bytea NOT NULL CONSTRAINT nodes_token_hash_key UNIQUE,
-    -- Increased by each transaction that changes the node's desired state. A node without any state is at 0.
+    -- Increased by each transaction that changes the node's desired state. 0 is the revision of a node that has not
+    -- fetched any state.
     revision bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL,
-    -- When the node last polled its desired state, accurate to minutes.
+    -- The time at which the node last polled its desired state, accurate to a minute.
     last_seen_at timestamptz,
     -- The number of the last accepted batch of reports.
     batch bigint NOT NULL DEFAULT 0,
-    -- The number of placements on this node. Triggers maintain it, because count(*) gets slower with each row.
+    -- The number of placements on this node. Triggers maintain it, because count(*) would get slower with each row.
     placements bigint NOT NULL DEFAULT 0 CONSTRAINT nodes_placements_check CHECK (placements >= 0),
-    -- The node's Postgres, which the node announces; null without one.
+    -- The node's Postgres, as the node announces it. Null if it has none.
     database_host text,
     database_port integer CONSTRAINT nodes_database_port_check CHECK (database_port BETWEEN 1 AND 65535),
     database_sslmode text
@@ -27,19 +28,19 @@ CREATE TABLE convergence.nodes (
         CHECK (num_nulls(database_host, database_port, database_sslmode, backup_interval_seconds) IN (0, 4))
 );
 
--- One git node has the contents of all repositories.
+-- There is at most one git node, which has the contents of all repositories.
 CREATE UNIQUE INDEX nodes_git_key ON convergence.nodes (kind) WHERE kind = 'git';
 
 CREATE TABLE convergence.placements (
     project_id uuid CONSTRAINT placements_pkey PRIMARY KEY,
-    -- The home node; null while no node is available.
+    -- The home node. Null while no node is available.
     node_id uuid CONSTRAINT placements_node_id_fkey REFERENCES convergence.nodes (id),
     state text NOT NULL CONSTRAINT placements_state_check
         CHECK (state IN ('pending', 'active', 'draining', 'sealing', 'committing', 'reactivating', 'suspended')),
     -- Increased by each restore.
     epoch bigint NOT NULL,
     created_at timestamptz NOT NULL,
-    -- When the project was deleted. From then on no part is written.
+    -- The time at which the project was deleted. After that, only a final part is written.
     ended_at timestamptz
 );
 CREATE INDEX placements_node_id_idx ON convergence.placements (node_id);
@@ -52,9 +53,9 @@ CREATE TABLE convergence.parts (
     part text NOT NULL,
     -- A copy of the placement's home node, so that one index orders the changes of a node.
     node_id uuid,
-    -- The home node's revision at the last change of the part; 0 without a node.
+    -- The home node's revision at the last change of the part. 0 without a node.
     revision bigint NOT NULL,
-    -- Null once the part is no longer desired.
+    -- The value. Null once the part is no longer desired.
     desired jsonb,
     updated_at timestamptz NOT NULL,
     CONSTRAINT parts_pkey PRIMARY KEY (project_id, part)

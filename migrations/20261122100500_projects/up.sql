@@ -8,10 +8,10 @@ CREATE TABLE projects.projects (
     access_mode text NOT NULL CONSTRAINT projects_access_mode_check CHECK (access_mode IN ('public', 'org', 'password')),
     -- The version of the newest deployment. Versions have no gaps.
     last_version integer NOT NULL,
-    -- The version that is served; null before the first deployment.
+    -- The version that is served. Null before the first deployment.
     live_version integer,
     created_at timestamptz NOT NULL,
-    -- Soft delete: hidden immediately, purged after 30 days.
+    -- Set by the soft delete. The project is hidden immediately and purged after 30 days.
     deleted_at timestamptz,
     -- Argon2id, as a PHC string.
     access_password_hash text,
@@ -45,7 +45,7 @@ CREATE TABLE projects.deployments (
     created_by uuid NOT NULL,
     created_by_subject text NOT NULL,
     created_at timestamptz NOT NULL,
-    -- From the last report.
+    -- The status in the last report.
     status text NOT NULL DEFAULT 'pending'
         CONSTRAINT deployments_status_check CHECK (status IN ('pending', 'serving', 'crashed', 'failed', 'retired')),
     status_message text,
@@ -68,32 +68,35 @@ CREATE TABLE projects.hostnames (
     last_error text,
     created_at timestamptz NOT NULL,
     verified_at timestamptz,
-    -- The proof that activated it.
+    -- The proof that activated the hostname.
     proof text CONSTRAINT hostnames_proof_check CHECK (proof IN ('zone', 'txt', 'cname')),
     -- The results of the last ownership check.
     checks jsonb,
-    -- When the next ownership check is due.
+    -- The time at which the next ownership check is due.
     next_check_at timestamptz,
-    -- Since when an active hostname has failed its ownership check.
+    -- The time since which an active hostname has failed its ownership check.
     unverified_since timestamptz,
-    -- When an unverified claim expires.
+    -- The time at which an unverified claim expires.
     claim_expires_at timestamptz,
-    -- Until when an unverified claim reserves the name. Later, the claim of any other project replaces it.
+    -- The time until which an unverified claim reserves the name. After it, the claim of any other project replaces
+    -- this one.
     reserved_until timestamptz
 );
 CREATE INDEX hostnames_project_id_idx ON projects.hostnames (project_id, name);
 CREATE UNIQUE INDEX hostnames_default_key ON projects.hostnames (project_id) WHERE kind = 'default';
 CREATE INDEX hostnames_next_check_at_idx ON projects.hostnames (next_check_at) WHERE kind = 'custom';
 
--- The organization that last held an active custom hostname. Another organization needs a stronger proof.
+-- The organization that last held an active custom hostname. Another organization needs a stronger proof for this
+-- hostname.
 CREATE TABLE projects.former_hostnames (
     name text CONSTRAINT former_hostnames_pkey PRIMARY KEY,
     org_id uuid NOT NULL,
     active_at timestamptz NOT NULL
 );
 
--- When an organization first claimed a name that it has not proved since. The row outlives the claim, so that the
--- organization cannot restart the reservation. Without a foreign key, a claim does not wait for the organization's lock.
+-- The times at which organizations first claimed names whose ownership they have not proved since. A row outlives its
+-- claim, so that the organization cannot restart the reservation. There is no foreign key, so that a claim does not
+-- wait for the organization's lock.
 CREATE TABLE projects.first_claims (
     org_id uuid NOT NULL,
     name text NOT NULL,
@@ -109,10 +112,10 @@ CREATE TABLE projects.used_access_codes (
 );
 CREATE INDEX used_access_codes_expires_at_idx ON projects.used_access_codes (expires_at);
 
--- The number of projects per organization. Triggers maintain it, because count(*) gets slower with each row.
+-- The number of projects per organization. Triggers maintain it, because count(*) would get slower with each row.
 CREATE TABLE projects.project_counts (
     org_id uuid CONSTRAINT project_counts_pkey PRIMARY KEY CONSTRAINT project_counts_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
-    -- Without deleted projects.
+    -- The number of projects, without deleted ones.
     projects bigint NOT NULL CONSTRAINT project_counts_projects_check CHECK (projects >= 0)
 );
 

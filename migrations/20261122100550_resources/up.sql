@@ -10,7 +10,7 @@ CREATE TABLE resources.grants (
     CONSTRAINT grants_pkey PRIMARY KEY (project_id, resource)
 );
 
--- The secrets of a project as a whole. The lock of this row serializes their changes.
+-- The set of a project's secrets. The lock of this row serializes changes of the secrets.
 CREATE TABLE resources.secret_sets (
     project_id uuid CONSTRAINT secret_sets_pkey PRIMARY KEY
         CONSTRAINT secret_sets_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
@@ -24,12 +24,12 @@ CREATE TABLE resources.secrets (
     name text NOT NULL,
     -- Versions have no gaps. A secret that is set again after its deletion has version 1.
     version integer NOT NULL CONSTRAINT secrets_version_check CHECK (version > 0),
-    -- The revision of the set that created the version. Unlike the version, it never repeats.
+    -- The revision of the set at which the version was created. Unlike the version, it never repeats.
     revision bigint NOT NULL CONSTRAINT secrets_revision_check CHECK (revision > 0),
-    -- The value, sealed with project, name and revision as its row.
+    -- The sealed value. The row in its associated data consists of project, name and revision.
     key_id text NOT NULL,
     sealed bytea NOT NULL,
-    -- The size of the value, for the limit per project.
+    -- The size of the value in bytes, for the limit per project.
     size_bytes integer NOT NULL CONSTRAINT secrets_size_bytes_check CHECK (size_bytes > 0),
     updated_at timestamptz NOT NULL,
     updated_by uuid NOT NULL,
@@ -42,16 +42,16 @@ CREATE TABLE resources.storage (
     project_id uuid CONSTRAINT storage_pkey PRIMARY KEY,
     -- Identifies the project's objects. Never changes.
     prefix uuid NOT NULL CONSTRAINT storage_prefix_key UNIQUE,
-    -- From the last report of the home node.
+    -- The usage in the last report of the home node.
     used_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT storage_used_bytes_check CHECK (used_bytes >= 0),
     quota_exceeded boolean NOT NULL DEFAULT false,
-    -- Null before the first report.
+    -- The time of the last report. Null before the first report.
     reported_at timestamptz,
-    -- When the project was purged. From then on, the home node deletes the objects.
+    -- The time at which the project was purged. From then on, the home node deletes the objects.
     purged_at timestamptz
 );
 
--- The columns of projects and organizations that this context reads. Without deleted projects.
+-- The columns of projects and organizations that this context reads. Deleted projects are excluded.
 CREATE VIEW resources.project_plans AS
     SELECT p.id, p.name, p.org_id, o.plan
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;

@@ -6,17 +6,17 @@ CREATE TABLE oauth.clients (
     name text NOT NULL,
     redirect_uris text[] NOT NULL,
     scopes text[] NOT NULL,
-    -- SHA-256 of the secret; null for a public client.
+    -- SHA-256 of the secret. Null for a public client.
     secret_hash bytea,
     -- Whether the client may use the device flow.
     device boolean NOT NULL,
     created_at timestamptz NOT NULL
 );
 
--- The keys that sign access tokens. A key is published from its creation, and signs from a later time.
+-- The keys that sign access tokens. A key is published when it is created, and begins to sign later.
 CREATE TABLE oauth.signing_keys (
     id uuid CONSTRAINT signing_keys_pkey PRIMARY KEY,
-    -- The point of the P-256 key, uncompressed (65 bytes).
+    -- The public P-256 key, as an uncompressed point (65 bytes).
     public_key bytea NOT NULL,
     -- The PKCS#8 document, sealed.
     private_key bytea NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE oauth.signing_keys (
     signs_from timestamptz NOT NULL
 );
 
--- A grant exists while its tokens can be used: whatever ends it deletes the row, and with it all codes and tokens. A
+-- A grant exists as long as its tokens can be used. Ending a grant deletes its row, and with it all codes and tokens. A
 -- statement that changes tokens of a grant locks the row of the grant first.
 CREATE TABLE oauth.grants (
     id uuid CONSTRAINT grants_pkey PRIMARY KEY,
@@ -35,12 +35,12 @@ CREATE TABLE oauth.grants (
     created_at timestamptz NOT NULL,
     last_used_at timestamptz,
     expires_at timestamptz NOT NULL,
-    -- The current refresh token, sealed, while a client may repeat the refresh that created it.
+    -- The sealed current refresh token. It is stored while a client may repeat the refresh that created it.
     successor bytea,
     key_id text,
     CONSTRAINT grants_successor_check CHECK ((successor IS NULL) = (key_id IS NULL))
 );
--- The listing of a user.
+-- For the listing of a user.
 CREATE INDEX grants_user_id_idx ON oauth.grants (user_id, id);
 CREATE INDEX grants_client_id_idx ON oauth.grants (client_id, user_id);
 CREATE INDEX grants_expires_at_idx ON oauth.grants (expires_at);
@@ -55,7 +55,7 @@ CREATE TABLE oauth.codes (
     scopes text[] NOT NULL,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    -- Set by the exchange. A used code is remembered as long as its grant.
+    -- Set by the exchange. A used code is kept as long as its grant.
     grant_id uuid CONSTRAINT codes_grant_id_fkey REFERENCES oauth.grants (id) ON DELETE CASCADE
 );
 CREATE INDEX codes_client_id_idx ON oauth.codes (client_id);
@@ -67,13 +67,13 @@ CREATE TABLE oauth.refresh_tokens (
     token_hash bytea CONSTRAINT refresh_tokens_pkey PRIMARY KEY,
     grant_id uuid NOT NULL CONSTRAINT refresh_tokens_grant_id_fkey REFERENCES oauth.grants (id) ON DELETE CASCADE,
     created_at timestamptz NOT NULL,
-    -- Set by the refresh that used the token, which created the successor.
+    -- Set by the refresh that used the token and created its successor.
     rotated_at timestamptz,
     successor_hash bytea,
     CONSTRAINT refresh_tokens_successor_hash_check CHECK ((rotated_at IS NULL) = (successor_hash IS NULL))
 );
 CREATE INDEX refresh_tokens_grant_id_idx ON oauth.refresh_tokens (grant_id);
--- A grant has one refresh token that can be used.
+-- A grant has at most one refresh token that can be used.
 CREATE UNIQUE INDEX refresh_tokens_current_key ON oauth.refresh_tokens (grant_id) WHERE rotated_at IS NULL;
 
 -- Requests of devices without a browser (RFC 8628).
@@ -85,7 +85,7 @@ CREATE TABLE oauth.device_codes (
     state text NOT NULL CONSTRAINT device_codes_state_check CHECK (state IN ('pending', 'approved', 'denied')),
     -- The user who decided.
     user_id uuid CONSTRAINT device_codes_user_id_fkey REFERENCES identity.users (id) ON DELETE CASCADE,
-    -- The seconds that the client must wait between two polls.
+    -- The minimum number of seconds between two polls of the client.
     poll_interval integer NOT NULL,
     last_polled_at timestamptz,
     created_at timestamptz NOT NULL,

@@ -1,7 +1,8 @@
 -- Customers, subscriptions and AI credit of organizations.
 CREATE SCHEMA billing;
 
--- The webhooks of the payments provider that were applied or recorded. Kept permanently, so that each is applied once.
+-- The webhooks of the payments provider that were applied or recorded. Rows are kept permanently, so that each webhook
+-- is applied only once.
 CREATE TABLE billing.webhooks (
     -- The header `webhook-id`.
     id text CONSTRAINT webhooks_pkey PRIMARY KEY,
@@ -9,12 +10,12 @@ CREATE TABLE billing.webhooks (
     received_at timestamptz NOT NULL
 );
 
--- Events that belong to no known organization. An operator decides about them.
+-- Events that belong to no known organization. An operator must decide what happens to them.
 CREATE TABLE billing.unassigned_events (
     webhook_id text CONSTRAINT unassigned_events_pkey PRIMARY KEY
         CONSTRAINT unassigned_events_webhook_id_fkey REFERENCES billing.webhooks (id),
     event text NOT NULL,
-    -- The organization as the event names it.
+    -- The organization, as the event names it.
     organization text,
     -- The body as it was received.
     body text NOT NULL,
@@ -22,24 +23,24 @@ CREATE TABLE billing.unassigned_events (
 );
 CREATE INDEX unassigned_events_received_at_idx ON billing.unassigned_events (received_at);
 
--- The customers at the payments provider, as far as webhooks named them.
+-- The customers at the payments provider that a webhook named.
 CREATE TABLE billing.customers (
     org_id uuid CONSTRAINT customers_pkey PRIMARY KEY
         CONSTRAINT customers_org_id_fkey REFERENCES orgs.orgs (id),
-    -- The provider's id.
+    -- The provider's id of the customer.
     customer_id text NOT NULL
 );
 
 -- Subscriptions of the pro product.
 CREATE TABLE billing.subscriptions (
-    -- The provider's id.
+    -- The provider's id of the subscription.
     id text CONSTRAINT subscriptions_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT subscriptions_org_id_fkey REFERENCES orgs.orgs (id),
-    -- The provider's word.
+    -- The status in the provider's terms.
     status text NOT NULL,
     current_period_end timestamptz,
     cancel_at_period_end boolean NOT NULL,
-    -- The provider's modification time. An older event changes nothing.
+    -- The provider's modification time. An older event does not change the row.
     modified_at timestamptz NOT NULL
 );
 CREATE INDEX subscriptions_org_id_idx ON billing.subscriptions (org_id);
@@ -51,11 +52,11 @@ CREATE TABLE billing.accounts (
         CONSTRAINT accounts_org_id_fkey REFERENCES orgs.orgs (id),
     balance_micro_cents bigint NOT NULL,
     last_ledger_id bigint NOT NULL CONSTRAINT accounts_last_ledger_id_check CHECK (last_ledger_id > 0),
-    -- The time of the last row of the ledger. Times rise like the ids, also if the clocks of two processes differ.
+    -- The time of the last row of the ledger. Times increase like the ids, even if the clocks of two processes differ.
     last_ledger_at timestamptz NOT NULL
 );
 
--- The automatic top-up of an account. Kept when it is turned off.
+-- The automatic top-up of an account. The row is kept when auto top-up is turned off.
 CREATE TABLE billing.auto_topups (
     org_id uuid CONSTRAINT auto_topups_pkey PRIMARY KEY
         CONSTRAINT auto_topups_org_id_fkey REFERENCES orgs.orgs (id),
@@ -70,50 +71,51 @@ CREATE TABLE billing.topup_orders (
     id uuid CONSTRAINT topup_orders_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT topup_orders_org_id_fkey REFERENCES orgs.orgs (id),
     amount_micro_cents bigint NOT NULL CONSTRAINT topup_orders_amount_check CHECK (amount_micro_cents > 0),
-    -- The provider's draft order. Stored before it is finalized, so that a retry finalizes the same order.
+    -- The provider's draft order. It is stored before it is finalized, so that a retry finalizes the same order.
     order_id text CONSTRAINT topup_orders_order_id_key UNIQUE,
     state text NOT NULL CONSTRAINT topup_orders_state_check
         CHECK (state IN ('pending', 'charged', 'credited', 'declined', 'canceled')),
     created_at timestamptz NOT NULL
 );
--- An account has one top-up at a time, until its event arrives.
+-- An account has at most one top-up in progress, which ends when its event arrives.
 CREATE UNIQUE INDEX topup_orders_open_key ON billing.topup_orders (org_id) WHERE state IN ('pending', 'charged');
 CREATE INDEX topup_orders_org_id_created_at_idx ON billing.topup_orders (org_id, created_at);
 
 -- The usage of AI models by projects. A row outlives its project, like the ledger.
 CREATE TABLE billing.project_usage (
     project_id uuid CONSTRAINT project_usage_pkey PRIMARY KEY,
-    -- The minute of the last admitted call, and the calls that were admitted in it.
+    -- The minute of the last admitted call, and the number of calls that were admitted in it.
     minute timestamptz NOT NULL,
     minute_calls integer NOT NULL,
-    -- The sums of the project's rows of the ledger.
+    -- The sums over the project's rows of the ledger.
     calls bigint NOT NULL DEFAULT 0,
     input_tokens bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL DEFAULT 0,
     spent_micro_cents bigint NOT NULL DEFAULT 0
 );
 
--- The calls of AI models. A call is deducted in the transaction that ends it, so it is deducted once. Rows are deleted 30
--- days after the end.
+-- The calls of AI models. A call is deducted in the transaction that ends it, so it is deducted only once. Rows are
+-- deleted 30 days after the end.
 CREATE TABLE billing.calls (
-    -- Created by the node.
+    -- The id, which the node creates.
     id uuid CONSTRAINT calls_pkey PRIMARY KEY,
     node_id uuid NOT NULL,
-    -- Null for a call that its node ended before the request for its admission arrived. It is not admitted any more.
+    -- Null for a call that its node ended before the request for its admission arrived. Such a call is never admitted.
     org_id uuid,
     project_id uuid,
     project text,
     model text,
-    -- The prices at the admission, in microcents per million tokens.
+    -- The prices at the time of the admission, in microcents per million tokens.
     input_price bigint,
     output_price bigint,
-    -- Estimates, for a call whose node never settles it.
+    -- The estimates that are deducted for a call whose node never settles it.
     input_tokens bigint NOT NULL,
     output_tokens bigint NOT NULL DEFAULT 0,
-    -- When the node last reported that the call is in progress.
+    -- The time at which the node last reported that the call is in progress.
     seen_at timestamptz NOT NULL,
     ended_at timestamptz,
-    -- Whether it ended at its estimate, because the node did not report it any more. A later report corrects the balance.
+    -- Whether the call ended with its estimate, because the node no longer reported it. A later report corrects the
+    -- balance.
     is_lost boolean NOT NULL DEFAULT false,
     CONSTRAINT calls_admitted_check
         CHECK (num_nulls(org_id, project_id, project, model, input_price, output_price)
@@ -122,15 +124,15 @@ CREATE TABLE billing.calls (
 CREATE INDEX calls_seen_at_idx ON billing.calls (seen_at) WHERE ended_at IS NULL;
 CREATE INDEX calls_ended_at_idx ON billing.calls (ended_at) WHERE ended_at IS NOT NULL;
 
--- The changes of an account. The ids of an account have no gaps, and rise like the times and the running balances.
+-- The changes of an account. The ids of an account have no gaps, and increase like the times and the running balances.
 CREATE TABLE billing.ledger (
     org_id uuid NOT NULL CONSTRAINT ledger_org_id_fkey REFERENCES billing.accounts (org_id),
     ledger_id bigint NOT NULL CONSTRAINT ledger_ledger_id_check CHECK (ledger_id > 0),
     kind text NOT NULL CONSTRAINT ledger_kind_check CHECK (kind IN ('call', 'topup', 'adjust')),
     amount_micro_cents bigint NOT NULL,
-    -- After this row.
+    -- The balance after this row.
     balance_micro_cents bigint NOT NULL,
-    -- The provider's order of a top-up. Each order is credited once.
+    -- The provider's order of a top-up. Each order is credited only once.
     order_id text CONSTRAINT ledger_order_id_key UNIQUE,
     -- The call, its project and its usage.
     call_id uuid CONSTRAINT ledger_call_id_key UNIQUE,
@@ -141,7 +143,7 @@ CREATE TABLE billing.ledger (
     output_tokens bigint,
     -- Whether the usage is an estimate.
     estimated boolean NOT NULL DEFAULT false,
-    -- The sums of the project's calls up to this row, so that the sums of 24 hours need two rows.
+    -- The sums of the project's calls up to this row. So the sums of 24 hours follow from two rows.
     project_calls bigint,
     project_input_tokens bigint,
     project_output_tokens bigint,
@@ -152,7 +154,7 @@ CREATE TABLE billing.ledger (
     CONSTRAINT ledger_call_id_check CHECK (CASE kind WHEN 'call' THEN 8 ELSE 0 END = num_nonnulls(
         call_id, project_id, input_tokens, output_tokens,
         project_calls, project_input_tokens, project_output_tokens, project_spent_micro_cents)),
-    -- The correction of a call names its project and model.
+    -- The row of a correction names the project and the model of its call.
     CONSTRAINT ledger_project_check CHECK (num_nonnulls(project, model)
         = ANY (CASE kind WHEN 'call' THEN '{2}' WHEN 'adjust' THEN '{0,2}' ELSE '{0}' END::integer[])),
     CONSTRAINT ledger_amount_check CHECK (CASE kind
@@ -162,7 +164,7 @@ CREATE INDEX ledger_project_id_created_at_idx ON billing.ledger (project_id, cre
 CREATE TRIGGER ledger_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing.ledger
     FOR EACH STATEMENT EXECUTE FUNCTION store.reject_change();
 
--- The projects as the admission of a call reads them: with organization, plan, home node and grant.
+-- The projects with organization, plan, home node and grant, as the admission of a call reads them.
 CREATE VIEW billing.ai_projects AS
     SELECT p.id, p.name, p.org_id, o.plan, l.node_id, g.project_id IS NOT NULL AS is_granted
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id

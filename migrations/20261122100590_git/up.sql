@@ -8,7 +8,8 @@ CREATE TABLE git.counts (
     repositories integer NOT NULL CONSTRAINT counts_repositories_check CHECK (repositories >= 0)
 );
 
--- The row of a deleted repository stays until the git node has erased its contents, also after the purge of its project.
+-- Repositories. The row of a deleted repository is kept until the git node has erased its contents, even after the
+-- purge of its project.
 CREATE TABLE git.repositories (
     id uuid CONSTRAINT repositories_pkey PRIMARY KEY,
     project_id uuid NOT NULL,
@@ -17,7 +18,7 @@ CREATE TABLE git.repositories (
     default_branch text NOT NULL,
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
-    -- When the contents of a deleted repository are erased; null for a live one.
+    -- The time at which the contents of a deleted repository are erased. Null for a live repository.
     erase_at timestamptz,
     -- The number of the last ref update. The git node numbers the updates of a repository without gaps.
     last_update bigint NOT NULL DEFAULT 0 CONSTRAINT repositories_last_update_check CHECK (last_update >= 0)
@@ -48,9 +49,9 @@ CREATE TABLE git.ref_updates (
 CREATE TABLE git.nodes (
     node_id uuid CONSTRAINT nodes_pkey PRIMARY KEY
         CONSTRAINT nodes_node_id_fkey REFERENCES convergence.nodes (id) ON DELETE CASCADE,
-    -- The base URL of its internal listener.
+    -- The base URL of the node's internal listener.
     url text NOT NULL,
-    -- The credential of the control plane at that listener, sealed with the node's id as its row.
+    -- The sealed credential of the control plane at that listener. The row in its associated data is the node's id.
     key_id text NOT NULL,
     sealed bytea NOT NULL,
     announced_at timestamptz NOT NULL

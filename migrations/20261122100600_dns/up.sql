@@ -3,9 +3,9 @@ CREATE SCHEMA dns;
 
 CREATE TABLE dns.zones (
     id uuid CONSTRAINT zones_pkey PRIMARY KEY,
-    -- Null only for the catalog zone.
+    -- The organization. Null only for the catalog zone.
     org_id uuid CONSTRAINT zones_org_id_fkey REFERENCES orgs.orgs (id),
-    -- Absolute, lowercase punycode, without the final dot.
+    -- The absolute name in lowercase punycode, without the final dot.
     name text COLLATE "C" NOT NULL,
     -- The labels from the root down, each followed by a dot. The path of every name in the zone starts with this path.
     path text COLLATE "C" NOT NULL,
@@ -25,9 +25,9 @@ CREATE TABLE dns.zones (
     is_unsigning boolean NOT NULL DEFAULT false,
     -- When its last DS record was removed from the registry; null if it has one, or never had one.
     ds_removed_at timestamptz,
-    -- The last signer check; null before the first.
+    -- The last signer check. Null before the first check.
     signer jsonb,
-    -- When the next signer check is due; null if none is scheduled.
+    -- The time at which the next signer check is due. Null if none is scheduled.
     signer_check_at timestamptz,
     created_at timestamptz NOT NULL,
     CONSTRAINT zones_ds_check CHECK (dnssec_state <> 'off' OR ds = '[]'),
@@ -41,7 +41,7 @@ CREATE INDEX zones_signer_check_at_idx ON dns.zones (signer_check_at) WHERE sign
 
 CREATE TABLE dns.rrsets (
     zone_id uuid NOT NULL CONSTRAINT rrsets_zone_id_fkey REFERENCES dns.zones (id),
-    -- Relative to the zone, lowercase; @ for the apex.
+    -- The name relative to the zone, in lowercase. @ for the apex.
     name text COLLATE "C" NOT NULL,
     -- The name in a form whose order is the canonical order (RFC 4034 section 6.1): its labels from the right, each
     -- followed by a zero byte.
@@ -50,7 +50,7 @@ CREATE TABLE dns.rrsets (
     ttl integer NOT NULL,
     -- The RDATA of each record in wire format, preceded by a two-byte length, in canonical order.
     rdata bytea NOT NULL CONSTRAINT rrsets_rdata_check CHECK (octet_length(rdata) > 0),
-    -- Set for rrsets that users may not change.
+    -- The part of the platform that manages the rrset. Users cannot change such rrsets.
     managed_by text CONSTRAINT rrsets_managed_by_check CHECK (managed_by IN ('system', 'project', 'certificate')),
     CONSTRAINT rrsets_pkey PRIMARY KEY (zone_id, sort_key, kind)
 );
@@ -59,7 +59,7 @@ CREATE TABLE dns.rrsets (
 -- transaction. Only the newest entries are kept.
 CREATE TABLE dns.changes (
     zone_id uuid NOT NULL CONSTRAINT changes_zone_id_fkey REFERENCES dns.zones (id),
-    -- Consecutive within the kept entries.
+    -- The number of the entry. The numbers of the kept entries are consecutive.
     number bigint NOT NULL,
     from_serial bigint NOT NULL,
     to_serial bigint NOT NULL,
@@ -73,7 +73,7 @@ CREATE TABLE dns.changes (
     CONSTRAINT changes_pkey PRIMARY KEY (zone_id, number)
 );
 
--- Deleted zones, while their delegations may still name the platform's nameservers.
+-- Deleted zones. Each row is kept while the zone's delegation may still name the platform's nameservers.
 CREATE TABLE dns.deleted_zones (
     -- The id, name and path of the zone, as in dns.zones.
     id uuid CONSTRAINT deleted_zones_pkey PRIMARY KEY,
@@ -82,7 +82,7 @@ CREATE TABLE dns.deleted_zones (
     -- The organization that deleted the zone.
     org_id uuid NOT NULL CONSTRAINT deleted_zones_org_id_fkey REFERENCES orgs.orgs (id),
     deleted_at timestamptz NOT NULL,
-    -- When the background job looks up the delegation next.
+    -- The time at which the background job next looks up the delegation.
     next_check_at timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX deleted_zones_name_key ON dns.deleted_zones (name);

@@ -1,5 +1,5 @@
 -- The names of the organization, projects and zones that a token is restricted to, while the token's user is a member
--- of the organization. The view comes last because it reads tables of contexts that reference identity.
+-- of the organization. This view comes last, because it reads tables of contexts that reference identity.
 CREATE VIEW identity.token_restrictions AS
     SELECT t.id AS token_id, o.slug AS org,
         CASE WHEN o.id IS NOT NULL AND t.restricted_project_ids IS NOT NULL THEN ARRAY(

@@ -35,7 +35,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The body contains personal data, so only the JSON form shows it.
+/// Formats an event for the list. The body contains personal data, so only the JSON form shows it.
 fn line(event: &UnassignedEvent) -> String {
     let UnassignedEvent { webhook_id, kind, organization, received_at, .. } = event;
     // The provider and its customers chose these texts: control characters are escaped.

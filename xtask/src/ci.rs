@@ -32,7 +32,7 @@ pub async fn run() -> Result<ExitCode> {
     Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The steps: first those without a build, then type checks, then builds.
+/// Returns the steps: first those without a build, then type checks, then builds.
 fn steps() -> Result<Vec<(&'static str, Command)>> {
     let xtask = |name: &str| cargo(&["xtask", name]);
     let mut doc = cargo(&["doc", "--workspace", "--no-deps"])?;

@@ -37,8 +37,8 @@ async fn ensure(database_url: Secret, token_file: &Path, name: &str, kind: NodeK
     write_secret(token_file, renewed.token.reveal())
 }
 
-/// Returns the client id of the public app with this name and these redirect URIs. Registers the app if necessary. An app
-/// without a redirect URI uses the device flow.
+/// Returns the client id of the public app with this name and these redirect URIs. Registers the app if necessary. An
+/// app without a redirect URI uses the device flow.
 pub async fn ensure_app(database_url: Secret, name: &str, redirect_uris: Vec<String>) -> Result<ClientId> {
     let clients = Clients::new(Store::new(&Config::new(database_url, "xtask"), ClockRng::system())?);
     let is_known = |client: &RegisteredClient| {

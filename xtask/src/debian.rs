@@ -46,7 +46,7 @@ impl Unpacked {
     }
 }
 
-/// The library folder of this machine's architecture, relative to `/`.
+/// Returns the library folder of this machine's architecture, relative to `/`.
 pub fn library_folder() -> String {
     format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH)
 }

@@ -119,7 +119,7 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     services.supervise(std::future::pending()).await
 }
 
-/// Whether `git` is in `PATH`.
+/// Returns whether `git` is in `PATH`.
 fn has_git() -> bool {
     std::process::Command::new("git").arg("--version").output().is_ok_and(|output| output.status.success())
 }

@@ -21,8 +21,8 @@ const NOT_FOR_OPERATORS: &[&str] =
 /// C libraries that have a Rust replacement in this workspace.
 const BANNED_LIBRARIES: &[&str] = &["pq-sys", "aws-lc-sys", "aws-lc-rs", "native-tls"];
 
-/// The authorization server, which signs access tokens with josekit, and what contains it. `xtask` contains it only in a
-/// build of the whole workspace.
+/// The crates that contain OpenSSL: the authorization server, which signs access tokens with josekit, and the crates
+/// that depend on it. `xtask` depends on it only in a build of the whole workspace.
 const OPENSSL_CRATES: &[&str] = &["oauth", "gateway", "server", "lab", "xtask"];
 
 #[derive(clap::Args)]

@@ -62,7 +62,7 @@ enum Command {
     Billing(billing::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
-    /// Suspend and resume projects
+    /// Suspend and resume the databases of projects
     Placement(placement::Args),
     /// List purchases and other work in several steps, continue it or end it
     Saga(saga::Args),
@@ -85,7 +85,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Runs on the main thread, which lives as long as xtask: the kernel ends a child with the thread that started it.
+/// Runs a command on the main thread, which lives as long as xtask. This is necessary because the kernel ends a child
+/// together with the thread that started it.
 #[tokio::main]
 async fn run(command: Command) -> Result<ExitCode> {
     match command {

@@ -1,4 +1,5 @@
-//! `migrate`: also for operators, so it needs only a database URL, neither cargo nor a checkout.
+//! `migrate`: applies and reverts migrations. Operators use it too, so it needs only a database URL, but neither cargo
+//! nor a checkout.
 
 use std::process::ExitCode;
 use std::time::Duration;

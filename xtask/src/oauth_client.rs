@@ -48,7 +48,7 @@ pub enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    // Only ended grants are sealed: their messages are.
+    // Only the removal of an app needs the keys: it ends grants, and the messages about ended grants are sealed.
     let keys = match args.command {
         Command::Remove { .. } => args.database.keys()?,
         Command::Add { .. } | Command::List { .. } => Keys::default(),

@@ -23,7 +23,7 @@ static HAS_HEADERS: LazyLock<bool> = LazyLock::new(|| {
 /// Adds arguments to a cargo command, with the features that the selected packages need on this machine.
 pub(crate) fn add_arguments(cargo: &mut Command, arguments: &[impl AsRef<OsStr>]) {
     if *HAS_HEADERS {
-        // `--all-features` would build OpenSSL although it is installed.
+        // With `--all-features`, cargo would build OpenSSL although it is installed.
         cargo.env("OPENSSL_NO_VENDOR", "1").args(arguments);
     } else {
         cargo.args(with_features(arguments));
@@ -41,7 +41,7 @@ fn with_features(arguments: &[impl AsRef<OsStr>]) -> Vec<OsString> {
     owned(own).into_iter().chain(features).chain(owned(passed)).collect()
 }
 
-/// The features that build OpenSSL from source, for the selected packages.
+/// Returns the features that build OpenSSL from source, for the selected packages.
 fn features<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut features = Vec::new();
     let mut arguments = arguments.into_iter();

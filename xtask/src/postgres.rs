@@ -85,38 +85,38 @@ impl Cluster {
         self.start_server()
     }
 
-    /// Whether the cluster was started by another process.
+    /// Returns whether the cluster was started by another process.
     pub fn is_adopted(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_adopted)
     }
 
-    /// Whether the cluster is running.
+    /// Returns whether the cluster is running.
     pub fn is_running(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::is_running)
     }
 
-    /// The path of the log file.
+    /// Returns the path of the log file.
     pub fn log(&self) -> PathBuf {
         self.home.join("log")
     }
 
-    /// The folder with the Postgres programs.
+    /// Returns the folder with the Postgres programs.
     pub fn bin(&self) -> &Path {
         &self.bin
     }
 
-    /// The folder with the client programs `pg_dump`, `pg_restore` and `psql` too. It may be another folder than that of
-    /// the server, with programs of a later release.
+    /// Returns a folder that also contains the client programs `pg_dump`, `pg_restore` and `psql`. This may be another
+    /// folder than that of the server, with programs of a later release.
     pub fn bin_with_clients(&self) -> Result<PathBuf> {
         binaries::find_clients(&self.bin, self.account)
     }
 
-    /// The folder of the socket, for programs that do not accept a URL.
+    /// Returns the folder of the socket, for programs that do not accept a URL.
     pub fn sockets(&self) -> &Path {
         &self.sockets
     }
 
-    /// The URL of a database in the cluster.
+    /// Returns the URL of a database in the cluster.
     pub fn url(&self, database: &str) -> String {
         database_url(&self.sockets, self.port(), database)
     }

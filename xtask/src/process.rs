@@ -16,7 +16,7 @@ use tokio::signal::unix::{self, SignalKind};
 pub struct Interrupted(u8);
 
 impl Interrupted {
-    /// The exit code that shells use for a signal.
+    /// Returns the exit code that shells use for a signal.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(128 + self.0)
     }

@@ -31,7 +31,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sealed columns of all contexts.
+/// Returns the sealed columns of all contexts.
 fn columns() -> impl Iterator<Item = SealedColumn> {
     let contexts = [
         store::SEALED_COLUMNS,

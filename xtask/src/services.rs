@@ -75,7 +75,7 @@ impl Services {
         }
     }
 
-    /// Stops the programs of this name, gracefully.
+    /// Stops the programs with this name gracefully.
     pub async fn stop_program(&mut self, name: &str) {
         for program in self.programs.extract_if(.., |program| program.name == name) {
             program.stop(&mut self.signals).await;

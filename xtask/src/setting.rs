@@ -53,7 +53,7 @@ impl Database {
         Ok(Secret::new(url.reveal().to_owned()))
     }
 
-    /// The sealing keys of the server: with `--dev` those of `cargo xtask dev`.
+    /// Returns the sealing keys of the server. With `--dev`, returns those of `cargo xtask dev`.
     pub fn keys(&self) -> Result<Keys> {
         let setting = read_setting::<settings::Secret>("SVC_SEALING_KEYS")?;
         let text = match setting {
@@ -71,7 +71,7 @@ impl Database {
         self.store_with(Keys::default())
     }
 
-    /// A store that can seal and open values.
+    /// Opens a store that can seal and unseal values.
     pub fn store_with(self, keys: Keys) -> Result<Store> {
         let config = Config { keys, ..Config::new(self.url()?, "xtask") };
         Ok(Store::new(&config, ClockRng::system())?)

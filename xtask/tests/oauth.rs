@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use testkit::TestDatabase;
 
-/// Runs a command. Returns whether it succeeded, and what it printed on stdout and stderr.
+/// Runs a command. Returns whether it succeeded, its stdout and its stderr.
 fn run(database: &TestDatabase, arguments: &[&str]) -> (bool, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
     command.args(arguments).args(["--database-url", &database.url()]).env("RUST_BACKTRACE", "0");
@@ -53,7 +53,7 @@ async fn apps_are_registered_listed_and_removed() {
     assert_eq!(all.as_array().unwrap().len(), 2);
     assert_eq!((&all[0]["confidential"], &all[0]["scopes"]), (&json!(true), &json!(["account:read", "deploy"])));
     assert_eq!((&all[1]["confidential"], &all[1]["device"]), (&json!(false), &json!(true)));
-    // The secret is shown once, and stored as a hash.
+    // The secret is shown only once. The database stores only its hash.
     let stored = database.rows("SELECT to_jsonb(c)::text AS client FROM oauth.clients c").await;
     let audit = succeeds(&database, &["audit", "--json"]);
     for text in [listed, all.to_string(), format!("{stored:?}"), audit] {
@@ -84,19 +84,19 @@ async fn keys_are_rotated_and_retired() {
     let list = || json_of(&succeeds(&database, &["oauth-key", "list", "--json"]));
     assert_eq!(list(), json!([]));
     succeeds(&database, &["oauth-key", "rotate"]);
-    // The first key signs at once.
+    // The first key signs immediately.
     assert_eq!(list()[0]["state"], "signing");
     let first = list()[0]["kid"].as_str().unwrap().to_owned();
     let rotated = succeeds(&database, &["oauth-key", "rotate"]);
     assert!(rotated.contains("published") && rotated.contains(&first), "{rotated}");
     let states: Vec<Value> = list().as_array().unwrap().iter().map(|key| key["state"].clone()).collect();
     assert_eq!(states, ["published", "signing"]);
-    // Another rotation would replace a key that no cache has yet.
+    // Another rotation would replace a key that is not in any cache yet.
     assert!(fails(&database, &["oauth-key", "rotate"]).contains("rotation"));
     succeeds(&database, &["oauth-key", "retire", &first]);
     let left = list();
     assert!(left.as_array().unwrap().iter().all(|key| key["kid"] != first.as_str()), "{left}");
-    // A key signs at once, so that apps can refresh.
+    // A new key signs immediately, so that apps can refresh.
     assert!(left.as_array().unwrap().iter().any(|key| key["state"] == "signing"), "{left}");
     assert!(fails(&database, &["oauth-key", "retire", &first]).contains("key"));
     let private = database.rows("SELECT encode(private_key, 'base64') AS key FROM oauth.signing_keys").await;

@@ -58,7 +58,8 @@ pub async fn warn_of_sandbox(svc: &Svc<'_>, client: &Client, org: &str) -> Resul
     Ok(())
 }
 
-/// The page that the browser returns to: one that every installation has. The API itself has none at its base URL.
+/// Returns the URL of the page that the browser returns to. Every installation has this page; the API has no page at
+/// its base URL.
 pub async fn return_to(client: &Client) -> Result<String, CliError> {
     let config = client.service_config().send().await?;
     Ok(format!("{}/docs", config.public_url.trim_end_matches('/')))

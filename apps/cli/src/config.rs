@@ -16,7 +16,7 @@ pub struct Config {
     pub current: Option<String>,
     /// Credentials, keyed by the base URL of the API.
     pub credentials: BTreeMap<String, Secret>,
-    /// For an access token of the device flow: how to get the next one, keyed by the base URL of the API.
+    /// How to get the next access token of a device flow, keyed by the base URL of the API.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<String, StoredGrant>,
     /// Tokens for git, keyed by the base URL of the API.
@@ -72,7 +72,7 @@ impl Config {
     }
 }
 
-/// The path of the file. Relative paths are ignored (XDG base directory specification).
+/// Returns the path of the file. Relative paths are ignored (XDG base directory specification).
 fn path() -> Result<PathBuf, CliError> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));

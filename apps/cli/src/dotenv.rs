@@ -2,8 +2,8 @@
 //!
 //! There is no standard. This parser accepts what common parsers agree on: comments, blank lines, `export`, and values
 //! that are unquoted, or in single or double quotes over several lines. It does not expand variables. It rejects all
-//! other lines, because a wrong guess would store a wrong secret. Errors contain no text of the file: the second line of
-//! a value that lacks quotes can look like a name.
+//! other lines, because a wrong guess would store a wrong secret. Errors contain no text of the file: the second line
+//! of a value that lacks quotes can look like a name.
 
 use client::Secret;
 
@@ -30,7 +30,7 @@ pub enum Reason {
     NoValue,
     #[error("the value has only =, as the end of base64 does: quote a value of several lines")]
     OnlyPadding,
-    /// The number of the earlier line.
+    /// The name was already assigned in the line with this number.
     #[error("line {0} sets the same name")]
     Repeated(usize),
 }
@@ -112,7 +112,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The value of an unquoted assignment. A comment begins with a `#` after white space.
+/// Returns the value of an unquoted assignment. A comment begins with a `#` after white space.
 fn unquoted(text: &str) -> Result<String, Reason> {
     let comment = text.match_indices('#').map(|(at, _)| at).find(|&at| {
         let before = text.get(..at).unwrap_or_default();
@@ -123,7 +123,7 @@ fn unquoted(text: &str) -> Result<String, Reason> {
     if is_padding { Err(Reason::OnlyPadding) } else { Ok(value.to_owned()) }
 }
 
-/// The text of a backslash and the next character in double quotes.
+/// Returns the text that a backslash and the next character denote in double quotes.
 fn escape(next: Option<char>) -> String {
     match next {
         Some('n') => "\n".to_owned(),
@@ -135,7 +135,7 @@ fn escape(next: Option<char>) -> String {
     }
 }
 
-/// Whether the text is a valid name of a secret (contract section 9).
+/// Returns whether the text is a valid name of a secret (contract section 9).
 fn is_name(text: &str) -> bool {
     text.len() <= 128
         && text.starts_with(|first: char| first.is_ascii_uppercase())

@@ -74,7 +74,7 @@ impl CliError {
         })
     }
 
-    /// The error response of the API, if there is one.
+    /// Returns the error response of the API, if there is one.
     pub fn json(&self) -> Option<&Value> {
         match self {
             Self::Api(Error::Api { json, .. }) | Self::Explained(Error::Api { json, .. }, _) => Some(json),
@@ -82,7 +82,7 @@ impl CliError {
         }
     }
 
-    /// Further lines: field errors, the DNS record to publish, the error code and the request ID.
+    /// Returns further lines: field errors, the DNS record to publish, the error code and the request ID.
     pub fn details(&self) -> Vec<String> {
         match self {
             Self::Api(Error::Api { envelope, .. }) | Self::Explained(Error::Api { envelope, .. }, _) => {
@@ -99,7 +99,7 @@ impl CliError {
         }
     }
 
-    /// The next step for the user.
+    /// Returns the next step for the user.
     pub fn hint(&self) -> Option<String> {
         let envelope = match self {
             Self::NotEnabled(_) => return Some("correct the cause, then run `svc deploy` again".to_owned()),
@@ -141,6 +141,21 @@ impl CliError {
             "no_payment_method" => {
                 "a purchase saves the payment method: `svc billing upgrade` or `svc ai credit buy`".to_owned()
             }
+            "payment_failed" => {
+                "`svc billing portal` changes the payment method; without one, `svc billing upgrade` saves one"
+                    .to_owned()
+            }
+            "saga_incomplete" | "registrar_error" => {
+                "run the same command again: it continues where it stopped".to_owned()
+            }
+            "registrar_rejected" => "correct the contact or the name, then run the command again".to_owned(),
+            "price_changed" | "domain_unavailable" => {
+                "`svc domains check <NAME>` shows prices and availability".to_owned()
+            }
+            "domain_not_managed" => "manage this domain at the registrar where it is registered".to_owned(),
+            "registrar_not_configured" => {
+                "`svc domains import` manages a domain that is registered elsewhere".to_owned()
+            }
             "billing_off" => "ask the operator of the platform for higher limits".to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
             "unavailable" | "rate_limited" | "billing_unavailable" => "try again in a moment".to_owned(),
@@ -153,12 +168,12 @@ fn text(object: &Value, name: &str) -> String {
     object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The DNS record in `details.verify`.
+/// Returns the DNS record in `details.verify`.
 fn verify_record(record: &Value) -> String {
     format!("{} {} {}", text(record, "name"), text(record, "type"), text(record, "value"))
 }
 
-/// The entries of `details.fields`, one per line.
+/// Returns the entries of `details.fields`, one per line.
 fn field_errors(fields: Option<&Value>) -> Vec<String> {
     let fields = fields.and_then(Value::as_array).into_iter().flatten();
     fields.map(|field| format!("{} {}", text(field, "path"), text(field, "message")).trim().to_owned()).collect()

@@ -78,7 +78,7 @@ impl<'a> IsolatedRepository<'a> {
     fn open(folder: &'a Path) -> Option<Self> {
         let found = read_config(folder, &LOCATE)?;
         let lines: Vec<&[u8]> = found.split(|byte| *byte == b'\n').collect();
-        // A path with a line break has more lines.
+        // If a path contains a line break, the output has more lines.
         let [work_tree, objects, index, info, commit] = *lines else { return None };
         let commit = text(commit.to_vec())?;
         let path = |bytes| OsStr::from_bytes(bytes).to_owned();
@@ -99,14 +99,14 @@ impl<'a> IsolatedRepository<'a> {
         Some(Self { folder, commit, git_dir, environment, settings: harmless_settings(folder) })
     }
 
-    /// The message of the commit.
+    /// Returns the message of the commit.
     fn message(&self) -> Option<String> {
         // In a shallow clone the parents are missing.
         text(self.git(&["log", "--no-walk", "--format=%B", &self.commit])?)
     }
 
-    /// Whether the work tree differs from the commit; `None` if only a filter or a submodule's configuration could
-    /// tell.
+    /// Returns whether the work tree differs from the commit; `None` if this could only be found out by running a
+    /// filter or using a submodule's configuration.
     fn is_dirty(&self) -> Option<bool> {
         if self.has_changes(".")? {
             // A changed file may equal the commit after its filter.
@@ -117,8 +117,8 @@ impl<'a> IsolatedRepository<'a> {
         (!has_submodule).then_some(false)
     }
 
-    /// Whether paths in the folder that match differ from the commit, other than submodules: for these, git would run
-    /// itself with their configuration.
+    /// Returns whether paths in the folder that match `paths` differ from the commit. Ignores submodules, because git
+    /// would run itself in them with their own configuration.
     fn has_changes(&self, paths: &str) -> Option<bool> {
         let changes = self.git(&["status", "--porcelain", "--ignore-submodules=all", "--", paths])?;
         Some(!changes.is_empty())
@@ -140,7 +140,7 @@ fn harmless_settings(folder: &Path) -> Vec<OsString> {
     let arguments = settings.map(|setting| {
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let mut argument = OsStr::from_bytes(parts.next().unwrap_or_default()).to_owned();
-        // A key without a value means true, also in an argument.
+        // A key without a value means true. The same holds for an argument.
         if let Some(value) = parts.next() {
             argument.push("=");
             argument.push(OsStr::from_bytes(value));
@@ -150,8 +150,8 @@ fn harmless_settings(folder: &Path) -> Vec<OsString> {
     arguments.flatten().collect()
 }
 
-/// Runs a git command in the folder's own repository. Only for commands that read neither objects nor the index nor
-/// files: they run no program, whatever the configuration is.
+/// Runs a git command in the folder's own repository. Must be used only for commands that read neither objects nor the
+/// index nor files. Such commands run no program, regardless of the configuration.
 fn read_config(folder: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
     run(git(folder).args(arguments))
 }

@@ -55,7 +55,7 @@ impl Loopback {
         Ok(Self { listener, address: Arc::new(address) })
     }
 
-    /// The redirect URL of the sign-in.
+    /// Returns the redirect URL of the sign-in.
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address.host, self.address.path)
     }

@@ -84,7 +84,7 @@ fn check_ignore_file(path: &Path) -> Result<(), CliError> {
     }
 }
 
-/// The reason to reject an entry that is neither a file nor a folder.
+/// Returns the reason to reject an entry that is neither a file nor a folder.
 fn rejection(kind: FileType) -> Option<Reason> {
     if kind.is_file() {
         None
@@ -131,7 +131,7 @@ fn bundle_error(error: BundleError) -> CliError {
     }
 }
 
-/// Reads exactly the number of bytes in the tar header, even if the file changes during packing.
+/// Reads exactly the number of bytes that the tar header states, even if the file changes during packing.
 struct ExactReader {
     file: File,
     remaining: u64,
@@ -148,7 +148,7 @@ impl Read for ExactReader {
     }
 }
 
-/// The path of the manifest.
+/// Returns the path of the manifest.
 pub fn manifest_path(folder: &Path) -> PathBuf {
     folder.join(MANIFEST_PATH)
 }

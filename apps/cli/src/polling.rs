@@ -35,7 +35,7 @@ pub async fn poll_until<T>(
     }
 }
 
-/// Whether a later request may succeed.
+/// Returns whether a later request may succeed.
 pub fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Unreachable(_)) || matches!(error.status(), Some(429 | 500..))
 }

@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::error::CliError;
 use crate::output::Output;
 
-/// The declared resources that the project lacks, in the order to enable them: `auth` requires the database.
+/// Returns the declared resources that the project lacks, in the order in which they must be enabled: `auth` requires
+/// the database.
 fn missing(manifest: &Manifest, has: Option<&Resources>) -> Vec<&'static str> {
     let Manifest { auth, database, email, ai, storage, .. } = manifest;
     let all = [
@@ -24,7 +25,7 @@ fn missing(manifest: &Manifest, has: Option<&Resources>) -> Vec<&'static str> {
     all.into_iter().filter(|(_, declared, has)| *declared && !has).map(|(name, ..)| name).collect()
 }
 
-/// Whether the OpenAPI document has an operation that enables the resource.
+/// Returns whether the OpenAPI document has an operation that enables the resource.
 fn supports(document: &Value, resource: &str) -> bool {
     let path = format!("/v1/orgs/{{orgSlug}}/projects/{{projectName}}/{resource}");
     document.get("paths").and_then(|paths| paths.get(path)?.get("post")).is_some()
@@ -53,7 +54,7 @@ async fn enable_missing(
     manifest: &Manifest,
     out: &Output,
 ) -> Result<Vec<&'static str>, Error> {
-    // The token may deploy but not read the project.
+    // The token may deploy but not read the project, so all declared resources are tried.
     let has = match client.projects_get(org, project).send().await {
         Err(error) if is_insufficient_scope(&error) => None,
         answer => Some(answer?.value.resources),
@@ -86,7 +87,7 @@ async fn enable_missing(
 /// Returns the names of a project's bindings, which its worker code uses as properties of `env`.
 ///
 /// # Errors
-/// Returns the error of the API, also if the token may not read the project.
+/// Returns the error of the API, for example if the token may not read the project.
 pub async fn bindings(client: &Client, (org, project): (&str, &str)) -> Result<Vec<String>, Error> {
     let Resources { ai, auth, database, email, storage } =
         client.projects_get(org, project).send().await?.value.resources;

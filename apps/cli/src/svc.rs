@@ -49,7 +49,7 @@ impl<'a> Svc<'a> {
         Ok(Self { out, api, anonymous, args, link, is_api_from_link })
     }
 
-    /// A client with the credential of the signed-in user.
+    /// Returns a client with the credential of the signed-in user.
     pub fn client(&self) -> Result<Client, CliError> {
         let credential = self.credential()?.ok_or_else(|| CliError::NotSignedIn(self.api.clone()))?;
         let client = self.anonymous.clone();
@@ -67,7 +67,7 @@ impl<'a> Svc<'a> {
         }
     }
 
-    /// Whether commands use the credential of the last sign-in.
+    /// Returns whether commands use the credential of the last sign-in.
     pub fn uses_stored_credential(&self) -> bool {
         environment("SVC_CLI_TOKEN").is_none()
     }

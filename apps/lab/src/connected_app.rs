@@ -52,12 +52,12 @@ impl SharedKey {
         Self(format!("{SEALING_KEY}:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))
     }
 
-    /// The settings that turn the authorization server on.
+    /// Returns the settings that turn the authorization server on.
     pub fn settings(&self) -> [(&'static str, String); 2] {
         [("SVC_OAUTH_ISSUER", ISSUER.to_owned()), ("SVC_SEALING_KEYS", self.0.clone())]
     }
 
-    /// A store with the key of the server.
+    /// Returns a store with the key of the server.
     pub fn store(&self, database_url: &str) -> Result<Store> {
         let keys = Keys::parse(&self.0).context("the generated key is malformed")?;
         let config = store::Config { keys, ..store::Config::new(Secret::new(database_url.to_owned()), "lab") };
@@ -79,7 +79,7 @@ impl ConnectedApp {
         Ok(Self { id: created.id, client: client.clone(), base: base.to_owned() })
     }
 
-    /// The same app, which calls another server.
+    /// Returns the same app, which calls another server.
     pub fn at(&self, base: &str) -> Self {
         Self { base: base.to_owned(), ..self.clone() }
     }
@@ -147,12 +147,12 @@ impl Reply {
         Ok(Self { status, body })
     }
 
-    /// Whether this is an error of RFC 6749 section 5.2 with this code.
+    /// Returns whether this is an error of RFC 6749 section 5.2 with this code.
     pub fn is_error(&self, code: &str) -> bool {
         self.status == 400 && self.body.get("error").is_some_and(|error| error == code)
     }
 
-    /// The code of the redirect.
+    /// Returns the code of the redirect.
     pub fn code(&self) -> Result<String> {
         ensure!(self.status == 200, "the authorization request returned {}: {}", self.status, self.body);
         let redirect = Url::parse(&string_at(&self.body, "/redirect")?)?;

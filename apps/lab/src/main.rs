@@ -42,8 +42,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Runs on the main thread, which lives as long as the process: the kernel ends a child with the thread that started
-/// it.
+/// Runs a command on the main thread, which lives as long as the process. This is necessary because the kernel ends a
+/// child together with the thread that started it.
 #[tokio::main]
 async fn run(command: Command) -> Result<ExitCode> {
     match command {

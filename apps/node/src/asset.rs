@@ -92,8 +92,8 @@ impl<'a> Representation<'a> {
         Some(Self { name, blob: Blob { content: asset.content, coding }, size })
     }
 
-    /// Set for every compressible type, even while only one coding is stored: caches must not reuse the response after
-    /// more codings are added.
+    /// Sets `Vary` for every compressible type, even while only one coding is stored: caches must not reuse the
+    /// response after more codings are added.
     fn set_vary(&self, response: &mut HttpResponseBuilder) {
         if media::is_compressible(self.name) {
             response.insert_header((VARY, HeaderValue::from_static("Accept-Encoding")));
@@ -135,7 +135,7 @@ impl<'a> Representation<'a> {
     }
 }
 
-/// The `Accept-Encoding` of the request excludes every stored coding.
+/// Returns the response to a request whose `Accept-Encoding` excludes every stored coding.
 fn not_acceptable() -> HttpResponse {
     let mut response = page(
         StatusCode::NOT_ACCEPTABLE,

@@ -14,7 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A backoff that starts at the shortest delay.
+    /// Creates a backoff that starts at the shortest delay.
     pub const fn up_to(max: Duration) -> Self {
         Self { next: FIRST, max }
     }

@@ -116,7 +116,7 @@ impl Cache {
         })
     }
 
-    /// The folder that holds the folders of worker processes.
+    /// Returns the folder that holds the folders of worker processes.
     pub fn run_dir(&self) -> PathBuf {
         self.dir.join("run")
     }
@@ -129,7 +129,7 @@ impl Cache {
         Ok(TemporaryFile { path, file })
     }
 
-    /// The path of a blob.
+    /// Returns the path of a blob.
     pub fn blob_path(&self, blob: impl Into<Blob>) -> PathBuf {
         let Blob { content, coding } = blob.into();
         let name = content.hex();
@@ -141,7 +141,7 @@ impl Cache {
         })
     }
 
-    /// The size of a blob, if it is stored.
+    /// Returns the size of a blob, if it is stored.
     pub fn size(&self, blob: Blob) -> io::Result<Option<u64>> {
         size_of(&self.blob_path(blob))
     }
@@ -167,7 +167,7 @@ impl Cache {
         self.removal_lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index of a bundle, if the bundle is stored completely.
+    /// Returns the index of a bundle, if the bundle is stored completely.
     pub fn index(&self, bundle: Digest) -> io::Result<Option<Index>> {
         Ok(read(&self.index_path(bundle))?.filter(Index::is_complete))
     }
@@ -198,7 +198,7 @@ impl Cache {
         }
     }
 
-    /// The last known platform settings.
+    /// Returns the last known platform settings.
     pub fn platform(&self) -> io::Result<Option<Platform>> {
         read(&self.dir.join("platform.json"))
     }
@@ -208,12 +208,12 @@ impl Cache {
         self.write(&self.dir.join("platform.json"), platform)
     }
 
-    /// The path of the key that signs access cookies.
+    /// Returns the path of the key that signs access cookies.
     pub fn access_key(&self) -> PathBuf {
         self.dir.join("access.key")
     }
 
-    /// The placements at the last save.
+    /// Returns the placements at the last save.
     pub fn placements(&self) -> io::Result<Option<Placements>> {
         read(&self.placements_path())
     }
@@ -253,7 +253,7 @@ impl From<Digest> for Blob {
 }
 
 impl Blob {
-    /// The strong entity tag.
+    /// Returns the strong entity tag.
     pub fn etag(&self) -> HeaderValue {
         let tag = HeaderValue::try_from(format!("\"{self}\""));
         tag.unwrap_or_else(|_| HeaderValue::from_static("\"\""))
@@ -277,7 +277,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Reads a document. Returns `None` also if it does not parse: the control plane has the data.
+/// Reads a document. Returns `None` if the file is missing or does not parse, because the control plane has the data
+/// too.
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -290,7 +291,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         .ok())
 }
 
-/// The size of a file, if it exists.
+/// Returns the size of a file, if it exists.
 fn size_of(path: &Path) -> io::Result<Option<u64>> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata.len())),

@@ -20,7 +20,7 @@ use crate::desired::DesiredUpdate;
 
 /// The wait that a long poll requests.
 const POLL_WAIT: Duration = Duration::from_secs(25);
-/// The read timeout, in addition to [`POLL_WAIT`] for long polls and downloads.
+/// The read timeout. For long polls and downloads, [`POLL_WAIT`] is added to it.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -75,13 +75,13 @@ impl Core {
         Ok(Self { client, clock: ReferenceClock::default(), base: config.core_url.clone() })
     }
 
-    /// The time of the control plane.
+    /// Returns the time of the control plane.
     pub fn clock(&self) -> ReferenceClock {
         self.clock.clone()
     }
 
-    /// Long-polls the changes after the revision `since`, or fetches the full state for 0. Returns an empty response
-    /// after [`POLL_WAIT`] without a change.
+    /// Long-polls the changes after the revision `since`, or fetches the full state if `since` is 0. If nothing changes
+    /// within [`POLL_WAIT`], returns an empty response.
     pub async fn desired(&self, since: i64) -> anyhow::Result<DesiredUpdate> {
         let wait = POLL_WAIT.as_secs();
         let response = self.get(&format!("/internal/v1/desired?since={since}&wait={wait}")).await?;
@@ -128,14 +128,14 @@ impl Core {
         Ok(Redemption::Granted(project))
     }
 
-    /// The catalog of AI models.
+    /// Returns the catalog of AI models.
     pub async fn ai_models(&self) -> anyhow::Result<Value> {
         let request = self.client.get(format!("{}/internal/v1/ai/models", self.base)).timeout(READ_TIMEOUT);
         let response = require_ok(request.send().await.map_err(reqwest::Error::without_url)?)?;
         Ok(response.json().await.map_err(reqwest::Error::without_url)?)
     }
 
-    /// Requests the admission of an AI call. After an error, the call may be admitted.
+    /// Requests the admission of an AI call. If this fails, the control plane may still have admitted the call.
     pub async fn admit_ai_call(&self, call: &AiCallRequest) -> anyhow::Result<AiAdmission> {
         let response = require_ok(self.post("/internal/v1/ai/calls", call).await?)?;
         Ok(response.json().await.map_err(reqwest::Error::without_url)?)

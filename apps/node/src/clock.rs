@@ -5,18 +5,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// The time since the Unix epoch.
+/// Returns the time since the Unix epoch.
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The wall-clock time as a value for Postgres.
+/// Returns the wall-clock time as a value for Postgres.
 pub fn now() -> SystemTime {
     UNIX_EPOCH + since_epoch()
 }
 
-/// A time in the format of RFC 3339, in UTC and with milliseconds.
+/// Returns a time in the format of RFC 3339, in UTC and with milliseconds.
 pub fn rfc3339(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
@@ -24,8 +24,9 @@ pub fn rfc3339(time: SystemTime) -> String {
 /// The largest difference between clocks that agree.
 const MAX_DIFFERENCE: Duration = Duration::from_secs(60 * 60);
 
-/// The time of the control plane, which continues with the monotonic clock. A wall clock that is set forward would
-/// otherwise end every retention. Clones share it.
+/// The time of the control plane: the time of its last response, plus the time that has passed since on the monotonic
+/// clock. The node compares its wall clock and that of Postgres with it, because a clock that is set forward would end
+/// every retention. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ReferenceClock(Arc<Mutex<Option<(Instant, SystemTime)>>>);
 
@@ -35,7 +36,8 @@ impl ReferenceClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), time));
     }
 
-    /// Whether a time of another clock, read now, differs by less than an hour. False before the first response.
+    /// Returns whether another clock, which shows `time` now, differs from this clock by less than an hour. Returns
+    /// false before the first response.
     #[must_use]
     pub fn agrees_with(&self, time: SystemTime) -> bool {
         let reference = *self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ pub enum Coding {
 const MAX_QUALITY: u16 = 1000;
 
 impl Coding {
-    /// The name in `Content-Encoding`.
+    /// Returns the name in `Content-Encoding`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -36,8 +36,8 @@ impl Coding {
         rated.filter(|(quality, _)| *quality > 0).max().map(|(_, coding)| coding)
     }
 
-    /// The quality of this coding; `*` applies to codings that are not listed. Identity is acceptable unless it is
-    /// excluded, and ranks below all listed codings.
+    /// Returns the quality of this coding; `*` applies to codings that are not listed. Identity is acceptable unless it
+    /// is excluded, and ranks below all listed codings.
     fn quality(self, items: &[(&str, u16)]) -> u16 {
         let (mut listed, mut wildcard) = (None, None);
         for &(name, quality) in items {

@@ -17,9 +17,9 @@ use crate::digest::Digest;
 use crate::index::{Asset, Index};
 use crate::media;
 
-/// Smaller contents fit into the packet of the response headers.
+/// Smaller contents are not compressed, because they fit into the packet of the response headers.
 const MIN_SIZE: u64 = 512;
-/// Larger contents take too long to compress.
+/// Larger contents take too long to compress, so they are not compressed.
 const MAX_SIZE: u64 = 32 << 20;
 /// The brotli level. Levels 10 and 11 take ten times as long to save another 5 %.
 const QUALITY: i32 = 9;
@@ -48,7 +48,7 @@ async fn compress_assets(cache: &Arc<Cache>, bundle: Digest, index: &mut Index) 
             Some(sizes) => *sizes,
             None => {
                 let (cache, asset) = (Arc::clone(cache), *asset);
-                // One content per blocking task, so that an abort takes effect after at most one content.
+                // Each blocking task compresses one content, so that an abort takes effect after at most one content.
                 spawn_blocking(move || encode_all(&cache, asset)).await??
             }
         };
@@ -72,7 +72,7 @@ fn encode_all(cache: &Cache, asset: Asset) -> anyhow::Result<[Option<u64>; 2]> {
 /// Stores the content in this coding and returns its size, or `None` if that saves less than 10 %.
 fn encode(cache: &Cache, asset: Asset, coding: Coding) -> io::Result<Option<u64>> {
     let blob = Blob { content: asset.content, coding };
-    // Compressed for another bundle, or before a restart.
+    // The content was already compressed, for another bundle or before a restart.
     if let Some(size) = cache.size(blob)? {
         return Ok(Some(size));
     }
@@ -99,7 +99,8 @@ fn encode(cache: &Cache, asset: Asset, coding: Coding) -> io::Result<Option<u64>
     Ok(Some(size))
 }
 
-/// The window is as small as the content allows: the compressor's memory is a multiple of it.
+/// Returns the parameters of the compressor. The window is as small as the content allows, because the compressor's
+/// memory is a multiple of it.
 fn parameters(size: u64) -> BrotliEncoderParams {
     let bits = (u64::BITS - size.leading_zeros() + 1).clamp(16, 22);
     BrotliEncoderParams {

@@ -23,12 +23,14 @@ pub fn evaluate(headers: &HeaderMap, etag: &HeaderValue) -> Outcome {
     if tags(headers, IF_NONE_MATCH).any(weak) { Outcome::NotModified } else { Outcome::Holds }
 }
 
-/// Whether `If-Range` allows a range of the content with this tag: the visitor combines it with earlier parts.
+/// Returns whether `If-Range` permits a range of the content with this tag. The visitor combines the range with earlier
+/// parts, so those must have the same tag.
 pub fn allows_range(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     headers.get(IF_RANGE).is_none_or(|sent| sent == etag)
 }
 
-/// The node's tags contain no comma, so splitting a foreign tag at its commas cannot produce a match.
+/// Returns the tags in a header. The node's tags contain no comma, so splitting a foreign tag at its commas cannot
+/// produce a match.
 fn tags(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
     headers.get_all(name).flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }

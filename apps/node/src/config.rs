@@ -155,7 +155,7 @@ impl Config {
     }
 }
 
-/// The upstream of the AI models.
+/// Returns the upstream of the AI models.
 fn ai(settings: &Settings) -> Result<Option<AiConfig>, Error> {
     match (settings.opt(&AI_URL)?, settings.opt(&AI_KEY)?) {
         (None, None) => Ok(None),
@@ -167,7 +167,7 @@ fn ai(settings: &Settings) -> Result<Option<AiConfig>, Error> {
     }
 }
 
-/// The `Authorization` header with a credential.
+/// Returns the `Authorization` header with a credential.
 fn bearer<T>(setting: &Setting<T>, credential: &Secret) -> Result<HeaderValue, Error> {
     let mut header = HeaderValue::from_str(&format!("Bearer {}", credential.reveal()))
         .map_err(|_| setting.malformed("it contains a character that is not allowed in a header"))?;
@@ -197,7 +197,7 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE_TIMEOUT, egress }))
 }
 
-/// The URL is logged, so it must not contain credentials.
+/// Returns the base address of the control plane. It is logged, so the URL must not contain credentials.
 fn base_address<T>(setting: &Setting<T>, url: &Url) -> Result<String, Error> {
     let is_base = matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()

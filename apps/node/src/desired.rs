@@ -14,13 +14,13 @@ use crate::storage::DeletedPrefixChange;
 pub struct DesiredUpdate {
     /// The `since` of the next request.
     pub revision: i64,
-    /// Whether this is the full state: projects that are not listed are removed.
+    /// Whether this is the full state. Projects that it does not list are then removed.
     pub full: bool,
     /// The number of the last batch of reports that the control plane accepted.
     pub batch: i64,
     pub platform: Platform,
     pub sites: Vec<SiteChange>,
-    /// The projects that keep their last site, also in a full response.
+    /// The projects whose last site stays, even if a full response does not list it.
     pub kept_sites: HashSet<String>,
     /// The changes of the environments of all listed projects.
     pub environments: BTreeMap<String, EnvironmentChanges>,
@@ -48,7 +48,7 @@ pub struct Placement {
     pub live: Option<Digest>,
     /// The live version.
     pub live_version: Option<i32>,
-    /// The revision of the desired state. Each revision is reported, also when it repeats an earlier version.
+    /// The revision of the desired state. Each revision is reported, even if it repeats an earlier version.
     pub revision: i64,
     /// The last revision that was reported as live.
     #[serde(rename = "told")]
@@ -61,7 +61,8 @@ pub struct Placement {
 pub struct Placements(BTreeMap<String, Placement>);
 
 impl DesiredUpdate {
-    /// Reads the known parts and ignores the others. A malformed part keeps its last state, as an unavailable one does.
+    /// Reads the known parts and ignores the others. A project whose part is malformed keeps its last state, as for an
+    /// unavailable part.
     pub fn read(desired: Desired) -> Self {
         let Desired { revision, full, batch, platform, parts, unavailable, schema: _ } = desired;
         let (sites, kept_sites, environments) = (Vec::new(), HashSet::new(), BTreeMap::new());
@@ -109,14 +110,14 @@ impl DesiredUpdate {
         }
     }
 
-    /// Whether the response contains no change, as after a poll timeout.
+    /// Returns whether the response contains no change, for example after a poll timeout.
     pub fn is_empty(&self) -> bool {
         !self.full && self.environments.is_empty()
     }
 }
 
 impl Placements {
-    /// Applies the changes of a response. In a `full` one, they are all sites except the `kept` ones.
+    /// Applies the changes of a response. If it is `full`, all other sites are removed, except the `kept` ones.
     pub fn apply(&mut self, full: bool, changes: Vec<SiteChange>, kept: &HashSet<String>) {
         if full {
             let listed: HashSet<&String> = changes.iter().map(|change| &change.project).chain(kept).collect();
@@ -153,7 +154,7 @@ impl Placements {
         promoted
     }
 
-    /// The desired bundles that are not live yet, with their sizes.
+    /// Returns the desired bundles that are not live yet, with their sizes.
     pub fn missing(&self) -> BTreeMap<Digest, i64> {
         let pending = self.0.values().filter(|placement| placement.live != Some(placement.desired.bundle));
         pending.map(|placement| (placement.desired.bundle, placement.desired.size_bytes)).collect()
@@ -167,17 +168,17 @@ impl Placements {
         }
     }
 
-    /// The bundles that are live.
+    /// Returns the bundles that are live.
     pub fn live(&self) -> HashSet<Digest> {
         self.iter().filter_map(|(_, placement)| placement.live).collect()
     }
 
-    /// The bundles that are live or desired.
+    /// Returns the bundles that are live or desired.
     pub fn bundles(&self) -> HashSet<Digest> {
         self.iter().flat_map(|(_, placement)| [Some(placement.desired.bundle), placement.live]).flatten().collect()
     }
 
-    /// All projects with their placements.
+    /// Returns all projects with their placements.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Placement)> {
         self.0.iter()
     }

@@ -92,7 +92,7 @@ impl EnvironmentChanges {
 }
 
 impl Environment {
-    /// The environment after an update. A `full` one lists all parts.
+    /// Returns the environment after an update. A `full` update lists all parts.
     fn updated(previous: Option<&Self>, full: bool, changes: EnvironmentChanges) -> Self {
         let EnvironmentChanges { parts, unavailable } = changes;
         let mut updated = match previous {
@@ -118,7 +118,7 @@ impl Environment {
         self.unknown.remove(name);
     }
 
-    /// The values of the secrets by name.
+    /// Returns the values of the secrets by name.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &str)> {
         let values = self.secret_set().into_iter().flat_map(|set| &set.values);
         values.map(|(name, value)| (name.as_str(), value.reveal()))
@@ -128,22 +128,22 @@ impl Environment {
         if let Some(Part::Secrets(set)) = self.parts.get(Secrets::NAME) { Some(set) } else { None }
     }
 
-    /// The grant of `env.storage`.
+    /// Returns the grant of `env.storage`.
     pub fn storage(&self) -> Option<&Storage> {
         if let Some(Part::Storage(storage)) = self.parts.get(Storage::NAME) { Some(storage) } else { None }
     }
 
-    /// The project's database. Its logins and limits are not visible to code.
+    /// Returns the project's database. Its logins and limits are not visible to code.
     pub fn database(&self) -> Option<&Database> {
         if let Some(Part::Database(database)) = self.parts.get(Database::NAME) { Some(database) } else { None }
     }
 
-    /// Whether `env.ai` is granted.
+    /// Returns whether `env.ai` is granted.
     pub fn has_ai(&self) -> bool {
         self.parts.contains_key(Ai::NAME)
     }
 
-    /// Whether the project has `env.db`: until the deletion of its database can no longer be aborted.
+    /// Returns whether the project has `env.db`. It has it until the deletion of its database can no longer be aborted.
     pub fn has_database(&self) -> bool {
         self.database().is_some_and(|database| {
             let operation = database.operation.as_ref().map(|operation| (operation.kind, operation.phase));
@@ -151,12 +151,13 @@ impl Environment {
         })
     }
 
-    /// Whether `env` is the same in both. Other differences, such as a quota, do not require another process.
+    /// Returns whether `env` is the same in both environments. Other differences, such as a quota, do not require
+    /// another process.
     fn is_same_for_code(&self, other: &Self) -> bool {
         self.secrets().eq(other.secrets()) && self.grants().eq(other.grants())
     }
 
-    /// The names of the granted resources.
+    /// Returns the names of the granted resources.
     fn grants(&self) -> impl Iterator<Item = &String> {
         let is_granted = |name: &&String| match name.as_str() {
             Secrets::NAME => false,
@@ -171,7 +172,7 @@ impl Environment {
 #[derive(Clone)]
 pub struct CurrentEnvironment {
     pub parts: Arc<Environment>,
-    /// Increases when `env` changes. Numbers of this process, not of the control plane.
+    /// Increases when `env` changes. This process counts the changes; the control plane has no such number.
     pub generation: u64,
     /// When a running process may be replaced because of the last change.
     pub settled_at: Instant,
@@ -192,7 +193,7 @@ struct State {
 }
 
 impl Environments {
-    /// The environments at the last save, which may lack some projects.
+    /// Creates the environments as of the last save, which may lack some projects.
     pub fn restore(saved: impl IntoIterator<Item = (String, Environment)>) -> Self {
         let (now, mut state) = (Instant::now(), State::default());
         for (project, parts) in saved {
@@ -202,20 +203,20 @@ impl Environments {
         Self(RwLock::new(state))
     }
 
-    /// The current environment of a project; `None` until the control plane has sent all its parts.
+    /// Returns the current environment of a project; `None` until the control plane has sent all its parts.
     pub fn get(&self, project: &str) -> Option<CurrentEnvironment> {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
         state.projects.get(project).filter(|current| current.parts.unknown.is_empty()).cloned()
     }
 
-    /// The databases of all projects.
+    /// Returns the databases of all projects.
     pub fn databases(&self) -> Vec<(String, Database)> {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let database = |current: &CurrentEnvironment| current.parts.database().cloned();
         state.projects.iter().filter_map(|(project, current)| Some((project.clone(), database(current)?))).collect()
     }
 
-    /// Applies the changed parts of the listed projects. In a `full` update, they are all parts of all projects.
+    /// Applies the changed parts of the listed projects. A `full` update lists all parts of all projects.
     pub fn apply(&self, full: bool, changes: BTreeMap<String, EnvironmentChanges>) {
         let now = Instant::now();
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -231,7 +232,7 @@ impl Environments {
         }
     }
 
-    /// The environments that changed since the last call, by project; `None` for a removed project.
+    /// Returns the environments that changed since the last call, by project; `None` for a removed project.
     pub fn take_unsaved(&self) -> Vec<(String, Option<Arc<Environment>>)> {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let unsaved = mem::take(&mut state.unsaved).into_iter();
@@ -264,7 +265,7 @@ impl State {
 }
 
 impl CurrentEnvironment {
-    /// The next `settled_at` and `deadline` after a change now.
+    /// Returns the next `settled_at` and `deadline` if a change arrives now.
     fn postpone(&self, now: Instant) -> (Instant, Instant) {
         let deadline = if now < self.settled_at { self.deadline } else { now + MAX_WAIT };
         ((now + QUIET_PERIOD).min(deadline), deadline)

@@ -18,7 +18,7 @@ use crate::index::Index;
 use crate::unpack::unpack;
 
 const MAX_CONCURRENT_DOWNLOADS: usize = 4;
-/// The interval at which a permanently bad bundle is retried.
+/// The longest delay before a bundle is fetched again. A permanently bad bundle is fetched at this interval.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// A bundle is reported as failed after this many attempts, about three seconds.
@@ -34,8 +34,8 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher from `core` into `cache`. The channel receives bundles that repeatedly failed to fetch, once per call
-    /// of [`Self::fetch`].
+    /// Creates a fetcher that downloads from `core` into `cache`. The channel receives each bundle that repeatedly
+    /// failed to fetch, once per call of [`Self::fetch`].
     pub fn new(core: Core, cache: Arc<Cache>) -> (Self, UnboundedReceiver<Digest>) {
         let (failed_fetches, failed) = unbounded_channel();
         (
@@ -94,7 +94,7 @@ impl Fetcher {
         let unpack = move || {
             let unpacked = unpack(&cache, bundle, &archive.file);
             if unpacked.is_err() {
-                // The blobs stored so far belong to no bundle.
+                // After a failure, the blobs that were already stored belong to no bundle.
                 if let Err(error) = cache.evict() {
                     tracing::error!(%error, "failed to remove the blobs of an incomplete bundle");
                     cache.request_eviction();

@@ -27,7 +27,7 @@ const RELIST_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The minimum interval between requests: a request for the full state returns immediately, even if it is empty.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// After this many responses in a row that reject its credential, the node is revoked.
+/// The number of consecutive responses that reject the node's credential after which the node counts as revoked.
 const MAX_REJECTIONS: u32 = 3;
 
 /// The parts of each response other than the sites.
@@ -38,13 +38,13 @@ pub struct ControlPlaneState {
     deleted_storage: watch::Sender<DeletedPrefixes>,
     /// `None` if the node has no Postgres.
     databases: Option<UnboundedSender<DatabaseChanges>>,
-    /// Whether the control plane accepted the credential of the node last.
+    /// Whether the control plane accepted the node's credential in its last response.
     is_authorized: AtomicBool,
     cache: Arc<Cache>,
 }
 
 impl ControlPlaneState {
-    /// The state before the first response; `platform` holds the saved settings, if any.
+    /// Creates the state before the first response. `platform` contains the saved settings, if any.
     pub fn new(
         platform: watch::Sender<Option<Platform>>,
         deleted_storage: watch::Sender<DeletedPrefixes>,
@@ -80,7 +80,7 @@ impl ControlPlaneState {
         }
     }
 
-    /// The control plane forgot what it had accepted since its backup.
+    /// Records that the control plane was restored from a backup, and has lost everything that it accepted since.
     fn record_restore(&self) {
         if let Some(databases) = &self.databases {
             // The receiver is dropped only at shutdown.
@@ -104,7 +104,8 @@ impl ControlPlaneState {
         }
     }
 
-    /// Also notifies of a full state without a change, so that a deletion is repeated whose report was lost.
+    /// Records the prefixes to delete. Also notifies of a full state without a change, so that a deletion is repeated
+    /// if its report was lost.
     fn record_deleted_storage(&self, update: &DesiredUpdate) {
         let DesiredUpdate { full, deleted_storage: changes, .. } = update;
         if *full || !changes.is_empty() {
@@ -148,7 +149,7 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
                 rejections = if error.is::<Unauthorized>() { rejections + 1 } else { 0 };
                 if rejections == MAX_REJECTIONS {
                     state.set_authorized(false);
-                    // The state may have changed before the node is authorized again.
+                    // Before the node is authorized again, the state may change, so it relists.
                     position = Position { since: 0, relist_at: Instant::now() };
                 }
                 tracing::warn!(
@@ -164,13 +165,13 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
 
 /// How far the node has followed the desired state.
 struct Position {
-    /// The last received revision; 0 if only a relist can follow.
+    /// The last received revision. 0 if the next request must be a relist.
     since: i64,
     relist_at: Instant,
 }
 
 impl Position {
-    /// The `since` of the next request; 0 requests the full state.
+    /// Returns the `since` of the next request; 0 requests the full state.
     fn next_since(&self, now: Instant) -> i64 {
         if now < self.relist_at { self.since } else { 0 }
     }
@@ -182,8 +183,8 @@ impl Position {
         }
     }
 
-    /// Continues after a failed request. After a relist, with incremental polls: they may succeed while a full response
-    /// takes too long.
+    /// Plans the next request after a failed one. After a failed relist, the node continues with incremental polls:
+    /// they may succeed while a full response takes too long.
     fn retry(&mut self, since: i64, now: Instant) {
         if since == 0 {
             self.relist_at = now + RELIST_RETRY_DELAY;

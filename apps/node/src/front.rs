@@ -40,7 +40,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front that serves each request from the current `routes`.
+    /// Creates a front that serves each request from the current `routes`.
     pub const fn new(
         routes: watch::Receiver<Arc<Routes>>,
         contents: Arc<Contents>,
@@ -60,7 +60,7 @@ pub fn listen(address: SocketAddr, front: Front) -> io::Result<(SocketAddr, Serv
             .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
             .default_service(web::to(handle))
     };
-    // A visitor who is gone ends the request, and thus the calls of worker code.
+    // If the visitor disconnects, the request is dropped, which also ends the calls of its worker code.
     let server = HttpServer::new(app).tcp_nodelay(true).h1_allow_half_closed(false).disable_signals().bind(address)?;
     let address = server.addrs().first().copied().unwrap_or(address);
     Ok((address, server.run()))
@@ -100,7 +100,7 @@ async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> H
     }
 }
 
-/// The requested hostname, in the form of the routes.
+/// Returns the requested hostname, in the form of the routes.
 fn host(request: &HttpRequest) -> Option<Cow<'_, str>> {
     let host = authority(request)?;
     let (name, port) = host.split_once(':').unwrap_or((host, ""));
@@ -112,7 +112,7 @@ fn host(request: &HttpRequest) -> Option<Cow<'_, str>> {
     Some(if is_lowercase { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
 }
 
-/// Whether worker code handles the request: the bundle has code, and no asset matches.
+/// Returns whether worker code handles the request, because the bundle has code and no asset matches.
 fn is_for_code(request: &HttpRequest, index: &Index) -> bool {
     let is_asset = || {
         let path = path::decode(request.uri().path());

@@ -61,7 +61,7 @@ pub enum Entry<'a> {
 }
 
 impl Index {
-    /// Whether the index lists everything that this release needs.
+    /// Returns whether the index lists everything that this release needs.
     pub const fn is_complete(&self) -> bool {
         self.worker == self.code.is_some()
     }
@@ -77,12 +77,12 @@ impl Index {
         }
     }
 
-    /// The site's own 404 page.
+    /// Returns the site's own 404 page.
     pub fn not_found_page(&self) -> Entry<'_> {
         self.asset("/404.html")
     }
 
-    /// All contents of the bundle. Eviction removes blobs that no index lists.
+    /// Returns all contents of the bundle. Eviction removes blobs that no index lists.
     pub fn contents(&self) -> impl Iterator<Item = &Asset> {
         self.assets.values().chain(self.code.iter().flat_map(|code| code.modules.values()))
     }
@@ -93,12 +93,12 @@ impl Index {
 }
 
 impl Asset {
-    /// An uncompressed asset.
+    /// Creates an uncompressed asset.
     pub const fn new(content: Digest, size: u64) -> Self {
         Self { content, size, gzip: None, brotli: None }
     }
 
-    /// The size in this coding, if it is stored in it.
+    /// Returns the size in this coding, if it is stored in it.
     pub const fn size_in(&self, coding: Coding) -> Option<u64> {
         match coding {
             Coding::Identity => Some(self.size),
@@ -107,7 +107,7 @@ impl Asset {
         }
     }
 
-    /// The stored codings.
+    /// Returns the stored codings.
     pub fn codings(&self) -> impl Iterator<Item = Coding> {
         [Coding::Identity, Coding::Gzip, Coding::Brotli].into_iter().filter(|coding| self.size_in(*coding).is_some())
     }

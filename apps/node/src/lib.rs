@@ -3,8 +3,8 @@
 //! The node pulls; the control plane pushes nothing. `follow` long-polls the desired state. `reconciler` fetches the
 //! bundles and swaps the routing table. `front` serves visitors from the table and the cache. `report` sends the
 //! observed state to the control plane. The tasks share no lock: they communicate through channels, and a watch channel
-//! holds the newest table. While the control plane is down, also after a restart, the front serves the last known
-//! state.
+//! holds the newest table. While the control plane is down, even after a restart of the node, the front serves the last
+//! known state.
 
 mod access;
 pub mod ai;
@@ -150,13 +150,13 @@ impl Node {
         Ok(Self { address, front, metrics_address, servers, tasks })
     }
 
-    /// The address that the front listens on.
+    /// Returns the address that the front listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address that the metrics are served at, if they are.
+    /// Returns the address that the metrics are served at, if they are.
     #[must_use]
     pub const fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address

@@ -2,7 +2,7 @@
 
 use actix_web::http::header::HeaderValue;
 
-/// The `Content-Type` of an asset. Text is served as UTF-8.
+/// Returns the `Content-Type` of an asset. Text is served as UTF-8.
 pub fn content_type(name: &str) -> HeaderValue {
     let guess = guess(name);
     let text = match guess {
@@ -19,7 +19,7 @@ pub fn content_type(name: &str) -> HeaderValue {
     HeaderValue::from_static(text)
 }
 
-/// Whether contents of this type are worth compressing: text, and uncompressed binary formats.
+/// Returns whether contents of this type are worth compressing. These are text and uncompressed binary formats.
 pub fn is_compressible(name: &str) -> bool {
     let guess = guess(name);
     guess.starts_with("text/")

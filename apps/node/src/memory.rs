@@ -6,8 +6,8 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 const UNIT_BYTES: usize = 1 << 10;
 
-/// The memory that calls may use for one purpose. A holder of a reservation waits only for memory of later purposes, so
-/// calls cannot wait for each other.
+/// The memory that calls may use for one purpose, such as arguments or rows. Calls reserve memory for the purposes in a
+/// fixed order, so two calls never wait for each other.
 #[derive(Clone)]
 pub struct Memory {
     all: Arc<Semaphore>,
@@ -22,25 +22,25 @@ pub struct Reservation {
 }
 
 impl Memory {
-    /// The memory of the first project.
+    /// Creates the memory, and returns the handle of the first project.
     pub fn new(all_bytes: usize, project_bytes: usize) -> Self {
         Self { all: semaphore(all_bytes), project: semaphore(project_bytes), project_bytes }
     }
 
-    /// The memory of another project.
+    /// Returns a handle for another project.
     pub fn of_project(&self) -> Self {
         Self { project: semaphore(self.project_bytes), ..self.clone() }
     }
 
-    /// Whether this is the only handle on the memory of its project, and nothing of it is reserved.
+    /// Returns whether this is the only handle of its project and no memory of the project is reserved.
     pub fn is_unused(&self) -> bool {
         Arc::strong_count(&self.project) == 1
     }
 
-    /// Waits until memory is available. A size above the limit of a project takes all of it.
+    /// Waits until memory is available. If `bytes` exceeds the limit of a project, reserves all memory of the project.
     ///
     /// # Errors
-    /// Only if the node is stopping.
+    /// Returns an error only if the node is stopping.
     pub async fn reserve(&self, bytes: usize) -> Result<Reservation, AcquireError> {
         let units = units(bytes.min(self.project_bytes));
         let project = Arc::clone(&self.project).acquire_many_owned(units).await?;
@@ -50,7 +50,7 @@ impl Memory {
 }
 
 impl Reservation {
-    /// Returns what exceeds these bytes.
+    /// Releases the memory that exceeds this number of bytes.
     pub fn shrink(&mut self, bytes: usize) {
         for permit in [&mut self.all, &mut self.project] {
             drop(permit.split(permit.num_permits().saturating_sub(units(bytes) as usize)));

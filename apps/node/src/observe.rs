@@ -17,7 +17,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// A report of kind `K`. Returns `None` if it cannot be serialized.
+    /// Creates a report of kind `K`. Returns `None` if it cannot be serialized.
     pub fn new<K: ReportKind>(project: &str, subject: String, report: &K) -> Option<Self> {
         let written = Report::new(project.to_owned(), report);
         let written = written
@@ -25,12 +25,12 @@ impl Observation {
         Some(Self { subject, report: written.ok()?, accepted: None })
     }
 
-    /// A report of a deployment's state.
+    /// Creates a report of a deployment's state.
     pub fn deployment(project: &str, version: i32, state: DeploymentState, message: Option<String>) -> Option<Self> {
         Self::new(project, version.to_string(), &DeploymentReport { version, state, message })
     }
 
-    /// The size in a batch, in bytes.
+    /// Returns the size in a batch, in bytes.
     pub fn size(&self) -> usize {
         serde_json::to_vec(&self.report).map_or(0, |written| written.len() + 1)
     }
@@ -66,8 +66,8 @@ impl Observer {
         self.send(Observation::new(project, String::new(), report));
     }
 
-    /// Reports, and waits until the control plane has accepted the report. Returns false if it was rejected, or replaced
-    /// by a later report with the same subject. The report is also sent if the caller stops waiting.
+    /// Sends a report, and waits until the control plane has accepted it. Returns false if the report was rejected, or
+    /// replaced by a later one with the same subject. If the caller stops waiting, the report is still sent.
     pub fn send_acknowledged<K: ReportKind>(
         &self,
         project: &str,
@@ -80,7 +80,7 @@ impl Observer {
         async move { accepted.await.is_ok() }
     }
 
-    /// Queues a report. The receiver is dropped only at shutdown.
+    /// Queues a report. This cannot fail before the shutdown, because the receiver is dropped only then.
     fn send(&self, observation: Option<Observation>) {
         if let Some(observation) = observation {
             let _ = self.0.send(observation);

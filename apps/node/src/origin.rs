@@ -23,35 +23,35 @@ pub struct Origin {
 }
 
 impl Origins {
-    /// Trusts these proxies.
+    /// Creates the origins of a node that trusts these proxies.
     pub const fn new(proxies: Networks, platform: watch::Receiver<Option<Platform>>) -> Self {
         Self { proxies, platform }
     }
 
-    /// The origin of a request. `X-Forwarded-For` counts only if a trusted proxy sent it.
+    /// Returns the origin of a request. `X-Forwarded-For` counts only if a trusted proxy sent it.
     pub fn of(&self, request: &HttpRequest) -> Origin {
         let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
         Origin { client: self.proxies.client(peer, forwarded), scheme: self.scheme() }
     }
 
-    /// The scheme of the visitors' connections.
+    /// Returns the scheme of the visitors' connections.
     pub fn scheme(&self) -> &'static str {
         if self.is_https() { "https" } else { "http" }
     }
 
-    /// Whether visitors connect over HTTPS.
+    /// Returns whether visitors connect over HTTPS.
     pub fn is_https(&self) -> bool {
         self.platform.borrow().as_ref().is_some_and(|platform| platform.https)
     }
 
-    /// The base URL of the dashboard, if it is known.
+    /// Returns the base URL of the dashboard, if it is known.
     pub fn dashboard(&self) -> Option<String> {
         self.platform.borrow().as_ref().map(|platform| platform.dashboard_url.clone())
     }
 }
 
-/// The requested host, with the port if the request states it. The server rejects a second `Host` header.
+/// Returns the requested host, with the port if the request states it. The server rejects a second `Host` header.
 pub fn authority(request: &HttpRequest) -> Option<&str> {
     match request.uri().authority() {
         Some(authority) => Some(authority.as_str()),

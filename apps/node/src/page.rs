@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::random;
 
-/// A small HTML error page. It is never cached.
+/// Returns a small HTML error page. It is never cached.
 pub fn page(status: StatusCode, text: &'static str) -> HttpResponse {
     let title = status.canonical_reason().unwrap_or_default();
     HttpResponse::build(status)
@@ -16,7 +16,7 @@ pub fn page(status: StatusCode, text: &'static str) -> HttpResponse {
         .body(format!("<!doctype html>\n<title>{title}</title>\n<h1>{title}</h1>\n<p>{text}</p>\n"))
 }
 
-/// The platform's error envelope for a hostname without a site.
+/// Returns the platform's error envelope for a hostname without a site.
 pub fn unknown_hostname_error() -> HttpResponse {
     let request_id = random::id().to_string();
     let envelope = json!({

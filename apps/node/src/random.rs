@@ -5,19 +5,19 @@ use std::io;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use uuid::Uuid;
 
-/// A random id.
+/// Returns a random id.
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub fn id() -> Uuid {
     Uuid::new_v4()
 }
 
-/// A random byte.
+/// Returns a random byte.
 pub fn byte() -> u8 {
     let [byte, ..] = id().into_bytes();
     byte
 }
 
-/// Random bytes, for keys and nonces.
+/// Returns random bytes, for keys and nonces.
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];

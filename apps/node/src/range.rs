@@ -5,7 +5,8 @@ use actix_web::http::header::{HeaderMap, RANGE};
 /// The requested range of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// The whole content. Also for several ranges and for a malformed field, which a server may ignore.
+    /// The whole content. This also applies to several ranges and to a malformed field, both of which a server may
+    /// ignore.
     Whole,
     /// The bytes from `first` to `last`, both included.
     Part { first: u64, last: u64 },
@@ -45,7 +46,7 @@ fn part(range: &str, size: u64) -> Option<ByteRange> {
     Some(if first < size { ByteRange::Part { first, last: last.min(size - 1) } } else { ByteRange::Unsatisfiable })
 }
 
-/// Parses a number; `u64::MAX` if it does not fit.
+/// Parses a number. Returns `u64::MAX` if the number does not fit.
 fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))

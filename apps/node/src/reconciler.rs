@@ -173,7 +173,7 @@ impl Reconciler {
         if !dropped.is_empty() {
             self.fetcher.cache.request_eviction_if_over_limit();
         }
-        // Before the dropped bundles are unpinned: an eviction may be in progress.
+        // This is saved before the dropped bundles are unpinned, because an eviction may be in progress.
         self.saver.save(&self.placements, dropped).await;
         self.pin_bundles();
         self.fetch_missing();
@@ -181,7 +181,7 @@ impl Reconciler {
         self.evict_if_due();
     }
 
-    /// Removes the indexes of bundles that are neither live nor desired, and returns these bundles.
+    /// Removes the indexes of bundles that are neither live nor desired. Returns these bundles.
     fn drop_unneeded(&mut self) -> Vec<Digest> {
         let needed = self.placements.bundles();
         let dropped: Vec<Digest> = self.indexes.keys().filter(|bundle| !needed.contains(bundle)).copied().collect();
@@ -249,7 +249,7 @@ impl Reconciler {
     fn pin_bundles(&mut self) {
         self.draining.retain(|(_, index)| index.strong_count() > 0);
         let draining = self.draining.iter().map(|(bundle, _)| *bundle);
-        // The last use of a bundle is recorded when its index is dropped. Until then it is in use.
+        // Indexed bundles stay pinned too: the last use of a bundle is recorded only when its index is dropped.
         let indexed = self.indexes.keys().copied();
         self.fetcher.cache.pin(self.placements.bundles().into_iter().chain(draining).chain(indexed).collect());
     }
@@ -318,7 +318,7 @@ impl Reconciler {
     }
 }
 
-/// The code of a stored bundle.
+/// Returns the code of a stored bundle.
 fn code<'a>(
     indexes: &'a HashMap<Digest, Arc<Index>>,
     project: &'a str,

@@ -55,7 +55,7 @@ async fn send(core: &Core, mut last: i64, observations: Vec<Observation>) -> i64
             Ok(accepted) => {
                 last = accepted;
                 for sender in part.into_iter().filter_map(|observation| observation.accepted) {
-                    // The sender may not wait any more.
+                    // This fails if the sender no longer waits.
                     let _ = sender.send(());
                 }
             }
@@ -90,8 +90,8 @@ async fn deliver(core: &Core, last: i64, observations: &[Observation]) -> Result
     }
 }
 
-/// The next batch number. At least the current time in milliseconds, so that it exceeds the numbers that an earlier
-/// process used before it was killed.
+/// Returns the next batch number. It is at least the current time in milliseconds, so that it exceeds the numbers of an
+/// earlier process that was killed.
 fn next_batch_number(last: i64) -> i64 {
     (last + 1).max(i64::try_from(since_epoch().as_millis()).unwrap_or_default())
 }

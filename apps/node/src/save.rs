@@ -22,7 +22,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 pub struct Saver {
     cache: Arc<Cache>,
     environments: Arc<Environments>,
-    /// Whether the placements differ.
+    /// Whether the placements differ from the saved ones.
     is_changed: bool,
     /// The failed saves, repeated at `retry_at`.
     failed: Failed,
@@ -32,13 +32,13 @@ pub struct Saver {
 
 #[derive(Default)]
 struct Failed {
-    /// The projects of the environments.
+    /// The projects whose environments could not be saved.
     environments: Vec<String>,
     placements: bool,
 }
 
 impl Saver {
-    /// A saver of new placements.
+    /// Creates a saver that saves the placements with the first [`Self::save`].
     pub fn new(cache: Arc<Cache>, environments: Arc<Environments>) -> Self {
         let (failed, backoff) = (Failed::default(), Backoff::up_to(MAX_RETRY_DELAY));
         Self { cache, environments, is_changed: true, failed, retry_at: None, backoff }
@@ -69,7 +69,8 @@ impl Saver {
         }
         let cache = Arc::clone(&self.cache);
         let save = move || {
-            // Before the placements, so that a new version never starts with an older environment.
+            // The environments are saved before the placements, so that a new version never starts with an older
+            // environment.
             let save = |(project, environment): (String, Option<Arc<Environment>>)| {
                 let saved = cache.save_environment(&project, environment.as_deref());
                 has_failed(saved, "the environment of a project").then_some(project)

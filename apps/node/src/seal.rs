@@ -10,7 +10,7 @@ use ring::hkdf::{HKDF_SHA256, Salt};
 
 use crate::random;
 
-/// Separates this key from others that may be derived from the credential.
+/// Separates this key from other keys that may be derived from the credential.
 const PURPOSE: &[u8] = b"svc-node: saved environments";
 
 /// The key of one node.

@@ -3,9 +3,10 @@
 //! `workerd` is not a sandbox, and an endless loop blocks its whole process. Therefore each running version of a
 //! project has its own process with its own user id, namespaces, kernel limits and a watchdog.
 //!
-//! `launch` applies the protections of a process in itself (`sandbox`), before it executes `workerd`; `detect` finds out
-//! which ones the machine offers. The process reads its configuration (`definition`) from its standard input. It reaches
-//! its sockets through its folder: the egress proxy, its only way to the network, and `bindings`, the objects in `env`.
+//! `launch` runs in the new process: it applies the protections (`sandbox`) and then executes `workerd`. `detect` finds
+//! out which protections the machine offers. The process reads its configuration (`definition`) from its standard
+//! input. It reaches its sockets through its folder: the egress proxy, its only way to the network, and `bindings`, the
+//! objects in `env`.
 //!
 //! The reconciler starts and stops versions through `fleet`, and `proxy` forwards requests. Both use [`Worker`], one
 //! version of one project, which manages its `Process`.

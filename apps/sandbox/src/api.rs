@@ -28,7 +28,7 @@ impl fmt::Display for ApiError {
 
 impl Api {
     pub fn new(base: &str) -> Self {
-        // The service of a developer's machine is served without TLS.
+        // Trust no certificates: a service on a developer's machine is served without TLS.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
@@ -36,24 +36,24 @@ impl Api {
         Self { base: base.trim_end_matches('/').to_owned(), client: client.build().unwrap() }
     }
 
-    /// GET of a path of the API or of an absolute URL.
+    /// Sends a GET for a path of the API or for an absolute URL.
     pub async fn get(&self, path: &str, bearer: Option<&str>) -> Result<Value, ApiError> {
         send(self.request(Method::GET, path, bearer)).await
     }
 
-    /// POST of JSON.
+    /// Sends a POST with JSON.
     pub async fn post(&self, path: &str, bearer: Option<&str>, body: &Value) -> Result<Value, ApiError> {
         send(self.request(Method::POST, path, bearer).json(body)).await
     }
 
-    /// POST of a form.
+    /// Sends a POST with a form.
     pub async fn post_form(&self, path: &str, form: &[(&str, &str)]) -> Result<Value, ApiError> {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let request = self.request(Method::POST, path, None);
         send(request.header("content-type", "application/x-www-form-urlencoded").body(body)).await
     }
 
-    /// POST of bytes to an absolute URL. Returns the status and the body, whatever the status.
+    /// Sends a POST with bytes to an absolute URL. Returns the status and the body, whatever the status.
     pub async fn post_bytes(
         &self,
         url: &str,
@@ -79,7 +79,7 @@ impl Api {
     }
 }
 
-/// Returns the body; null if it is empty.
+/// Sends a request and returns the JSON of the response, which is null for an empty body.
 async fn send(request: RequestBuilder) -> Result<Value, ApiError> {
     let unreachable = |error: reqwest::Error| ApiError(format!("The service did not respond: {error}"));
     let response = request.send().await.map_err(unreachable)?;

@@ -33,7 +33,8 @@ impl Certificate {
     #[must_use]
     pub fn generate_for(names: &[&str]) -> Self {
         let mut authority = CertificateParams::default();
-        // OpenSSL considers a certificate with the name of its issuer self-signed.
+        // The authority needs another name than its certificates: OpenSSL treats a certificate with the name of its
+        // issuer as self-signed.
         authority.distinguished_name.push(DnType::CommonName, "svc-sandbox authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -49,25 +50,25 @@ impl Certificate {
         Self { authority: authority.pem(), chain, key: key_pem, acceptor }
     }
 
-    /// The authority's certificate as PEM, which clients must trust.
+    /// Returns the authority's certificate as PEM, which clients must trust.
     #[must_use]
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// The certificate as PEM, for servers that read it from a file.
+    /// Returns the certificate as PEM, for servers that read it from a file.
     #[must_use]
     pub fn chain(&self) -> &str {
         &self.chain
     }
 
-    /// The private key as PEM, for servers that read it from a file.
+    /// Returns the private key as PEM, for servers that read it from a file.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// A TLS acceptor with the certificate.
+    /// Returns a TLS acceptor with the certificate.
     #[must_use]
     pub const fn acceptor(&self) -> &TlsAcceptor {
         &self.acceptor

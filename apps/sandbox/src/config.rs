@@ -34,12 +34,12 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_SANDBOX_"], except: &[] };
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: SocketAddr,
-    /// The base URL of the web pages; `None` for that of the listener.
+    /// The base URL of the web pages. `None` for the URL of the listener.
     pub url: Option<String>,
     pub smtp_listen: SocketAddr,
     pub dns_listen: SocketAddr,
     pub s3_listen: SocketAddr,
-    /// `None` for a temporary folder.
+    /// The folder of the S3 server. `None` for a temporary folder.
     pub s3_dir: Option<PathBuf>,
     pub api_url: String,
     /// The registration of the connected app.

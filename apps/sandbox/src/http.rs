@@ -1,4 +1,4 @@
-//! A small HTTP server: one request per connection, so that a fault ends with its connection.
+//! A small HTTP server. It serves one request per connection, so that a fault ends with its connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -52,24 +52,24 @@ impl Request {
         })
     }
 
-    /// A parameter; empty if absent.
+    /// Returns a parameter, or an empty text if it is absent.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters.get(name).map_or("", String::as_str)
     }
 
-    /// The names of the parameters.
+    /// Returns the names of the parameters.
     pub fn parameter_names(&self) -> impl Iterator<Item = &str> {
         self.parameters.keys().map(String::as_str)
     }
 
-    /// The value of a header with this name; empty if absent or not ASCII.
+    /// Returns the value of the header with this name, or an empty text if it is absent or not ASCII.
     pub fn named_header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Whether a page of another origin made a browser send a request that may change state. Browsers add `Origin` to
-    /// every such request, and recent ones `Sec-Fetch-Site`; other clients send neither (Fetch standard, "`Origin`
-    /// header"; Fetch Metadata, section 2.2).
+    /// Returns whether a page of another origin made a browser send a request that may change state. Browsers add
+    /// `Origin` to every such request, and recent browsers also add `Sec-Fetch-Site`. Other clients send neither (Fetch
+    /// standard, "`Origin` header"; Fetch Metadata, section 2.2).
     pub fn is_cross_origin_write(&self) -> bool {
         let (origin, site) = (self.header(ORIGIN), self.named_header("sec-fetch-site"));
         let host = origin.split_once("://").map(|(_, host)| host);
@@ -78,7 +78,7 @@ impl Request {
         !["GET", "HEAD"].contains(&self.method.as_str()) && (is_other_origin || is_other_site)
     }
 
-    /// A header's value; empty if absent or not ASCII.
+    /// Returns the value of a header, or an empty text if it is absent or not ASCII.
     pub fn header(&self, name: HeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -97,7 +97,7 @@ pub struct Response {
     /// The content security policy.
     pub policy: Option<&'static str>,
     pub body: Vec<u8>,
-    /// More of the body, as it arrives.
+    /// The rest of the body, which is sent as it arrives.
     pub rest: Option<mpsc::Receiver<io::Result<Bytes>>>,
 }
 
@@ -121,7 +121,7 @@ impl Response {
         Self::new(200, "application/json", body.to_string())
     }
 
-    /// A redirect. After a form, browsers follow it with a GET request.
+    /// Returns a redirect. After a form, browsers follow it with a GET request.
     pub fn redirect(location: impl Into<String>) -> Self {
         Self { location: Some(location.into()), ..Self::new(302, "text/plain", "") }
     }
@@ -180,7 +180,7 @@ where
     }
 }
 
-/// The URL at which this machine reaches a listener.
+/// Returns the URL at which this machine reaches a listener.
 pub fn base(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! The model-lending service: receives ended grants, signed as Standard Webhooks.
+//! The model-lending service. It receives messages about ended grants, with the signatures of Standard Webhooks.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -49,10 +49,10 @@ const FAULTS: [(&str, Option<Fault>); 6] = [
     ("slow", Some(Fault::Slow)),
 ];
 
-/// The delay of a slow response. Shorter than the sender's timeout.
+/// The delay of a slow response. It is shorter than the sender's timeout.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// How far a timestamp may be from the clock.
+/// The maximum difference between a timestamp and the clock.
 const TOLERANCE_SECONDS: u64 = 300;
 
 /// An accepted message.
@@ -60,12 +60,13 @@ const TOLERANCE_SECONDS: u64 = 300;
 struct Revocation {
     message_id: String,
     sid: String,
-    /// How often the message arrived.
+    /// The number of times that the message arrived.
     deliveries: usize,
 }
 
 impl Lending {
-    /// Accepts a message with a valid signature, each id once. Returns `None` to close the connection without a response.
+    /// Accepts a message with a valid signature. Accepts each id only once. Returns `None` to close the connection
+    /// without a response.
     pub async fn receive(&self, request: &Request) -> Option<Response> {
         let mut faults = self.fault.subscribe();
         let fault = *faults.borrow_and_update();
@@ -87,7 +88,7 @@ impl Lending {
         Some(self.accept(request))
     }
 
-    /// Selects the fault that a form names.
+    /// Selects the fault that a submitted form contains.
     pub fn inject(&self, request: &Request) -> Response {
         let name = request.parameter("fault");
         let Some((_, fault)) = FAULTS.into_iter().find(|(known, _)| *known == name) else {
@@ -126,7 +127,7 @@ impl Lending {
         }
     }
 
-    /// The number of ended grants.
+    /// Returns the number of ended grants.
     pub fn count(&self) -> usize {
         self.revocations().len()
     }
@@ -134,13 +135,9 @@ impl Lending {
     pub fn page(&self) -> Response {
         let mut html = Html::default();
         html.raw("<p>The service reports every grant that ended to the model-lending service.</p>");
-        html.raw("<form method=post action=\"/lending\"><label>Fault of the service <select name=fault>");
         let current = *self.fault.borrow();
-        for (name, fault) in FAULTS {
-            html.raw(if fault == current { "<option selected>" } else { "<option>" }).text(name).raw("</option>");
-        }
-        html.raw("</select></label><button>Set</button></form>");
-        // Each request in progress observes the fault.
+        html.select_fault("Fault of the service", FAULTS.map(|(name, fault)| (name, fault == current)));
+        // Each request in progress subscribes to the fault.
         html.raw("<p>").text(&format!("Requests in progress: {}", self.fault.receiver_count())).raw("</p>");
         html.raw("<table><tr><th>Grant</th><th>Message</th><th>Deliveries</th></tr>");
         for Revocation { message_id, sid, deliveries } in self.revocations().iter().rev() {

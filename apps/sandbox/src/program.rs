@@ -19,6 +19,7 @@ use crate::http::{self, Request, Response};
 use crate::lending::{LENDING_PATH, Lending};
 use crate::pages;
 use crate::payments::Payments;
+use crate::registrar::Registrar;
 use crate::s3::S3Server;
 use crate::smtp::{Encryption, SmtpServer};
 use crate::systems::Systems;
@@ -28,7 +29,7 @@ use crate::systems::Systems;
 pub struct Sandbox {
     listener: TcpListener,
     systems: Arc<Systems>,
-    /// Removed when the sandbox is dropped.
+    /// The temporary folder, which is removed when the sandbox is dropped.
     temporary: Option<TemporaryDir>,
 }
 
@@ -61,12 +62,12 @@ impl Sandbox {
         let webhook_url = format!("{}/v1/hooks/payments", api.base);
         let payments = Payments::new(url.trim_end_matches('/'), Some(webhook_url));
         let (consent, lending) = (Consent::new(api), Lending::default());
-        let (code_host, ai) = (CodeHost::new(true), Ai::default());
-        let systems = Arc::new(Systems { code_host, smtp, dns, s3, app, consent, lending, payments, ai });
+        let (code_host, ai, registrar) = (CodeHost::new(true), Ai::default(), Registrar::default());
+        let systems = Arc::new(Systems { code_host, smtp, dns, s3, app, consent, lending, payments, registrar, ai });
         Ok(Self { listener, systems, temporary })
     }
 
-    /// The address of the web pages and the code host.
+    /// Returns the address of the web pages and the code host.
     ///
     /// # Errors
     /// Returns an error if the operating system does not report the address.
@@ -74,19 +75,19 @@ impl Sandbox {
         self.listener.local_addr()
     }
 
-    /// The SMTP server.
+    /// Returns the SMTP server.
     #[must_use]
     pub fn smtp(&self) -> &SmtpServer {
         &self.systems.smtp
     }
 
-    /// The name server.
+    /// Returns the name server.
     #[must_use]
     pub fn dns(&self) -> &DnsServer {
         &self.systems.dns
     }
 
-    /// The S3 server.
+    /// Returns the S3 server.
     #[must_use]
     pub fn s3(&self) -> &S3Server {
         &self.systems.s3
@@ -119,7 +120,7 @@ impl TemporaryDir {
 
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
-        // A folder that remains is harmless.
+        // A folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -141,9 +142,13 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     if Payments::serves(&request.path) {
         return systems.payments.respond(&request).await;
     }
+    if Registrar::serves(&request.path) {
+        return systems.registrar.respond(&request).await;
+    }
     if DemoApp::serves(&request.path) {
         let (app, request) = (Arc::clone(&systems.app), Arc::clone(&request));
-        // The task also ends if the browser goes away: a refresh token is used once, so the app must store the next one.
+        // In a task, the request completes even if the browser disconnects. A refresh token can be used only once, so
+        // the app must store its successor.
         let response = tokio::spawn(async move { app.respond(&request).await }).await.unwrap();
         if response.is_some() {
             return response;

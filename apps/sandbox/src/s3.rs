@@ -13,10 +13,10 @@ use s3s_fs::FileSystem;
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// The names of files that are not objects begin with a dot.
+/// The first character of the names of files that are not objects.
 const HIDDEN: char = '.';
 
-/// An S3 server. It rejects requests without a valid signature. It closes all connections when it is dropped; the
+/// An S3 server. It rejects requests without a valid signature. When it is dropped, it closes all connections, and the
 /// objects stay in the folder.
 #[derive(Debug)]
 pub struct S3Server {
@@ -25,7 +25,7 @@ pub struct S3Server {
     accepting: AbortHandle,
 }
 
-/// An object, or a file of a bucket that is not complete.
+/// An object, or a part of an unfinished upload, in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredFile {
     pub path: String,
@@ -59,13 +59,13 @@ impl S3Server {
         Ok(Self { address, folder: folder.to_owned(), accepting })
     }
 
-    /// The address of the server.
+    /// Returns the address of the server.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The paths of all objects and of the parts of unfinished uploads, with their buckets, in order.
+    /// Returns the paths of all objects and of the parts of unfinished uploads, with their buckets, in order.
     ///
     /// # Panics
     /// Panics if the folder cannot be read.
@@ -74,7 +74,7 @@ impl S3Server {
         self.list().into_iter().map(|file| file.path).collect()
     }
 
-    /// All objects and unfinished parts, without the metadata files of the server.
+    /// Returns all objects and unfinished parts, without the metadata files of the server.
     pub(crate) fn list(&self) -> Vec<StoredFile> {
         let (mut files, mut folders) = (Vec::new(), vec![self.folder.clone()]);
         while let Some(folder) = folders.pop() {
@@ -96,7 +96,7 @@ impl S3Server {
         files
     }
 
-    /// The names of the buckets, in order.
+    /// Returns the names of the buckets, in order.
     pub(crate) fn buckets(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.folder).unwrap().map(Result::unwrap);
         let folders = entries.filter(|entry| entry.path().is_dir());

@@ -1,4 +1,4 @@
-//! The state of browsers, which a cookie identifies.
+//! The state of browsers. A cookie identifies each browser.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -21,13 +21,14 @@ impl<T: Clone> Sessions<T> {
         Self { cookie, values: Mutex::default() }
     }
 
-    /// The value of the request's browser.
+    /// Returns the value of the request's browser.
     pub fn get(&self, request: &Request) -> Option<T> {
         let id = self.id(request)?;
         self.values().get(&id).cloned()
     }
 
-    /// Stores a value under a new id, and returns the cookie. Other sites cannot make a browser send it with a form.
+    /// Stores a value under a new id, and returns the cookie. Browsers do not send this cookie with forms of other
+    /// sites.
     pub fn insert(&self, value: T) -> String {
         let id = random_text();
         let cookie = format!("{}={id}; Path=/; HttpOnly; SameSite=Lax", self.cookie);
@@ -51,7 +52,7 @@ impl<T: Clone> Sessions<T> {
     }
 }
 
-/// 256 random bits in base64url.
+/// Returns 256 random bits in base64url.
 pub(crate) fn random_text() -> String {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).unwrap();

@@ -42,11 +42,12 @@ fn seconds(name: &'static str, description: &'static str) -> Gauge<f64> {
 /// A periodic job. Every server of an installation runs every job, so runs must be safe to overlap.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
-    /// `<context>.<verb>_<object>`, as in metrics and log lines.
+    /// The name in metrics and log lines: `<context>.<verb>_<object>`.
     name: &'static str,
     /// The time from the end of one run to the start of the next.
     period: Duration,
-    /// The maximum random delay added to each wait, so that servers that start together spread out.
+    /// The maximum random delay that is added to each wait, so that servers that start together do not run the job
+    /// together.
     jitter: Duration,
 }
 
@@ -60,7 +61,7 @@ impl Job {
         Self { name, period, jitter }
     }
 
-    /// The delay before the next run. A failed run is retried within about a minute, so that a Postgres outage at
+    /// Returns the delay before the next run. A failed run is retried within about a minute. So a Postgres outage at
     /// startup does not delay an hourly job by an hour.
     fn wait(&self, clock_rng: &ClockRng, succeeded: bool) -> Duration {
         let period = if succeeded { self.period } else { self.period.min(MINUTE) };
@@ -89,7 +90,7 @@ impl Background {
         W: Future<Output = Result<(), E>> + Send,
     {
         let (clock_rng, labels) = (self.clock_rng.clone(), [KeyValue::new("name", job.name)]);
-        // Recorded before the first run, so that a job that never succeeds appears in the metrics.
+        // Record the metrics before the first run, so that they include a job that never succeeds.
         PERIOD.record(job.period.as_secs_f64(), &labels);
         LAST_SUCCESS.record(0.0, &labels);
         FAILURES.add(0, &labels);
@@ -133,7 +134,7 @@ impl Background {
     }
 }
 
-/// The message of a panic, if it is a text.
+/// Returns the message of a panic, if it is a text.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -18,8 +18,8 @@ use crate::wiring::{Components, build};
 
 /// The time that requests in flight have to finish during a graceful shutdown.
 const SHUTDOWN_TIMEOUT_SECONDS: u64 = 25;
-/// The time for which the listener still serves after the shutdown began, before it closes idle connections. Otherwise, a
-/// request that a client sent on such a connection shortly before would be lost.
+/// The time between the start of the shutdown and the closing of idle connections, in which the listener still serves.
+/// Otherwise, a request that a client sent on such a connection shortly before would be lost.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// A control plane with bound listeners.
@@ -45,7 +45,7 @@ impl Server {
         let Components { services, background, primary } = build(config, clock_rng, registry)?;
         let (served, shutdown) = (services.clone(), services.shutdown());
         let store = services.store();
-        // Runs once in each worker thread.
+        // This function runs once in each worker thread.
         let app = move || {
             store.bind_pool_to_thread();
             public_app(&served)
@@ -85,13 +85,13 @@ impl Server {
             ended = &mut public => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the public listener ended"))),
             ended = &mut internal => return ended?.map_err(|error| error.into()).and(Err(anyhow!("the internal listener ended"))),
         }
-        // Requests that wait for nodes end before the listener stops waiting for them.
+        // End the requests that wait for nodes before the listener stops waiting for them.
         self.shutdown.begin();
-        // The outbox workers and the requests in flight finish concurrently.
+        // Outbox workers and requests in flight finish concurrently.
         let mut workers = self.background.drain();
         sleep(LINGER).await;
         handles.0.stop(true).await;
-        // Nodes retry, so their connections are cut.
+        // Close the connections of nodes immediately, because nodes retry.
         handles.1.stop(false).await;
         drop(self.background);
         while workers.join_next().await.is_some() {}

@@ -21,7 +21,8 @@ impl Telemetry {
     /// # Errors
     /// Returns an error if the URL of the collector is unusable.
     pub fn start(otlp_url: Option<&str>) -> anyhow::Result<Self> {
-        // The exporter's HTTP client needs a crypto provider even for plain http. Installing a second one fails.
+        // The exporter's HTTP client needs a crypto provider even for plain http. Installing a second provider fails,
+        // which does not matter.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter().with_registry(registry.clone()).build()?;
@@ -41,13 +42,13 @@ impl Telemetry {
         Ok(Self { registry, traces: traces.transpose()? })
     }
 
-    /// The registry that `/metrics` renders.
+    /// Returns the registry that `/metrics` renders.
     #[must_use]
     pub fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
-    /// The tracer, if a collector is configured.
+    /// Returns the tracer, if a collector is configured.
     pub(crate) fn tracer(&self) -> Option<SdkTracer> {
         self.traces.as_ref().map(|traces| traces.tracer("svc"))
     }

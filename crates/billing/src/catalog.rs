@@ -1,4 +1,4 @@
-//! The catalog of AI models: a file of the deployment (contract section 8, providers.md section 5).
+//! The catalog of AI models, which is a file of the deployment (contract section 8, providers.md section 5).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ const MAX_PRICE: i64 = 1_000_000_000_000;
 /// The longest name of a model.
 const MAX_NAME: usize = 200;
 
-/// The AI models that an installation offers, checked.
+/// The AI models that an installation offers. The catalog has been validated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalog {
-    /// In the order of the file.
+    /// The models, in the order of the file.
     entries: Vec<CatalogEntry>,
     by_id: BTreeMap<String, usize>,
 }
@@ -24,11 +24,11 @@ pub struct Catalog {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
     pub model: AiModel,
-    /// The name at the upstream.
+    /// The name of the model at the upstream.
     pub upstream_model: String,
 }
 
-/// A malformed catalog. The text names the entry.
+/// An error in the catalog. The text names the entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidCatalog(String);
@@ -56,7 +56,8 @@ impl Catalog {
     /// Parses the content of a catalog file.
     ///
     /// # Errors
-    /// [`InvalidCatalog`], also for duplicate ids, and for a frontier model without its provider.
+    /// Returns [`InvalidCatalog`] for a malformed catalog, including duplicate ids and a frontier model without its
+    /// provider.
     pub fn parse(text: &str) -> Result<Self, InvalidCatalog> {
         let File { models } = serde_json::from_str(text).map_err(|error| InvalidCatalog(error.to_string()))?;
         let mut catalog = Self::default();
@@ -80,7 +81,7 @@ impl Catalog {
         self.entries.get(*self.by_id.get(id)?)
     }
 
-    /// The models, in the order of the file.
+    /// Returns the models, in the order of the file.
     pub fn models(&self) -> impl Iterator<Item = &AiModel> {
         self.entries.iter().map(|entry| &entry.model)
     }

@@ -72,7 +72,7 @@ impl ApiError for BillingError {
     }
 }
 
-/// The reason why a webhook is not applied. The sender only receives the status.
+/// The reason why a webhook is not applied. The sender receives only the status.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// 501: no secret is configured.
@@ -81,7 +81,8 @@ pub enum WebhookError {
     /// 403: the webhook is not authentic, or too old.
     #[error(transparent)]
     NotAuthentic(#[from] webhooks::InvalidMessage),
-    /// 400: the authentic webhook is not JSON, or a field is missing or malformed. Its id stays free.
+    /// 400: the webhook is authentic, but is not JSON, or has a missing or malformed field. Its id is not recorded, so
+    /// that it can be delivered again.
     #[error("the webhook is malformed: {0}")]
     Malformed(&'static str),
     #[error(transparent)]

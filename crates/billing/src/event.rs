@@ -13,7 +13,7 @@ use crate::error::WebhookError;
 pub(crate) struct Envelope {
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// When the event occurred: the modification time of a subscription that has none.
+    /// The time of the event. It replaces the modification time of a subscription that has none.
     #[serde(default)]
     timestamp: Value,
     #[serde(default)]
@@ -37,7 +37,7 @@ pub(crate) struct PaymentEvent {
     pub(crate) effect: Effect,
 }
 
-/// The organization as an event names it. It is found by its id only, never by its slug.
+/// The organization, as an event names it. It is looked up only by its id, never by its slug.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Organization(pub(crate) Option<String>);
 
@@ -63,7 +63,7 @@ pub(crate) struct EventProducts<'a> {
 }
 
 impl Organization {
-    /// The id, or `None` if the text is not the id of an organization.
+    /// Returns the id, or `None` if the text is not the id of an organization.
     pub(crate) fn id(&self) -> Option<OrgId> {
         self.0.as_ref()?.parse().ok()
     }
@@ -71,22 +71,22 @@ impl Organization {
 
 impl Envelope {
     /// # Errors
-    /// [`WebhookError::Malformed`].
+    /// Returns [`WebhookError::Malformed`].
     pub(crate) fn parse(body: &[u8]) -> Result<Self, WebhookError> {
         let parsed: Self =
             serde_json::from_slice(body).map_err(|_| WebhookError::Malformed("the body is not an event in JSON"))?;
         if is_storable(&parsed.kind) { Ok(parsed) } else { Err(WebhookError::Malformed("type")) }
     }
 
-    /// Returns the event if it can have an effect. Other types, products and currencies are only recorded.
+    /// Returns the event if it can have an effect. Events of other types, products or currencies are only recorded.
     ///
     /// # Errors
-    /// [`WebhookError::Malformed`].
+    /// Returns [`WebhookError::Malformed`].
     pub(crate) fn event(&self, products: &EventProducts<'_>) -> Result<Option<PaymentEvent>, WebhookError> {
         let is_of = |product: Option<&str>| product.is_some() && member(&self.data, "product_id").as_str() == product;
         let effect = match self.kind.as_str() {
             "subscription.active" | "subscription.updated" => {
-                // Without this check, a malformed event would count as one of another product.
+                // Without this check, a malformed event would count as an event of another product.
                 text(&self.data, "product_id")?;
                 if !is_of(products.pro) {
                     return Ok(None);
@@ -136,7 +136,7 @@ impl Envelope {
         })
     }
 
-    /// `None` for an order without a positive amount.
+    /// Returns the paid order, or `None` for an order without a positive amount.
     fn order(&self) -> Result<Option<PaidOrder>, WebhookError> {
         let malformed = WebhookError::Malformed("net_amount");
         let Some(cents) = member(&self.data, "net_amount").as_i64() else { return Err(malformed) };
@@ -148,12 +148,13 @@ impl Envelope {
     }
 }
 
-/// A member of an object; null if it is absent, or the value has no members.
+/// Returns a member of an object. Returns null if the member is absent or the value is not an object.
 fn member<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&Value::Null)
 }
 
-/// Whether a text is not empty, not longer than the provider's ids, and without U+0000, which Postgres cannot store.
+/// Returns whether a text can be stored: it is not empty, not longer than the provider's ids, and does not contain
+/// U+0000, which Postgres cannot store.
 fn is_storable(text: &str) -> bool {
     (1..=200).contains(&text.len()) && !text.contains('\0')
 }
@@ -163,7 +164,7 @@ fn text(data: &Value, name: &'static str) -> Result<String, WebhookError> {
     found.map(str::to_owned).ok_or(WebhookError::Malformed(name))
 }
 
-/// A time of RFC 3339.
+/// Parses a time of RFC 3339.
 fn instant(value: &Value, name: &'static str) -> Result<DateTime<Utc>, WebhookError> {
     let text = value.as_str().ok_or(WebhookError::Malformed(name))?;
     DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).map_err(|_| WebhookError::Malformed(name))

@@ -1,7 +1,7 @@
 //! Billing of organizations: plans, the webhook of the payments provider, AI credit, and calls of AI models.
 //!
-//! Owns the Postgres schema `billing`. Only the webhook changes a plan or credits an order. Each of its messages is
-//! recorded in the transaction of its effect, so it takes effect once, whatever process dies in between.
+//! Owns the Postgres schema `billing`. Only the webhook changes a plan or credits an order. Each webhook message is
+//! recorded in the transaction of its effect. So it takes effect exactly once, even if a process dies in between.
 
 mod catalog;
 mod error;
@@ -25,5 +25,5 @@ pub use service::{
     TopUpMessage,
 };
 
-/// Microcents of a cent (providers.md section 1).
+/// The number of microcents in a cent (providers.md section 1).
 pub const MICRO_CENTS_PER_CENT: i64 = 1_000_000;

@@ -7,38 +7,38 @@ use chrono::{DateTime, Utc};
 use kernel::{OrgId, Plan, Secret, Time};
 use store::Connection;
 
-/// The payments provider (providers.md section 1). No call is made in a transaction.
+/// The payments provider (providers.md section 1). Call it only outside transactions.
 #[async_trait]
 pub trait Payments: Send + Sync {
     /// Creates a checkout, and returns its URL for a browser.
     async fn check_out(&self, checkout: &Checkout) -> Result<String, PaymentsError>;
 
-    /// Creates a session of the customer, or returns `None` if the organization is not a customer. The portal links back
-    /// to `return_to`.
+    /// Creates a session of the customer. The portal links back to `return_to`. Returns `None` if the organization is
+    /// not a customer.
     async fn customer_session(
         &self,
         org: OrgId,
         return_to: Option<&str>,
     ) -> Result<Option<CustomerSession>, PaymentsError>;
 
-    /// Schedules the end of a subscription with its period, or reverts that. Returns the changed subscription, and
-    /// `None` if it was already so.
+    /// Schedules the end of a subscription with its period, or reverts that. Returns the changed subscription, or
+    /// `None` if it already had the requested state.
     async fn set_cancel_at_period_end(
         &self,
         subscription: &str,
         cancel: bool,
     ) -> Result<Option<RemoteSubscription>, PaymentsError>;
 
-    /// Whether the organization has a saved payment method.
+    /// Returns whether the organization has a saved payment method.
     async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError>;
 
-    /// Returns the provider's id of an organization as a customer; `None` if it is not a customer.
+    /// Returns the provider's id of an organization as a customer, or `None` if it is not a customer.
     async fn customer(&self, org: OrgId) -> Result<Option<String>, PaymentsError>;
 
     /// Creates a draft order, and returns its id. Without [`Self::finalize_order`], a draft has no effect.
     async fn create_order(&self, order: &NewOrder) -> Result<String, PaymentsError>;
 
-    /// Charges the saved payment method for a draft order. An order that is paid already is not charged again.
+    /// Charges the saved payment method for a draft order. Does not charge an order again that is already paid.
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError>;
 }
 
@@ -50,7 +50,7 @@ pub struct NewOrder {
     pub customer: String,
     /// The provider's id of the product.
     pub product: String,
-    /// In US cents.
+    /// The amount in US cents.
     pub cents: i64,
     /// The purpose of the order.
     pub purpose: &'static str,
@@ -86,7 +86,7 @@ pub struct CustomerSession {
     pub token: Secret,
     pub customer_id: String,
     pub expires_at: Time,
-    /// Contains the token.
+    /// The URL of the portal. It contains the token.
     pub portal_url: String,
 }
 
@@ -100,13 +100,13 @@ pub struct RemoteSubscription {
     pub modified_at: Option<DateTime<Utc>>,
 }
 
-/// An error of the payments provider. Contains no text of the provider.
+/// An error of the payments provider. It contains no text of the provider's response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PaymentsError {
     /// Another attempt may succeed.
     #[error("the payments provider is not available: {0}")]
     Unavailable(String),
-    /// No attempt with the same order succeeds.
+    /// No attempt with the same order can succeed.
     #[error("the payments provider rejected the request: {0}")]
     Rejected(String),
 }
@@ -114,10 +114,10 @@ pub enum PaymentsError {
 /// Access to organizations.
 #[async_trait]
 pub trait Organizations: Send + Sync {
-    /// Locks an organization until the transaction ends, and returns its plan; `None` for an unknown organization.
+    /// Locks an organization until the transaction ends, and returns its plan, or `None` for an unknown organization.
     async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
 
-    /// Sets the plan of a locked organization. Its limits apply from the next request.
+    /// Sets the plan of a locked organization. The limits of the plan apply from the next request.
     async fn set_plan(&self, tx: &mut Connection, org: OrgId, plan: Plan) -> store::Result<()>;
 
     /// Raises a notification in the caller's transaction.
@@ -136,7 +136,7 @@ pub enum Notice {
 /// The implementations of the ports.
 #[derive(Clone)]
 pub struct Ports {
-    /// `None` without a payments provider.
+    /// The payments provider. `None` if there is none.
     pub payments: Option<Arc<dyn Payments>>,
     pub organizations: Arc<dyn Organizations>,
 }

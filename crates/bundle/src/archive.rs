@@ -31,8 +31,8 @@ impl<R: Read> Archive<R> {
         Self { source, started: false }
     }
 
-    /// Returns the next entry. The caller must finish a file's [`Content`] before the next call. `None` means that the
-    /// archive, the gzip member and the upload all ended correctly.
+    /// Returns the next entry. Returns `None` if the archive, the gzip member and the upload all ended correctly. The
+    /// caller must finish a file's [`Content`] before the next call.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, BundleError> {
         let first = !mem::replace(&mut self.started, true);
         let Some(header) = self.read_header()? else {
@@ -119,7 +119,8 @@ fn padding(size: u64) -> u64 {
     (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64
 }
 
-/// The content of one file. Stores a read error for [`Content::finish`], so that a visitor cannot hide it.
+/// The content of one file. It stores a read error for [`Content::finish`], so that a visitor that ignores the error
+/// cannot hide it.
 pub(crate) struct Content<'a, R> {
     source: &'a mut Source<R>,
     left: u64,
@@ -169,7 +170,7 @@ impl<R: Read> Read for Content<'_, R> {
     }
 }
 
-/// The error that the visitor sees. The caller of [`read`](crate::read) receives the [`BundleError`].
+/// Returns the error that the visitor sees. The caller of [`read`](crate::read) receives the [`BundleError`].
 fn content_error() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the bundle is invalid or truncated within this file")
 }

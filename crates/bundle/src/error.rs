@@ -80,7 +80,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The identifier that clients see.
+    /// Returns the identifier that clients see.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Compressed => "compressed",
@@ -113,7 +113,7 @@ macro_rules! reasons {
             /// All reasons.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The identifier that clients see, in `snake_case`.
+            /// Returns the identifier that clients see, in `snake_case`.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $id,)+

@@ -20,7 +20,8 @@ pub(crate) enum HeaderType {
     Pax,
     /// POSIX `g`: the content is pax records for all following entries.
     PaxGlobal,
-    /// A type that a bundle cannot contain. Reported later, because the name may be in the preceding extended header.
+    /// A type that a bundle cannot contain. The error is reported later, because the name that it contains may be in
+    /// the preceding extended header.
     Unsupported(Reason),
 }
 
@@ -86,7 +87,8 @@ fn parse_size(field: &[u8; 12]) -> Option<u64> {
     }
 }
 
-/// Parses optional spaces, octal digits, and then only spaces and NULs. At most twelve digits, so it cannot overflow.
+/// Parses optional spaces, octal digits, and then only spaces and NULs. The field has at most twelve digits, so the
+/// number cannot overflow.
 fn parse_octal(field: &[u8]) -> Option<u64> {
     let spaces = field.iter().take_while(|byte| **byte == b' ').count();
     let (_, text) = field.split_at_checked(spaces)?;

@@ -39,7 +39,7 @@ pub struct Manifest {
     /// The date that selects the runtime behaviour for the worker. Passed on unchanged.
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub compatibility_date: Option<String>,
-    /// Keys unknown to the platform. Kept, so that serializing the manifest loses nothing.
+    /// Keys that the platform does not know. They are kept, so that serializing the manifest loses nothing.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }

@@ -54,7 +54,7 @@ impl NameIndex {
         Ok(())
     }
 
-    /// The number of directories that first occurred as the parent of another entry.
+    /// Returns the number of directories that first occurred as the parent of another entry.
     pub(crate) fn implied_directories(&self) -> u64 {
         self.implied_directories
     }

@@ -31,8 +31,8 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Like [`Read::read`], into a non-empty buffer. 0 means that the gzip member has ended with a valid checksum and
-    /// that the upload has ended too.
+    /// Reads like [`Read::read`], into a non-empty buffer. Returns 0 only if the gzip member has ended with a valid
+    /// checksum and the upload has ended too.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, BundleError> {
         let count = self.gzip.read(buffer).map_err(|error| self.classify(&error))?;
         if count == 0 {
@@ -43,7 +43,7 @@ impl<R: Read> Source<R> {
         Ok(count)
     }
 
-    /// Like [`Source::read`], but the end of the stream is an error.
+    /// Reads like [`Source::read`], but the end of the stream is an error.
     pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, BundleError> {
         match self.read(buffer)? {
             0 => Err(Reason::Truncated.into()),

@@ -15,7 +15,7 @@ pub struct Invariant {
 
 const INVARIANTS_SQL: &str = include_str!("invariants.sql");
 
-/// The SQL that a session must run before any of the statements.
+/// Returns the SQL that a session must run before any of the statements.
 #[must_use]
 pub fn setup_sql() -> &'static str {
     INVARIANTS_SQL.split("\n\n").find(|paragraph| paragraph.contains("CREATE FUNCTION")).unwrap_or_default()

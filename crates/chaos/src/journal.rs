@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::check::{Database, StoredWrite, stored_writes};
 use crate::write::{Write, WriteKind};
 
-/// An HTTP client that uses no proxy and follows no redirects.
+/// Creates an HTTP client that uses no proxy and follows no redirects.
 ///
 /// # Errors
 /// Returns an error if TLS cannot be initialized.
@@ -97,25 +97,25 @@ impl Writer {
         Ok(Self { client, base, token, org, entries: Vec::new(), stats: WriteStats::default() })
     }
 
-    /// The session token.
+    /// Returns the session token.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The slug of the organization.
+    /// Returns the slug of the organization.
     #[must_use]
     pub fn org(&self) -> &str {
         &self.org
     }
 
-    /// The responses received so far.
+    /// Returns the responses received so far.
     #[must_use]
     pub const fn stats(&self) -> &WriteStats {
         &self.stats
     }
 
-    /// The mail addresses of all acknowledged invites.
+    /// Returns the mail addresses of all acknowledged invites.
     #[must_use]
     pub fn invited(&self) -> Vec<String> {
         let done = self.entries.iter().filter(|entry| matches!(entry.state, State::Acknowledged(_)));
@@ -176,7 +176,7 @@ impl Writer {
                     entry.difference(&row)?.map(|text| format!("{} of {}: {text}", entry.write.name, self.org)),
                 );
             }
-            // Other clients may have written too, under other names.
+            // Other clients may have written too, under names that are not of this kind.
             let unknown = stored.keys().filter(|name| kind.is_name(name));
             differences.extend(unknown.map(|name| format!("{name} of {}: not in the journal", self.org)));
         }

@@ -26,7 +26,7 @@ pub enum NetworkFault {
     None,
     /// All connections are closed, and new ones are refused.
     Disconnect,
-    /// Connections stay open, but no data passes. The proxy forwards it when the fault ends.
+    /// Connections stay open, but no data passes. The proxy forwards the data when the fault ends.
     Blackhole,
     /// All data is delayed by this duration.
     Delay(Duration),
@@ -69,7 +69,7 @@ impl Proxy {
         Ok((proxy, url))
     }
 
-    /// The address of the proxy.
+    /// Returns the address of the proxy.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

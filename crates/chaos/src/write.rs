@@ -6,7 +6,7 @@ use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 use testkit::bundle::site;
 
-/// A kind of write. Each exercises a different code path of the service.
+/// A kind of write. Each kind exercises a different code path of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
     /// Writes a row and its default hostname, and updates a counter under the organization's lock.
@@ -35,12 +35,12 @@ impl WriteKind {
         }
     }
 
-    /// Whether this is the name of a write of this kind.
+    /// Returns whether this is the name of a write of this kind.
     pub fn is_name(self, name: &str) -> bool {
         name.strip_prefix(self.prefix()).is_some_and(|number| number.parse::<usize>().is_ok())
     }
 
-    /// The response field that identifies the created object.
+    /// Returns the response field that identifies the created object.
     const fn id_field(self) -> Option<&'static str> {
         match self {
             Self::Project | Self::Token | Self::Invite => Some("id"),
@@ -59,7 +59,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// The write with this number in its organization.
+    /// Returns the write with this number in its organization.
     pub fn new(kind: WriteKind, number: usize) -> Self {
         Self { kind, name: format!("{}{number}", kind.prefix()), number: (number % 250) as u8 }
     }
@@ -89,7 +89,7 @@ impl Write {
         Ok(request.header("idempotency-key", name))
     }
 
-    /// The stored content other than the name.
+    /// Returns the stored content other than the name.
     pub fn stored_content(&self) -> Result<Option<String>> {
         Ok(match self.kind {
             WriteKind::Project | WriteKind::Token => None,
@@ -99,7 +99,7 @@ impl Write {
         })
     }
 
-    /// The id of the created object, from the response.
+    /// Returns the id of the created object, from the response.
     pub fn response_id(&self, response: &Value) -> Option<String> {
         let id = response.get(self.kind.id_field()?)?;
         Some(id.as_str().map_or_else(|| id.to_string(), str::to_owned))

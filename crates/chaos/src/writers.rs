@@ -65,13 +65,13 @@ impl Writers {
         Ok(violations)
     }
 
-    /// The responses that all writers received so far.
+    /// Returns the responses that all writers received so far.
     #[must_use]
     pub fn stats(&self) -> WriteStats {
         self.0.iter().fold(WriteStats::default(), |all, writer| all.merge(writer.stats()))
     }
 
-    /// The mail addresses of all acknowledged invites.
+    /// Returns the mail addresses of all acknowledged invites.
     #[must_use]
     pub fn invited(&self) -> Vec<String> {
         self.0.iter().flat_map(Writer::invited).collect()

@@ -223,7 +223,7 @@ const VIOLATIONS: [(&str, &str); 52] = [
     ),
 ];
 
-/// The descriptions of the violated invariants.
+/// Returns the descriptions of the violated invariants.
 async fn violated(database: &TestDatabase) -> BTreeSet<String> {
     let violations = chaos::violations(&database.url(), &["known"]).await.unwrap();
     violations.iter().map(|line| line.split(": {").next().unwrap().to_owned()).collect()

@@ -5,14 +5,14 @@ use store::{Connection, Error, Result};
 
 use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
 
-/// Increases the node's revision and returns the node with its new revision; `None` if the node was revoked.
+/// Increases the node's revision. Returns the node with its new revision, or `None` if the node was revoked.
 pub(crate) async fn raise_revision(tx: &mut Connection, node: NodeId, by: i64) -> Result<Option<(NodeId, i64)>> {
     Ok(tx.node_raise_revision(node, by).await?.map(|revision| (node, revision)))
 }
 
-/// Assigns a pending project to the node with the fewest placements, of those with a Postgres if it has a database.
-/// Returns the node with a revision for another part; `None` if there is no such node. Skips a node that is revoked
-/// concurrently.
+/// Assigns a pending project to the node with the fewest placements. A project with a database needs a node with a
+/// Postgres. Skips a node that is revoked concurrently. Returns the node with a revision for one more part, or `None`
+/// if there is no such node.
 pub(crate) async fn assign_home(
     tx: &mut Connection,
     project: ProjectId,
@@ -26,8 +26,8 @@ pub(crate) async fn assign_home(
     Ok(None)
 }
 
-/// Assigns a pending project to the node with the fewest placements of those with a Postgres. Returns the node, or `None`
-/// without such a node.
+/// Assigns a pending project to the node with the fewest placements among the nodes with a Postgres. Returns the node,
+/// or `None` if there is no such node.
 pub(crate) async fn assign_database_home(tx: &mut Connection, project: ProjectId) -> Result<Option<NodeId>> {
     while let Some(node) = tx.node_least_loaded(true).await? {
         if assign_to_node(tx, node, &[project], 0).await?.is_some() {
@@ -37,8 +37,8 @@ pub(crate) async fn assign_database_home(tx: &mut Connection, project: ProjectId
     Ok(None)
 }
 
-/// Assigns projects with locked placements to the node. Reserves one revision of the node for each of their parts, then
-/// `extra` revisions for the caller. Returns the last one, or `None` if the node was revoked.
+/// Assigns the projects of locked placements to the node. Reserves one revision of the node for each of their parts,
+/// and then `extra` revisions for the caller. Returns the last reserved revision, or `None` if the node was revoked.
 pub(crate) async fn assign_to_node(
     tx: &mut Connection,
     node: NodeId,

@@ -9,11 +9,12 @@ use tokio::sync::broadcast::{self, error::RecvError};
 /// The notification channel for the ids of nodes whose desired state changed.
 const CHANNEL: &str = "convergence";
 
-/// A link to the nodes. An installation with many gateways and nodes may need another implementation than Postgres.
+/// A link to the nodes. An installation with many gateways and nodes may need an implementation that does not use
+/// Postgres.
 #[async_trait]
 pub trait Core: std::fmt::Debug + Send + Sync {
-    /// Wakes the node's polls if and when the transaction commits. A link outside Postgres enqueues its wake-up in the
-    /// outbox.
+    /// Wakes the node's polls if and when the transaction commits. An implementation that does not use Postgres
+    /// enqueues its wake-up in the outbox.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -49,15 +50,15 @@ impl WakeUps {
     }
 }
 
-/// A link through `LISTEN` and `NOTIFY` of the database that contains the tables. The default has no listener: it sends
-/// wake-ups and receives none.
+/// A link that uses `LISTEN` and `NOTIFY` of the database with the tables. The default has no listener: it sends
+/// wake-ups but receives none.
 #[derive(Debug, Default)]
 pub struct EmbeddedCore {
     listener: Option<Listener>,
 }
 
 impl EmbeddedCore {
-    /// Creates a link that also wakes the polls of this process. Needs a tokio runtime.
+    /// Creates a link that also wakes the polls of this process. The caller must be in a tokio runtime.
     #[must_use]
     pub fn with_listener(store: &Store) -> Self {
         Self { listener: Some(store.listen(CHANNEL)) }

@@ -1,4 +1,5 @@
-//! The placements of projects with a database: a home node with a Postgres, and the states of operations.
+//! The placements of projects with a database. They need a home node with a Postgres, and have a state for each phase
+//! of an operation on the database.
 
 use kernel::ProjectId;
 use store::Connection;
@@ -14,8 +15,8 @@ type Result<T> = std::result::Result<T, ConvergenceError>;
 /// Chooses home nodes with a Postgres, and moves placements through the states of operations on databases. Cheap to
 /// clone.
 ///
-/// A transaction that changes the database of a project first locks its placement here. A batch of reports holds the
-/// same lock, so the two cannot deadlock over other rows of the project.
+/// A transaction that changes the database of a project first locks the project's placement with this type. A batch of
+/// reports takes the same lock, so that the two cannot deadlock over other rows of the project.
 #[derive(Clone)]
 pub struct DatabasePlacements(StateWriter);
 
@@ -24,25 +25,26 @@ impl DatabasePlacements {
         Self(writer)
     }
 
-    /// Whether the link to the nodes is on.
+    /// Returns whether the link to the nodes is on.
     #[must_use]
     pub const fn is_linked(&self) -> bool {
         self.0.core.is_some()
     }
 
-    /// Locks the placement of a project until the transaction ends; `None` if it has none or was deleted.
+    /// Locks the placement of a project until the transaction ends. Returns `None` if the project has no placement or
+    /// was deleted.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn lock(&self, tx: &mut Connection, project: ProjectId) -> Result<Option<PlacementRecord>> {
         Ok(tx.placement_lock(project).await?.filter(|placement| placement.ended_at.is_none()))
     }
 
-    /// Locks the placement of a project, and creates a missing one. Assigns a project without a home node to the
-    /// node with the fewest placements of those with a Postgres.
+    /// Locks the placement of a project, and creates it if there is none. Assigns a project without a home node to the
+    /// node with the fewest placements among the nodes with a Postgres.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn assign(&self, tx: &mut Connection, project: ProjectId) -> Result<DatabaseHome> {
         let placement = lock_or_insert(tx, project, self.0.store.clock_rng().now(), None).await?;
         let has_database = match placement {
@@ -63,7 +65,7 @@ impl DatabasePlacements {
     /// Moves a locked placement to the next state. Entering [`PlacementState::Reactivating`] raises the epoch by 1.
     ///
     /// # Errors
-    /// [`ConvergenceError::PlacementBusy`] if the state cannot follow the present one.
+    /// Returns [`ConvergenceError::PlacementBusy`] if the state cannot follow the current one.
     pub async fn enter(&self, tx: &mut Connection, project: ProjectId, state: PlacementState) -> Result<()> {
         if tx.placement_enter(project, state).await? { Ok(()) } else { Err(ConvergenceError::PlacementBusy) }
     }

@@ -34,10 +34,10 @@ pub enum ConvergenceError {
 impl ConvergenceError {
     /// 409: the node's name is in use.
     pub const NODE_NAME_TAKEN: Code = Code::new("node_name_taken", Kind::Conflict, "Another node has this name.");
-    /// 409: there is a git node. No route returns it.
+    /// 409: another git node exists. No route returns this.
     pub const GIT_NODE_EXISTS: Code =
         Code::new("git_node_exists", Kind::Conflict, "The installation already has a git node.");
-    /// 409: an operation on the database must end first. No route returns it.
+    /// 409: an operation on the database must end first. No route returns this.
     pub const PLACEMENT_BUSY: Code =
         Code::new("placement_busy", Kind::Conflict, "An operation on the project's database is in progress.");
     /// 503: the operation needs the link to the nodes, which is off (contract section 12, `SVC_CORE`).

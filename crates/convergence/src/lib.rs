@@ -2,13 +2,13 @@
 //!
 //! Owns the Postgres schema `convergence`. The desired state of a project is divided into parts. The context that owns
 //! a part writes it ([`PartWriter`]) in the transaction that makes the decision. This crate reads no part except
-//! `site`, whose bundle digest allows the home node to fetch the bundle. The values of some parts, such as secrets, stay
-//! with their owner and are loaded when a node polls ([`SourcedPartWriter`], [`PartSource`]). Reports go to the contexts
-//! that registered for their kinds ([`ReportReceiver`]).
+//! `site`: the home node may fetch the bundle whose digest is in that part. The values of some parts, such as secrets,
+//! stay with their owner and are loaded when a node polls ([`SourcedPartWriter`], [`PartSource`]). Each report goes to
+//! the context that registered for its kind ([`ReportReceiver`]).
 //!
-//! The tables are authoritative. A notification only wakes a poll: a poll that misses one finds the change a few
-//! seconds later. The transaction that changes a part increases the node's revision under the node's row lock.
-//! Revisions therefore become visible in order and without gaps.
+//! The tables are authoritative. A notification only wakes a poll. A poll that misses a notification finds the change a
+//! few seconds later. The transaction that changes a part increases the node's revision under the node's row lock. So
+//! revisions become visible in order and without gaps.
 
 mod assignment;
 mod core;

@@ -37,7 +37,7 @@ kernel::words! {
 }
 
 impl PlacementState {
-    /// The states from which a placement can enter this one, if it keeps its home node.
+    /// Returns the states from which a placement can enter this one, if it keeps its home node.
     pub(crate) const fn predecessors(self) -> &'static [Self] {
         match self {
             Self::Pending => &[Self::Suspended],
@@ -80,7 +80,7 @@ pub struct Node {
 pub struct NodeView {
     #[serde(flatten)]
     pub node: Node,
-    /// When the node last polled, accurate to a minute; null before its first poll.
+    /// The time of the node's last poll, accurate to a minute. Null before its first poll.
     pub last_seen_at: Option<Time>,
     /// The number of projects whose home node this is.
     pub placements: i64,
@@ -92,7 +92,7 @@ pub struct Revocation {
     pub node: Node,
     /// The number of projects that moved to other nodes.
     pub moved: usize,
-    /// The number of projects that are pending, because there is no other node.
+    /// The number of projects that became pending, because there is no other node for them.
     pub pending: usize,
 }
 

@@ -29,20 +29,20 @@ impl<P: DesiredPart> PartWriter<P> {
         Self { writer, part: PhantomData }
     }
 
-    /// Writes the part with the next revision of the home node, inside the transaction that makes the decision. The
-    /// first part of a project also assigns the project to the node with the fewest placements.
+    /// Writes the part with the next revision of the home node. The caller's transaction is the one that makes the
+    /// decision. The first part of a project also assigns the project to the node with the fewest placements.
     ///
     /// # Errors
-    /// [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].
+    /// Returns [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].
     pub async fn write(&self, tx: &mut Connection, project: ProjectId, desired: &P) -> Result<()> {
         let desired = serde_json::to_value(desired).map_err(store::Error::inconsistent)?;
         self.writer.write(tx, project, P::NAME, Some(desired)).await
     }
 
-    /// Removes the part from the desired state; a no-op if it is not desired.
+    /// Removes the part from the desired state. This is a no-op if the part is not desired.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn remove(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         self.writer.write(tx, project, P::NAME, None).await
     }
@@ -60,9 +60,9 @@ impl<P: DesiredPart> fmt::Debug for PartWriter<P> {
     }
 }
 
-/// Writes the part `P` of any project's desired state, of which only the fact that it is desired is stored: the
-/// [`PartSource`](crate::PartSource) of the part loads its values when a node polls. So the desired state holds no copy
-/// of a value that is sealed or that follows from other tables. Cheap to clone.
+/// Writes the part `P` of any project's desired state, but not the values of the part. Only the fact that the part is
+/// desired is stored. The [`PartSource`](crate::PartSource) of the part loads its values when a node polls. So the
+/// desired state holds no copy of a value that is sealed or that follows from other tables. Cheap to clone.
 ///
 /// [`Builder::register_sourced_part`](crate::Builder::register_sourced_part) returns it once, to the context that owns
 /// the part.
@@ -74,19 +74,19 @@ impl<P: DesiredPart> SourcedPartWriter<P> {
         Self(PartWriter::new(writer))
     }
 
-    /// Gives the part the next revision of the home node, inside the transaction that changes its value, like
-    /// [`PartWriter::write`].
+    /// Gives the part the next revision of the home node, like [`PartWriter::write`]. The caller's transaction is the
+    /// one that changes the value.
     ///
     /// # Errors
-    /// [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].
+    /// Returns [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].
     pub async fn write(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         self.0.writer.write(tx, project, P::NAME, Some(json!({}))).await
     }
 
-    /// Removes the part from the desired state; a no-op if it is not desired.
+    /// Removes the part from the desired state. This is a no-op if the part is not desired.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn remove(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         self.0.remove(tx, project).await
     }
@@ -98,8 +98,8 @@ impl<P: DesiredPart> Clone for SourcedPartWriter<P> {
     }
 }
 
-/// Writes the part `P`, which outlives its project: what the home node must still do after the project was purged. Cheap
-/// to clone.
+/// Writes the part `P`, which outlives its project. It describes the work that the home node must still do after the
+/// project was purged. Cheap to clone.
 ///
 /// [`Builder::register_final_part`](crate::Builder::register_final_part) returns it once, to the context that owns the
 /// part.
@@ -110,20 +110,21 @@ impl<P: DesiredPart> FinalPartWriter<P> {
         Self(PartWriter::new(writer))
     }
 
-    /// Writes the part of a deleted project, before [`ProjectRemover::purge`] in the same transaction. The placement is
-    /// kept until [`Self::end`], and moves with those of other projects when its node is revoked.
+    /// Writes the part of a deleted project. Call it before [`ProjectRemover::purge`], in the same transaction. The
+    /// placement is kept until [`Self::end`]. If its node is revoked, it moves to another node like the placements of
+    /// other projects.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn write(&self, tx: &mut Connection, project: ProjectId, desired: &P) -> Result<()> {
         let desired = serde_json::to_value(desired).map_err(store::Error::inconsistent)?;
         self.0.writer.write_final(tx, project, P::NAME, desired).await
     }
 
-    /// Deletes all rows of a purged project, after its node has done what the part says.
+    /// Deletes all rows of a purged project, after its node has done the work that the part describes.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn end(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         Ok(tx.placement_delete(&[project]).await?)
     }
@@ -144,20 +145,20 @@ impl ProjectRemover {
         Self(writer)
     }
 
-    /// Removes all parts of a project, of all contexts, inside the transaction that deletes the project. Later writes
-    /// of its parts return [`ConvergenceError::ProjectDeleted`].
+    /// Removes all parts of a project, of all contexts. The caller's transaction is the one that deletes the project.
+    /// Later writes of the project's parts return [`ConvergenceError::ProjectDeleted`].
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn remove(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         self.0.remove_project(tx, project).await
     }
 
-    /// Deletes all rows of these deleted projects, except those with a final part ([`FinalPartWriter`]). A node that has
-    /// not polled since their deletion drops them at its next relist.
+    /// Deletes all rows of these deleted projects, except for projects with a final part ([`FinalPartWriter`]). A node
+    /// that has not polled since the deletion of a project drops the project at its next relist.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> Result<()> {
         Ok(tx.placement_purge(projects).await?)
     }
@@ -167,7 +168,8 @@ impl ProjectRemover {
 #[derive(Clone)]
 pub(crate) struct StateWriter {
     pub(crate) store: Store,
-    /// `None` if the link is off. The desired state is still written, so that nodes get it once the link is on.
+    /// The link to the nodes. `None` if it is off. The desired state is still written, so that nodes get it once the
+    /// link is on.
     pub(crate) core: Option<Arc<dyn Core>>,
 }
 
@@ -206,7 +208,8 @@ impl StateWriter {
         self.upsert(tx, placement, PartRecord { project, part, home: None, desired: Some(desired), at }).await
     }
 
-    /// Writes a part of a locked placement with the next revision of its home node, which is assigned if it has none.
+    /// Writes a part of a locked placement with the next revision of its home node. Assigns a home node if the
+    /// placement has none.
     async fn upsert(&self, tx: &mut Connection, placement: PlacementRecord, part: PartRecord) -> Result<()> {
         let home = match placement.home {
             Some(node) => raise_revision(tx, node, 1).await?,
@@ -249,7 +252,7 @@ impl StateWriter {
     }
 }
 
-/// Locks the placement of a project. Inserts a missing one: pending, or as ended at this time.
+/// Locks the placement of a project. If there is none, inserts one that is pending, or that ended at `ended_at`.
 pub(crate) async fn lock_or_insert(
     tx: &mut Connection,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! The ports for contexts that own parts without stored values, and for those that receive reports.
+//! The ports for contexts that own parts without stored values, and for contexts that receive reports.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use kernel::ProjectId;
 use store::Connection;
 
-/// Loads the values of the part `P`, of which the desired state stores only that it is desired.
+/// Loads the values of the part `P`. The desired state stores only the fact that the part is desired.
 #[async_trait]
 pub trait PartSource<P>: Send + Sync {
-    /// Returns the current values of the part for those of these projects that have it, in one query. A project without
-    /// a value no longer desires the part: its owner removed it after the revision that the node is about to receive.
-    /// If the value of a project cannot be read, the result contains the error, and the node keeps the last state.
+    /// Returns the current values of the part for these projects, in one query. Omits a project that no longer desires
+    /// the part: its owner removed the part after the revision that the node is about to receive. If a value cannot be
+    /// read, the result contains the error for that project, and the node keeps the last state.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable. The node then retries its poll.
@@ -25,8 +25,9 @@ pub trait PartSource<P>: Send + Sync {
 /// Receives all reports of one kind. Reports about one project arrive in the order in which its node observed them.
 #[async_trait]
 pub trait ReportReceiver<K>: Send + Sync {
-    /// Stores a report about a project of the reporting node, in the transaction that accepts the batch, which holds the
-    /// locks of the placements of all its projects. An error rolls back the whole batch, and the node retries it.
+    /// Stores a report about a project of the reporting node. The transaction is the one that accepts the batch, and it
+    /// holds the locks of the placements of all its projects. An error rolls back the whole batch, and the node retries
+    /// it.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.

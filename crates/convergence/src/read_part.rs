@@ -1,4 +1,4 @@
-//! Parts of a response whose value can be unreadable. One unreadable value must not withhold the others from a node.
+//! Parts of a response whose value may be unreadable. One unreadable value must not keep the others from a node.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ static UNAVAILABLE: LazyLock<Counter<u64>> = LazyLock::new(|| {
         .build()
 });
 
-/// A part of a response, and whether its value could be read.
+/// A part of a response, with the information whether its value could be read.
 pub(crate) struct ReadPart {
     pub(crate) change: Change,
     pub(crate) result: store::Result<()>,

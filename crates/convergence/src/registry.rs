@@ -1,6 +1,6 @@
 //! The registry of parts of the desired state and kinds of reports.
 //!
-//! Contexts register at startup. The rest of this crate knows parts and kinds only by name.
+//! Contexts register at startup. The rest of this crate knows parts and kinds only by their names.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -16,11 +16,11 @@ use crate::error::ConvergenceError;
 use crate::ports::{PartSource, ReportReceiver};
 use crate::read_part::{self, ReadPart};
 
-/// The maximum number of projects whose values are loaded in one query, so that a full state with large values does not
-/// exceed the timeout of statements.
+/// The maximum number of projects whose values are loaded in one query. The limit keeps the query for a full state with
+/// large values within the statement timeout.
 const MAX_BATCH: usize = 50;
 
-/// Two contexts registered for the same part or kind of report.
+/// Two contexts registered the same part or the same kind of report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AlreadyRegistered {
     #[error("the part {0} of the desired state already has an owner")]
@@ -39,9 +39,9 @@ pub(crate) struct Registry {
 /// A registered part, by the location of its values.
 #[derive(Clone)]
 enum Part {
-    /// In the desired state. The function checks that a value matches the type of the part.
+    /// The values are in the desired state. The function checks that a value matches the type of the part.
     Stored(fn(&Change) -> serde_json::Result<()>),
-    /// In the tables of the part's owner.
+    /// The values are in the tables of the part's owner.
     Sourced(Arc<dyn ErasedSource>),
 }
 
@@ -74,10 +74,10 @@ impl Registry {
         }
     }
 
-    /// Completes the parts of a response, and returns them with those whose value is unreadable. Checks that a stored part
-    /// matches the type that is registered for its name, so that a corrupt row fails here and not in the node. Loads the
-    /// values of the other parts. Passes on a part that no context of this release owns, because nodes ignore unknown
-    /// parts.
+    /// Completes the parts of a response. Returns the complete parts, and the parts whose value is unreadable. Checks
+    /// that a stored part matches the type that is registered for its name, so that a corrupt row fails here and not in
+    /// the node. Loads the values of the other parts. Returns a part that no context of this release owns as it is,
+    /// because nodes ignore unknown parts.
     pub(crate) async fn complete(
         &self,
         store: &Store,
@@ -103,7 +103,7 @@ impl Registry {
     /// Returns the receiver of each report of a batch.
     ///
     /// # Errors
-    /// [`ConvergenceError::InvalidReport`] for a kind without a receiver.
+    /// Returns [`ConvergenceError::InvalidReport`] for a kind without a receiver.
     pub(crate) fn receivers(&self, reports: &[Report]) -> Result<Vec<Arc<dyn ErasedReceiver>>, ConvergenceError> {
         let receiver = |(index, report): (usize, &Report)| {
             let receiver = self.receivers.get(report.kind.as_str()).cloned();
@@ -114,7 +114,7 @@ impl Registry {
     }
 }
 
-/// A [`PartSource`] whose part is only known at run time.
+/// A [`PartSource`] whose part is known only at run time.
 #[async_trait]
 trait ErasedSource: Send + Sync {
     /// Replaces the markers of the part with its values.
@@ -139,7 +139,7 @@ impl<P: DesiredPart> ErasedSource for TypedSource<P> {
     }
 }
 
-/// A [`ReportReceiver`] whose kind is only known at run time.
+/// A [`ReportReceiver`] whose kind is known only at run time.
 #[async_trait]
 pub(crate) trait ErasedReceiver: Send + Sync {
     /// Parses the report at `index` of its batch and passes it to the receiver.

@@ -3,7 +3,7 @@
 use kernel::{ApiError, Code, Kind, Plan};
 use serde_json::{Value, json};
 
-/// An error of the databases service. None contains a password.
+/// An error of the databases service. No error contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     #[error("no such project")]
@@ -49,22 +49,22 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// 409: the limit of tokens.
+    /// 409: the limit of tokens is reached.
     pub const TOKEN_LIMIT: Code = Code::new(
         "token_limit",
         Kind::Conflict,
         "The limit of tokens is reached: of a user's live access tokens, or of a database's tokens. For a database, \
          `details` contains `limit`, `count` and `plan`.",
     );
-    /// 409: a restore needs a database to replace.
+    /// 409: the project has no database that a restore could replace.
     pub const DATABASE_REQUIRED: Code =
         Code::new("database_required", Kind::Conflict, "The project has no database. Enable it first.");
-    /// 409: one operation or export at a time.
+    /// 409: another operation or export is in progress.
     pub const OPERATION_IN_PROGRESS: Code =
         Code::new("operation_in_progress", Kind::Conflict, "An operation or an export of the database is in progress.");
     /// 409: the operator suspended the placement.
     pub const SUSPENDED: Code = Code::new("suspended", Kind::Conflict, "The operator suspended the project.");
-    /// 400: an unconfirmed deletion; also of `projects`.
+    /// 400: the deletion is not confirmed. The context `projects` has the same code.
     pub const CONFIRM_MISMATCH: Code = Code::new(
         "confirm_mismatch",
         Kind::Invalid,
@@ -73,7 +73,7 @@ impl DatabaseError {
     /// 409: the database is in use by app sign-in.
     pub const AUTH_ENABLED: Code =
         Code::new("auth_enabled", Kind::Conflict, "App sign-in needs the database. Disable it first.");
-    /// 409: too late to abort.
+    /// 409: the operation can no longer be aborted.
     pub const NOT_ABORTABLE: Code = Code::new(
         "not_abortable",
         Kind::Conflict,
@@ -82,13 +82,13 @@ impl DatabaseError {
     /// 502: the node could not create the image.
     pub const EXPORT_FAILED: Code =
         Code::new("export_failed", Kind::Upstream, "The node could not export the database. Try again.");
-    /// 503: no node.
+    /// 503: the installation has no node for the project.
     pub const NO_HOME_NODE: Code =
         Code::new("no_home_node", Kind::Unavailable, "No node is available for the project.");
-    /// 503: a node without Postgres.
+    /// 503: the project's node has no Postgres.
     pub const NO_NODE_ADMIN: Code =
         Code::new("no_node_admin", Kind::Unavailable, "The project's home node has no Postgres.");
-    /// 503: the operation needs the link to the nodes, which is off; also of `convergence`.
+    /// 503: the operation needs the link to the nodes, which is off. The context `convergence` has the same code.
     pub const NO_CORE: Code = Code::new("no_core", Kind::Unavailable, "The link to the nodes is off or down.");
 }
 

@@ -1,11 +1,11 @@
 //! The relational databases of projects.
 //!
-//! Owns the Postgres schema `databases`. The home node of a project holds the database; this context decides which
-//! logins it has, which operations run, and which generations exist. It publishes each change as the part `database` in
-//! the transaction that makes it ([`DesiredPart`]), and loads the part when the node polls ([`PartValues`]). The node's
-//! reports advance operations ([`Databases::observe`]).
+//! Owns the Postgres schema `databases`. The home node of a project holds the database. This context decides which
+//! logins the database has, which operations run, and which generations exist. It publishes each change as the part
+//! `database` ([`DesiredPart`]), in the transaction that makes the change, and loads the part when the node polls
+//! ([`PartValues`]). The node's reports advance operations ([`Databases::observe`]).
 //!
-//! The lock of a project's placement serializes all changes of its database, and their reports.
+//! The lock of a project's placement serializes all changes of its database and the reports about it.
 
 mod error;
 mod model;

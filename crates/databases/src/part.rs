@@ -7,14 +7,14 @@ use store::{Connection, Result, SealedColumn, Store};
 
 use crate::repository::{DatabasePart, PartRepository as _};
 
-/// The passwords of the projects' logins. A password never changes, so the id identifies it.
+/// The sealed passwords of the projects' logins. A password never changes, so the id of the database identifies it.
 pub(crate) const PASSWORD: SealedColumn =
     SealedColumn { table: "databases.databases", column: "sealed", row_key: &[("id", "uuid")] };
 
 /// The sealed columns of this context.
 pub const SEALED_COLUMNS: &[SealedColumn] = &[PASSWORD];
 
-/// The row of a database in the associated data of its password.
+/// Returns the row of a database, as in the associated data of its password.
 pub(crate) fn password_row(database: DatabaseId) -> String {
     SealedColumn::row(&[database.as_uuid().to_string()])
 }
@@ -32,7 +32,8 @@ impl PartValues {
         Self { store }
     }
 
-    /// Returns the part of those of these projects that have a database, or one that its node must still delete.
+    /// Returns the part of the projects among these that have a database, or a database that the node must still
+    /// delete.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.

@@ -11,19 +11,19 @@ use crate::model::Phase;
 /// The placements of projects on nodes.
 #[async_trait]
 pub trait Placements: Send + Sync {
-    /// Whether the link to the nodes is on.
+    /// Returns whether the link to the nodes is on.
     fn is_linked(&self) -> bool;
 
-    /// Locks the placement of a project until the transaction ends; `None` if the project has none or was deleted. Every
-    /// transaction that changes the database of a project begins with this lock or with [`Self::assign`]. The transaction
-    /// that receives a report holds it.
+    /// Locks the placement of a project until the transaction ends. Returns `None` if the project has no placement or
+    /// was deleted. Every transaction that changes the database of a project begins with this lock or with
+    /// [`Self::assign`]. A transaction that receives a report already holds the lock.
     async fn lock(&self, tx: &mut Connection, project: ProjectId) -> store::Result<Option<PlacementState>>;
 
-    /// Locks the placement of a project like [`Self::lock`], and assigns a project without a home node to a node with a
+    /// Locks the placement of a project like [`Self::lock`]. Assigns a project without a home node to a node with a
     /// Postgres.
     async fn assign(&self, tx: &mut Connection, project: ProjectId) -> store::Result<Home>;
 
-    /// Sets the state of a locked placement to that of a phase, which is active for [`Phase::Done`]. Entering
+    /// Sets the state of a locked placement to that of a phase. For [`Phase::Done`], this state is active. Entering
     /// [`Phase::Reactivating`] raises the epoch by 1.
     async fn enter(&self, tx: &mut Connection, project: ProjectId, phase: Phase) -> store::Result<()>;
 }
@@ -31,10 +31,10 @@ pub trait Placements: Send + Sync {
 /// The state of a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlacementState {
-    /// Without a home node.
+    /// The project has no home node.
     Pending,
     Active,
-    /// In a phase of an operation.
+    /// An operation on the database is in one of its phases.
     Operating,
     Suspended,
 }
@@ -42,9 +42,9 @@ pub enum PlacementState {
 /// The home node of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// It has a Postgres.
+    /// The home node has a Postgres.
     Assigned,
-    /// It has no Postgres, or no node has one.
+    /// The home node has no Postgres, or no node has one.
     NoDatabase,
     /// There is no node.
     NoNode,
@@ -69,7 +69,7 @@ pub trait Organizations: Send + Sync {
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
 }
 
-/// The notifications that this context raises. `project` is the project's name, and `reason` a clause without a full
+/// The notifications that this context raises. `project` is the project's name, and `reason` is a clause without a full
 /// stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
@@ -77,7 +77,7 @@ pub enum Notice {
     DatabaseLimit { project: String, limit_bytes: u64 },
     /// A backup failed.
     BackupFailed { project: String, reason: String },
-    /// There is no backup of the writes since this time, or none at all.
+    /// No backup contains the writes since this time, or there is no backup at all.
     BackupStale { project: String, since: Option<Time> },
     /// The database was restored to a generation.
     RestoreCompleted { project: String, epoch: i64, seq: i64 },
@@ -90,7 +90,7 @@ pub enum Notice {
 /// The optional resources of projects.
 #[async_trait]
 pub trait Grants: Send + Sync {
-    /// Whether the project has app sign-in, which keeps its users in the database.
+    /// Returns whether the project has app sign-in, which keeps its users in the database.
     async fn has_auth(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool>;
 }
 

@@ -9,7 +9,7 @@ use ring::{digest, hmac, pbkdf2};
 
 use crate::model::Password;
 
-/// The iterations that Postgres uses by default. More would not protect random passwords better.
+/// The number of iterations that Postgres uses by default. A higher number would not protect random passwords better.
 const ITERATIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(4095);
 
 /// Creates a password of 256 random bits. Its characters need no escape in an address.
@@ -17,7 +17,7 @@ pub(crate) fn new_password(clock_rng: &ClockRng) -> Password {
     Password::new(URL_SAFE_NO_PAD.encode(clock_rng.bytes::<32>()))
 }
 
-/// Computes the verifier of an ASCII password, which SASLprep does not change, with a random salt.
+/// Computes the verifier of an ASCII password with a random salt. SASLprep does not change ASCII passwords.
 pub(crate) fn verifier(clock_rng: &ClockRng, password: &Password) -> String {
     verifier_with_salt(clock_rng.bytes::<16>(), password)
 }
@@ -41,8 +41,8 @@ fn verifier_with_salt(salt: [u8; 16], password: &Password) -> String {
 mod tests {
     use super::*;
 
-    /// The salt and the password of the example in RFC 7677. Its server signature proves the server key, and its client
-    /// proof the stored key.
+    /// Uses the salt and the password of the example in RFC 7677. The example's server signature proves the server key,
+    /// and its client proof proves the stored key.
     #[test]
     fn verifier_matches_example_of_rfc_7677() {
         let salt: [u8; 16] = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap().try_into().unwrap();

@@ -18,11 +18,11 @@ pub enum DnsError {
     RrsetNotFound,
     #[error("{0} overlaps with a zone of another organization")]
     ZoneTaken(String),
-    /// A deleted zone of another organization is still delegated to this platform. `nameservers` are those of its NS
-    /// records that are ours; empty if the delegation does not work.
+    /// A deleted zone of another organization is still delegated to this platform. `nameservers` lists the delegation's
+    /// NS targets that belong to this platform. It is empty if the delegation's nameservers do not serve the zone.
     #[error("{}", describe_delegation(zone, nameservers))]
     ZoneDelegated { zone: String, nameservers: Vec<String> },
-    /// The delegation of a deleted zone of another organization is unknown, for this reason.
+    /// The lookup of the delegation of a deleted zone of another organization failed, for this reason.
     #[error(
         "the name overlaps with a deleted zone of another organization, whose delegation could not be checked: {0}; \
          try again in a moment"
@@ -58,16 +58,16 @@ pub enum DnsError {
     Store(#[from] store::Error),
 }
 
-/// An invalid rrset of a request.
+/// An rrset of a request that was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ItemError {
-    /// Position in the request, from 0.
+    /// The position in the request, from 0.
     pub index: usize,
-    /// As in the request.
+    /// The name, as in the request.
     pub name: String,
     #[serde(rename = "type")]
     pub kind: String,
-    /// The error code of a request with only this rrset.
+    /// The error code that a request with only this rrset would receive.
     #[serde(serialize_with = "serialize_name")]
     pub code: &'static Code,
     pub message: String,
@@ -106,7 +106,7 @@ impl DnsError {
     /// 409: a CNAME at the apex, or at a name with other types.
     pub const CNAME_CONFLICT: Code =
         Code::new("cname_conflict", Kind::Conflict, "A CNAME at the apex, or at a name with other types.");
-    /// 409: a DS record for an unsigned zone.
+    /// 409: a DS record for an unsigned zone was submitted.
     pub const DNSSEC_OFF: Code =
         Code::new("dnssec_off", Kind::Conflict, "DS records were reported while DNSSEC is off.");
     /// 412: `If-Match` does not match the zone's serial.

@@ -5,16 +5,16 @@ use crate::{OwnerName, Rdata, RecordType, Soa, ZoneName};
 /// Nameservers and other configuration that all zones share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosting {
-    /// Absolute, lowercase, without the final dot; not empty.
+    /// The names of the nameservers: absolute, lowercase, without the final dot. Not empty.
     nameservers: Vec<String>,
     ns: Vec<Rdata>,
-    /// CNAME target of a hostname that is linked to a project: absolute, without the final dot.
+    /// The CNAME target of a hostname that is linked to a project: absolute, without the final dot.
     pub fallback_origin: String,
     /// Addresses for linked hostnames that cannot have a CNAME.
     pub fallback_addresses: Vec<std::net::IpAddr>,
     /// The platform's domains, lowercase. Zones of organizations cannot overlap with them.
     pub platform_domains: Vec<String>,
-    /// Whether a hidden primary runs, which sends NOTIFY messages to nameservers.
+    /// Whether this installation runs a hidden primary, which sends NOTIFY messages to the nameservers.
     pub has_primary: bool,
     /// Whether a signer is configured.
     pub has_signer: bool,
@@ -33,7 +33,7 @@ impl Hosting {
     /// Creates the configuration with these nameservers.
     ///
     /// # Errors
-    /// An empty list, or an invalid domain name.
+    /// Returns an error for an empty list, or an invalid domain name.
     pub fn new(nameservers: &[String], fallback_origin: &str) -> Result<Self, InvalidHosting> {
         let root = ZoneName::new_unchecked(String::new());
         let parse = |name: &String| {
@@ -59,29 +59,30 @@ impl Hosting {
         })
     }
 
-    /// The nameservers to set at the registrar, in the order of the setting.
+    /// Returns the nameservers to set at the registrar, in the order of the setting.
     #[must_use]
     pub fn nameservers(&self) -> &[String] {
         &self.nameservers
     }
 
-    /// The apex NS rrset of every zone: TTL and records, in canonical order.
+    /// Returns the apex NS rrset of every zone: TTL and records, in canonical order.
     #[must_use]
     pub fn ns(&self) -> (u32, &[Rdata]) {
         (Soa::TTL, &self.ns)
     }
 
-    /// The TTL and SOA of a zone.
+    /// Returns the TTL and the SOA of a zone.
     #[must_use]
     pub fn soa(&self, zone: &ZoneName, serial: u32) -> (u32, Soa) {
-        // Not the first name of the setting: reordering the setting does not raise the serial.
+        // Take the first name in canonical order, not the first name of the setting, so that reordering the setting
+        // does not change the SOA and raise the serial.
         let primary = self.ns.first().map(|name| name.text(RecordType::Ns)).unwrap_or_default();
         let primary = primary.trim_end_matches('.').to_owned();
         let hostmaster = format!("hostmaster.{}", zone.as_str());
         (Soa::TTL, Soa { primary, hostmaster, serial, refresh: 3600, retry: 600, expire: 1_209_600, minimum: 300 })
     }
 
-    /// The TTL and SOA of the catalog (RFC 9432 section 4.1).
+    /// Returns the TTL and SOA of the catalog (RFC 9432 section 4.1).
     #[must_use]
     pub fn catalog_soa(serial: u32) -> (u32, Soa) {
         let invalid = || "invalid".to_owned();
@@ -89,7 +90,8 @@ impl Hosting {
         (0, Soa { primary, hostmaster, serial, refresh: 600, retry: 60, expire: 1_209_600, minimum: 0 })
     }
 
-    /// The records that point a linked hostname to the platform; empty for an apex without fallback addresses.
+    /// Returns the records that point a linked hostname to the platform. The list is empty for an apex without fallback
+    /// addresses.
     #[must_use]
     pub fn link_records(&self, owner: &OwnerName, zone: &ZoneName) -> Vec<(RecordType, Vec<Rdata>)> {
         let parse = |kind, text: &str| Rdata::parse(kind, text, zone).ok();

@@ -10,7 +10,7 @@ kernel::words! {
     /// The signing state of a zone.
     pub enum DnssecState {
         Off = "off",
-        /// The nameserver signs the zone; the DS records are not known yet.
+        /// The nameserver signs the zone. The DS records are not known yet.
         Signing = "signing",
         /// The DS records for the parent zone are known.
         DsPending = "ds_pending",
@@ -45,15 +45,15 @@ kernel::words! {
 )]
 pub struct Zone {
     pub id: ZoneId,
-    /// Lowercase punycode, without the final dot.
+    /// The name in lowercase punycode, without the final dot.
     pub name: String,
-    /// Serial of the SOA record; also the zone's ETag.
+    /// The serial of the SOA record. It is also the zone's ETag.
     pub serial: u32,
     /// The nameservers to set at the registrar.
     pub nameservers: Vec<String>,
     pub rrset_count: u32,
-    /// Bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to the
-    /// zone, and their data in wire format, with two bytes for each record. The SOA does not count.
+    /// The bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to
+    /// the zone, and their data in wire format, with two more bytes for each record. The SOA does not count.
     pub bytes: u64,
     pub dnssec: ZoneDnssec,
     pub created_at: Time,
@@ -91,15 +91,15 @@ pub struct ZoneDetail {
     }))
 )]
 pub struct Rrset {
-    /// Absolute, lowercase punycode, without the final dot.
+    /// The absolute name in lowercase punycode, without the final dot.
     pub name: String,
     #[serde(rename = "type")]
     pub kind: RecordType,
-    /// In seconds.
+    /// The TTL in seconds.
     pub ttl: u32,
-    /// In presentation format (RFC 1035 section 5.1), canonical.
+    /// The records in canonical presentation format (RFC 1035 section 5.1).
     pub records: Vec<String>,
-    /// The part of the platform that manages the rrset; null when users edit it.
+    /// The part of the platform that manages the rrset. Null if users edit it.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub managed_by: Option<ManagedBy>,
 }
@@ -124,7 +124,7 @@ pub struct Ds {
     pub algorithm: u8,
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 255))]
     pub digest_type: u8,
-    /// In hexadecimal.
+    /// The digest in hexadecimal.
     #[cfg_attr(feature = "openapi", schema(pattern = "^(?:[0-9A-Fa-f]{2}){1,64}$"))]
     pub digest: String,
 }
@@ -134,7 +134,7 @@ pub struct Ds {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewZone {
-    /// A domain name, in Unicode or punycode.
+    /// The domain name, in Unicode or punycode.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "example.org"))]
     pub name: String,
 }
@@ -144,22 +144,22 @@ pub struct NewZone {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RrsetContent {
-    /// In seconds.
+    /// The TTL in seconds.
     #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
     pub ttl: Option<u32>,
-    /// In presentation format (RFC 1035 section 5.1); relative names are completed with the zone.
+    /// The records in presentation format (RFC 1035 section 5.1). Relative names are completed with the zone.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100, example = json!(["192.0.2.1"])))]
     pub records: Vec<String>,
 }
 
-/// Changes to several rrsets, applied all or none.
+/// Changes to several rrsets. Either all or none are applied.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RrsetsPatch {
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
     pub rrsets: Vec<RrsetPatch>,
-    /// Returns the changes without applying them.
+    /// Whether to return the changes without applying them.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -169,16 +169,16 @@ pub struct RrsetsPatch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RrsetPatch {
-    /// `@`, a name relative to the zone, or an absolute name.
+    /// The name: `@`, a name relative to the zone, or an absolute name.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www"))]
     pub name: String,
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", schema(example = "A"))]
     pub kind: String,
-    /// In seconds.
+    /// The TTL in seconds.
     #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
     pub ttl: Option<u32>,
-    /// An empty list deletes the rrset, if it exists.
+    /// The records. An empty list deletes the rrset, if it exists.
     #[cfg_attr(feature = "openapi", schema(max_items = 100, example = json!(["192.0.2.1"])))]
     pub records: Vec<String>,
 }
@@ -188,12 +188,12 @@ pub struct RrsetPatch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "serial": 2026112101, "changed": [], "removed": [] })))]
 pub struct Patched {
-    /// Serial of the zone after the change; for a dry run, the current serial.
+    /// The serial of the zone after the change. For a dry run, the current serial.
     pub serial: u32,
     pub added: Vec<Rrset>,
-    /// Content after the change.
+    /// The rrsets that get other content, with the content after the change.
     pub changed: Vec<Rrset>,
-    /// Content before the change.
+    /// The deleted rrsets, with the content before the change.
     pub removed: Vec<Rrset>,
 }
 
@@ -203,9 +203,9 @@ pub struct Patched {
 #[cfg_attr(feature = "openapi", schema(example = json!({ "changed": [], "removed": [] })))]
 pub struct Difference {
     pub added: Vec<Rrset>,
-    /// Content after the change.
+    /// The rrsets that would get other content, with the content after the change.
     pub changed: Vec<Rrset>,
-    /// Current content.
+    /// The rrsets that would be deleted, with their current content.
     pub removed: Vec<Rrset>,
 }
 
@@ -218,12 +218,12 @@ pub struct DnssecSwitch {
     pub enabled: bool,
 }
 
-/// The DS records that the parent zone has received, as the client reports them.
+/// The DS records that were added to the parent zone, as the client reports them.
 #[derive(Debug, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DsReport {
-    /// An empty list means "not yet" and changes nothing.
+    /// The DS records. An empty list means "not yet" and changes nothing.
     #[validate(nested)]
     #[cfg_attr(feature = "openapi", schema(max_items = 16))]
     pub ds: Vec<Ds>,
@@ -236,7 +236,7 @@ pub struct Dnssec {
     pub state: DnssecState,
     /// The DS records that the parent zone must publish.
     pub ds: Vec<Ds>,
-    /// Null before the first signer check, and when no signer is configured.
+    /// The last signer check. Null before the first check, and if no signer is configured.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub signer: Option<SignerView>,
 }
@@ -247,13 +247,13 @@ pub struct Dnssec {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "serial": 2026112101 })))]
 pub struct SignerView {
-    /// Serial of the SOA record at the signer; null when the signer does not serve the zone.
+    /// The serial of the SOA record at the signer. Null if the signer does not serve the zone.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub serial: Option<u32>,
     pub keys: Vec<Dnskey>,
     /// The DS records that the signer requests with CDS records (RFC 7344).
     pub cds: Vec<Ds>,
-    /// The error message of a failed check; null when the check succeeded.
+    /// The error message of a failed check. Null if the check succeeded.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub error: Option<String>,
     pub observed_at: Time,
@@ -274,10 +274,10 @@ pub struct SignerView {
 )]
 pub struct Dnskey {
     pub key_tag: u16,
-    /// 257 for a key-signing key, 256 for a zone-signing key.
+    /// The flags: 257 for a key-signing key, 256 for a zone-signing key.
     pub flags: u16,
     pub algorithm: u8,
-    /// In base64.
+    /// The public key in base64.
     pub public_key: String,
 }
 

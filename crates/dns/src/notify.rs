@@ -13,45 +13,46 @@ pub const TOPIC: &str = "dns.notify";
 /// The payload of the outbox message: the zone that has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// None for the catalog.
+    /// The name of the zone. `None` for the catalog.
     pub zone: Option<String>,
-    /// Whether secondaries must load the catalog first, because it changes the zone's group.
+    /// Whether secondaries must load the catalog first, because the catalog changes the zone's group.
     #[serde(default)]
     pub after_catalog: bool,
 }
 
 impl Notice {
-    /// A notice for the catalog.
+    /// Returns a notice for the catalog.
     #[must_use]
     pub fn for_catalog() -> Self {
         Self { zone: None, after_catalog: false }
     }
 
-    /// A notice for a zone, or for the catalog, whose name is empty.
+    /// Creates a notice for a zone, or for the catalog, which is the zone with the empty name.
     #[must_use]
     pub fn for_zone(zone: &ZoneRecord) -> Self {
         let name = Some(zone.name.as_str().to_owned()).filter(|name| !name.is_empty());
         Self { zone: name, after_catalog: false }
     }
 
-    /// A notice for a zone whose catalog group changes.
+    /// Returns a notice for a zone whose catalog group changes.
     #[must_use]
     pub fn for_group_change(zone: &ZoneName) -> Self {
         Self { zone: Some(zone.as_str().to_owned()), after_catalog: true }
     }
 }
 
-/// Enqueues a notice, which replaces a queued notice with the same key.
+/// Enqueues a notice. It replaces a queued notice with the same key.
 pub(crate) async fn enqueue(store: &Store, tx: &mut Connection, notice: &Notice) -> Result<()> {
     let key = match notice {
         Notice { zone: None, .. } => "catalog".to_owned(),
         Notice { zone: Some(zone), after_catalog: false } => zone.clone(),
-        // A separate key: a later notice of the zone must not replace it and arrive before the catalog.
+        // This notice has a separate key. Otherwise a later notice of the zone could replace it and arrive before the
+        // catalog.
         Notice { zone: Some(zone), after_catalog: true } => format!("{zone} group"),
     };
     withdraw(tx, TOPIC, &key).await?;
     if let Notice { zone: Some(zone), after_catalog: true } = notice {
-        // A queued notice of the zone would cause a transfer before the group is known.
+        // Withdraw a queued notice of the zone, which would cause a transfer before the secondary knows the new group.
         withdraw(tx, TOPIC, zone).await?;
     }
     store.enqueue(tx, TOPIC, &key, notice).await

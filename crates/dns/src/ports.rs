@@ -30,7 +30,7 @@ pub trait Organizations: Debug + Send + Sync {
     async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
 }
 
-/// The targets of a name's NS records, lowercase and without the final dot; empty if the name exists without NS
+/// The targets of a name's NS records, lowercase and without the final dot. Empty if the name exists but has no NS
 /// records.
 pub type NsRecords = Result<Vec<String>, LookupFailure>;
 
@@ -42,14 +42,14 @@ pub enum LookupFailure {
     /// The resolver responds, but it failed to resolve the name (SERVFAIL). This is the response for a delegation to
     /// nameservers that do not serve the zone.
     ServerFailure,
-    /// No usable response, with a message for users.
+    /// There is no usable response. The message is for users.
     Unavailable(String),
 }
 
 /// Lookups in the public DNS.
 #[async_trait::async_trait]
 pub trait Resolver: Debug + Send + Sync {
-    /// Looks up the NS records of names concurrently, and returns them in the order of the names. Aliases are not
-    /// followed. The timeout applies to all lookups together.
+    /// Looks up the NS records of all names concurrently, and returns them in the order of the names. Does not follow
+    /// aliases. The timeout applies to all lookups together.
     async fn ns(&self, names: &[String], timeout: Duration) -> Vec<NsRecords>;
 }

@@ -7,21 +7,21 @@ use crate::{OwnerName, Rdata, RecordType};
 pub struct RecordSet {
     pub owner: OwnerName,
     pub kind: RecordType,
-    /// In seconds.
+    /// The TTL in seconds.
     pub ttl: u32,
-    /// In canonical order (RFC 4034 section 6.3), without duplicates, never empty.
+    /// The records in canonical order (RFC 4034 section 6.3), without duplicates. Never empty.
     pub records: Vec<Rdata>,
 }
 
 /// A rule that an rrset breaks. The message completes "the set …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSet {
-    /// RFC 1034 section 3.6.2: a name with a CNAME has no other records, and the apex has SOA and NS.
+    /// RFC 1034 section 3.6.2: a name with a CNAME has no other records, but the apex always has SOA and NS records.
     #[error("is a CNAME at the zone apex, which has other records")]
     ApexCname,
     #[error("has more than one CNAME")]
     SeveralCnames,
-    /// RFC 4592 section 4.2 leaves it undefined, and BIND does not load it.
+    /// RFC 4592 section 4.2 does not define NS records at a wildcard, and BIND does not load them.
     #[error("is an NS set at a wildcard name")]
     WildcardNs,
     #[error("has no records")]
@@ -39,7 +39,7 @@ impl RecordSet {
     pub const DEFAULT_TTL: u32 = 300;
     /// The maximum number of records.
     pub const MAX_RECORDS: usize = 100;
-    /// The maximum size of the data in bytes, so that it fits in a message.
+    /// The maximum size of the data in bytes. It fits in one DNS message.
     pub const MAX_BYTES: usize = 48 * 1024;
 
     /// Sorts the records and removes duplicates.
@@ -53,7 +53,7 @@ impl RecordSet {
     /// Checks the rules within the rrset, but not conflicts with other types at the name.
     ///
     /// # Errors
-    /// The first broken rule.
+    /// Returns the first broken rule.
     pub fn check(&self) -> Result<(), InvalidSet> {
         let bytes = self.records.iter().map(|record| record.wire().len()).sum();
         let is_wildcard = self.owner.as_str().split('.').next() == Some("*");

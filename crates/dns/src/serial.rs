@@ -2,7 +2,7 @@
 
 use kernel::Time;
 
-/// Whether a serial is newer than another (RFC 1982 section 3.2). If they differ by 2^31, neither is newer.
+/// Returns whether a serial is newer than another (RFC 1982 section 3.2). If they differ by 2^31, neither is newer.
 #[must_use]
 pub fn is_newer(serial: u32, than: u32) -> bool {
     serial != than && serial.wrapping_sub(than) < 1 << 31

@@ -87,26 +87,26 @@ impl Services {
         })
     }
 
-    /// The database, for background jobs.
+    /// Returns the database, for background jobs.
     #[must_use]
     pub fn store(&self) -> Store {
         self.store.as_ref().clone()
     }
 
-    /// The shutdown of the process, which ends the requests that wait for nodes.
+    /// Returns the shutdown of the process, which ends the requests that wait for nodes.
     #[must_use]
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.as_ref().clone()
     }
 
-    /// The rate limits, for the background job that removes idle callers.
+    /// Returns the rate limits, for the background job that removes idle callers.
     #[must_use]
     pub fn limiters(&self) -> Arc<Limiters> {
         self.limiters.clone().into_inner()
     }
 }
 
-/// The application of the public listener.
+/// Returns the application of the public listener.
 pub fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
     App::new()
         .app_data(services.config.clone())
@@ -129,7 +129,7 @@ pub fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
         .wrap(from_fn(request_telemetry))
 }
 
-/// The application of the internal listener.
+/// Returns the application of the internal listener.
 pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
     App::new()
         .app_data(services.config.clone())
@@ -142,8 +142,8 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .wrap(from_fn(request_telemetry))
 }
 
-/// Allows the dashboard's origin (security rules, "HTTP"), and at the endpoints of OAuth every origin, because
-/// applications in a browser are clients too (contract section 3). No origin may send cookies.
+/// Allows the dashboard's origin (security rules, "HTTP"). The endpoints of OAuth allow every origin, because apps that
+/// run in a browser are clients too (contract section 3). No origin may send cookies.
 fn cors(config: &Config) -> Cors {
     Cors::default()
         .allowed_origin(&config.dashboard_origin())

@@ -68,11 +68,13 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimits {
-    /// The limit of an address on the sign-in endpoints, and separately on previews of invitations.
+    /// The limit of an address on the sign-in endpoints. Previews of invitations have a separate limit of the same
+    /// size.
     pub sign_in: NonZeroU32,
-    /// The limit of a credential on all other endpoints. Anonymous requests count against their address.
+    /// The limit of a credential on all other endpoints. Requests without a valid credential count against their
+    /// address.
     pub credential: NonZeroU32,
-    /// The limit of a user over all credentials; `None` for twice the limit of a credential.
+    /// The limit of a user over all credentials. `None` means twice the limit of a credential.
     pub user: Option<NonZeroU32>,
     /// The limit of an address on each of the endpoints below `/oauth`.
     pub oauth_address: NonZeroU32,
@@ -81,7 +83,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// The limit of a user over all credentials.
+    /// Returns the limit of a user over all credentials.
     #[must_use]
     pub fn user(&self) -> NonZeroU32 {
         self.user.unwrap_or_else(|| self.credential.saturating_add(self.credential.get()))
@@ -96,12 +98,12 @@ impl Default for RateLimits {
 }
 
 impl Config {
-    /// Whether clients reach this API over HTTPS.
+    /// Returns whether clients reach this API over HTTPS.
     pub(crate) fn is_https(&self) -> bool {
         self.site.public_url.starts_with("https:")
     }
 
-    /// The origin of the dashboard, as browsers send it in `Origin`.
+    /// Returns the origin of the dashboard, as browsers send it in `Origin`.
     pub(crate) fn dashboard_origin(&self) -> String {
         let url = &self.site.dashboard_url;
         let authority = url.find("://").map_or(0, |at| at + 3);

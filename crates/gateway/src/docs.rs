@@ -7,7 +7,7 @@ use crate::http::Routes;
 use crate::openapi::target_name;
 use crate::protocol;
 
-/// `docs/routes.md`: every route with its target, minimum role and scope.
+/// Renders `docs/routes.md`: every route with its target, minimum role and scope.
 #[must_use]
 pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
     let mut text = String::from("# Routes\n\nWritten by `cargo xtask codegen` from the types of the handlers.\n");
@@ -32,7 +32,7 @@ pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
     text
 }
 
-/// `docs/errors.md`: every code with its status and meaning.
+/// Renders `docs/errors.md`: every code with its status and meaning.
 #[must_use]
 pub fn errors_markdown(public: &Routes) -> String {
     let mut codes = BTreeMap::new();

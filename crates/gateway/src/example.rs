@@ -1,16 +1,17 @@
 //! Examples of requests and responses, composed from the examples of their types.
 //!
-//! A type declares its own example. A struct declares, by name, examples of the fields whose types have none; the
-//! composed example contains all fields. It contains an optional field only if that field has an example or a default.
+//! A type declares its own example. A struct declares examples only for the fields whose types have none, by the name
+//! of the field. The composed example contains all fields except optional fields that have neither an example nor a
+//! default.
 
 use serde_json::{Map, Value, json};
 
 use crate::json_schema::referenced_component;
 
-/// Composes an example of `schema`. Its references point into `components` (`#/components/schemas`).
+/// Composes an example of `schema`, whose references point into `components` (`#/components/schemas`).
 ///
 /// # Errors
-/// Returns the path of a field without an example, or of an example without a field.
+/// Returns the path of a field without an example, or of an example that belongs to no field.
 pub fn compose(schema: &Value, components: &Map<String, Value>) -> Result<Value, String> {
     if let Some(name) = referenced_component(schema) {
         let component = components.get(name).ok_or_else(|| format!("unknown schema {name}"))?;
@@ -37,7 +38,7 @@ fn no_example() -> String {
     "no example".to_owned()
 }
 
-/// The example that a schema itself declares.
+/// Returns the example that a schema itself declares.
 fn stated(schema: &Value) -> Option<&Value> {
     schema.get("example").or_else(|| schema.get("examples")?.as_array()?.first())
 }
@@ -69,7 +70,7 @@ fn compose_object(
     Ok(composed)
 }
 
-/// Replaces the partial examples of structs with complete ones, which match their schemas.
+/// Replaces the partial examples of structs with complete ones that match their schemas.
 pub(crate) fn complete(components: &mut Map<String, Value>) {
     let whole: Vec<(String, Value)> = components
         .iter()

@@ -1,8 +1,8 @@
 //! The HTTP API: the only crate that handles API requests and statuses.
 //!
 //! A route is an async function. Its first argument is its policy ([`authority`]), its other arguments are extracted
-//! from the request, and its result is the response. [`http::Routes`] reads all of them off the types, for serving and
-//! for the OpenAPI document. A function whose first argument is not a policy does not compile as a route.
+//! from the request, and its result is the response. [`http::Routes`] derives everything from these types, for serving
+//! and for the OpenAPI document. A function whose first argument is not a policy does not compile as a route.
 
 mod app;
 pub mod authority;

@@ -23,8 +23,8 @@ impl Reference {
     }
 }
 
-/// The JSON Schema (2020-12) of the messages between the control plane and its nodes: the desired state, and under
-/// `$defs` the reports and the other request and response bodies of the internal routes.
+/// Returns the JSON Schema (2020-12) of the messages between the control plane and its nodes. It describes the desired
+/// state, and under `$defs` the reports and the other request and response bodies of the internal routes.
 #[must_use]
 pub fn node_schema(internal: &Routes) -> Value {
     let mut defs = BTreeMap::new();
@@ -38,12 +38,12 @@ pub fn node_schema(internal: &Routes) -> Value {
         "$defs": defs,
     });
     rewrite_references(&mut schema);
-    // Whether maps are sorted depends on the features that other crates enable for serde_json.
+    // Sort explicitly, because other crates may enable a feature of serde_json that preserves the insertion order.
     schema.sort_all_objects();
     schema
 }
 
-/// Makes references point into `$defs`.
+/// Rewrites references so that they point into `$defs`.
 fn rewrite_references(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -116,8 +116,8 @@ pub fn document(routes: &Routes) -> Value {
     document
 }
 
-/// The components that the paths refer to, directly or indirectly. The schemas of query parameters and flattened
-/// structs are left out: they only serve to check requests.
+/// Returns the components to which the paths refer, directly or indirectly. Omits the schemas of query parameters and
+/// flattened structs, which are only used to check requests.
 fn reachable(paths: &Value, mut all: Map<String, Value>) -> Map<String, Value> {
     let mut reached = Map::new();
     let mut pending = vec![paths.clone()];
@@ -138,7 +138,7 @@ fn reachable(paths: &Value, mut all: Map<String, Value>) -> Map<String, Value> {
     reached
 }
 
-/// The areas as tags, sorted by name.
+/// Returns the areas as tags, sorted by name.
 fn tags(routes: &Routes) -> Value {
     let areas: BTreeMap<_, _> = routes.areas().collect();
     areas.into_iter().map(|(name, about)| json!({ "name": name, "description": about })).collect()
@@ -192,7 +192,7 @@ fn add_examples(operation: &Operation, described: &mut Value, schemas: &Map<Stri
 
 fn security(operation: &Operation) -> Value {
     match operation.target {
-        // A public client has no secret, and a confidential client can also send it in the form.
+        // A public client has no secret, and a confidential client can send it in the form instead.
         PolicyTarget::Open if operation.authenticates_client => json!([{ "client": [] }, {}]),
         PolicyTarget::Open => json!([]),
         _ if operation.session_only => json!([{ "session": [] }]),
@@ -240,7 +240,7 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
     Value::Object(responses)
 }
 
-/// The links to follow-up operations, by operation id.
+/// Returns the links to follow-up operations, by operation id.
 fn links(operation: &Operation, routes: &Routes) -> Map<String, Value> {
     let mut links = Map::new();
     for link in &operation.links {
@@ -280,7 +280,7 @@ fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
     json!({ "description": meanings.join("\n\n"), "content": { "application/json": { "schema": schema } } })
 }
 
-/// An error in another format than the envelope.
+/// Describes an error in a format other than the envelope.
 fn other_error_response(codes: &[&Code], schema: Option<&str>) -> Value {
     let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
     let description = match meanings.as_slice() {

@@ -1,4 +1,4 @@
-//! The error codes of HTTP itself. No context uses them.
+//! The error codes of HTTP itself, which no context uses.
 
 use actix_web::http::StatusCode;
 use kernel::{Code, Kind};

@@ -6,18 +6,18 @@ use tokio::sync::Mutex;
 
 use crate::problem::Problem;
 
-/// How long the result of a probe is reused: one second.
+/// The time for which the result of a probe is reused: one second.
 const REUSE_MILLIS: i64 = 1000;
 
 /// The result of the last probe of the database. Anyone may request `/readyz`, so concurrent requests share one probe,
 /// and later ones reuse its result for a second.
 #[derive(Default)]
 pub struct Readiness {
-    /// Locked during a probe.
+    /// The last probe. The mutex is locked during a probe.
     last: Mutex<Option<Probe>>,
 }
 
-/// A probe: when it ended, and why the service is not ready, if so.
+/// The result of a probe: the time at which it ended, and the reason if the service is not ready.
 struct Probe {
     at: Time,
     result: Result<(), &'static str>,
@@ -27,7 +27,7 @@ impl Readiness {
     /// Checks that the database is reachable and migrated.
     ///
     /// # Errors
-    /// 503, with the reason.
+    /// Returns 503 with the reason if the service is not ready.
     pub(crate) async fn check(&self, store: &Store) -> Result<(), Problem> {
         let mut last = self.last.lock().await;
         let now = store.clock_rng().now();

@@ -9,13 +9,13 @@ use kernel::ClockRng;
 pub struct RequestId(String);
 
 impl RequestId {
-    /// The id.
+    /// Returns the id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The id of a request that passed the telemetry middleware; empty for any other.
+    /// Returns the id of a request that passed the telemetry middleware. The id of any other request is empty.
     pub(crate) fn text(request: &HttpRequest) -> String {
         request.extensions().get::<Self>().map_or_else(String::new, |id| id.0.clone())
     }

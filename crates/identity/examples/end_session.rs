@@ -9,7 +9,7 @@ use kernel::audit::Actor;
 use kernel::{ClockRng, OrgId, ProjectId, Secret, SessionId, UserId, ZoneId};
 use store::{Config, Connection, Store};
 
-/// The ports of sign-in and token restrictions, which this example does not use.
+/// The ports of sign-in and token restrictions. This example uses neither.
 struct NoOrgs;
 
 #[async_trait::async_trait]

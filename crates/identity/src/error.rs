@@ -37,7 +37,7 @@ impl IdentityError {
         Kind::Conflict,
         "The public key is already registered, with this account or another.",
     );
-    /// 409: the user has too many live tokens (contract section 1, "Plan limits").
+    /// 409: the user has too many valid tokens (contract section 1, "Plan limits").
     pub const TOKEN_LIMIT: Code = Code::new(
         "token_limit",
         Kind::Conflict,

@@ -2,22 +2,23 @@
 
 use serde::Deserialize;
 
-/// The limits of a user, of an organization and of a project (contract section 1, "Plan limits"); settings of the server with these
-/// defaults.
+/// Limits on users, organizations and projects (contract section 1, "Plan limits"). They are settings of the server;
+/// these are the defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AbuseLimits {
-    /// Live personal access tokens of a user.
+    /// Maximum number of valid personal access tokens of a user.
     pub tokens_per_user: u32,
-    /// Invitation mails of an organization in 24 hours.
+    /// Maximum number of invitation mails that an organization sends in 24 hours.
     pub invite_mails_per_org: u32,
-    /// Invitation mails that a user causes in 24 hours, over all organizations.
+    /// Maximum number of invitation mails that a user causes in 24 hours, over all organizations.
     pub invite_mails_per_user: u32,
-    /// Restores of a project's database that start in 24 hours.
+    /// Maximum number of restores of a project's database that start in 24 hours.
     pub database_restores_per_project: u32,
-    /// Exports of a project's database that start in 24 hours.
+    /// Maximum number of exports of a project's database that start in 24 hours.
     pub database_exports_per_project: u32,
-    /// Deletions of a project's database that start in 24 hours, and databases that are enabled in 24 hours, together.
+    /// Maximum number of changes of a project's database that start in 24 hours. Each deletion and each activation is a
+    /// change.
     pub database_changes_per_project: u32,
 }
 

@@ -92,7 +92,7 @@ impl Code {
     );
 }
 
-/// An invalid field of a request that no schema can detect.
+/// A field of a request that breaks a rule which the schema cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the request is malformed: {path}: {message}")]
 pub struct InvalidField {
@@ -107,7 +107,7 @@ impl InvalidField {
         Self { path: path.into(), message: message.to_string() }
     }
 
-    /// The error details, in the same format as for fields that violate the schema.
+    /// Returns the error details, in the same format as for fields that violate the schema.
     #[must_use]
     pub fn details(&self) -> Value {
         json!({ "fields": [{ "path": self.path, "message": self.message }] })
@@ -117,7 +117,7 @@ impl InvalidField {
 /// An error that the API returns to clients. Its `Display` is the message; its cause stays in `source()` and only
 /// reaches the log.
 pub trait ApiError: std::error::Error + Send + Sync + 'static {
-    /// The stable code.
+    /// Returns the stable code.
     fn code(&self) -> &'static Code;
 
     /// Machine-readable details in addition to the code.

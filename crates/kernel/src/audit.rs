@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{ClientId, GrantId, KeyId, OrgId, Role, SessionId, TokenId, UserId};
 
-/// The actor of an operation, and its request.
+/// The actor of an operation, with the credential and the id of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
     /// The user; `None` for an anonymous caller, an operator or the system actor.
@@ -15,7 +15,7 @@ pub struct Actor {
     pub request_id: String,
     /// The idempotency claim, if the client sent a key.
     pub idempotency: Option<IdempotencyClaim>,
-    /// The role that the user needs; `None` for operations that concern no organization or need no role.
+    /// The role that the user needs; `None` if the operation concerns no organization or needs no role.
     pub required_role: Option<RequiredRole>,
 }
 
@@ -35,7 +35,7 @@ pub struct RequiredRole {
 pub struct IdempotencyClaim {
     /// The row of the claim.
     pub id: uuid::Uuid,
-    /// The number of the attempt that this request is.
+    /// The attempt number of this request.
     pub attempt: i32,
 }
 
@@ -61,11 +61,11 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// The stored word for [`Self::None`].
+    /// The stored value for [`Self::None`].
     pub const NONE: &str = "none";
-    /// The stored word for [`Self::Operator`].
+    /// The stored value for [`Self::Operator`].
     pub const OPERATOR: &str = "operator";
-    /// The stored word for [`Self::Service`].
+    /// The stored value for [`Self::Service`].
     pub const SERVICE: &str = "service";
 }
 
@@ -102,19 +102,19 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of an organization, with an id or a name as its target.
+    /// Creates an event of an organization, with an id or a name as its target.
     #[must_use]
     pub fn in_org(name: &'static str, org: OrgId, target: impl ToString, data: Value) -> Self {
         Self { name, org: Some(org), account: None, target: target.to_string(), data }
     }
 
-    /// An event of a user's account, which belongs to no organization.
+    /// Creates an event of a user's account, which belongs to no organization.
     #[must_use]
     pub fn of_account(name: &'static str, user: UserId, target: impl ToString, data: Value) -> Self {
         Self { name, org: None, account: Some(user), target: target.to_string(), data }
     }
 
-    /// An event that only operators see.
+    /// Creates an event that only operators see.
     #[must_use]
     pub fn of_platform(name: &'static str, target: impl ToString, data: Value) -> Self {
         Self { name, org: None, account: None, target: target.to_string(), data }
@@ -122,7 +122,7 @@ impl Event {
 }
 
 impl Actor {
-    /// A user with a session or a token.
+    /// Creates the actor of a signed-in user's request.
     #[must_use]
     pub fn user(
         user: UserId,
@@ -134,25 +134,25 @@ impl Actor {
         Self { user: Some(user), credential, request_id, idempotency: None, required_role }
     }
 
-    /// A caller of an endpoint for anonymous callers.
+    /// Creates the actor of a request without a valid credential.
     #[must_use]
     pub fn anonymous(request_id: impl Into<String>) -> Self {
         Self::without_user(Credential::None, request_id)
     }
 
-    /// The system actor, in a background job.
+    /// Creates the system actor for a background job.
     #[must_use]
     pub fn service(job: &str) -> Self {
         Self::without_user(Credential::Service, job)
     }
 
-    /// The operator, who runs a command outside any request.
+    /// Creates the actor of an operator's command, which runs outside any request.
     #[must_use]
     pub fn operator(command: &str) -> Self {
         Self::without_user(Credential::Operator, command)
     }
 
-    /// The same actor, for an operation that needs this role in the organization of the required role.
+    /// Replaces the minimum role. Has no effect on an actor without a required role.
     #[must_use]
     pub fn requiring(self, minimum: Role) -> Self {
         let required_role = self.required_role.map(|RequiredRole { org, .. }| RequiredRole { org, minimum });

@@ -10,7 +10,7 @@ use crate::{ApiError, Code, Role};
 pub enum CallerError {
     #[error("the credential is unknown, expired or revoked; sign in again")]
     InvalidCredential,
-    /// Also for a token outside its restriction.
+    /// The user is not a member, or the token's restriction excludes the target.
     #[error("you are not a member of this organization, or the token has no access to it")]
     NotAMember,
     #[error("this operation requires the role {minimum}, but you are {role}; ask an admin for that role")]

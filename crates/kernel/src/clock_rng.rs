@@ -33,7 +33,7 @@ impl ClockRng {
         Self { clock: Arc::new(clock), random: Arc::new(random) }
     }
 
-    /// The system's clock and its secure RNG.
+    /// Returns the system's clock and its secure RNG.
     #[must_use]
     pub fn system() -> Self {
         Self::new(System, System)

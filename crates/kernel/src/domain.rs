@@ -54,8 +54,8 @@ pub fn punycode(text: &str) -> Option<String> {
     ascii.ok().map(Cow::into_owned)
 }
 
-/// Parses a name that can be owned, in any spelling: at least two labels, not a public suffix, and not mistakable for
-/// an address.
+/// Parses a name in any spelling and checks that it can be owned: it has at least two labels, is not a public suffix,
+/// and cannot be mistaken for an IP address.
 pub fn parse(text: &str, characters: Characters) -> Result<String, InvalidDomain> {
     if text.contains('*') {
         return Err(InvalidDomain::Wildcard);
@@ -65,12 +65,12 @@ pub fn parse(text: &str, characters: Characters) -> Result<String, InvalidDomain
     }
     let name = normalise(text, characters).ok_or(InvalidDomain::Shape)?;
     let Some((_, last)) = name.rsplit_once('.') else { return Err(InvalidDomain::SingleLabel) };
-    // The URL standard's "ends in a number": some resolvers would parse such a name as an address.
+    // "Ends in a number" in the URL standard: some resolvers would parse such a name as an address.
     if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") {
         return Err(InvalidDomain::Ip);
     }
     match psl::domain_str(&name) {
-        // Such a domain cannot be registered, so it cannot be delegated.
+        // A domain with an underscore directly below a public suffix cannot be registered, so it cannot be delegated.
         Some(registrable) if registrable.contains('_') => Err(InvalidDomain::Shape),
         Some(_) => Ok(name),
         None => Err(InvalidDomain::PublicSuffix(name)),
@@ -78,13 +78,13 @@ pub fn parse(text: &str, characters: Characters) -> Result<String, InvalidDomain
 }
 
 /// Returns the part of a normalised name that can be registered: one label under a public suffix. `None` for a public
-/// suffix. The top-level domain need not be on the public suffix list.
+/// suffix. An unknown top-level domain counts as a public suffix.
 #[must_use]
 pub fn registrable(name: &str) -> Option<&str> {
     psl::domain_str(name)
 }
 
-/// Whether a normalised name is the domain or below it.
+/// Returns whether a normalised name is the domain or below it.
 #[must_use]
 pub fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

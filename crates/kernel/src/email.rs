@@ -9,7 +9,7 @@ use crate::InvalidText;
 
 const PATTERN: &str = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$";
 
-/// The longest part before the `@` (section 4.5.3.1.1).
+/// The longest part before the `@` (RFC 5321 section 4.5.3.1.1).
 const MAX_LOCAL_LENGTH: usize = 64;
 
 const MEANING: &str = "an e-mail address of at most 254 characters, 64 of them before the @";
@@ -24,7 +24,7 @@ impl Email {
     /// The longest address, in bytes (RFC 5321 section 4.5.3.1.3, less the angle brackets).
     pub const MAX_LENGTH: usize = 254;
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -6,7 +6,7 @@ use std::fmt::{Display, Formatter, Result};
 /// Displays an error and its sources on one line, from the outermost to the innermost. Omits a source that the error
 /// before it already ends with, because some libraries include the source in their own message.
 ///
-/// A source can contain a part of the input. So the text is not for clients, nor for recorded errors of the outbox.
+/// A source can quote a part of the input, so do not send the text to clients or store it as an error of the outbox.
 #[must_use]
 pub fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> impl Display + 'a {
     ErrorChain(error)

@@ -53,14 +53,14 @@ macro_rules! ids {
                 Self(id)
             }
 
-            /// The smallest id that can be created at this time: the bound of a range of times.
+            /// Returns the smallest id that can be created at this time, for use as a bound of a time range.
             #[must_use]
             pub fn earliest_at(time: crate::Time) -> Self {
                 let millis = u64::try_from(time.unix_millis()).unwrap_or(0);
                 Self(Uuid::from_u128(u128::from(millis) << 80))
             }
 
-            /// The UUID, as it is stored.
+            /// Returns the UUID, as it is stored.
             #[must_use]
             pub const fn as_uuid(&self) -> Uuid {
                 self.0

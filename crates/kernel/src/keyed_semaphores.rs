@@ -14,7 +14,7 @@ pub struct KeyedSemaphores<K> {
 }
 
 impl<K: Eq + Hash> KeyedSemaphores<K> {
-    /// Each key gets this number of permits.
+    /// Creates an empty set. Each key gets this number of permits.
     #[must_use]
     pub fn new(permits: usize) -> Self {
         Self { permits, semaphores: Mutex::default() }

@@ -38,7 +38,7 @@ impl<K> Paging<K> {
     /// The largest limit. A larger one is reduced to it.
     pub const MAX_LIMIT: u16 = 200;
 
-    /// The number of rows to fetch: one more than the limit, to detect a next page.
+    /// Returns the number of rows to fetch: one more than the limit, to detect a next page.
     #[must_use]
     pub fn fetch(&self) -> i64 {
         i64::from(self.limit) + 1
@@ -55,8 +55,8 @@ impl<K: DeserializeOwned> Paging<K> {
     /// Parses a cursor.
     ///
     /// # Errors
-    /// Returns an error if [`Page::cut`] did not create the cursor for a list that is ordered by `K`. In particular, a
-    /// cursor never contains U+0000, which Postgres rejects.
+    /// Returns an error if the cursor does not contain a key of the type `K`. Also rejects U+0000, which [`Page::cut`]
+    /// never puts into a cursor and Postgres does not accept.
     pub fn after(limit: u16, cursor: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
         let key: Value = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
@@ -68,7 +68,7 @@ impl<K: DeserializeOwned> Paging<K> {
     }
 }
 
-/// Whether a string or a name in the JSON value contains U+0000.
+/// Returns whether a string or a name in the JSON value contains U+0000.
 fn contains_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A listing of numbers, ordered by value.
+    /// Returns a listing of numbers, ordered by value.
     fn list(all: &[u32], paging: &Paging<u32>) -> Page<u32> {
         let rows = all.iter().copied().filter(|n| paging.after.is_none_or(|after| *n > after));
         Page::cut(rows.take(paging.fetch() as usize).collect(), paging, |n| *n)

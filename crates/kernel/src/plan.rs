@@ -12,7 +12,8 @@ crate::words! {
     } example Free
 }
 
-/// The limits of each plan (contract section 1, "Plan limits"); settings of the server with these defaults.
+/// The limits of each plan (contract section 1, "Plan limits"). They are settings of the server; these are the
+/// defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -90,7 +91,7 @@ pub struct BundleLimits {
 }
 
 impl Limits {
-    /// The limits of a plan.
+    /// Returns the limits of a plan.
     #[must_use]
     pub fn for_plan(&self, plan: Plan) -> &PlanLimits {
         match plan {
@@ -112,52 +113,52 @@ const fn default_pending_hostnames() -> u32 {
     20
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_zones() -> u32 {
     20
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_zone_bytes() -> u64 {
     8 * MIB
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_storage_bytes() -> u64 {
     GIB
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_database_bytes() -> u64 {
     GIB
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_database_tokens() -> u32 {
     20
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_backup_days() -> u32 {
     7
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_mails_per_hour() -> u32 {
     50
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_mail_log_days() -> u32 {
     30
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit.
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_ai_requests_per_minute() -> u32 {
     60
 }
 
-/// The value of the free plan, also for a pro plan in a file without this limit: 10 dollars.
+/// Returns the free plan's default, 10 dollars. A pro plan whose settings file omits this limit gets the same value.
 const fn default_ai_spend_per_day_micro_cents() -> i64 {
     1_000_000_000
 }

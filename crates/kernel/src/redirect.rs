@@ -19,7 +19,8 @@ struct AllowedAddress {
     any_port: bool,
 }
 
-/// Loopback addresses without a port. Not `localhost`, which the machine's resolver defines (section 8.3).
+/// Loopback addresses that allow every port if they have none. `localhost` is not one of them, because the machine's
+/// resolver defines it (section 8.3).
 const LOOPBACK: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
 /// An invalid setting. The text omits the value, which may contain a password.
@@ -183,7 +184,8 @@ mod tests {
         ] {
             assert!(any_port_list.admit(requested).is_err(), "{requested:?} was accepted");
         }
-        // An address with a port allows only that port, even the default port. Other hosts always have one port.
+        // An address with a port allows only that port, even if it is the default port. For hosts other than loopback
+        // addresses, an address without a port allows only the default port.
         let exact_list =
             list("http://127.0.0.1:3000,http://[::1]:80,http://localhost,https://127.0.0.1,http://10.0.0.1");
         for requested in [

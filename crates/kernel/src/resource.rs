@@ -35,7 +35,7 @@ pub struct ResourceSet {
 }
 
 impl ResourceSet {
-    /// The set of the resources that `has` accepts.
+    /// Returns the set of the resources that `has` accepts.
     #[must_use]
     pub fn from_fn(has: impl Fn(Resource) -> bool) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl ResourceSet {
         }
     }
 
-    /// Whether the set contains this resource.
+    /// Returns whether the set contains this resource.
     #[must_use]
     pub const fn has(self, resource: Resource) -> bool {
         match resource {
@@ -59,7 +59,7 @@ impl ResourceSet {
         }
     }
 
-    /// The resources of the set, in the order of [`Resource::ALL`].
+    /// Returns the resources of the set, in the order of [`Resource::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Resource> {
         Resource::ALL.iter().copied().filter(move |resource| self.has(*resource))
     }

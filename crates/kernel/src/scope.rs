@@ -33,7 +33,8 @@ crate::words! {
 }
 
 impl Scope {
-    /// Whether this scope includes `needed`: a scope includes itself, and a write scope also the read scope of its area.
+    /// Returns whether this scope includes `needed`: a scope includes itself, and a write scope also the read scope of
+    /// its area.
     #[must_use]
     pub fn covers(self, needed: Self) -> bool {
         use Scope::{BillingRead, BillingWrite, DnsRead, DnsWrite, GitRead, GitWrite};
@@ -60,31 +61,31 @@ pub struct ScopeSet(u16);
 pub struct InvalidScope;
 
 impl ScopeSet {
-    /// All scopes.
+    /// Returns all scopes.
     #[must_use]
     pub fn all() -> Self {
         Scope::ALL.iter().copied().collect()
     }
 
-    /// Whether the set has no scope.
+    /// Returns whether the set has no scope.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether a scope of the set includes `needed` (see [`Scope::covers`]).
+    /// Returns whether a scope of the set includes `needed` (see [`Scope::covers`]).
     #[must_use]
     pub fn covers(self, needed: Scope) -> bool {
         self.iter().any(|scope| scope.covers(needed))
     }
 
-    /// Whether the set includes every scope of `needed`.
+    /// Returns whether the set includes every scope of `needed`.
     #[must_use]
     pub fn covers_all(self, needed: Self) -> bool {
         needed.iter().all(|scope| self.covers(scope))
     }
 
-    /// The scopes, in the order of [`Scope::ALL`].
+    /// Returns the scopes, in the order of [`Scope::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.iter().copied().filter(move |scope| self.0 & (1 << (*scope as u16)) != 0)
     }

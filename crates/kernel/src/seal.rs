@@ -83,7 +83,7 @@ impl Keys {
         Ok(Self(keys.into()))
     }
 
-    /// The ids of the keys. The first one is the id of the key that seals.
+    /// Returns the ids of the keys. The first key is the one that seals.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(id, _)| id.as_str())
     }

@@ -21,7 +21,7 @@ impl Secret {
         Self(plaintext)
     }
 
-    /// The plaintext.
+    /// Returns the plaintext.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -60,7 +60,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// The prefix of all tokens of this kind.
+    /// Returns the prefix of all tokens of this kind.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -103,13 +103,13 @@ impl Token {
         (bits.len() == 32).then(|| Self(text.to_owned()))
     }
 
-    /// The digest to store.
+    /// Returns the digest to store.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(&self.0)
     }
 
-    /// The plaintext.
+    /// Returns the plaintext.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -117,7 +117,7 @@ impl Token {
 }
 
 impl TokenHash {
-    /// The digest of a text.
+    /// Returns the digest of a text.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut hash = [0; 32];
@@ -131,7 +131,7 @@ impl TokenHash {
         Self(digest)
     }
 
-    /// The digest as 64 hex digits, for a comparison elsewhere, such as at a node.
+    /// Returns the digest as 64 hex digits, for a comparison outside this process, such as at a node.
     #[must_use]
     pub fn hex(&self) -> String {
         crate::hex(&self.0)

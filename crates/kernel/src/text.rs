@@ -22,7 +22,7 @@ macro_rules! text {
         pub struct $name(String);
 
         impl $name {
-            /// The text.
+            /// Returns the text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -66,7 +66,7 @@ macro_rules! words {
             /// Every value, in ascending order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word of the value on the wire and in the database.
+            /// Returns the word of the value on the wire and in the database.
             #[must_use]
             pub const fn as_str(&self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
@@ -91,7 +91,7 @@ macro_rules! words {
     };
 }
 
-/// Serde, display and column type of anything with `as_str` and `FromStr`.
+/// Implements serde, `Display` and the column type for a type with `as_str` and `FromStr`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! string_like {
@@ -160,7 +160,7 @@ macro_rules! string_schema {
     };
 }
 
-/// Without the OpenAPI document, types need no schema.
+/// Does nothing: without the feature `openapi`, types need no schema.
 #[doc(hidden)]
 #[cfg(not(feature = "openapi"))]
 #[macro_export]

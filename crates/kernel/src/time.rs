@@ -22,13 +22,13 @@ impl Time {
         Self(at.trunc_subsecs(3))
     }
 
-    /// The time `seconds` later.
+    /// Returns the time `seconds` later.
     #[must_use]
     pub fn plus_seconds(self, seconds: i64) -> Self {
         Self(self.0 + TimeDelta::seconds(seconds))
     }
 
-    /// The time `millis` milliseconds later.
+    /// Returns the time `millis` milliseconds later.
     #[must_use]
     pub fn plus_millis(self, millis: i64) -> Self {
         Self(self.0 + TimeDelta::milliseconds(millis))

@@ -3,7 +3,7 @@
 use kernel::{ApiError, Code, InvalidField, Kind};
 use serde_json::Value;
 
-/// An error of the authorization server. None contains a code, a token or a secret.
+/// An error of the authorization server. No error contains a code, a token or a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum OAuthError {
     #[error("sign-in with connected apps is not configured on this installation")]

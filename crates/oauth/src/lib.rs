@@ -1,9 +1,9 @@
 //! Connected apps: an OAuth 2.0 authorization server (RFC 6749, RFC 9700).
 //!
-//! Owns the Postgres schema `oauth`. An operator registers clients ([`Clients`]). A user approves a request of a client
-//! in the dashboard, which yields a code; the exchange of the code creates a grant with an access token and a refresh
-//! token. Access tokens are JWTs (RFC 9068), signed with [`SigningKeys`]; each names its grant (`sid`). A grant that
-//! ends is deleted with all its codes and tokens, so that nothing of it can be used again.
+//! Owns the Postgres schema `oauth`. An operator registers clients ([`Clients`]). A user approves a client's request in
+//! the dashboard, and the client receives a code. The exchange of the code creates a grant with an access token and a
+//! refresh token. Access tokens are JWTs (RFC 9068), signed with [`SigningKeys`]. Each token names its grant (`sid`).
+//! When a grant ends, it is deleted with all its codes and tokens, so that none of them can be used again.
 
 mod error;
 #[cfg(feature = "server")]
@@ -27,6 +27,6 @@ pub use service::*;
 /// The sealed columns of the schema `oauth`.
 pub const SEALED_COLUMNS: &[store::SealedColumn] = &[keys::PRIVATE_KEY, SUCCESSOR];
 
-/// The refresh token that a repeated refresh returns.
+/// The column of the refresh tokens that a repeated refresh returns.
 pub(crate) const SUCCESSOR: store::SealedColumn =
     store::SealedColumn { table: "oauth.grants", column: "successor", row_key: &[("id", "uuid")] };

@@ -34,16 +34,16 @@ pub enum InvalidRedirectUri {
     ReservedParameter,
 }
 
-/// The parameters of an authorization response (RFC 6749 section 4.1.2, RFC 9207). In the query of a redirect URI they
-/// would occur twice.
+/// The parameters of an authorization response (RFC 6749 section 4.1.2, RFC 9207). A redirect URI must not contain them
+/// in its query, because the response would then contain them twice.
 const RESPONSE_PARAMETERS: [&str; 6] = ["code", "state", "iss", "error", "error_description", "error_uri"];
 
 impl RedirectUri {
-    /// Parses a URI of a registration.
+    /// Parses a URI for a registration.
     ///
     /// # Errors
-    /// Returns an error for a relative URI, a fragment, userinfo, plain http outside loopback, every other scheme
-    /// without a dot (RFC 8252 section 7.1), and a parameter of the authorization response.
+    /// Returns an error for a relative URI, a fragment, userinfo, plain http to a host other than loopback, any other
+    /// scheme without a dot (RFC 8252 section 7.1), or a parameter of the authorization response.
     pub fn parse(text: &str) -> Result<Self, InvalidRedirectUri> {
         let is_plain = text.len() <= MAX_LENGTH && text.chars().all(|c| c.is_ascii_graphic() && c != '\\');
         let url = Url::parse(text).ok().filter(|_| is_plain).ok_or(InvalidRedirectUri::Malformed)?;
@@ -55,7 +55,7 @@ impl RedirectUri {
             return Err(InvalidRedirectUri::Userinfo);
         }
         let is_web = matches!(url.scheme(), "https" | "http");
-        // The parser accepts `https:example.org` and corrects it; a browser and another library may not.
+        // The parser accepts `https:example.org` and corrects it, but a browser or another library may not.
         if is_web && (authority(text).is_none_or(str::is_empty) || !url.has_host()) {
             return Err(InvalidRedirectUri::Malformed);
         }
@@ -74,8 +74,8 @@ impl RedirectUri {
         Ok(Self { text: text.to_owned(), without_port })
     }
 
-    /// Whether a request may redirect to `requested`: the texts are equal, or differ only in the port of a loopback
-    /// address (RFC 8252 section 7.3).
+    /// Returns whether a request may redirect to `requested`. The texts must be equal, or differ only in the port of a
+    /// loopback address (RFC 8252 section 7.3).
     #[must_use]
     pub fn matches(&self, requested: &str) -> bool {
         if self.text == requested {
@@ -85,13 +85,13 @@ impl RedirectUri {
         Self::parse(requested).is_ok_and(|requested| requested.without_port.as_ref() == Some(registered))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host that a user recognizes, or the scheme of a native app.
+    /// Returns the host that a user recognizes, or the scheme of a native app.
     #[must_use]
     pub fn host(&self) -> String {
         let url = Url::parse(&self.text).ok();
@@ -107,7 +107,7 @@ impl fmt::Display for RedirectUri {
 }
 
 #[cfg(feature = "server")]
-/// Appends parameters to the query of a redirect URI that was matched before.
+/// Appends parameters to the query of a redirect URI that [`RedirectUri::matches`] accepted.
 pub(crate) fn with_parameters(redirect_uri: &str, parameters: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(parameters);
@@ -119,7 +119,7 @@ pub(crate) fn with_parameters(redirect_uri: &str, parameters: &[(&str, &str)]) -
     format!("{redirect_uri}{separator}{}", query.finish())
 }
 
-/// The text between `//` and the next `/`, `?` or `#`.
+/// Returns the text between `//` and the next `/`, `?` or `#`.
 fn authority(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once(':')?;
     rest.strip_prefix("//")?.split(['/', '?', '#']).next()
@@ -135,7 +135,7 @@ fn is_loopback(url: &Url) -> bool {
         }
 }
 
-/// The text without the port of its authority.
+/// Returns the text without the port of its authority.
 fn without_port(text: &str) -> Option<String> {
     let authority = authority(text)?;
     let (before, after) = text.split_once(authority)?;

@@ -22,7 +22,7 @@ pub struct BucketOptions {
 }
 
 impl CredentialSettings<'_> {
-    /// The configuration of the store at an address. `options` is called only for a bucket.
+    /// Returns the configuration of the store at an address. Calls `options` only for a bucket.
     ///
     /// # Errors
     /// Returns an error if a credential of a bucket is missing, or the error of `options`.

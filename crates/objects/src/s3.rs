@@ -16,7 +16,7 @@ pub struct S3Config {
     /// The path of all objects; empty for the root of the bucket.
     pub prefix: String,
     pub region: String,
-    /// The URL of a server other than Amazon's. Only `http:` URLs disable TLS.
+    /// The URL of a server other than Amazon's. With an `http:` URL, the connection does not use TLS.
     pub endpoint: Option<String>,
     pub access_key_id: String,
     pub secret_access_key: Secret,
@@ -29,7 +29,7 @@ pub struct S3Config {
 pub struct Timeouts {
     /// The longest wait for the next data of a response.
     pub read: Duration,
-    /// The time after which a failed request is not retried.
+    /// A failed request is retried only during this time.
     pub retry: Duration,
 }
 

@@ -13,30 +13,31 @@ use tokio::task::JoinSet;
 /// The longest wait for the parts in flight of an aborted upload.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A larger buffer is allocated for a whole part.
+/// The threshold for buffers in bytes. A larger buffer is allocated for a whole part.
 const SMALL_BUFFER: usize = 256 * 1024;
 
 /// The size of parts, and limits on the parts in flight.
 #[derive(Debug, Clone)]
 pub struct PartLimits {
     part_size: usize,
-    /// The number of parts in flight per object.
+    /// The largest number of parts in flight per object.
     max_concurrent: usize,
     /// Permits for the parts in flight of all objects.
     permits: Arc<Semaphore>,
 }
 
 impl PartLimits {
-    /// The total size of the parts in flight of all uploads. In addition, each upload buffers one part.
+    /// The largest total size of the parts in flight of all uploads, in bytes. In addition, each upload buffers one
+    /// part.
     const MAX_IN_FLIGHT_BYTES: usize = 80 * 1024 * 1024;
 
-    /// For a remote store. S3 requires at least 5 MiB for all parts except the last.
+    /// Returns the limits for a remote store. S3 requires at least 5 MiB for all parts except the last.
     #[must_use]
     pub fn remote() -> Self {
         Self::new(5 * 1024 * 1024, 3)
     }
 
-    /// For a store on the local disk.
+    /// Returns the limits for a store on the local disk.
     #[must_use]
     pub fn local() -> Self {
         Self::new(256 * 1024, 4)
@@ -68,14 +69,15 @@ impl ObjectWriter {
         Self { objects, path, limits, buffer: Vec::new(), upload: None, in_flight: JoinSet::new(), sent_parts: 0 }
     }
 
-    /// The number of parts that the store has accepted, as far as a write had to wait for them.
+    /// Returns the number of parts that the store is known to have accepted. A part counts only after a write had to
+    /// wait for it.
     #[must_use]
     pub const fn sent_parts(&self) -> usize {
         self.sent_parts
     }
 
-    /// Appends bytes and waits for buffer space. Copies the bytes, because keeping one-byte chunks would use a hundred
-    /// times their size.
+    /// Appends bytes and waits for buffer space. The bytes are copied, because a buffer of one-byte chunks would take a
+    /// hundred times their size.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -94,7 +96,7 @@ impl ObjectWriter {
         Ok(())
     }
 
-    /// Completes the object. A failure aborts the upload.
+    /// Completes the object. If this fails, the upload is aborted.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -169,8 +171,8 @@ impl Drop for Created {
     }
 }
 
-/// Creates an upload of several parts. The request continues if the caller is dropped: a cancelled request would leave
-/// an upload in the store that nobody knows.
+/// Creates an upload of several parts. The request continues if the caller is dropped: if it were cancelled, the store
+/// could contain an upload whose id is unknown.
 async fn create(objects: Arc<dyn ObjectStore>, path: Path) -> Result<Created> {
     tokio::spawn(async move { objects.put_multipart(&path).await.map(|upload| Created(Some(upload))) }).await?
 }
@@ -182,7 +184,7 @@ fn abort_later(upload: Option<Box<dyn MultipartUpload>>, in_flight: JoinSet<Resu
 }
 
 /// Aborts an upload after its parts in flight have finished. A part that arrives after the abort would remain in the
-/// store, and cancelling its request does not cancel it in the store.
+/// store, and cancelling the request of a part does not stop the part in the store.
 async fn abort(mut upload: Box<dyn MultipartUpload>, mut in_flight: JoinSet<Result<()>>) {
     let finished = async { while in_flight.join_next().await.is_some() {} };
     if tokio::time::timeout(ABORT_TIMEOUT, finished).await.is_err() {
@@ -218,7 +220,7 @@ mod tests {
             Self { folder, store }
         }
 
-        /// With small parts, and this number of parts in flight in total.
+        /// Creates a writer with small parts, and with permits for the parts in flight of all writers.
         fn writer(&self, name: &str, permits: &Arc<Semaphore>) -> ObjectWriter {
             let limits = PartLimits { part_size: 4, max_concurrent: 2, permits: Arc::clone(permits) };
             ObjectWriter::new(self.store.objects.clone(), Path::from(name), limits)
@@ -228,7 +230,7 @@ mod tests {
             self.store.objects.get(&Path::from(name)).await.unwrap().bytes().await.unwrap().into()
         }
 
-        /// The names of all files, also of unfinished uploads.
+        /// Returns the names of all files, including those of unfinished uploads.
         fn files(&self) -> Vec<String> {
             let entries = fs::read_dir(&self.folder).unwrap();
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -254,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn object_has_the_written_bytes_in_order() {
         let folder = TestFolder::create();
-        // Less than a part, exactly one and two, and more, in chunks that do not match the parts.
+        // The sizes are: less than a part, exactly one and two parts, and more, in chunks that do not match the parts.
         for size in [0, 1, 3, 4, 5, 8, 100, 1001] {
             let content: Vec<u8> = (0..size).map(|number: u32| number.to_le_bytes()[0]).collect();
             for chunk in [1, 3, 4, 7, 2000] {
@@ -287,7 +289,7 @@ mod tests {
     async fn failed_object_does_not_exist() {
         let folder = TestFolder::create();
         fs::write(folder.folder.join("file"), "").unwrap();
-        // A folder cannot have the name of a file.
+        // The folder of the object cannot be created, because a file has its name.
         let mut writer = folder.writer("file/object", &permits());
         assert!(writer.write(&[1; 100]).await.is_err() || writer.finish().await.is_err());
         assert_eq!(folder.files(), ["file"]);
@@ -302,7 +304,7 @@ mod tests {
             one.write(b"12345").await.unwrap();
             other.write(b"67890").await.unwrap();
         }
-        // Each write waited for the parts before it.
+        // Each write waited for the earlier parts.
         assert!(one.sent_parts() > 50 && other.sent_parts() > 50);
         let (finished, others) = tokio::join!(one.finish(), other.finish());
         assert!(finished.is_ok() && others.is_ok());

@@ -1,4 +1,4 @@
-//! The mails of this context: their outbox messages and their texts.
+//! The mails of the organization context: their outbox messages and their texts.
 
 use std::sync::Arc;
 

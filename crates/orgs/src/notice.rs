@@ -59,8 +59,9 @@ const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
 impl Notice {
-    /// Returns the kind, the project (`None` for the whole organization), and the seconds in which the same kind is not
-    /// raised again for the same project. Without seconds, each notice is raised, because its context raises it once.
+    /// Returns the kind, the project (`None` for the whole organization), and the deduplication interval in seconds, in
+    /// which the same kind is not raised again for the same project. A kind without an interval is always raised,
+    /// because its context raises each notice only once.
     pub(crate) fn deduplication(&self) -> (NotificationKind, Option<&str>, Option<i64>) {
         use NotificationKind as Kind;
         match self {

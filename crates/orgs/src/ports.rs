@@ -26,7 +26,7 @@ pub trait Mailer: Send + Sync {
     async fn send(&self, mail: MailMessage) -> Result<(), DeliveryError>;
 }
 
-/// Omits the content and the recipient.
+/// The derived implementation would show the content and the recipient.
 impl std::fmt::Debug for MailMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MailMessage").field("id", &self.id).finish_non_exhaustive()

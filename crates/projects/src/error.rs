@@ -21,7 +21,7 @@ pub enum TakeoverObstacle {
     NotPublished,
     /// The lookup of the record failed, with this message.
     LookupFailed(String),
-    /// The TXT record of the current project is published too.
+    /// The TXT record of the current project is published, too.
     HolderProves,
     /// The hostname changed during the request.
     Changed,
@@ -98,7 +98,7 @@ impl ProjectError {
         Kind::Conflict,
         "The organization has reached the project limit of its plan. `details` contains `limit`, `count` and `plan`.",
     );
-    /// 400: an unconfirmed deletion.
+    /// 400: the deletion is not confirmed.
     pub const CONFIRM_MISMATCH: Code = Code::new(
         "confirm_mismatch",
         Kind::Invalid,
@@ -159,7 +159,7 @@ impl ApiError for ProjectError {
 }
 
 impl HostnameLimit {
-    /// The name of the limit in error details.
+    /// Returns the name of the limit in error details.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -186,7 +186,7 @@ impl std::fmt::Display for HostnameLimit {
 }
 
 impl TakeoverObstacle {
-    /// The next step for the user. `record` proves the ownership of the user's project.
+    /// Returns the next step for the user. `record` proves that the user's project owns the hostname.
     fn advice(&self, record: &VerifyRecord) -> String {
         let VerifyRecord { name, value, .. } = record;
         match self {

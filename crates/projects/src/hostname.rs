@@ -27,7 +27,7 @@ impl HostName {
     /// Parses and normalises a hostname. Rejects names under the platform's `own_domains`.
     ///
     /// # Errors
-    /// Returns [`InvalidHostName`] when the text is not a hostname, or not one that a project may use.
+    /// Returns [`InvalidHostName`] if the text is not a hostname, or is not one that a project may use.
     pub fn parse(text: &str, own_domains: &[String]) -> Result<Self, InvalidHostName> {
         let name = domain::parse(text, Characters::Host).map_err(|invalid| match invalid {
             InvalidDomain::Wildcard => InvalidHostName::Wildcard,
@@ -47,10 +47,12 @@ impl HostName {
     }
 }
 
-/// Returns the token with which a project proves the ownership of a hostname. It depends only on the two, so that the
-/// project sees the same record before and after it has the hostname, and no other project can use it.
+/// Returns the token with which a project proves the ownership of a hostname. The token depends only on the project and
+/// the hostname. So the project sees the same record before and after it has the hostname, and another project cannot
+/// use the record.
 ///
-/// The token is not a secret: it is published in the DNS, where only the owner of the domain can publish it.
+/// The token is not a secret: it is published in the DNS. It is a proof because only the owner of the domain can
+/// publish it there.
 pub(crate) fn verification_token(project: ProjectId, name: &str) -> String {
     let mut token = Digest::of(format!("svc-verify\n{project}\n{name}").as_bytes()).hex();
     token.truncate(TOKEN_DIGITS);

@@ -1,8 +1,8 @@
 //! The part `ai`, and the metering of calls of AI models.
 //!
-//! A node asks for the admission of each call, sends it to the upstream only if it is admitted, and settles it when it
-//! ends. The control plane deducts each call once, however often it is settled. It ends a call itself that was neither
-//! settled nor reported as open for 15 minutes.
+//! A node requests the admission of each call, sends the call to the upstream only if it is admitted, and settles it
+//! when it ends. The control plane deducts each call once, however often it is settled. If a call was neither settled
+//! nor reported as open for 15 minutes, the control plane ends it.
 
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]

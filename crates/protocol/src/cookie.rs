@@ -7,7 +7,7 @@
 /// any sibling host can set one named `%5F%5FHost-…`. Other cookies in the header may contain any bytes.
 pub fn cookie_values<'header>(header: &'header [u8], name: &str) -> impl Iterator<Item = &'header [u8]> {
     header.split(|byte| *byte == b';').filter_map(|cookie| {
-        // Only a space or a tab can surround a cookie. Other whitespace is a part of its name or value.
+        // Only spaces and tabs can surround a cookie. Other whitespace is part of its name or value.
         let start = cookie.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
         let end = cookie.iter().rposition(|byte| !matches!(byte, b' ' | b'\t'))?;
         cookie.get(start..=end)?.strip_prefix(name.as_bytes())?.strip_prefix(b"=")

@@ -20,7 +20,7 @@ use crate::report::{ReportKind, message};
 #[serde(rename_all = "camelCase")]
 pub struct Database {
     /// Increases with every change of the logins, the operation or the exports. The node reports the revision that it
-    /// has applied. It never decreases for a project, also not with a new database.
+    /// has applied. For one project it never decreases, even if the database is deleted and created again.
     pub revision: i64,
     /// Identifies the database, and names its objects in the node's Postgres. A later database of the project has
     /// another one.
@@ -82,7 +82,7 @@ impl Verifier {
         Self(verifier)
     }
 
-    /// The verifier.
+    /// Returns the verifier.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -362,7 +362,7 @@ pub enum SslMode {
 }
 
 impl SslMode {
-    /// The word on the wire, and in the address of a database.
+    /// Returns the word in messages, and in the address of a database.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -94,7 +94,7 @@ pub(crate) enum AnyPart {
 }
 
 impl Change {
-    /// A change of the part `P`; `None` means that it is no longer desired.
+    /// Creates a change of the part `P`; `None` means that the part is no longer desired.
     ///
     /// # Errors
     /// Returns an error if the part cannot be serialised as JSON.
@@ -103,7 +103,8 @@ impl Change {
         Ok(Self { project, revision, part: P::NAME.to_owned(), desired })
     }
 
-    /// The content of the part `P`, or `None` if this is another part.
+    /// Returns the content of the part `P`, or `None` if this is another part. The inner `None` means that the part is
+    /// no longer desired.
     ///
     /// # Errors
     /// Returns an error if the content does not match the type of the part.

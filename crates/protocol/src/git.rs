@@ -1,4 +1,4 @@
-//! The calls of the git node: it asks who may access a repository, and reports the updates of refs.
+//! The calls of the git node: it asks whether a client may access a repository, and reports the updates of refs.
 //!
 //! The node numbers the updates of a repository from 1, without gaps, in the order in which they took effect. It may
 //! report an update repeatedly; the control plane records each number once.

@@ -1,8 +1,8 @@
-//! The wire types between the control plane and its nodes: desired state, reports, and the access round trip. Also the
-//! parser of cookies, which both sides use.
+//! The wire types between the control plane and its nodes: desired state, reports, and the access round trip. Also
+//! contains the parser of cookies, which both sides use.
 //!
-//! The control plane and all nodes use these types, so both sides agree on the format. `sha256` is the only dependency
-//! in the workspace: ids are strings here, and the control plane parses them.
+//! The control plane and all nodes use these types, so both sides agree on the format. The crate depends on only one
+//! other crate of the workspace, `sha256`. Therefore ids are strings here, which the control plane parses.
 //!
 //! A context that needs desired state at nodes adds a [`DesiredPart`]. A new kind of observed state is a
 //! [`ReportKind`]. `docs/convergence.md` describes the protocol.

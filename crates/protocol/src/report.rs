@@ -67,7 +67,7 @@ impl ReportKind for DeploymentReport {
     const NAME: &'static str = "deployment";
 }
 
-/// The most characters of a message.
+/// The largest number of characters of a message.
 const MAX_MESSAGE: usize = 1000;
 
 fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
@@ -115,7 +115,7 @@ pub(crate) enum AnyReport {
 }
 
 impl Report {
-    /// A report of kind `K`.
+    /// Creates a report of kind `K`.
     ///
     /// # Errors
     /// Returns an error if the report cannot be serialised as JSON.

@@ -35,7 +35,7 @@ impl SecretValue {
         Self(value)
     }
 
-    /// The value.
+    /// Returns the value.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -57,7 +57,7 @@ pub enum AccessMode {
 }
 
 impl AccessMode {
-    /// The mode on the wire.
+    /// Returns the mode on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -28,11 +28,11 @@ pub struct CodeHostConfig {
     pub user_url: Url,
 }
 
-/// An error of a sign-in. Contains no credential, and of the code host's response only the error code.
+/// An error of a sign-in. It contains no credential. Of the code host's response, it contains only the error code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodeHostError {
-    /// The code host rejected the code: it is used, expired, invalid, or for another client. The error code also shows
-    /// a rejected registration (`incorrect_client_credentials`).
+    /// The code host rejected the code: it is used, expired, invalid, or for another client. The error code may also
+    /// show that our registration was rejected (`incorrect_client_credentials`).
     #[error("the code host rejected the code: {0}")]
     Refused(String),
     /// The code host is unreachable, or its response is unreadable.
@@ -62,9 +62,9 @@ impl CodeHost {
     /// Creates a client with custom limits.
     ///
     /// # Errors
-    /// See [`CodeHost::new`].
+    /// Returns the errors of [`CodeHost::new`].
     pub fn with_limits(config: CodeHostConfig, limits: Limits) -> Result<Self, OutboundConfigError> {
-        // Only browsers call this address, but the same rules apply.
+        // Only browsers call this address, but it must follow the same rules.
         origin(&config.authorize_url)?;
         let client = OutboundClient::with_limits("code host", [&config.token_url, &config.user_url], limits)?;
         Ok(Self { config, client })
@@ -87,10 +87,10 @@ impl CodeHost {
         url.into()
     }
 
-    /// Exchanges the code, which is valid once, for the user who signed in.
+    /// Exchanges the code for the user who signed in. A code is valid only once.
     ///
     /// # Errors
-    /// [`CodeHostError`]. Only [`CodeHostError::Refused`] is specific to this sign-in.
+    /// Returns [`CodeHostError`]. Only [`CodeHostError::Refused`] is specific to this sign-in.
     pub async fn identify(&self, code: &str, redirect_uri: &str, verifier: &str) -> Result<Person, CodeHostError> {
         let token = self.exchange(code, redirect_uri, verifier).await?;
         let user: Map<String, Value> = self.client.get(&self.config.user_url, &token).await?;
@@ -115,7 +115,7 @@ impl CodeHost {
     }
 }
 
-/// Parses a token response (RFC 6749 section 5.1 and 5.2). GitHub sends status 200 for both kinds.
+/// Parses a token response (RFC 6749 section 5.1 and 5.2). GitHub sends status 200 for tokens and for errors.
 fn parse_token_response(response: &Map<String, Value>) -> Result<Secret, CodeHostError> {
     let text = |key| response.get(key).and_then(Value::as_str);
     if let Some(error) = text("error") {
@@ -124,14 +124,14 @@ fn parse_token_response(response: &Map<String, Value>) -> Result<Secret, CodeHos
     if !text("token_type").is_some_and(|token_type| token_type.eq_ignore_ascii_case("bearer")) {
         return Err(CodeHostError::InvalidResponse("token_type"));
     }
-    // The token becomes part of a header.
+    // The token becomes part of a header, so its characters must be valid there.
     let is_valid =
         |token: &&str| (1..=MAX_TOKEN_BYTES).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
     let token = text("access_token").filter(is_valid).ok_or(CodeHostError::InvalidResponse("access_token"))?;
     Ok(Secret::new(token.to_owned()))
 }
 
-/// Returns an error code that is a single word. Other texts could contain data of our request.
+/// Returns an error code if it is a single word. Another text could contain data of our request.
 fn error_code(error: &str) -> String {
     let is_word =
         (1..=64).contains(&error.len()) && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

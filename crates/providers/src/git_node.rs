@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::outbound::{Limits, OutboundClient};
+use crate::outbound::{Call, Credential, Limits, OutboundClient};
 
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(2),
     timeout: Duration::from_secs(8),
-    // A file of 1 MiB, in which each byte may be an escape of six characters.
+    // Enough for a file of 1 MiB in which each byte is an escape of six characters.
     max_body_bytes: 8 * 1024 * 1024,
 };
 
-/// A client of the git node. It may move to another address.
+/// A client of the git node, whose address may change.
 #[derive(Debug, Default)]
 pub struct GitNodeClient {
     last: Mutex<Option<(Url, OutboundClient)>>,
@@ -59,7 +59,9 @@ impl GitNodeClient {
         let mut url = base.clone();
         url.path_segments_mut().map_err(|()| unreachable("the address has no path"))?.pop_if_empty().extend(path);
         url.query_pairs_mut().extend_pairs(query);
-        let exchange = self.client(&base)?.exchange(Method::GET, &url, secret, None).await.map_err(unreachable)?;
+        let credential = Credential::Bearer(secret);
+        let call = Call { method: Method::GET, url: &url, credential, header: None, body: None };
+        let exchange = self.client(&base)?.exchange(call).await.map_err(unreachable)?;
         if exchange.status == 404 {
             return Err(match exchange.parse::<Refusal>().map_err(unreachable)?.code.as_str() {
                 "no_ref" => GitNodeError::NoRef,
@@ -70,7 +72,7 @@ impl GitNodeClient {
         exchange.success().map_err(unreachable)
     }
 
-    /// The client of this address.
+    /// Returns the client of this address.
     fn client(&self, base: &Url) -> Result<OutboundClient, GitNodeError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((url, client)) = &*last

@@ -1,4 +1,4 @@
-//! The model-lending service, to which ended grants are reported.
+//! The model-lending service, which receives a report of each ended grant.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Lending {
     /// Creates a client with custom limits.
     ///
     /// # Errors
-    /// See [`Lending::new`].
+    /// Returns the errors of [`Lending::new`].
     pub fn with_limits(url: &Url, key: SigningKey, limits: Limits) -> Result<Self, OutboundConfigError> {
         let client = OutboundClient::with_limits("model lending", [url], limits)?;
         let mut url = url.clone();

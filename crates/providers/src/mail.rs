@@ -1,7 +1,7 @@
 //! A mail: its content, recipient, date and message id.
 //!
 //! The same `Mail` always renders to the same bytes, because id, date and boundary depend only on the caller's values.
-//! Mail software can recognize the duplicate when a mail is sent again after a lost acknowledgement.
+//! So mail software can recognize the duplicate if a mail is sent again after a lost acknowledgement.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,7 +1,8 @@
 //! The content of a mail, and its template as text and HTML.
 //!
-//! The HTML works in common mail clients: tables and inline styles, no images, a button that Outlook renders, and
-//! colours for light and dark mode. Values contain names that users chose, so each value becomes one escaped line.
+//! The HTML works in common mail clients. It has tables and inline styles, no images, a button that Outlook renders,
+//! and colours for light and dark mode. Values contain names that users chose, so each value is escaped and becomes one
+//! line.
 
 use url::Url;
 
@@ -36,7 +37,8 @@ impl Action {
     /// Creates a button.
     ///
     /// # Errors
-    /// Returns an error for an address that is not http or https, or has credentials, which can disguise the host.
+    /// Returns an error for an address that is not http or https, or that has credentials, because they can disguise
+    /// the host.
     pub fn new(label: impl Into<String>, url: &str) -> Result<Self, InvalidLink> {
         let url = Url::parse(url).map_err(|_| InvalidLink)?;
         let has_no_credentials = url.username().is_empty() && url.password().is_none();
@@ -116,8 +118,8 @@ const FONT: &str = "font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,
 const PARAGRAPH: &str = "margin:0 0 16px;font-size:16px;line-height:24px;";
 
 impl Action {
-    /// Renders a coloured table cell, which looks like a button even in clients that ignore the padding of links. The
-    /// address below it can be read and copied.
+    /// Renders the button as a coloured table cell, which looks like a button even in clients that ignore the padding
+    /// of links. The address below the button can be read and copied.
     fn html(&self) -> String {
         let (label, url) = (escaped(&self.label), escaped(self.url.as_str()));
         format!(

@@ -12,10 +12,12 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use url::{Origin, Url, form_urlencoded};
 
 use crate::tls;
+
+/// The longest `Retry-After` of a 429 after which a client repeats a call.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The limits of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +51,10 @@ pub enum OutboundConfigError {
     /// An address is neither http nor https.
     #[error("an address is neither http nor https")]
     Scheme,
-    /// An address contains credentials, which have their own settings.
+    /// An address contains credentials, which must be in their own settings.
     #[error("an address contains a user or a password")]
     Userinfo,
-    /// An address is https, and the system has no CA certificates.
+    /// An address is https, but the system has no CA certificates.
     #[error("no CA certificate to verify https servers with; install the system's or set SSL_CERT_FILE")]
     NoRoots,
     /// The HTTP library could not be set up.
@@ -90,8 +92,8 @@ impl OutboundClient {
     /// Creates a client that may call the origins (scheme, host and port) of these addresses, with the default limits.
     ///
     /// # Errors
-    /// Returns an error for an address that is not http or https, or contains credentials, and for an https address on
-    /// a system without CA certificates.
+    /// Returns an error for an address that is not http or https, or that contains credentials. Also returns an error
+    /// for an https address on a system without CA certificates.
     pub fn new<'a>(
         purpose: &'static str,
         origins: impl IntoIterator<Item = &'a Url>,
@@ -102,7 +104,7 @@ impl OutboundClient {
     /// Creates a client with custom limits.
     ///
     /// # Errors
-    /// See [`OutboundClient::new`].
+    /// Returns the errors of [`OutboundClient::new`].
     pub fn with_limits<'a>(
         purpose: &'static str,
         origins: impl IntoIterator<Item = &'a Url>,
@@ -119,7 +121,7 @@ impl OutboundClient {
             .no_proxy()
             .connect_timeout(limits.connect_timeout)
             .timeout(limits.timeout)
-            // Calls are rare and some must not be repeated, so each has its own connection.
+            // Calls are rare, and some must not be repeated. So each call uses its own connection.
             .pool_max_idle_per_host(0)
             .retry(reqwest::retry::never())
             .build()
@@ -158,23 +160,24 @@ impl OutboundClient {
         self.log(result)
     }
 
-    /// Sends a request with a bearer token and a JSON body, and returns the response whatever its status.
+    /// Sends a request, and returns the response, whatever its status.
     ///
     /// # Errors
-    /// Returns an error for a redirect, and without a complete response.
-    pub(crate) async fn exchange(
-        &self,
-        method: Method,
-        url: &Url,
-        bearer: &Secret,
-        body: Option<&Value>,
-    ) -> Result<Exchange, OutboundError> {
-        let mut request = self.client.request(method, url.clone()).bearer_auth(bearer.reveal());
-        if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+    /// Returns an error for a redirect, and if the response is incomplete.
+    pub(crate) async fn exchange(&self, call: Call<'_>) -> Result<Exchange, OutboundError> {
+        let request = self.client.request(call.method, call.url.clone());
+        let mut request = match call.credential {
+            Credential::Bearer(token) => request.bearer_auth(token.reveal()),
+            Credential::Basic { user, password } => request.basic_auth(user, Some(password.reveal())),
+        };
+        if let Some((name, value)) = call.header {
+            request = request.header(name, value);
+        }
+        if let Some(body) = call.body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body.to_owned());
         }
         let exchange = async {
-            let response = self.send_any(url, request).await?;
+            let response = self.send_any(call.url, request).await?;
             let (status, retry_after) = (response.status().as_u16(), retry_after(&response));
             Ok(Exchange { status, retry_after, body: self.read_body(response).await? })
         };
@@ -199,14 +202,14 @@ impl OutboundClient {
         serde_json::from_slice(&body).map_err(|_| OutboundError::NotJson)
     }
 
-    /// Returns a successful response.
+    /// Sends a request, and returns the response if it is successful.
     async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
         let response = self.send_any(url, request).await?;
         let status = response.status();
         if status.is_success() { Ok(response) } else { Err(OutboundError::Status(status.as_u16())) }
     }
 
-    /// Returns a response, unless it is a redirect.
+    /// Sends a request, and returns the response unless it is a redirect.
     async fn send_any(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
         if !self.origins.contains(&url.origin()) {
             return Err(OutboundError::NotAllowed);
@@ -232,12 +235,35 @@ impl OutboundClient {
     }
 }
 
+/// A request with a credential.
+#[derive(Debug, Clone)]
+pub(crate) struct Call<'a> {
+    pub(crate) method: Method,
+    pub(crate) url: &'a Url,
+    pub(crate) credential: Credential<'a>,
+    /// An additional header.
+    pub(crate) header: Option<(&'static str, &'a str)>,
+    /// JSON.
+    pub(crate) body: Option<&'a str>,
+}
+
+/// The credential of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Credential<'a> {
+    Bearer(&'a Secret),
+    /// HTTP Basic (RFC 7617).
+    Basic {
+        user: &'a str,
+        password: &'a Secret,
+    },
+}
+
 /// A complete response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) status: u16,
     /// The value of `Retry-After`, if it is a number of seconds.
-    pub(crate) retry_after: Option<Duration>,
+    retry_after: Option<Duration>,
     body: Vec<u8>,
 }
 
@@ -245,7 +271,7 @@ impl Exchange {
     /// Parses the body of a successful response.
     ///
     /// # Errors
-    /// [`OutboundError::Status`], [`OutboundError::NotJson`].
+    /// Returns [`OutboundError::Status`] or [`OutboundError::NotJson`].
     pub(crate) fn success<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
         if (200..300).contains(&self.status) { self.parse() } else { Err(OutboundError::Status(self.status)) }
     }
@@ -253,9 +279,14 @@ impl Exchange {
     /// Parses the body, whatever the status.
     ///
     /// # Errors
-    /// [`OutboundError::NotJson`].
+    /// Returns [`OutboundError::NotJson`].
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
         serde_json::from_slice(&self.body).map_err(|_| OutboundError::NotJson)
+    }
+
+    /// The time after which to repeat the request once: for a 429 with a short `Retry-After`.
+    pub(crate) fn retry_delay(&self) -> Option<Duration> {
+        self.retry_after.filter(|wait| self.status == 429 && *wait <= MAX_RETRY_AFTER)
     }
 }
 

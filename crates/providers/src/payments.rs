@@ -7,21 +7,19 @@ use chrono::{DateTime, Utc};
 use kernel::Secret;
 use reqwest::Method;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::outbound::{Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
+use crate::outbound::{Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
 
-/// The longest `Retry-After` of a 429 that is honoured.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
 const MICRO_CENTS_PER_CENT: i128 = 1_000_000;
 
 /// The client of the payments provider.
 pub struct PaymentsClient {
     url: Url,
     token: Secret,
-    /// The limit of a call, including its repetition.
+    /// The timeout of a call, including its repetition.
     timeout: Duration,
     client: OutboundClient,
 }
@@ -61,13 +59,21 @@ pub enum Finalized {
     Declined,
 }
 
+/// The result of refunding an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refunded {
+    Refunded,
+    /// The order was never paid.
+    NotPaid,
+}
+
 /// A session of a customer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CustomerSession {
     token: String,
     pub customer_id: String,
     pub expires_at: DateTime<Utc>,
-    /// Contains the token.
+    /// The URL of the portal. It contains the token.
     pub customer_portal_url: String,
 }
 
@@ -94,6 +100,7 @@ struct Customer {
 struct Order {
     id: String,
     paid: bool,
+    status: String,
 }
 
 #[derive(Deserialize)]
@@ -110,7 +117,7 @@ struct ErrorBody {
 type Result<T> = std::result::Result<T, OutboundError>;
 
 impl CustomerSession {
-    /// The credential of the customer.
+    /// Returns the credential of the customer.
     #[must_use]
     pub fn token(&self) -> Secret {
         Secret::new(self.token.clone())
@@ -129,7 +136,7 @@ impl PaymentsClient {
     /// Creates a client with custom limits.
     ///
     /// # Errors
-    /// See [`PaymentsClient::new`].
+    /// Returns the errors of [`PaymentsClient::new`].
     pub fn with_limits(url: &Url, token: Secret, limits: Limits) -> std::result::Result<Self, OutboundConfigError> {
         let client = OutboundClient::with_limits("payments", [url], limits)?;
         Ok(Self { url: url.clone(), token, timeout: limits.timeout, client })
@@ -138,7 +145,7 @@ impl PaymentsClient {
     /// Creates a checkout, and returns its URL.
     ///
     /// # Errors
-    /// [`OutboundError`].
+    /// Returns [`OutboundError`].
     pub async fn create_checkout(&self, checkout: &NewCheckout<'_>) -> Result<Url> {
         let NewCheckout { product, external_customer_id, success_url, embed_origin, credit_cents } = checkout;
         let amount = credit_cents.map(|cents| ("amount".to_owned(), json!(cents)));
@@ -160,10 +167,10 @@ impl PaymentsClient {
             .ok_or(OutboundError::NotJson)
     }
 
-    /// Creates a session of a customer; `None` for an unknown one.
+    /// Creates a session of a customer. Returns `None` for an unknown customer.
     ///
     /// # Errors
-    /// [`OutboundError`].
+    /// Returns [`OutboundError`].
     pub async fn create_customer_session(
         &self,
         external_customer_id: &str,
@@ -173,16 +180,17 @@ impl PaymentsClient {
         body.extend(return_url.map(|return_url| ("return_url".to_owned(), json!(return_url))));
         match self.call(Method::POST, &["customer-sessions", ""], Some(&body.into())).await {
             Ok(session) => Ok(Some(session)),
-            // The provider's documentation says 404, and its API responds with 422.
+            // The provider's documentation states 404, but its API responds with 422.
             Err(OutboundError::Status(404 | 422)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Schedules the end of a subscription with its period, or reverts that; `None` if it was already so.
+    /// Schedules the end of a subscription with its period, or reverts that. Returns `None` if the subscription already
+    /// had the requested state.
     ///
     /// # Errors
-    /// [`OutboundError`].
+    /// Returns [`OutboundError`].
     pub async fn set_cancel_at_period_end(&self, subscription: &str, cancel: bool) -> Result<Option<Subscription>> {
         let body = json!({ "cancel_at_period_end": cancel });
         let exchange = self.exchange(Method::PATCH, &["subscriptions", subscription], Some(&body)).await?;
@@ -193,10 +201,10 @@ impl PaymentsClient {
         exchange.success().map(Some)
     }
 
-    /// Whether a customer has a saved payment method. An unknown customer has none.
+    /// Returns whether a customer has a saved payment method, which is false for an unknown customer.
     ///
     /// # Errors
-    /// [`OutboundError`].
+    /// Returns [`OutboundError`].
     pub async fn has_payment_method(&self, external_customer_id: &str) -> Result<bool> {
         let path = ["customers", "external", external_customer_id, "payment-methods"];
         match self.call::<PaymentMethods>(Method::GET, &path, None).await {
@@ -206,10 +214,10 @@ impl PaymentsClient {
         }
     }
 
-    /// Returns the provider's id of a customer; `None` for an unknown one.
+    /// Returns the provider's id of a customer, or `None` for an unknown customer.
     ///
     /// # Errors
-    /// [`OutboundError`].
+    /// Returns [`OutboundError`].
     pub async fn customer_id(&self, external_customer_id: &str) -> Result<Option<String>> {
         match self.call::<Customer>(Method::GET, &["customers", "external", external_customer_id], None).await {
             Ok(customer) => Ok(Some(customer.id)),
@@ -221,7 +229,7 @@ impl PaymentsClient {
     /// Creates a draft order, and returns its id. A draft charges nothing.
     ///
     /// # Errors
-    /// [`OutboundError`].
+    /// Returns [`OutboundError`].
     pub async fn create_order(&self, order: &NewOrder<'_>) -> Result<String> {
         let NewOrder { customer_id, product_id, amount_cents, org, purpose, reference } = order;
         let body = json!({
@@ -232,15 +240,15 @@ impl PaymentsClient {
         Ok(created.id)
     }
 
-    /// Charges a draft order. Safe to repeat: an order that is paid already is not charged again.
+    /// Charges a draft order. Safe to repeat: an order that is already paid is not charged again.
     ///
     /// # Errors
-    /// [`OutboundError`], also while another request finalizes the order.
+    /// Returns [`OutboundError`], also while another request finalizes the order.
     pub async fn finalize_order(&self, order: &str) -> Result<Finalized> {
         let exchange = self.exchange(Method::POST, &["orders", order, "finalize"], Some(&json!({}))).await?;
         match exchange.status {
             402 => return Ok(Finalized::Declined),
-            // In progress, or not a draft any more: the response of an earlier attempt was lost.
+            // The order is being finalized, or is no longer a draft: the response of an earlier attempt was lost.
             status @ (409 | 412) => {
                 let found: Order = self.call(Method::GET, &["orders", order], None).await?;
                 return if found.paid { Ok(Finalized::Paid) } else { Err(OutboundError::Status(status)) };
@@ -251,29 +259,51 @@ impl PaymentsClient {
         if finalized.paid { Ok(Finalized::Paid) } else { Err(OutboundError::NotJson) }
     }
 
+    /// Refunds an order. Safe to repeat: an order that is refunded already is not refunded again.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn refund_order(&self, order: &str, amount_cents: i64) -> Result<Refunded> {
+        let body = json!({ "order_id": order, "reason": "other", "amount": amount_cents });
+        let exchange = self.exchange(Method::POST, &["refunds", ""], Some(&body)).await?;
+        if !matches!(exchange.status, 403 | 422) {
+            return exchange.success::<IgnoredAny>().map(|_| Refunded::Refunded);
+        }
+        // Nothing, or less than the amount, is left to refund: the response of an earlier attempt was lost.
+        let found: Order = self.call(Method::GET, &["orders", order], None).await?;
+        match found.status.as_str() {
+            "refunded" | "partially_refunded" => Ok(Refunded::Refunded),
+            _ if !found.paid => Ok(Refunded::NotPaid),
+            _ => Err(OutboundError::Status(exchange.status)),
+        }
+    }
+
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<T> {
         self.exchange(method, path, body).await?.success()
     }
 
     async fn exchange(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
-        let exchange = self.exchange_patiently(method, path, body);
+        let exchange = self.exchange_with_retry(method, path, body);
         tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
     }
 
     /// Sends a request. Repeats it once after a 429 whose `Retry-After` is short.
-    async fn exchange_patiently(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
+    async fn exchange_with_retry(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
         let mut url = self.url.clone();
-        // A base URL that is http or https has segments. An empty segment is a trailing slash.
+        // A base URL that is http or https always has path segments. An empty last segment is a trailing slash.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
         }
-        let first = self.client.exchange(method.clone(), &url, &self.token, body).await?;
-        match first.retry_after {
-            Some(wait) if first.status == 429 && wait <= MAX_RETRY_AFTER => {
+        let body = body.map(Value::to_string);
+        let (credential, header, body) = (Credential::Bearer(&self.token), None, body.as_deref());
+        let call = Call { method, url: &url, credential, header, body };
+        let first = self.client.exchange(call.clone()).await?;
+        match first.retry_delay() {
+            Some(wait) => {
                 tokio::time::sleep(wait).await;
-                self.client.exchange(method, &url, &self.token, body).await
+                self.client.exchange(call).await
             }
-            _ => Ok(first),
+            None => Ok(first),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The user profile of a code host.
 //!
-//! The profile is untrusted. A valid id and a valid login are required. Other invalid fields are dropped.
+//! The profile is untrusted. It must have a valid id and a valid login. Other invalid fields are dropped.
 
 use kernel::Email;
 use serde_json::{Map, Value};

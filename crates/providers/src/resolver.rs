@@ -1,12 +1,12 @@
 //! DNS lookups for the ownership verification of hostnames and for the delegations of deleted zones.
 //!
-//! Lookups share no cache, hosts file, search list or connection, so that a new record is visible immediately. A lookup
-//! uses one socket, for UDP or TCP. The TCP socket may stay open next to a UDP socket while the lookup follows an
-//! alias. If the system configures several name servers, the lookup queries two of them concurrently, each over its own
-//! socket. All sockets are closed when the lookup ends. At most [`MAX_CONCURRENT_LOOKUPS`] run concurrently. Others
-//! wait, and the wait counts towards their timeout.
+//! Each lookup has its own sockets, and uses no cache, hosts file or search list. So a new record is visible
+//! immediately. A lookup uses one socket, for UDP or TCP. The TCP socket may stay open next to a UDP socket while the
+//! lookup follows an alias. If the system configures several name servers, the lookup queries two of them concurrently,
+//! each over its own socket. All sockets are closed when the lookup ends. At most [`MAX_CONCURRENT_LOOKUPS`] lookups
+//! run concurrently. Others wait, and the wait counts towards their timeout.
 //!
-//! The name server is trusted: responses are not validated with DNSSEC.
+//! The name server is trusted, so responses are not validated with DNSSEC.
 
 mod single_query;
 
@@ -26,7 +26,7 @@ use single_query::SingleQueryProvider;
 
 /// The maximum number of concurrent lookups.
 const MAX_CONCURRENT_LOOKUPS: usize = 128;
-/// The maximum number of returned TXT records, and the maximum bytes of each.
+/// The maximum number of TXT records that are returned, and the maximum size of each in bytes.
 const MAX_TEXTS: usize = 20;
 const MAX_TEXT_BYTES: usize = 512;
 
@@ -48,19 +48,19 @@ pub enum LookupError {
     /// The name is too long, or has characters other than letters, digits, hyphens and underscores. No query was sent.
     #[error("the name is not a valid hostname")]
     InvalidName,
-    /// NXDOMAIN for the name or for the target of its alias.
+    /// NXDOMAIN for the name, or for the target of its alias.
     #[error("the name does not exist")]
     NoSuchName,
     /// REFUSED or NOTAUTH: the name server does not serve this client.
     #[error("the name server refused the query")]
     Refused,
-    /// SERVFAIL or another error code. Usually, the domain's name servers or its DNSSEC are broken.
+    /// SERVFAIL or another error code. The usual cause is that the domain's name servers or its DNSSEC are broken.
     #[error("the name server failed to resolve the name")]
     ServerFailure,
     /// No response. UDP does not reveal whether a name server is listening.
     #[error("the name server did not respond in time")]
     Timeout,
-    /// The name server is unreachable, or unreachable over TCP, which a long response requires.
+    /// The name server is unreachable. This may be only over TCP, which a long response requires.
     #[error("the name server is unreachable")]
     Unreachable,
     /// The response is not valid DNS. Responses to other queries are ignored.
@@ -92,9 +92,9 @@ impl Resolver {
 
     /// Returns the TXT records of the name, or of the target of its alias, in any order: at most 20. The strings of a
     /// record are joined, invalid UTF-8 becomes U+FFFD, and the text is truncated to 512 bytes. Returns an empty list
-    /// if the name exists without such records.
+    /// if the name exists but has no TXT records.
     ///
-    /// The name is absolute, with or without the trailing dot, and in ASCII (Punycode).
+    /// `name` is absolute, with or without the trailing dot, and in ASCII (Punycode).
     pub async fn txt(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupError> {
         let mut name = absolute(name)?;
         let records = self.lookup(&name, RecordType::TXT, timeout).await?;
@@ -112,8 +112,8 @@ impl Resolver {
         Ok(texts.take(MAX_TEXTS).collect())
     }
 
-    /// Returns the target of the name's CNAME record, in lower case and without the trailing dot. The target need not
-    /// exist. Returns `None` if the name exists and is not an alias.
+    /// Returns the target of the name's CNAME record, in lower case and without the trailing dot. The target may not
+    /// exist. Returns `None` if the name exists but is not an alias.
     pub async fn cname(&self, name: &str, timeout: Duration) -> Result<Option<String>, LookupError> {
         let name = absolute(name)?;
         let records = self.lookup(&name, RecordType::CNAME, timeout).await?;
@@ -121,7 +121,7 @@ impl Resolver {
     }
 
     /// Returns the targets of the name's NS records, in lower case and without the trailing dot, in any order. Does not
-    /// follow an alias. Returns an empty list if the name exists without such records.
+    /// follow an alias. Returns an empty list if the name exists but has no NS records.
     ///
     /// A recursive name server returns the records of the zone itself. For a delegation to name servers that do not
     /// serve the zone, it returns [`LookupError::ServerFailure`].
@@ -135,7 +135,7 @@ impl Resolver {
         Ok(targets.collect())
     }
 
-    /// Returns all records of the response. The caller must compare their names.
+    /// Returns all records of the response. The caller must compare their names with the queried name.
     async fn lookup(&self, name: &Name, kind: RecordType, timeout: Duration) -> Result<Vec<Record>, LookupError> {
         let lookup = async {
             // The semaphore is never closed.
@@ -156,7 +156,7 @@ impl Resolver {
             hickory_resolver::Resolver::builder_with_config(self.config.clone(), SingleQueryProvider::default());
         let options = builder.options_mut();
         options.timeout = attempt_timeout;
-        // One retry after the first attempt.
+        // One retry, so two attempts in total.
         options.attempts = 1;
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;

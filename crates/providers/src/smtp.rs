@@ -1,7 +1,8 @@
 //! Mail submission over SMTP (RFC 5321) with STARTTLS (RFC 3207) and AUTH (RFC 4954).
 //!
 //! Each mail uses its own connection. A pooled connection would need a probe before each use and could still break; at
-//! our rate, a handshake is simpler. The session runs step by step, because the meaning of a reply depends on the step.
+//! our rate, a handshake is simpler. The session is executed step by step, because the meaning of a reply depends on
+//! the step.
 
 mod config;
 mod error;
@@ -78,14 +79,14 @@ impl Smtp {
     /// Creates a mail client with custom timeouts.
     ///
     /// # Errors
-    /// See [`Smtp::new`].
+    /// Returns the errors of [`Smtp::new`].
     pub fn with_timeouts(
         config: &SmtpConfig,
         from: Mailbox,
         timeouts: Timeouts,
     ) -> std::result::Result<Self, InvalidSmtp> {
         let email = address(from.email.as_ref()).ok_or(InvalidSmtp("the sender address is invalid"))?;
-        // EHLO sends the sender's domain, because the name of the host often is not fully qualified.
+        // EHLO sends the sender's domain, because the name of this host often is not fully qualified.
         let hello = ClientId::Domain(email.domain().to_owned());
         let tls = tls_parameters(config)?;
         Ok(Self { config: config.clone(), tls, from: Mailbox::new(from.name, email), hello, timeouts })
@@ -94,8 +95,8 @@ impl Smtp {
     /// Sends a mail. `Ok` means that the server accepted responsibility for it.
     ///
     /// # Errors
-    /// [`MailError::Transient`] if a retry may succeed. The server may have accepted the mail if the connection broke
-    /// before its reply. [`MailError::Permanent`] if a retry cannot succeed.
+    /// Returns [`MailError::Transient`] if a retry may succeed. If the connection broke before the server's reply, the
+    /// server may have accepted the mail anyway. Returns [`MailError::Permanent`] if a retry cannot succeed.
     pub async fn send(&self, mail: &Mail) -> Result<()> {
         let message = mail.compose(&self.from)?;
         let sent = timeout(self.timeouts.total, self.deliver(&message)).await;
@@ -122,7 +123,8 @@ impl Smtp {
         Ok(connection)
     }
 
-    /// Connects and sends EHLO, and STARTTLS if it applies.
+    /// Connects and sends EHLO. Then sends STARTTLS if the configuration requires it, or if the configuration is
+    /// opportunistic and the server offers it.
     async fn connect(&self) -> Result<AsyncSmtpConnection> {
         let (host, port) = (unbracketed(&self.config.host), self.config.port);
         if self.config.tls == Tls::Implicit {

@@ -8,10 +8,10 @@ use rustls_native_certs::CertificateResult;
 
 use crate::OutboundConfigError;
 
-/// Returns the system's CAs, or those of `SSL_CERT_FILE`.
+/// Returns the CA certificates of the system, or those of `SSL_CERT_FILE`.
 ///
 /// # Errors
-/// [`OutboundConfigError::NoRoots`] without any CA certificate.
+/// Returns [`OutboundConfigError::NoRoots`] if there is no CA certificate.
 pub(crate) fn system_roots() -> Result<RootCertStore, OutboundConfigError> {
     roots(rustls_native_certs::load_native_certs())
 }
@@ -25,8 +25,8 @@ fn roots(loaded: CertificateResult) -> Result<RootCertStore, OutboundConfigError
     if roots.is_empty() { Err(OutboundConfigError::NoRoots) } else { Ok(roots) }
 }
 
-/// Returns a TLS configuration that trusts these CAs. It includes the crypto provider, so that the process need not
-/// install one.
+/// Returns a TLS configuration that trusts these CAs. The configuration includes the crypto provider, so the process
+/// need not install one.
 pub(crate) fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

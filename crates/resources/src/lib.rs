@@ -1,10 +1,11 @@
 //! Optional resources of projects: grants, secrets and object storage.
 //!
 //! Owns the Postgres schema `resources`. A manifest declares resources for one deployment. A grant gives a resource to
-//! the project, independent of its deployments. The gateway shows both. A project needs no grant for secrets.
+//! the project, independent of its deployments. The gateway shows both the declared and the granted resources. A
+//! project needs no grant for secrets.
 //!
 //! The home node gives worker code its secrets and its storage. This context publishes each change in the transaction
-//! that makes it ([`DesiredParts`]), and loads the values when the node polls ([`PartValues`]).
+//! that makes the change ([`DesiredParts`]), and loads the values when the node polls ([`PartValues`]).
 
 mod error;
 mod model;

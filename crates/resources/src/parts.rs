@@ -8,8 +8,8 @@ use store::{Connection, Error, Result, SealedColumn, Store};
 use crate::model::SecretName;
 use crate::repository::{GrantedStorage, LoadedSecret, SecretRecord, SecretRepository as _, StorageRepository as _};
 
-/// The sealed values of secrets. A row is a secret at a revision, which never repeats. So no two values of a secret have
-/// the same associated data, also after a deletion.
+/// The sealed values of secrets. A row is identified by the secret and its revision, and revisions never repeat. So no
+/// two values of a secret have the same associated data, even after a deletion.
 pub(crate) const SECRET: SealedColumn = SealedColumn {
     table: "resources.secrets",
     column: "sealed",
@@ -49,8 +49,8 @@ impl PartValues {
         Self { store, limits }
     }
 
-    /// Returns the secrets of those of these projects that have or had any. The result of a project is
-    /// [`Error::Inconsistent`] if one of its values cannot be opened.
+    /// Returns the secrets of the projects among these that have or had any. If one value of a project cannot be
+    /// opened, the project's result is [`Error::Inconsistent`].
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -74,7 +74,7 @@ impl PartValues {
         Ok(sets)
     }
 
-    /// Returns the storage of those of these projects to which it is granted.
+    /// Returns the storage of the projects among these that have a grant.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -97,12 +97,12 @@ impl PartValues {
     }
 }
 
-/// Adds the name of the secret, for the operator.
+/// Adds the name of the secret to the error, for the operator.
 fn unreadable(name: &SecretName, error: &Error) -> Error {
     Error::inconsistent(format!("the secret {name} cannot be opened: {}", error_chain(error)))
 }
 
-/// The row of a secret in the associated data of its value.
+/// Returns the row of a secret, as in the associated data of its value.
 pub(crate) fn secret_row(project: ProjectId, name: &SecretName, revision: i64) -> String {
     SealedColumn::row(&[project.as_uuid().to_string(), name.to_string(), revision.to_string()])
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use kernel::{OrgId, ProjectId, StorageId};
 use store::Connection;
 
-/// A part of the desired state that this context owns. [`crate::PartValues`] loads the values of a part that has some.
+/// A part of the desired state that this context owns. If the part has values, [`crate::PartValues`] loads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourcePart {
     /// The secrets of a project.
@@ -24,13 +24,13 @@ pub trait DesiredParts: Send + Sync {
     /// Returns false if the project was deleted.
     async fn publish(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<bool>;
 
-    /// Removes the part in the caller's transaction. A no-op if it was not published.
+    /// Removes the part in the caller's transaction. This is a no-op if the part was not published.
     async fn withdraw(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> store::Result<()>;
 
     /// Publishes that the objects of a purged project must be deleted, in the transaction that purges the project.
     async fn publish_deletion(&self, tx: &mut Connection, project: ProjectId, prefix: StorageId) -> store::Result<()>;
 
-    /// Removes all that is left of a purged project, because its objects were deleted.
+    /// Removes all remaining desired state of a purged project, because its objects were deleted.
     async fn end(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 }
 

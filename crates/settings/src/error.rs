@@ -11,7 +11,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// Removes line breaks, because names and messages of parsers come from outside.
+    /// Creates an error. Removes line breaks, because names and the messages of parsers come from the environment or
+    /// the file.
     pub(crate) fn new(name: &str, problem: impl Display) -> Self {
         let on_one_line = |text: &str| text.replace(char::is_control, " ");
         Self { name: on_one_line(name), problem: on_one_line(&problem.to_string()) }

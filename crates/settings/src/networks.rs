@@ -10,8 +10,8 @@ use ipnet::IpNet;
 pub struct Networks(Vec<IpNet>);
 
 impl Networks {
-    /// Returns the client address of a request. Each proxy appends the address of its peer, so the entries are read
-    /// from the last one backwards, as long as they parse and a proxy in these networks wrote them.
+    /// Returns the client address of a request. Each proxy appends the address of its peer. Therefore the entries are
+    /// read from the last one backwards, as long as an entry parses and a proxy in these networks wrote it.
     pub fn client<'a>(&self, peer: IpAddr, forwarded_for: impl Iterator<Item = &'a str>) -> IpAddr {
         let hops: Vec<&str> = forwarded_for.flat_map(|value| value.split(',')).collect();
         let mut nearest = peer.to_canonical();
@@ -22,14 +22,15 @@ impl Networks {
         nearest
     }
 
-    /// Whether one of the networks contains the address.
+    /// Returns whether one of the networks contains the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 }
 
-/// The address by which a client is counted. An IPv6 client has at least a /64 and can use every address in it.
+/// Returns the address under which a client is counted: the address itself, or the /64 network of an IPv6 address,
+/// because an IPv6 client can use every address of a /64.
 #[must_use]
 pub fn rate_limit_key(address: IpAddr) -> IpAddr {
     match address {

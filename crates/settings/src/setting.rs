@@ -39,13 +39,13 @@ pub enum Requirement {
 }
 
 impl<T: Value> Setting<T> {
-    /// A required setting.
+    /// Declares a required setting.
     #[must_use]
     pub const fn required(name: &'static str) -> Self {
         Self::new(name, Requirement::Required, T::SECRET)
     }
 
-    /// A setting with a default. The compiler rejects a default of a secret.
+    /// Declares a setting with a default. The compiler rejects a default for a secret.
     #[must_use]
     pub const fn with_default(name: &'static str, default: &'static str) -> Self {
         const { assert!(!T::SECRET, "a secret cannot have a default") };
@@ -54,7 +54,7 @@ impl<T: Value> Setting<T> {
 }
 
 impl<T: Value> Setting<Option<T>> {
-    /// An optional setting.
+    /// Declares an optional setting.
     #[must_use]
     pub const fn optional(name: &'static str) -> Self {
         Self::new(name, Requirement::Optional, T::SECRET)
@@ -73,14 +73,14 @@ impl<T> Setting<T> {
         self
     }
 
-    /// The setting's row of the table.
+    /// Returns the setting's row of the table.
     #[must_use]
     pub const fn row(&self) -> Row {
         self.row
     }
 
-    /// An error for a value that parses but cannot be used, such as one that contradicts another setting. `why` must
-    /// not contain a secret.
+    /// Returns an error for a value that parses but cannot be used, for example because it contradicts another setting.
+    /// `why` must not contain a secret.
     pub fn malformed(&self, why: impl Display) -> Error {
         Error::malformed(self.row.name, why)
     }

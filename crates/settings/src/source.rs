@@ -10,12 +10,12 @@ const CONFIG: &str = "SVC_CONFIG";
 /// The prefix of all keys in the file.
 const KEY_PREFIX: &str = "SVC_";
 
-/// The names that a process claims. It does not start if it finds an unknown one among them.
+/// The names that a process claims. The process does not start if it finds an unknown name with these prefixes.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
-    /// The prefixes of its names.
+    /// The prefixes of the claimed names.
     pub prefixes: &'static [&'static str],
-    /// The prefixes among them that belong to another process.
+    /// The longer prefixes among them that another process claims.
     pub except: &'static [&'static str],
 }
 
@@ -57,7 +57,7 @@ impl Settings {
     /// Reads `environment` instead of the environment of the process.
     ///
     /// # Errors
-    /// As [`Settings::from_env`].
+    /// Returns the same errors as [`Settings::from_env`].
     pub fn read(
         table: &[Row],
         claim: &Claim,
@@ -103,7 +103,7 @@ impl Settings {
     /// Returns the value of an optional setting.
     ///
     /// # Errors
-    /// As [`Settings::get`].
+    /// Returns the same errors as [`Settings::get`].
     pub fn opt<T: Value>(&self, setting: &Setting<Option<T>>) -> Result<Option<T>, Error> {
         self.parse(setting.row().name)
     }
@@ -135,11 +135,12 @@ fn value_in(row: &Row, layer: &Layer) -> Result<Option<String>, Error> {
         (Some(text), None) => text.clone(),
         (None, Some(path)) => read_secret(&file_name, path)?,
     };
-    // `NAME=` is what a template leaves behind; it never means an empty password.
+    // A template may leave `NAME=` behind, so it never means an empty password.
     if text.is_empty() { Err(Error::new(row.name, "is empty")) } else { Ok(Some(text)) }
 }
 
-/// The error does not contain the path, because users may set the secret itself by mistake.
+/// Reads a secret from a file. The error does not contain the path, because users may by mistake set the secret itself
+/// instead of the path.
 fn read_secret(file_name: &str, path: &str) -> Result<String, Error> {
     let mut text = fs::read_to_string(path).map_err(|error| Error::new(file_name, read_error(&error)))?;
     if text.ends_with('\n') {

@@ -26,8 +26,8 @@ where
     }
 }
 
-/// A credential. Only [`Secret::reveal`] shows it. Every text parses, so that no parser's message can quote it. Code
-/// that parses it further reports errors with [`Setting::malformed`](crate::Setting::malformed).
+/// A credential. Only [`Secret::reveal`] shows it. Every text is a valid credential, so that no parser's message can
+/// quote it. Code that parses the text further reports errors with [`Setting::malformed`](crate::Setting::malformed).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -38,7 +38,7 @@ impl Secret {
         Self(plaintext)
     }
 
-    /// The plaintext.
+    /// Returns the plaintext.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -59,7 +59,7 @@ impl Value for Secret {
     }
 }
 
-/// On or off, in the usual spellings; `bool` accepts only two of them.
+/// On or off. Accepts all usual spellings; `bool` would accept only two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag(pub bool);
 

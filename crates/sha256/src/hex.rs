@@ -6,7 +6,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The 32 bytes of these 64 lowercase digits; uppercase digits are not accepted, so the bytes have one spelling.
+/// Decodes 64 lowercase digits to 32 bytes. Rejects uppercase digits, so that the same bytes have only one spelling.
 #[must_use]
 pub fn unhex(digits: &str) -> Option<[u8; 32]> {
     if digits.len() != 64 {

@@ -28,7 +28,7 @@ pub struct InvalidDigest;
 pub struct Digester(Context);
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Returns the digest of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let mut digester = Digester::default();
@@ -36,15 +36,16 @@ impl Digest {
         digester.finish()
     }
 
-    /// The digest with these 64 hex digits, without `sha256:`.
+    /// Parses 64 hex digits, without `sha256:`.
     ///
     /// # Errors
-    /// Returns [`InvalidDigest`], also for uppercase digits, so that a digest has one spelling.
+    /// Returns [`InvalidDigest`] for any other text. Uppercase digits are invalid too, so that a digest has only one
+    /// spelling.
     pub fn from_hex(digits: &str) -> Result<Self, InvalidDigest> {
         unhex(digits).map(Self).ok_or(InvalidDigest)
     }
 
-    /// The 64 hex digits, without `sha256:`.
+    /// Returns the 64 hex digits, without `sha256:`.
     #[must_use]
     pub fn hex(&self) -> String {
         hex(&self.0)

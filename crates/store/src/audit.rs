@@ -57,7 +57,8 @@ pub(crate) async fn append_authorized(
     Ok(Prepared(query).execute(connection).await? == 1)
 }
 
-/// The statement that appends an audit row if `lock` selects a row. `$1` to `$4` are the parameters of the caller check.
+/// Returns the statement that appends an audit row if `lock` selects a row. `$1` to `$4` are the parameters of the
+/// caller check.
 pub(crate) fn append_if(lock: &str) -> String {
     format!(
         "WITH caller AS MATERIALIZED ({lock}) \
@@ -66,16 +67,16 @@ pub(crate) fn append_if(lock: &str) -> String {
     )
 }
 
-/// Which audit events to read. The default matches all.
+/// Selects audit events. The default selects all.
 #[derive(Debug, Clone, Default)]
 pub struct AuditQuery {
-    /// Only events with this name.
+    /// If set, selects only events with this name.
     pub event: Option<String>,
-    /// Only events of this user: as the actor, or about the user's account.
+    /// If set, selects only events of this user: as the actor, or about the user's account.
     pub user: Option<UserId>,
-    /// Only events of this organization.
+    /// If set, selects only events of this organization.
     pub org: Option<OrgId>,
-    /// Only events at this time or later.
+    /// If set, selects only events at this time or later.
     pub since: Option<Time>,
 }
 
@@ -126,10 +127,10 @@ impl Store {
         Ok(read.load(&mut *self.connection().await?).await?)
     }
 
-    /// Appends an audit event of another organization that the change affects, in the transaction of the change.
-    /// [`Outcome::Changed`](crate::Outcome::Changed) has the event of the operation itself.
+    /// Appends an audit event for another organization that the change affects, in the transaction of the change. The
+    /// event of the operation itself is part of [`Outcome::Changed`](crate::Outcome::Changed).
     ///
-    /// The actor is the system: an organization's log does not name the users of another one.
+    /// The actor is the system, because an organization's log must not name users of another organization.
     ///
     /// # Errors
     /// Returns an error if the statement fails.

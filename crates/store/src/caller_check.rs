@@ -15,8 +15,9 @@ use kernel::{CallerError, OrgId, Role, Time};
 
 use crate::{Connection, Prepared, Result, Store, audit};
 
-/// Finds the statements for a credential, with or without a required role; `None` for an actor who is not a user. The
-/// program that composes the contexts provides it, because the statements read the tables of several contexts.
+/// Finds the statements for a credential, with or without a required role. Returns `None` for an actor who is not a
+/// user. The program that composes the contexts provides the function, because the statements read the tables of
+/// several contexts.
 pub type FindCallerCheck = fn(Credential, Option<RequiredRole>) -> Option<&'static CallerCheck>;
 
 /// The statements that check one kind of caller. Their parameters: `$1` the id of the credential (`uuid`), `$2` the
@@ -27,7 +28,7 @@ pub struct CallerCheck {
     pub(crate) append_audit: String,
     /// Locks the caller's rows.
     lock: &'static str,
-    /// Selects `is_valid` (`bool`), whether the credential is valid, and `role` (`text`), the user's role or null.
+    /// Selects `is_valid` (`bool`: whether the credential is valid) and `role` (`text`: the user's role, or null).
     explain: &'static str,
 }
 
@@ -52,8 +53,8 @@ struct Explanation {
 }
 
 impl CallerCheck {
-    /// Composes the statements. `lock` selects one row, with `FOR SHARE`, if the caller is authorized. `explain` selects
-    /// one row in any case: `is_valid` (`bool`), and `role` (`text`), null for a user who is not a member.
+    /// Composes the statements. `lock` selects one row, with `FOR SHARE`, only if the caller is authorized. `explain`
+    /// always selects one row: `is_valid` (`bool`), and `role` (`text`), which is null for a user who is not a member.
     #[must_use]
     pub fn new(lock: &'static str, explain: &'static str) -> Self {
         Self { append_audit: audit::append_if(lock), lock, explain }
@@ -63,8 +64,8 @@ impl CallerCheck {
 impl Store {
     /// Checks the caller, and locks the caller's session or token and membership until the transaction ends.
     ///
-    /// Every transaction checks its caller when it appends the audit row. Only a change that may end the permission of
-    /// its own caller calls this before that change, and returns [`crate::Outcome::ChangedAuthority`].
+    /// Every transaction checks its caller when it appends the audit row. Call this method only before a change that
+    /// may end its caller's own permission. Such a transaction returns [`crate::Outcome::ChangedAuthority`].
     ///
     /// # Errors
     /// Returns [`Error::Caller`](crate::Error::Caller) if the caller lost the permission.
@@ -73,13 +74,13 @@ impl Store {
             let locked = Prepared(bind(check.lock, parameters)).execute(connection).await?;
             if locked == 0 {
                 self.require_caller(connection, actor).await?;
-                return Err(lost_meanwhile());
+                return Err(revoked_caller_error());
             }
         }
         Ok(Authorized(()))
     }
 
-    /// The statements that check the actor, and their parameters.
+    /// Returns the statements that check the actor, and their parameters.
     pub(crate) fn caller_check(&self, actor: &Actor) -> Option<(&'static CallerCheck, Parameters)> {
         let check = self.find_caller_check()(actor.credential, actor.required_role)?;
         let credential = match actor.credential {
@@ -114,12 +115,13 @@ impl Store {
     }
 }
 
-/// The error of a caller who lost the permission for a moment and has it again: the client can repeat the request.
-pub(crate) fn lost_meanwhile() -> crate::Error {
+/// Returns the error of a caller who lost the permission for a moment and has it again. The client can repeat the
+/// request.
+pub(crate) fn revoked_caller_error() -> crate::Error {
     crate::Error::Unavailable("the caller's permission changed while the request was in progress".into())
 }
 
-/// A statement with its parameters.
+/// Binds the parameters to a statement.
 pub(crate) fn bind(statement: &str, parameters: Parameters) -> BoxedSqlQuery<'_, Pg, SqlQuery> {
     let Parameters { credential, now, org, roles } = parameters;
     let query = diesel::sql_query(statement).into_boxed::<Pg>();

@@ -43,7 +43,8 @@ pub(crate) enum Tls {
     Verified { extra_root: Option<PathBuf> },
 }
 
-/// The session settings. A request that exceeds one of these timeouts is lost anyway.
+/// The session settings. Their timeouts end statements, lock waits and idle transactions of requests that would fail
+/// anyway.
 const SESSION_OPTIONS: &str = "-c statement_timeout=3000 -c lock_timeout=1000 \
      -c idle_in_transaction_session_timeout=10000 -c client_connection_check_interval=1000";
 
@@ -54,7 +55,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Config {
-    /// A configuration with one pool of 16 connections, without keys.
+    /// Returns a configuration with one pool of 16 connections, without keys.
     #[must_use]
     pub fn new(url: Secret, application_name: &str) -> Self {
         Self { url, application_name: application_name.to_owned(), connections: 16, threads: 0, keys: Keys::default() }

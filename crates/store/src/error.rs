@@ -62,7 +62,8 @@ impl From<Diesel> for Error {
 }
 
 impl Error {
-    /// Whether the statement violated the named constraint, so that repositories can distinguish a conflict from a bug.
+    /// Returns whether the statement violated the named constraint, so that repositories can distinguish a conflict
+    /// from a bug.
     #[must_use]
     pub fn violates(&self, constraint: &str) -> bool {
         match self {
@@ -71,7 +72,7 @@ impl Error {
         }
     }
 
-    /// Whether Postgres rejected a write because its disk is full or it is a standby. Reads may still succeed.
+    /// Returns whether Postgres rejected a write because its disk is full or it is a standby. Reads may still succeed.
     #[must_use]
     pub fn refuses_writes(&self) -> bool {
         let Self::Unavailable(source) = self else { return false };
@@ -82,7 +83,7 @@ impl Error {
         }
     }
 
-    /// An error for a stored value that contradicts the types.
+    /// Creates the error for a stored value that contradicts the types.
     #[must_use]
     pub fn inconsistent(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Inconsistent(error.into())

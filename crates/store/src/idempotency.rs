@@ -17,7 +17,7 @@ use kernel::seal::Sealed;
 
 use crate::{Connection, Error, Prepared, Result, SealedColumn, Store};
 
-/// The stored responses.
+/// The column of the stored responses.
 pub(crate) const ANSWER: SealedColumn =
     SealedColumn { table: "store.idempotency", column: "answer", row_key: &[("id", "uuid")] };
 
@@ -76,7 +76,8 @@ struct ExistingRow {
     key_id: Option<String>,
 }
 
-/// Claims a key that is new, expired or abandoned: its lease is over without a commit.
+/// Claims a key that is new, expired or abandoned. A key is abandoned if its lease is over and its request did not
+/// commit.
 const CLAIM: &str = "\
     INSERT INTO store.idempotency AS i (id, caller, route, key, body, attempt, lease_expires_at, committed, expires_at) \
     VALUES ($1, $2, $3, $4, $5, 1, $7, false, $8) \
@@ -123,10 +124,10 @@ impl Store {
                     response: self.open(ANSWER.associated_data(&row), &Sealed { key_id, bytes })?,
                 }
             }
-            // The response is stored shortly after the commit, within the lease.
+            // A response is stored shortly after the commit, within the lease. After the lease, it is lost.
             Some(ExistingRow { committed: true, in_progress: false, .. }) => ClaimOutcome::Lost { body },
             Some(ExistingRow { body, .. }) => ClaimOutcome::InProgress { body },
-            // Released after the claim failed: a retry gets the key.
+            // The other request released the key after this claim failed. A retry can claim it.
             None => ClaimOutcome::InProgress { body: None },
         })
     }
@@ -186,7 +187,7 @@ impl Store {
     }
 }
 
-/// Marks the key as committed, in the request's own transaction.
+/// Marks the key as committed, in the transaction of the request that claimed it.
 pub(crate) async fn commit(connection: &mut Connection, claim: IdempotencyClaim) -> Result<()> {
     let update = diesel::sql_query("UPDATE store.idempotency SET committed = true WHERE id = $1 AND attempt = $2")
         .bind::<Uuid, _>(claim.id)

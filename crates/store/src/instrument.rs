@@ -1,4 +1,4 @@
-//! A span and a duration metric for every statement. Spans contain the prepared text, without the bound values.
+//! A span and a duration metric for every statement. Spans contain the text of the statement, without the bound values.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -24,7 +24,7 @@ pub(crate) struct StatementInstrumentation {
     in_flight: InFlight,
 }
 
-/// Whether a statement was sent and its response was not read. Stays true if the statement's future is dropped.
+/// Whether a statement was sent and its response was not read. If the statement's future is dropped, this stays true.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight(Arc<AtomicBool>);
 

@@ -32,7 +32,7 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// The version in the migration history: the digits before the first underscore.
+    /// Returns the version in the migration history: the digits before the first underscore.
     pub fn version(&self) -> &'static str {
         self.name.split('_').next().unwrap_or(self.name)
     }
@@ -215,7 +215,7 @@ pub async fn connect(url: Secret) -> Result<AsyncPgConnection, Error> {
     Ok(Connector::new(target)?.connect().await?)
 }
 
-/// The names of the migrations that the database lacks, for `/readyz`.
+/// Returns the names of the migrations that the database lacks, for `/readyz`.
 pub async fn pending(conn: &mut AsyncPgConnection) -> Result<Vec<&'static str>, Error> {
     Ok(names(&Migrator::default().status(conn).await?.pending))
 }
@@ -243,7 +243,7 @@ struct Version {
     version: String,
 }
 
-/// The versions in the migration history, oldest first. Empty without a migration history.
+/// Returns the versions in the migration history, oldest first. Empty without a migration history.
 async fn applied(conn: &mut AsyncPgConnection) -> Result<Vec<String>, diesel::result::Error> {
     if !query_bool(conn, "SELECT to_regclass('public.__diesel_schema_migrations') IS NOT NULL AS value").await? {
         return Ok(Vec::new());
@@ -290,7 +290,7 @@ async fn apply(conn: &mut AsyncPgConnection, migration: &Migration, direction: D
     conn.batch_execute(&format!("{sql}\n;{record}")).await.map_err(|source| Error::Failed { file, source })
 }
 
-/// Whether a file uses `CONCURRENTLY`, which Postgres rejects in a transaction, or commits its own batches.
+/// Returns whether a file uses `CONCURRENTLY`, which Postgres rejects in a transaction, or commits its own batches.
 fn runs_outside_transaction(sql: &str) -> bool {
     let is_outside = |line: &str| line.contains(" CONCURRENTLY ") || line.trim() == "COMMIT;";
     sql.lines().any(|line| !line.trim_start().starts_with("--") && is_outside(line))

@@ -1,11 +1,11 @@
 //! Queries for pages of listings.
 
-/// The tenant of a listing, as the set for `= ANY`. The listing is then ordered by the tenant first, as its index is:
-/// `filter(org_id.eq_any(any_of(org))).order((org_id, id))`.
+/// Returns the tenant of a listing as a set with one element, for `= ANY`. Order the listing by the tenant first, like
+/// its index: `filter(org_id.eq_any(any_of(org))).order((org_id, id))`.
 ///
-/// With `=`, the tenant would be a constant, and any index on `id` would give the order as well. For a tenant with many
-/// rows Postgres prefers that index, because it assumes that the tenant's rows are evenly distributed. At the end of
-/// the listing it then reads all newer rows of other tenants.
+/// With `=`, Postgres would treat the tenant as a constant, and any index on `id` would give the order as well.
+/// Postgres prefers that index for a tenant with many rows, because it assumes that the tenant's rows are evenly
+/// distributed. At the end of the listing, it would then read all newer rows of other tenants.
 pub const fn any_of<T>(tenant: T) -> [T; 1] {
     [tenant]
 }

@@ -1,8 +1,8 @@
 //! The pool, divided among threads.
 //!
-//! The runtime that opens a connection also reads and writes its messages. If another thread waits for the response,
-//! each statement wakes two threads, which on a machine with few cores costs more than the rest of the request. So each
-//! server thread has its own connections, and background jobs share the others.
+//! The runtime that opens a connection also reads and writes its messages. If a thread uses a connection of another
+//! thread, each statement wakes up both threads. On a machine with few cores, this costs more than the rest of the
+//! request. So each server thread has its own connections, and background jobs share the others.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ pub struct PoolStatus {
 }
 
 pub(crate) struct PerThreadPools {
-    /// For threads without their own pool.
+    /// The pool of threads that have no pool of their own, such as those of background jobs.
     shared: Pool<Connection>,
     per_thread: Vec<Pool<Connection>>,
     bound_threads: AtomicUsize,
@@ -67,7 +67,7 @@ impl PerThreadPools {
         POOL_INDEX.set(index);
     }
 
-    /// The pool of this thread.
+    /// Returns the pool of this thread.
     pub(crate) fn current(&self) -> &Pool<Connection> {
         POOL_INDEX.get().and_then(|index| self.per_thread.get(index)).unwrap_or(&self.shared)
     }
@@ -84,7 +84,7 @@ impl PerThreadPools {
 
 fn pool(connector: &Connector, connections: usize) -> Result<Pool<Connection>, InvalidUrl> {
     let mut manager = ManagerConfig::default();
-    // The client knows without a query whether a connection is still open.
+    // The fast method sends no query: the client knows whether a connection is still open.
     manager.recycling_method = RecyclingMethod::Fast;
     let connector = connector.clone();
     manager.custom_setup = Box::new(move |_| {

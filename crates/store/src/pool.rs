@@ -47,20 +47,20 @@ impl Store {
         })
     }
 
-    /// Makes every transaction of a user check the caller again. Without it, the program that embeds the contexts is
-    /// responsible for its callers.
+    /// Makes every transaction of a user check the caller again. Without it, the program that embeds the contexts must
+    /// check its callers.
     #[must_use]
     pub fn with_caller_checks(self, find: FindCallerCheck) -> Self {
         Self { find_caller_check: find, ..self }
     }
 
     /// Gives this thread connections that no other thread uses. The thread must run its own runtime and serve requests
-    /// until it ends: it then reads the responses from Postgres that it waits for.
+    /// until it ends. Its runtime then reads the responses from Postgres that the thread waits for.
     pub fn bind_pool_to_thread(&self) {
         self.pools.bind_to_thread();
     }
 
-    /// The clock and RNG for ids and times.
+    /// Returns the clock and RNG for ids and times.
     #[must_use]
     pub fn clock_rng(&self) -> &ClockRng {
         &self.clock_rng
@@ -77,7 +77,7 @@ impl Store {
         Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
     }
 
-    /// The usage of the pool.
+    /// Returns the usage of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         self.pools.status()
@@ -91,7 +91,8 @@ impl Store {
         &self.keys
     }
 
-    /// The listener for outbox messages. All outbox workers of this process share it; it ends with the last one.
+    /// Returns the listener for outbox messages. All outbox workers of this process share it; it ends with the last
+    /// one.
     pub(crate) fn outbox_listener(&self) -> Arc<Listener> {
         let mut shared = self.outbox_listener.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
@@ -114,9 +115,9 @@ impl std::fmt::Debug for Store {
 
 /// A connection from the pool.
 ///
-/// A request can be dropped at any await. deadpool would take the connection back with an open transaction and its row
-/// locks, or with a running statement that blocks the next user. This type closes such a connection immediately
-/// instead.
+/// A request can be dropped at any await. Its connection may then have an open transaction with row locks, or a running
+/// statement that blocks the next user. deadpool would put such a connection back into the pool; this type closes it
+/// immediately.
 pub struct PooledConnection {
     object: Option<Object<Connection>>,
     in_flight: InFlight,

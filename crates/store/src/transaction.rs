@@ -4,7 +4,7 @@ use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
 use kernel::audit::{Actor, Event};
 use kernel::error_chain;
 
-use crate::caller_check::{Authorized, lost_meanwhile};
+use crate::caller_check::{Authorized, revoked_caller_error};
 use crate::{Connection, Error, Prepared, Store, audit, idempotency};
 
 type Manager = <Connection as AsyncConnection>::TransactionManager;
@@ -25,11 +25,12 @@ pub enum Outcome<T> {
 
 impl Store {
     /// Runs `work` in a transaction and commits its writes together with the audit row, if the actor is still
-    /// authorized. An error rolls all of them back. `work` may borrow, and the caller may drop the future at any await.
+    /// authorized. An error rolls all of them back. `work` may borrow from its environment, and the caller may drop the
+    /// future at any await.
     ///
     /// # Errors
-    /// Returns the error of `work`, or [`Error`] if the transaction fails. Returns [`Error::Caller`] instead if the
-    /// actor lost the permission before the commit, also if `work` fails or changes nothing.
+    /// Returns the error of `work`, or [`Error`] if the transaction fails. If the actor lost the permission before the
+    /// commit, returns [`Error::Caller`] instead, even if `work` fails or changes nothing.
     pub async fn transaction<T, E: From<Error>>(
         &self,
         actor: &Actor,
@@ -54,7 +55,7 @@ impl Store {
         self.run_transaction(None, async |connection| work(connection).await.map(End::Commit)).await
     }
 
-    /// Runs `work`, which only reads, so that all its statements see the same snapshot.
+    /// Runs `work`, which must only read, so that all its statements see the same snapshot.
     ///
     /// # Errors
     /// Returns the error of `work`, or [`Error`] if the transaction fails.
@@ -112,7 +113,7 @@ impl Store {
             None => audit::append(connection, self.clock_rng(), actor, &event).await?,
             Some(check) => {
                 if !audit::append_authorized(connection, self.clock_rng(), actor, &event, check).await? {
-                    return Err(lost_meanwhile());
+                    return Err(revoked_caller_error());
                 }
             }
         }
@@ -123,14 +124,14 @@ impl Store {
     }
 }
 
-/// How to end a transaction.
+/// The way to end a transaction.
 enum End<T> {
     Commit(T),
     RollBack(T),
 }
 
-/// Begins a transaction. Outside this file, only for writes that are not operations of an actor, because it commits
-/// without an audit row.
+/// Begins a transaction. It commits without an audit row, so code outside this file must use it only for writes that
+/// are not operations of an actor.
 #[expect(clippy::disallowed_methods, reason = "all transactions begin here")]
 pub(crate) async fn begin(connection: &mut Connection) -> Result<(), Error> {
     Ok(Manager::begin_transaction(connection).await?)

@@ -8,7 +8,7 @@ use kernel::{Clock, ClockRng, Random, Time};
 /// A clock that a test controls. Clones share one clock.
 #[derive(Debug, Clone)]
 pub struct TestClock {
-    /// Unset while the clock follows the system's.
+    /// Unset while the clock follows the system's clock.
     stopped_at: Arc<OnceLock<Time>>,
     advanced: Arc<AtomicI64>,
 }
@@ -17,7 +17,7 @@ pub struct TestClock {
 const START: i64 = 1_795_255_200;
 
 impl TestClock {
-    /// Follows the system's clock, for tests of whole programs.
+    /// Returns a clock that follows the system's clock, for tests of whole programs.
     #[must_use]
     pub fn running() -> Self {
         Self { stopped_at: Arc::default(), advanced: Arc::default() }

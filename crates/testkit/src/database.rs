@@ -1,8 +1,8 @@
 //! A migrated database for each test.
 //!
-//! The database is cloned from a template that is migrated once per cluster. `STRATEGY file_copy` takes half as long as
-//! the default strategy or as the migrations: the cluster of `cargo xtask test` runs without fsync, so the checkpoints
-//! that the strategy forces are free.
+//! The database is cloned from a template that is migrated once per cluster. Cloning with `STRATEGY file_copy` takes
+//! half as long as the default strategy, or as running the migrations. The cluster of `cargo xtask test` runs without
+//! fsync, so the checkpoints that this strategy forces are cheap.
 
 use std::process::Command;
 use std::sync::LazyLock;
@@ -20,8 +20,8 @@ use crate::PrivatePostgres;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The environment variable with the cluster's address: a database in it that stays connectable while others are
-/// created.
+/// The environment variable with the URL of a database in the test cluster. This database must accept connections while
+/// others are created.
 pub const CLUSTER: &str = "SVC_TEST_DATABASE_URL";
 
 /// A database with the current schema and no rows. Dropping this value drops the database.
@@ -35,7 +35,7 @@ impl TestDatabase {
     /// Creates a database.
     ///
     /// # Panics
-    /// When there is no cluster.
+    /// Panics if there is no cluster.
     pub async fn create() -> Self {
         crate::enforce_log_policy();
         match Self::try_create().await {
@@ -47,7 +47,7 @@ impl TestDatabase {
     /// Creates a database in a private cluster.
     ///
     /// # Panics
-    /// When Postgres refuses it.
+    /// Panics if Postgres refuses it.
     pub async fn create_in(cluster: &PrivatePostgres) -> Self {
         crate::enforce_log_policy();
         let (cluster, name) = (cluster.url(), "control_plane".to_owned());
@@ -57,26 +57,26 @@ impl TestDatabase {
         database
     }
 
-    /// The database's address.
+    /// Returns the database's URL.
     #[must_use]
     pub fn url(&self) -> String {
         in_cluster(&self.cluster, &self.name)
     }
 
-    /// The rows of a statement, each as one JSON object, read on a separate connection.
+    /// Returns the rows of a statement, each as one JSON object. Uses a separate connection.
     ///
     /// # Panics
-    /// When Postgres refuses the statement.
+    /// Panics if Postgres refuses the statement.
     pub async fn rows(&self, statement: &str) -> Vec<Value> {
         let query = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
         let rows: Vec<Row> = expect_ok(statement, query.load(&mut self.connect().await).await);
         rows.into_iter().map(|row| row.row).collect()
     }
 
-    /// The single number that a statement returns.
+    /// Returns the single number that a statement returns.
     ///
     /// # Panics
-    /// When Postgres refuses the statement.
+    /// Panics if Postgres refuses the statement.
     pub async fn number(&self, statement: &str) -> i64 {
         let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
         let row: Number = expect_ok(statement, query.get_result(&mut self.connect().await).await);
@@ -86,7 +86,7 @@ impl TestDatabase {
     /// Runs statements on a separate connection.
     ///
     /// # Panics
-    /// When Postgres refuses them.
+    /// Panics if Postgres refuses them.
     pub async fn run(&self, statements: &str) {
         expect_ok(statements, self.connect().await.batch_execute(statements).await);
     }
@@ -94,7 +94,7 @@ impl TestDatabase {
     /// Runs an example of the crate under test with `SVC_DATABASE_URL` set to this database, and returns its output.
     ///
     /// # Panics
-    /// When the example fails, or was not built: `cargo test` without `--test` builds it.
+    /// Panics if the example fails, or was not built: `cargo test` without `--test` builds it.
     #[must_use]
     pub fn example(&self, name: &str, arguments: &[&str]) -> String {
         // Cargo puts examples next to the folder with the test binaries.
@@ -137,8 +137,8 @@ fn expect_ok<T, E: std::fmt::Display>(statement: &str, answer: std::result::Resu
 }
 
 impl Drop for TestDatabase {
-    /// Waits for the server on a thread, because this may block the test's own runtime. A database that cannot be
-    /// dropped is removed with the cluster.
+    /// Drops the database. Waits for the server on another thread, because waiting here may block the test's own
+    /// runtime. A database that cannot be dropped is removed together with the cluster.
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         let cluster = self.cluster.clone();
@@ -161,7 +161,7 @@ fn migrations_digest() -> Digest {
     digester.finish()
 }
 
-/// The template's name, once the template can be cloned. Other processes may be creating it concurrently.
+/// Returns the template's name as soon as the template can be cloned. Other processes may create it concurrently.
 async fn template(cluster: &str) -> Result<&'static str> {
     static READY: OnceCell<()> = OnceCell::const_new();
     READY.get_or_try_init(|| make_template(cluster)).await?;
@@ -176,7 +176,8 @@ async fn make_template(cluster: &str) -> Result<()> {
     if diesel::sql_query(find).execute(&mut cluster_conn).await? == 1 {
         return Ok(());
     }
-    // Renamed last: a template with the final name is complete, and has no connections, as cloning requires.
+    // The template is renamed last. A template with the final name is therefore complete, and has no connections, as
+    // cloning requires.
     let unfinished = format!("{template}_new");
     cluster_conn.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished}")).await?;
     cluster_conn.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
@@ -190,7 +191,7 @@ async fn execute(url: &str, statement: &str) -> Result<()> {
     Ok(conn.batch_execute(statement).await?)
 }
 
-/// The cluster's address with another database.
+/// Returns the cluster's URL with another database.
 fn in_cluster(cluster: &str, database: &str) -> String {
     let (address, query) = cluster.split_once('?').map_or((cluster, String::new()), |(a, q)| (a, format!("?{q}")));
     let server = address.rsplit_once('/').map_or(address, |(server, _)| server);

@@ -28,20 +28,20 @@ pub use port::{reserved_address, reserved_port};
 pub use private_postgres::PrivatePostgres;
 pub use store::{Audit, TestStore};
 
-/// Sealing keys, the same in every test.
+/// Returns sealing keys, which are the same in every test.
 #[must_use]
 pub fn keys() -> Keys {
     Keys::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap()
 }
 
-/// A random id.
+/// Returns a random id.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "nodes choose the ids of calls")]
 pub fn random_id() -> Uuid {
     Uuid::new_v4()
 }
 
-/// A user as an actor, with a session of the same id.
+/// Returns a user as an actor, with a session of the same id.
 #[must_use]
 pub fn session_actor(user: UserId) -> Actor {
     let credential = Credential::Session(SessionId::from_uuid(user.as_uuid()));

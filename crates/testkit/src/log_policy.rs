@@ -11,7 +11,7 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The most characters of a message.
+/// The largest number of characters of a message.
 const MAX_MESSAGE: usize = 100;
 
 /// Installs the global subscriber that ends the process at the first log line or span that violates the policy. Further
@@ -19,7 +19,7 @@ const MAX_MESSAGE: usize = 100;
 pub fn enforce() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // A test binary that has installed another subscriber keeps it.
+        // If a test binary has installed another subscriber, that one stays.
         let _ = set_global_default(tracing_subscriber::registry().with(LogPolicy));
     });
 }
@@ -86,7 +86,8 @@ impl Fields {
         for violation in self.violations {
             let _ = writeln!(report, "  {violation}");
         }
-        // Neither a panic, which a server task survives, nor the captured output of one test.
+        // A panic would not suffice, because a server task survives it. The report bypasses the captured output of the
+        // test.
         let _ = std::io::stderr().write_all(report.as_bytes());
         std::process::exit(101);
     }
@@ -106,7 +107,8 @@ impl Visit for Fields {
     }
 }
 
-/// The rules for the message of one of our lines: a constant sentence fragment that starts in lower case.
+/// Returns the rule that the message of one of our lines breaks. A message must be a constant sentence fragment that
+/// starts in lower case.
 fn message_violation(message: &str) -> Option<&'static str> {
     if message.chars().count() > MAX_MESSAGE {
         return Some("has more than 100 characters");
@@ -125,7 +127,7 @@ fn is_field_name(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'.')
 }
 
-/// A credential, a code or an address of a person in a value.
+/// Returns the kind of forbidden content in a value: a credential, a code or an address of a person.
 fn forbidden_content(text: &str) -> Option<&'static str> {
     let is_secret = |byte: &u8| byte.is_ascii_alphanumeric();
     let is_token = |(at, _): (usize, &str)| {

@@ -8,16 +8,16 @@ use tokio::net::TcpSocket;
 /// The sockets that keep the reserved ports.
 static RESERVED: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
 
-/// A TCP address of the loopback interface that the kernel gives to nobody else until the end of this process, also
-/// while no server listens there. A server that sets `SO_REUSEADDR` can listen on it, again after each restart;
-/// until then connections are refused.
+/// Reserves a TCP address of the loopback interface. The kernel does not give this address to another process until the
+/// end of this one, even while no server listens there. A server that sets `SO_REUSEADDR` can listen on it, again after
+/// each restart. While no server listens, connections are refused.
 ///
 /// # Panics
-/// When no port is free.
+/// Panics if no port is free.
 pub fn reserved_address() -> SocketAddr {
     let socket = TcpSocket::new_v4().unwrap();
-    // Linux lets a socket listen on a bound address if both set this option and only one of them listens, but it
-    // never selects such a port for a bind to port 0 or for an outgoing connection.
+    // If both sockets set this option, Linux lets one of them listen on an address that the other one has bound. The
+    // kernel never selects such a port for a bind to port 0 or for an outgoing connection.
     socket.set_reuseaddr(true).unwrap();
     socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = socket.local_addr().unwrap();
@@ -25,10 +25,10 @@ pub fn reserved_address() -> SocketAddr {
     address
 }
 
-/// The port of a [`reserved_address`].
+/// Returns the port of a [`reserved_address`].
 ///
 /// # Panics
-/// When no port is free.
+/// Panics if no port is free.
 pub fn reserved_port() -> u16 {
     reserved_address().port()
 }

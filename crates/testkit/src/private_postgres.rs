@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::reserved_port;
 
 /// The environment variables with the folder of the Postgres programs, and with the parent folder of private clusters.
-/// The latter belongs to the account that Postgres runs as.
+/// That folder belongs to the account that Postgres runs as.
 const PROGRAMS: &str = "SVC_TEST_PG_BIN";
 const PARENT: &str = "SVC_TEST_PG_DIR";
 
@@ -34,10 +34,10 @@ pub struct PrivatePostgres {
 }
 
 impl PrivatePostgres {
-    /// Starts an empty cluster. Prints that the test is skipped and returns `None` if there are no Postgres programs.
+    /// Starts an empty cluster. Without the Postgres programs, prints that the test is skipped and returns `None`.
     ///
     /// # Panics
-    /// When the cluster does not start.
+    /// Panics if the cluster does not start.
     #[must_use]
     pub fn start() -> Option<Self> {
         let (Some(programs), Some(parent)) = (variable(PROGRAMS), variable(PARENT)) else {
@@ -53,29 +53,29 @@ impl PrivatePostgres {
         Some(cluster)
     }
 
-    /// The URL of the superuser, for `SVC_NODE_DATABASE_URL`.
+    /// Returns the URL of the superuser, for `SVC_NODE_DATABASE_URL`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://{SUPERUSER}:{}@{}/postgres", PASSWORD.replace(' ', "%20"), self.address())
     }
 
-    /// Host and port, for `SVC_NODE_DATABASE_ADDRESS`.
+    /// Returns host and port, for `SVC_NODE_DATABASE_ADDRESS`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The folder of the programs, for `SVC_NODE_PG_BIN`: among them are `psql`, `pg_dump` and `pg_restore`.
+    /// Returns the folder of the programs, for `SVC_NODE_PG_BIN`. It also contains `psql`, `pg_dump` and `pg_restore`.
     #[must_use]
     pub fn programs(&self) -> &Path {
         &self.programs
     }
 
-    /// Restarts the server with a certificate and its key (PEM). It still accepts plain text. Prints that the test is
-    /// skipped and returns false if the server was built without TLS.
+    /// Restarts the server with a certificate and its key (PEM). The server still accepts plain text. If it was built
+    /// without TLS, prints that the test is skipped and returns false.
     ///
     /// # Panics
-    /// When the files cannot be written, or the server does not start.
+    /// Panics if the files cannot be written, or the server does not start.
     pub fn enable_tls(&mut self, certificate: &str, key: &str) -> bool {
         let supports_tls = self.command("postgres").args(["-c", "ssl=on", "-C", "ssl"]).output().unwrap();
         if !supports_tls.status.success() {
@@ -98,10 +98,10 @@ impl PrivatePostgres {
         true
     }
 
-    /// Kills the server with SIGKILL: it makes no checkpoint. Committed transactions stay.
+    /// Kills the server with SIGKILL, so that it writes no checkpoint. Committed transactions are kept.
     ///
     /// # Panics
-    /// When the server is not running.
+    /// Panics if the server is not running.
     pub fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();
@@ -111,7 +111,7 @@ impl PrivatePostgres {
     /// Starts the server again after `kill`, on the same port, and waits until it is ready.
     ///
     /// # Panics
-    /// When the server does not start within a minute.
+    /// Panics if the server does not start within a minute.
     pub fn restart(&mut self) {
         let start = Instant::now();
         while !self.try_start() {
@@ -121,7 +121,7 @@ impl PrivatePostgres {
         }
     }
 
-    /// The log of the server since its last start.
+    /// Returns the log of the server since its last start.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
@@ -162,7 +162,8 @@ impl PrivatePostgres {
         false
     }
 
-    /// A command that runs a program of the server as the owner of the cluster: Postgres refuses to run as root.
+    /// Returns a command that runs a program of the server as the owner of the cluster, because Postgres refuses to run
+    /// as root.
     fn command(&self, program: &str) -> Command {
         let home = fs::metadata(&self.home).unwrap();
         let mut command = Command::new(self.programs.join(program));

@@ -37,7 +37,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// The audit row that an event writes.
+    /// Returns the audit row that an event writes.
     #[must_use]
     pub fn of(actor: &Actor, event: Event) -> Self {
         let Event { name, org, account: _, target, data } = event;
@@ -54,15 +54,15 @@ impl Audit {
 }
 
 impl TestStore {
-    /// With enough connections that concurrent operations compete for rows and never for connections.
+    /// Starts a store with enough connections that concurrent operations compete only for rows, not for connections.
     pub async fn start() -> Self {
         Self::with(32).await
     }
 
-    /// With at most this many connections.
+    /// Starts a store with at most this many connections.
     ///
     /// # Panics
-    /// When there is no cluster.
+    /// Panics if there is no cluster.
     pub async fn with(connections: usize) -> Self {
         let (database, clock) = (TestDatabase::create().await, TestClock::default());
         let config = Config { connections, keys: keys(), ..Config::new(Secret::new(database.url()), "test") };
@@ -70,10 +70,11 @@ impl TestStore {
         Self { store, clock, database }
     }
 
-    /// The audit rows of the current moment. Advances the clock, so that the next call returns only later rows.
+    /// Returns the audit rows of the current time. Then advances the clock, so that the next call returns only later
+    /// rows.
     ///
     /// # Panics
-    /// When Postgres is unreachable.
+    /// Panics if Postgres is unreachable.
     pub async fn audited(&self) -> Vec<Audit> {
         let query = diesel::sql_query("SELECT * FROM store.audit WHERE created_at = $1 ORDER BY event, id");
         let query = query.bind::<Timestamptz, _>(self.now());
@@ -86,16 +87,16 @@ impl TestStore {
         self.clock.advance(seconds);
     }
 
-    /// The clock's current time.
+    /// Returns the clock's current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.store.clock_rng().now()
     }
 
-    /// A pooled connection.
+    /// Checks out a pooled connection.
     ///
     /// # Panics
-    /// When Postgres is unreachable.
+    /// Panics if Postgres is unreachable.
     pub async fn connection(&self) -> PooledConnection {
         self.store.connection().await.unwrap()
     }

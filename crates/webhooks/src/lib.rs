@@ -10,9 +10,9 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use ring::hmac;
 
-/// How far a timestamp may be from the receiver's clock, in either direction.
+/// The maximum difference between a timestamp and the receiver's clock, in either direction.
 pub const TOLERANCE_SECONDS: i64 = 300;
-/// The number of signatures of a message that are compared.
+/// The number of signatures of a message that are compared. Further ones are ignored.
 pub const MAX_SIGNATURES: usize = 16;
 /// The longest id of a message, in bytes.
 pub const MAX_ID_LENGTH: usize = 256;
@@ -20,7 +20,7 @@ pub const MAX_ID_LENGTH: usize = 256;
 /// The prefix of a secret whose rest is the base64 of the key.
 const PREFIX: &str = "whsec_";
 
-/// Base64 with or without padding: both are in use.
+/// Base64 with or without padding, because senders use both.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -55,8 +55,7 @@ impl SigningKey {
         Ok(Self(hmac_key(&key)))
     }
 
-    /// Returns the value of the header `webhook-signature`. The timestamp is the one of the header
-    /// `webhook-timestamp`.
+    /// Returns the value of the header `webhook-signature`. `timestamp` is the value of the header `webhook-timestamp`.
     #[must_use]
     pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
         format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, &signed_bytes(id, timestamp, body))))
@@ -79,7 +78,8 @@ pub struct SignedMessage<'a> {
 /// The reason why a message is not authentic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMessage {
-    /// The id is empty, longer than [`MAX_ID_LENGTH`], or contains a dot: then other parts could have the same signature.
+    /// The id is empty, longer than [`MAX_ID_LENGTH`], or contains a dot. The signed text separates id, timestamp and
+    /// body with dots, so with a dot in the id, another split of the same text would have the same signature.
     #[error("the id of the webhook is malformed")]
     Id,
     /// The timestamp does not consist of ASCII digits.
@@ -93,7 +93,7 @@ pub enum InvalidMessage {
     Signature,
 }
 
-/// The keys of a receiver: one for each secret and form of it, so that secrets can be rotated.
+/// The keys of a receiver. Each secret has one or two keys (see [`Self::parse`]); several secrets allow a rotation.
 #[derive(Debug, Clone)]
 pub struct VerifyingKeys(Vec<hmac::Key>);
 
@@ -119,7 +119,7 @@ impl VerifyingKeys {
     /// constant time.
     ///
     /// # Errors
-    /// [`InvalidMessage`].
+    /// Returns [`InvalidMessage`] if a check fails.
     pub fn verify(&self, message: SignedMessage<'_>, now: i64) -> Result<(), InvalidMessage> {
         let SignedMessage { id, timestamp, signatures, body } = message;
         if id.is_empty() || id.len() > MAX_ID_LENGTH || id.contains('.') {
@@ -145,7 +145,7 @@ fn hmac_key(key: &[u8]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, key)
 }
 
-/// The key that base64 encodes; `None` for malformed base64 and for an empty key.
+/// Decodes the base64 of a key. Returns `None` for malformed base64 and for an empty key.
 fn decode(encoded: &str) -> Option<Vec<u8>> {
     BASE64.decode(encoded).ok().filter(|key| !key.is_empty())
 }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn both_forms_of_a_secret_are_accepted() {
         let SignedMessage { id, timestamp, body, .. } = EXAMPLE;
-        // Unpadded base64, the whole text of a secret with the prefix, and a text without it.
+        // Unpadded base64, the whole text of a secret with the prefix, and the text of a secret without it.
         for (secret, key) in [
             ("whsec_a2V5IG9mIHRoZSB0ZXN0cw", &b"key of the tests"[..]),
             ("whsec_a2V5IG9mIHRoZSB0ZXN0cw==", b"key of the tests"),

@@ -44,8 +44,9 @@ struct Key {
     columns: Vec<String>,
 }
 
-// The catalog reports every column of a view as nullable. This query uses the nullability of the base table's column
-// with the same name. That is correct for views that select and filter, but not for columns of an outer join.
+// The catalog reports every column of a view as nullable. Therefore, this query uses the nullability of the base
+// table's column with the same name. That is correct for views that only select and filter, but not for columns of an
+// outer join.
 const COLUMNS: &str = "
     SELECT c.relname::text AS relation, a.attname::text AS name, format_type(a.atttypid, NULL) AS pg_type,
            NOT coalesce(base.attnotnull, a.attnotnull) AS nullable

@@ -53,7 +53,7 @@ pub fn files(document: &str) -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// The types that several areas use, and the error types.
+/// Returns the types that several areas use, and the error types.
 fn shared(areas: &[Area], schemas: &Map<String, Value>) -> BTreeSet<String> {
     let mut users: BTreeMap<&String, usize> = BTreeMap::new();
     areas.iter().flat_map(Area::types).for_each(|name| *users.entry(name).or_default() += 1);
@@ -62,7 +62,7 @@ fn shared(areas: &[Area], schemas: &Map<String, Value>) -> BTreeSet<String> {
     shared
 }
 
-/// The types of an error response, which every operation may return.
+/// Returns the types of an error response, which every operation may return.
 fn errors(schemas: &Map<String, Value>) -> BTreeSet<String> {
     reachable(schemas, BTreeSet::from(["Error".to_owned()]))
 }

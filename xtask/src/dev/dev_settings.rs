@@ -136,7 +136,7 @@ impl DevSettings {
         Ok(())
     }
 
-    /// The base URL of the public API.
+    /// Returns the base URL of the public API.
     pub fn api_url(&self) -> String {
         base_url(self.api)
     }

@@ -60,7 +60,7 @@ impl Knot {
         Ok(())
     }
 
-    /// A command to query Knot.
+    /// Returns a command that queries Knot.
     pub fn usage() -> String {
         format!("  Zones     dig @127.0.0.1 -p {KNOT_PORT} +dnssec <name>  (SVC_DNS_… in docs/dns.md)\n")
     }

@@ -63,12 +63,12 @@ impl Graph {
         Ok(Self { edges, manifests: members.map(|it| (it.name, it.manifest_path)).collect() })
     }
 
-    /// The crates of the workspace.
+    /// Returns the crates of the workspace.
     pub fn members(&self) -> impl Iterator<Item = &str> {
         self.manifests.keys().map(String::as_str)
     }
 
-    /// The contexts: the crates that own a Postgres schema, except `store`, which all of them use.
+    /// Returns the contexts: the crates that own a Postgres schema, except `store`, which all of them use.
     pub fn contexts(&self) -> impl Iterator<Item = &str> {
         let has_tables = |manifest: &PathBuf| manifest.with_file_name("src").join("schema.rs").exists();
         self.manifests
@@ -77,7 +77,7 @@ impl Graph {
             .map(|(name, _)| name.as_str())
     }
 
-    /// The crates of the workspace with their manifests.
+    /// Returns the crates of the workspace with their manifests.
     pub fn manifests(&self) -> impl Iterator<Item = (&str, &PathBuf)> {
         self.manifests.iter().map(|(name, manifest)| (name.as_str(), manifest))
     }

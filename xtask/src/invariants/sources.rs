@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::graph::Graph;
 
-// Split into two parts, so that this file does not contain them.
+// The texts are split into two parts, so that this file does not contain them.
 const FORBIDDEN_IN_RUST: &[(&str, &str)] = &[
     (concat!("#[", "ignore"), "run the test or delete it"),
     (concat!("todo", "!("), "do not call unimplemented code"),
@@ -33,7 +33,7 @@ pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>> {
         }
     }
     for path in files(root)? {
-        // Deleted, or not UTF-8.
+        // The file was deleted, or is not UTF-8.
         let Ok(text) = std::fs::read_to_string(root.join(&path)) else {
             continue;
         };
@@ -63,7 +63,7 @@ fn violation(path: &str, line: &str) -> Option<String> {
     (!path.ends_with(".lock")).then(|| format!("/{folder}/…: absolute path of a developer machine"))
 }
 
-/// Whether the line contains `/<folder>/<letter>`, but not as the end of a longer path.
+/// Returns whether the line contains `/<folder>/<letter>`, but not as the end of a longer path.
 fn contains_path_in(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let (before, after) = (line.get(..at).unwrap_or_default(), line.get(at + folder.len()..).unwrap_or_default());
@@ -72,8 +72,8 @@ fn contains_path_in(line: &str, folder: &str) -> bool {
     })
 }
 
-/// The messages of the log macros in a Rust source: the last string literal of each call, with the number of the line
-/// that the call starts on.
+/// Returns the messages of the log macros in a Rust source: the last string literal of each call, with the number of
+/// the line that the call starts on.
 fn log_messages(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let calls = LOG_MACROS.iter().flat_map(|name| text.match_indices(name).map(|(at, name)| (at, at + name.len())));
     calls.filter_map(|(start, at)| {
@@ -102,7 +102,7 @@ fn log_messages(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The rule of `docs/logging.md` that a message breaks.
+/// Returns the rule of `docs/logging.md` that a message breaks.
 fn message_violation(message: &str) -> Option<&'static str> {
     if message.contains(|c: char| c == '{' || c.is_ascii_digit()) {
         return Some("contains a value");

@@ -22,7 +22,8 @@ impl Cluster {
         Self::start_dev(CONTROL_PLANE, None)
     }
 
-    /// Starts or adopts the development cluster for the databases of projects, in the same way.
+    /// Starts the development cluster for the databases of projects, or adopts it if it is running. Callers must not
+    /// run concurrently.
     pub fn dev_projects(listen: SocketAddr) -> Result<Self> {
         Self::start_dev(PROJECTS, Some(listen))
     }

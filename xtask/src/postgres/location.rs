@@ -75,7 +75,7 @@ pub fn state_folder(kind: &str, account: Option<Account>) -> Result<PathBuf> {
     for part in ["", &workspace::fingerprint(&root), kind] {
         folder.push(part);
         fs::create_dir_all(&folder)?;
-        // Independent of root's umask.
+        // The permissions are set explicitly, so that they do not depend on root's umask.
         fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
     }
     Ok(folder)

@@ -39,7 +39,7 @@ impl Server {
         Some(Self { pid, data: data.to_owned(), address: (address.to_owned(), port), child: None })
     }
 
-    /// Whether the found server listens on this address and port; `None` stands for the socket only.
+    /// Returns whether the found server listens on this address and port; `None` stands for the socket only.
     pub fn listens_on(&self, listen: Option<SocketAddr>) -> bool {
         let expected = listen.map_or((String::new(), location::PORT), |it| (it.ip().to_string(), it.port()));
         self.address == expected

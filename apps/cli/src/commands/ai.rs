@@ -131,7 +131,7 @@ async fn buy(
     let request = NewCreditCheckout { micro_cents: amount.micro_cents, return_to: return_to(client).await? };
     let checkout = client.ai_check_out_credit(org, &request).send().await?;
     warn_of_sandbox(svc, client, org).await?;
-    // Calls change the balance at the same time, so the ledger must show the payment.
+    // Calls of AI models change the balance at the same time, so only the ledger shows whether the payment has arrived.
     let rows = AiListLedgerQuery { limit: Some(200), before: None };
     let is_payment = |row: &LedgerRow| row.ledger_id > last && row.amount_micro_cents == amount.micro_cents;
     let get = async || client.ai_list_ledger(org, &rows).send().await;

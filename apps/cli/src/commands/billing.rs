@@ -127,7 +127,7 @@ fn show(status: &BillingStatus) -> String {
     format!("{rows}\n\n{}", table(["LIMIT", "FREE", "PRO"], limits))
 }
 
-/// The names and values of the limits of a plan.
+/// Returns the names and values of the limits of a plan.
 fn limit_rows(limits: &PlanLimits) -> [(&'static str, String); 15] {
     let bytes = |count: i64| BinaryBytes(count.try_into().unwrap_or_default()).to_string();
     [

@@ -59,7 +59,7 @@ impl Rollback {
     }
 }
 
-/// The message for a deployment that is no longer live.
+/// Returns the message for a deployment that is no longer live; `None` if it is live.
 pub fn superseded(deployment: &Deployment) -> Option<String> {
     (!deployment.live).then(|| format!("version {} was superseded by a newer deployment", deployment.version))
 }
@@ -104,7 +104,7 @@ async fn poll(
                 *latest = deployment;
                 None
             }
-            // The token may deploy but not read the project.
+            // The token may deploy but not read the project, so the state is unknown.
             Err(Error::Api { status: 403, .. }) => return Ok(()),
             Err(error) if is_transient(&error) => Some(error),
             Err(error) => return Err(error.into()),
@@ -112,13 +112,13 @@ async fn poll(
     }
 }
 
-/// A one-line summary of a deployment.
+/// Returns a one-line summary of a deployment.
 pub fn summary(deployment: &Deployment) -> String {
     let Deployment { version, digest, created_at, .. } = deployment;
     format!("version {version} of {created_at}, {digest}")
 }
 
-/// The git commit that a deployment was made from.
+/// Returns the git commit that a deployment was made from.
 fn commit(deployment: &Deployment) -> String {
     let git = &deployment.git;
     let Some(commit) = git.commit.as_ref().and_then(|commit| commit.get(..7)) else { return or_dash(None) };

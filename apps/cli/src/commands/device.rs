@@ -77,7 +77,7 @@ pub async fn sign_in(svc: &Svc<'_>, client_id: Option<String>) -> Result<(Secret
         match svc.anonymous.call::<Tokens>(Method::POST, &["oauth", "token"]).form(&form).send().await {
             Ok(tokens) => return Ok(tokens.value.into_grant(client_id)),
             Err(error) => {
-                // Such as a proxy while the API restarts.
+                // A proxy, for example, sends such a response while the API restarts.
                 let is_transient = matches!(error, Error::Unreachable(_))
                     || error.status().is_some_and(|status| status == 429 || status >= 500);
                 interval = next_interval(interval, error.code(), is_transient).ok_or(error)?;
@@ -86,7 +86,7 @@ pub async fn sign_in(svc: &Svc<'_>, client_id: Option<String>) -> Result<(Secret
     }
 }
 
-/// The interval after a failed poll (RFC 8628 section 3.5); `None` if polling must end.
+/// Returns the interval after a failed poll (RFC 8628 section 3.5); `None` if polling must end.
 fn next_interval(interval: Duration, code: Option<&str>, is_transient: bool) -> Option<Duration> {
     match code {
         Some("authorization_pending") => Some(interval),
@@ -112,8 +112,9 @@ pub struct StoredTokens {
 }
 
 impl StoredTokens {
-    /// Refreshes the stored access token if `is_due` with it. Other `svc` processes wait, and then use the new token.
-    /// Returns the present access token, and `None` without a grant.
+    /// Refreshes the stored access token if `is_due` returns true for it. If another `svc` process refreshes at the
+    /// same time, waits for it and uses its new token. Returns the access token that is then stored; `None` without a
+    /// grant.
     async fn refresh(&self, is_due: impl Fn(&Secret, &StoredGrant) -> bool) -> Result<Option<Secret>, CliError> {
         let _lock = Config::lock()?;
         let mut config = Config::read()?;
@@ -155,7 +156,7 @@ impl CredentialSource for StoredTokens {
             match self.refresh(|credential, _| credential == rejected).await {
                 Ok(renewed) => Ok(renewed.filter(|renewed| renewed != rejected)),
                 Err(CliError::Api(error)) => Err(error),
-                // The API's 401 says what to do.
+                // Without a renewal, the API's 401 is shown, which tells the user what to do.
                 Err(CliError::NotSignedIn(_)) => Ok(None),
                 Err(error) => Err(Error::Setup(error.to_string())),
             }
@@ -163,7 +164,7 @@ impl CredentialSource for StoredTokens {
     }
 }
 
-/// Ends a grant that this machine does not use any longer.
+/// Ends a grant that this machine no longer uses.
 pub async fn revoke(svc: &Svc<'_>, grant: &StoredGrant) {
     let form = [("token", grant.refresh_token.reveal()), ("client_id", grant.client_id.as_str())];
     if let Err(error) = svc.anonymous.call::<Value>(Method::POST, &["oauth", "revoke"]).form(&form).send().await {
@@ -175,7 +176,7 @@ fn expires_soon(grant: &StoredGrant) -> bool {
     grant.expires_at < now() + MARGIN_SECONDS
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 #[expect(clippy::disallowed_methods, reason = "svc does not depend on kernel; tests change the stored time instead")]
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())

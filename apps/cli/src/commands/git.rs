@@ -15,7 +15,7 @@ use crate::svc::Svc;
 
 /// The lifetime of a token that git uses.
 const LIFETIME_SECONDS: u64 = 12 * 3600;
-/// A token that expires earlier is replaced.
+/// A token that expires within this time is replaced.
 const MARGIN_SECONDS: u64 = 300;
 /// The user name that git sends. The API ignores it.
 const USER: &str = "svc";
@@ -79,7 +79,7 @@ async fn credential(svc: &Svc<'_>, operation: &str) -> Result<(), CliError> {
                 svc.out.data(&format!("username={USER}\npassword={}\n", token.reveal()))?;
             }
         }
-        // The platform rejected the token.
+        // git sends `erase` if the platform rejected the token.
         "erase" => {
             let _lock = Config::lock()?;
             let mut config = Config::read()?;
@@ -93,7 +93,7 @@ async fn credential(svc: &Svc<'_>, operation: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The stored token for git, or a new one.
+/// Returns the stored token for git, or creates one.
 async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
     let known = Config::read()?.git_tokens.remove(&svc.api);
     if let Some(known) = known.filter(|known| known.expires_at > now() + MARGIN_SECONDS) {
@@ -113,7 +113,7 @@ async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
     };
     let created = client.credentials_token_create(&new).send().await?;
     let token = GitToken { url: origin(&git_url)?, token: created.token.clone(), expires_at };
-    // Not before the request, which may renew the session under this lock.
+    // The lock is taken after the request, because the request may renew the session under the same lock.
     let _lock = Config::lock()?;
     let mut config = Config::read()?;
     config.git_tokens.insert(svc.api.clone(), token.clone());
@@ -121,13 +121,13 @@ async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
     Ok(token)
 }
 
-/// The scheme and the host of a URL, with its port if that is not the default.
+/// Returns the scheme and the host of a URL, with its port if that is not the default.
 fn origin(url: &str) -> Result<String, CliError> {
     let url = Url::parse(url).map_err(|_| CliError::Other("the API returned a malformed URL".to_owned()))?;
     Ok(url.origin().ascii_serialization())
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word of a shell.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

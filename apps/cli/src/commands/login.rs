@@ -170,7 +170,7 @@ pub async fn whoami(svc: &Svc<'_>) -> Result<(), CliError> {
     show_identity(svc, &svc.client()?).await
 }
 
-/// Prints the user of a credential, or the token itself if it has no permission to read the account.
+/// Prints the user of a credential, or the token's name and prefix if it may not read the account.
 async fn show_identity(svc: &Svc<'_>, client: &Client) -> Result<(), CliError> {
     let me = match client.me_get().send().await {
         Err(error) if error.code() == Some("insufficient_scope") => {

@@ -18,7 +18,7 @@ pub async fn run(svc: &Svc<'_>, no_browser: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The URL of a hostname on this platform.
+/// Returns the URL of a hostname on this platform.
 pub async fn address(client: &Client, hostname: &str) -> Result<String, CliError> {
     let config = client.service_config().send().await?;
     Ok(config.site_url.replace("{hostname}", hostname))

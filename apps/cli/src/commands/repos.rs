@@ -62,7 +62,7 @@ fn row(repo: &Repo) -> [String; 4] {
     [repo.name.clone(), repo.visibility.to_string(), repo.default_branch.clone(), or_dash(url(repo))]
 }
 
-/// The URL for clients: over HTTPS if the installation has one.
+/// Returns the URL for clients: over HTTPS if the installation has one.
 fn url(repo: &Repo) -> Option<&str> {
     repo.clone_urls.https.as_deref().or(repo.clone_urls.ssh.as_deref())
 }

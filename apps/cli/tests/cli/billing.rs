@@ -12,7 +12,8 @@ use testkit::reserved_port;
 use crate::reverse_proxy;
 use crate::support::{CommandResult, Machine, Platform};
 
-/// A platform with a payments provider and more settings, and the machine of Ada, who has the organization `ada`.
+/// Starts a platform with a payments provider and more settings, and the machine of Ada, who has the organization
+/// `ada`.
 pub async fn with_provider(more: &[(&'static str, String)]) -> (Platform, PaymentsServer, Machine) {
     let port = reserved_port();
     let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{port}/v1/hooks/payments"))).await;
@@ -37,7 +38,7 @@ fn billing(machine: &Machine, arguments: &[&str]) -> CommandResult {
     machine.svc(&[&["billing"], arguments, &["--org", "ada"]].concat())
 }
 
-/// The result of a command that was started before.
+/// Waits for a command that was started before, and returns its result.
 pub fn finished(command: Child) -> CommandResult {
     let output = command.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -39,7 +39,7 @@ impl Fixture {
         (page, fragment)
     }
 
-    /// The request that the script of the page sends.
+    /// Returns the request that the script of the page sends.
     fn post_result(&self, page: &str, fragment: &str) -> RequestBuilder {
         let origin = page.split('/').take(3).collect::<Vec<_>>().join("/");
         self.browser.post(page).header(ORIGIN, origin).body(fragment.to_owned())
@@ -73,7 +73,7 @@ async fn only_the_loopback_page_can_deliver_the_session() {
     assert!(policy.contains("default-src 'none'; script-src 'sha256-"), "{policy}");
     assert!(shown.text().await.unwrap().contains("location.hash"));
 
-    // Another path, a client without an origin, another origin, another host, and malformed results.
+    // The forged requests have another path, no origin, another origin, another host, or a malformed result.
     let forged = "token=svc_ses_theirs&subject=mallory";
     let wrong_path = format!("{}/AAAAAAAAAAAAAAAAAAAAAA", page.rsplit_once('/').unwrap().0);
     for (attempt, status) in [
@@ -94,7 +94,7 @@ async fn only_the_loopback_page_can_deliver_the_session() {
     assert!(login.wait().unwrap().success());
     let me = machine.json(&["whoami"]);
     assert_eq!((me["provider"].as_str(), me["name"].as_str()), (Some("codehost"), Some("Ada Lovelace")));
-    // The page ends with the process.
+    // The page is no longer served when the process has ended.
     assert!(fixture.browser.get(&page).send().await.is_err());
 
     let opened = machine.browser();

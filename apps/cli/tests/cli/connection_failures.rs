@@ -62,7 +62,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, cut: Option<Cut>)
     let _ = (client.shutdown().await, server.shutdown().await);
 }
 
-/// A machine that reaches the API through the proxy.
+/// Returns a machine that reaches the API through the proxy.
 fn machine(proxy: &FaultyProxy, platform: &Platform) -> Machine {
     let mut ada = platform.ada_with_site();
     let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy"]).succeeds().out;

@@ -169,7 +169,7 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     ada.svc(&["db", "connect"]).fails(5);
 }
 
-/// Enabling again changes nothing, and only `svc db url` shows the password.
+/// Checks that enabling again changes nothing, and that only `svc db url` shows the password.
 fn check_connection(ada: &Machine) {
     let connection = ada.json(&["db", "enable"]);
     assert_eq!(ada.json(&["db", "enable"]), connection);
@@ -187,7 +187,7 @@ fn check_connection(ada: &Machine) {
     assert!(output.status.code() == Some(1) && stderr.contains("psql is not in PATH"), "{stderr}");
 }
 
-/// A driver connects with a token until it is revoked. Its session stays open.
+/// Checks that a driver can connect with a token until it is revoked, and that its open session stays open.
 async fn check_token(ada: &Machine) {
     ada.svc(&["db", "tokens", "create", "report", "--expires-in", "1s"]).fails(1).stderr_contains("expiresInSeconds");
     let created = ada.svc(&["db", "tokens", "create", "report", "--expires-in", "12h"]).succeeds();

@@ -41,7 +41,7 @@ impl Devices {
         Self { platform, client_id }
     }
 
-    /// A client with a login session of this user.
+    /// Returns a client with a login session of this user.
     async fn session(&self, subject: &str) -> Client {
         let anonymous = Client::new(&self.platform.api, "test").unwrap();
         let login = DevLogin { subject: subject.to_owned(), email: None, name: None };
@@ -58,7 +58,7 @@ impl Devices {
         (child, code)
     }
 
-    /// A machine of Ada, signed in as a device.
+    /// Returns a machine of Ada, signed in as a device.
     async fn signed_in(&self, ada: &Client) -> Machine {
         let machine = Machine::new(&self.platform.api);
         let (mut child, code) = self.sign_in(&machine);
@@ -72,7 +72,7 @@ fn stored(machine: &Machine) -> Value {
     serde_json::from_str(&fs::read_to_string(machine.credentials()).unwrap()).unwrap()
 }
 
-/// The only stored grant.
+/// Returns the only stored grant.
 fn grant(credentials: &mut Value) -> &mut Value {
     credentials["grants"].as_object_mut().unwrap().values_mut().next().unwrap()
 }
@@ -138,12 +138,12 @@ async fn device_whose_grant_was_revoked_must_sign_in_again() {
     machine.svc(&["whoami"]).fails(3);
     session.svc(&["apps", "revoke", &sid]).fails(5);
 
-    // The attempt to refresh the rejected token ended with the removal of both.
+    // The failed attempt to refresh the rejected access token removed both tokens.
     machine.svc(&["whoami"]).fails(3).stderr_contains("not signed in");
     assert!(!fs::read_to_string(machine.credentials()).unwrap().contains("svc_ort_"));
 }
 
-/// Also in the middle of a command, when the access token turns out to be invalid.
+/// Tests a refresh in the middle of a command, when the API rejects the access token.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_access_token_is_refreshed_once() {
     let devices = Devices::start().await;
@@ -186,8 +186,8 @@ async fn another_sign_in_ends_the_previous_grant() {
     assert_eq!(apps(), Vec::<Value>::new());
 }
 
-/// An authorization server that answers polls with these error codes, the last of them repeatedly. Returns its address
-/// and the bodies of the polls.
+/// Starts an authorization server that answers polls with these error codes, and then repeats the last one. Returns its
+/// address and the bodies of the polls.
 async fn authorization_server(expires_in: u64, codes: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (base, polls) = (format!("http://{}", listener.local_addr().unwrap()), Arc::<Mutex<Vec<String>>>::default());
@@ -234,7 +234,7 @@ async fn polling_ends_with_the_decision_or_the_code() {
         (600, &["authorization_pending", "authorization_pending", "expired_token"][..], 3),
         (600, &["authorization_pending", "access_denied"], 2),
         (600, &["invalid_client"], 1),
-        // The server never ends it.
+        // The code has already expired, although the server would continue to report it as pending.
         (0, pending, 0),
     ] {
         let (base, polls) = authorization_server(expires_in, codes).await;

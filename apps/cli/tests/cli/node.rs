@@ -19,7 +19,7 @@ pub struct Node {
     process: Child,
 }
 
-/// The program `workerd`. Returns `None` without it, and prints that the test is skipped.
+/// Returns the program `workerd`. Returns `None` without it, and prints that the test is skipped.
 pub fn workerd() -> Option<PathBuf> {
     let found = std::env::var_os("SVC_TEST_WORKERD").map(PathBuf::from);
     if found.is_none() {
@@ -57,7 +57,7 @@ impl Node {
         Self { edge, metrics, folder, process }
     }
 
-    /// A request to a project.
+    /// Returns a request to a project.
     pub fn request(&self, method: Method, host: &str, path: &str) -> RequestBuilder {
         let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         client.request(method, format!("http://{}{path}", self.edge)).header("Host", host)

@@ -105,7 +105,7 @@ fn contains(content: &[u8], text: &[u8]) -> bool {
     content.windows(text.len()).any(|window| window == text)
 }
 
-/// The processes of this machine that are readable.
+/// Returns the processes of this machine that are readable.
 fn processes() -> Vec<PathBuf> {
     let all = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     all.filter(|path| path.file_name().unwrap().to_str().unwrap().parse::<u32>().is_ok()).collect()

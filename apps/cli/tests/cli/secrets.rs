@@ -9,7 +9,7 @@ use crate::support::{Machine, Platform, program};
 /// The maximum size of a value in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The names and versions of the project's secrets.
+/// Returns the names and versions of the project's secrets.
 fn versions(machine: &Machine) -> Vec<(String, i64)> {
     let list = machine.json(&["secrets", "list"]);
     let items = list["items"].as_array().unwrap().iter();

@@ -70,14 +70,14 @@ impl Platform {
         panic!("the server did not become ready");
     }
 
-    /// A machine where Ada is signed in.
+    /// Returns a machine where Ada is signed in.
     pub fn ada(&self) -> Machine {
         let machine = Machine::new(&self.api);
         machine.svc(&["login", "--dev", "ada"]).succeeds();
         machine
     }
 
-    /// Ada's machine with the project `ada/site` and a linked folder that contains a page.
+    /// Returns Ada's machine, with the project `ada/site` and a linked folder that contains a page.
     pub fn ada_with_site(&self) -> Machine {
         let machine = self.ada();
         machine.svc(&["init", "--org", "ada", "--project", "site"]).succeeds();
@@ -94,7 +94,7 @@ impl Drop for Platform {
     }
 }
 
-/// The path of another program of the workspace, which is in the same build directory as `svc`.
+/// Returns the path of another program of the workspace, which is in the same build directory as `svc`.
 pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_svc")).with_file_name(name)
 }
@@ -132,7 +132,7 @@ impl Machine {
         Self { folder, environment, home }
     }
 
-    /// A folder that is not linked to a project.
+    /// Returns a folder that is not linked to a project.
     pub fn unlinked(&self) -> PathBuf {
         let folder = self.home.path().join("unlinked");
         fs::create_dir_all(&folder).unwrap();
@@ -229,7 +229,7 @@ impl CommandResult {
         self
     }
 
-    /// The JSON document on stdout.
+    /// Returns the JSON document on stdout.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))

@@ -65,7 +65,7 @@ fn repository(folder: &Path) {
     git(folder, &["commit", "--quiet", "--allow-empty", "-m", "first"]);
 }
 
-/// Names traps in every setting with which `git status` or `git log` may run a program, and in some others.
+/// Names traps in every setting with which `git status` or `git log` may run a program, and in some other settings.
 fn arm(folder: &Path, traps: &Traps, place: &str) {
     for (setting, name) in [
         ("core.fsmonitor", "fsmonitor"),
@@ -147,7 +147,7 @@ fn rewrite(folder: &Path) {
     }
 }
 
-/// A folder with a signed commit, filtered files, a submodule and a nested repository, all armed.
+/// Creates a folder with a signed commit, filtered files, a submodule and a nested repository, each with traps.
 fn hostile_folder(ada: &Machine, traps: &Traps) {
     ada.write(".gitattributes", "*.clean filter=clean diff=trap\n*.process filter=process diff=trap\n");
     ada.write(".gitignore", ".svc\n");

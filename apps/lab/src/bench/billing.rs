@@ -1,5 +1,5 @@
-//! `bench billing`: deductions of AI calls, webhooks of payments, and the latency that `env.ai` adds to a call of the upstream. A server,
-//! a node, a durable Postgres and the sandbox's upstream run on this machine, from release builds.
+//! `bench billing`: deductions of AI calls, webhooks of payments, and the latency that `env.ai` adds to a call of the
+//! upstream. A server, a node, a durable Postgres and the sandbox's upstream run on this machine, from release builds.
 
 mod deductions;
 mod models;
@@ -24,7 +24,7 @@ use super::platform::{Platform, Settings};
 use super::run::Run;
 pub use models::{Site, question};
 
-/// The only model: 6 microcents per token of input, 24 per token of output.
+/// The only model. It costs 6 microcents per input token and 24 per output token.
 const CATALOG: &str = r#"{"models":[{"id":"small","lane":"value","inputMicroCentsPerMTok":6000000,
     "outputMicroCentsPerMTok":24000000,"contextTokens":128000}]}"#;
 
@@ -70,7 +70,7 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
     Ok(())
 }
 
-/// The settings of a platform whose workers call the models of this upstream.
+/// Returns the settings of a platform whose workers call the models of this upstream.
 pub fn settings(folder: &Path, upstream: &AiServer, workerd: &Path) -> Result<Settings> {
     let catalog = folder.join("models.json");
     fs::write(&catalog, CATALOG)?;

@@ -101,17 +101,17 @@ impl Platform {
         self.server.kill_and_restart(services).await
     }
 
-    /// The base URL of the public API.
+    /// Returns the base URL of the public API.
     pub fn public_url(&self) -> String {
         self.server.url("")
     }
 
-    /// The base URL of the API for nodes.
+    /// Returns the base URL of the API for nodes.
     pub fn internal_url(&self) -> String {
         format!("http://{}", self.server.internal)
     }
 
-    /// The organizations of the user.
+    /// Returns the organizations of the user.
     pub async fn organizations(&self) -> Result<Value> {
         success_json(self.server.request(Method::GET, "/v1/orgs").send().await?).await
     }
@@ -123,7 +123,7 @@ impl Platform {
         Ok(Project { platform: self, name: name.to_owned(), hostname: string_at(&created, "/hostname")? })
     }
 
-    /// Sends a request to a path below that of the projects, and fails unless the response is 2xx.
+    /// Sends a request to a path below that of the projects. Fails unless the response is 2xx.
     pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
         self.server.expect_success(self.request(method, path, body)).await
     }
@@ -139,7 +139,7 @@ impl Platform {
         success_json(self.request(method, path, body).send().await?).await
     }
 
-    /// Without a body if it is null.
+    /// Builds a request. A null body is omitted.
     fn request(&self, method: Method, path: &str, body: &Value) -> RequestBuilder {
         let request = self.server.request(method, &format!("/v1/orgs/ada/projects/{path}"));
         if body.is_null() { request } else { request.json(body) }

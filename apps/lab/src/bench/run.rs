@@ -17,7 +17,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The figures of successful operations with these latencies in milliseconds.
+    /// Computes the figures of successful operations with these latencies in milliseconds.
     pub fn of(mut latencies: Vec<f64>, duration: Duration) -> Result<Self> {
         latencies.sort_by(f64::total_cmp);
         Ok(Self {

@@ -79,12 +79,12 @@ impl Server {
         self.client.request(method, self.url(path)).bearer_auth(&self.token)
     }
 
-    /// The URL of a path in the public API.
+    /// Returns the URL of a path in the public API.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.api)
     }
 
-    /// The `Authorization` header of the session.
+    /// Returns the `Authorization` header of the session.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.token)
     }
@@ -102,7 +102,7 @@ fn spawn(services: &mut Services, folder: &Path, settings: &[(&'static str, Stri
     })
 }
 
-/// The settings of every server under test.
+/// Returns the settings of every server under test.
 pub fn settings(
     folder: &Path,
     database_url: String,

@@ -1,7 +1,7 @@
 //! `kill -9` of node, control plane and Postgres while visitors call AI models.
 //!
-//! The visitors keep a list of complete responses. Afterwards, the ledger must have one row for each of them with its exact
-//! tokens, at most one row for each call that the upstream received, and exact sums.
+//! The visitors keep a list of complete responses. Afterwards, the ledger must have one row with the exact tokens for
+//! each complete response, at most one row for each call that the upstream received, and exact sums.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -163,7 +163,7 @@ async fn open_calls(database: &tokio_postgres::Client) -> Result<i64> {
     Ok(database.query_one("SELECT count(*) FROM billing.calls WHERE ended_at IS NULL", &[]).await?.try_get(0)?)
 }
 
-/// The tokens of all deducted calls.
+/// Returns the tokens of all deducted calls.
 async fn ledger(database: &tokio_postgres::Client) -> Result<Vec<Tokens>> {
     let query = "SELECT input_tokens, output_tokens FROM billing.ledger WHERE kind = 'call'";
     let rows = database.query(query, &[]).await?;

@@ -1,7 +1,7 @@
 //! Faults of the object store, and `kill -9` of the node, while a worker stores objects.
 //!
 //! Writers send objects through the worker and keep a journal. Afterwards, each acknowledged object must have its exact
-//! content, each other one must be absent or complete, and the reported usage must be the sum of all sizes.
+//! content, every other object must be absent or complete, and the reported usage must be the sum of all sizes.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ async function size(storage) {
 
 const WRITERS: usize = 8;
 const KILLS_PER_ROUND: usize = 4;
-/// The limit of a request of the specification, with a margin for the worker and the client.
+/// The longest permitted request of the specification, plus a margin for the worker and the client.
 const MAX_WAIT: Duration = Duration::from_secs(31);
 /// The duration of each fault of the store.
 const FAULT: Duration = Duration::from_secs(35);
@@ -68,13 +68,14 @@ const FAULTS: [NetworkFault; 3] =
 /// An object that a writer sent.
 struct Sent {
     key: String,
-    /// The number of lines.
+    /// The number of lines of the object's content.
     lines: usize,
     acknowledged: bool,
 }
 
 impl Sent {
-    /// The object with this number of a writer: mostly small, and sometimes larger than a part of an upload.
+    /// Returns the object with this number of a writer. Most objects are small; some are larger than a part of an
+    /// upload.
     fn new(writer: usize, number: usize) -> Self {
         let lines = if number % 50 == 49 { 500_000 } else { 1 + number % 7 * 500 };
         Self { key: format!("{writer}/{number}"), lines, acknowledged: false }
@@ -99,7 +100,7 @@ struct Requests {
 }
 
 impl Requests {
-    /// The number of calls that ended with a result of the storage.
+    /// Returns the number of calls that ended with a result of the storage.
     fn responses(&self) -> usize {
         self.acknowledged.load(Ordering::SeqCst) + self.unavailable.load(Ordering::SeqCst)
     }
@@ -187,7 +188,8 @@ async fn measure(platform: &mut Platform, services: &mut Services, proxy: &Proxy
     Ok(outcome)
 }
 
-/// Writes objects until stopped. Returns them with the longest request and unexpected responses.
+/// Writes objects until stopped. Returns the objects, the duration of the longest request, and the unexpected
+/// responses.
 async fn write(
     client: &Client,
     edge: &str,
@@ -212,7 +214,7 @@ async fn write(
                     unexpected.push(format!("{}: {code}", object.key));
                 }
             }
-            // The node stopped or starts.
+            // The node was stopped or is starting.
             _ if was_down || requests.is_node_down.load(Ordering::SeqCst) => {
                 requests.unreachable.fetch_add(1, Ordering::SeqCst);
                 sleep(Duration::from_millis(20)).await;
@@ -244,7 +246,7 @@ async fn check(client: &Client, edge: &str, host: &str, sent: &[Sent], outcome: 
     Ok(complete)
 }
 
-/// The sum of all sizes at the node, and the usage that it reported.
+/// Returns the sum of all sizes at the node, and the usage that the node reported.
 async fn sizes(platform: &Platform, client: &Client, edge: &str, host: &str) -> Result<(u64, u64)> {
     let response = client.get(format!("{edge}/size")).header("Host", host).send().await?;
     let stored: u64 = response.text().await?.parse()?;

@@ -29,14 +29,14 @@ pub async fn run() -> Result<Outcome> {
         ("LD_PRELOAD", library.display().to_string()),
         ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
         ("FAKETIME_NO_CACHE", "1".to_owned()),
-        // The monotonic clock does not jump, as on a machine whose wall clock is set.
+        // Only the wall clock jumps. The monotonic clock does not, as on a machine whose wall clock is set.
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
     ];
     let mut rig = Rig::start(&more).await?;
     let no_op = RequestProbe::no_op(rig.service.api);
     let (mut failures, mut mails) = (Vec::new(), 0);
     for jump in ["+3600", "+0", "-3600", "+0", "+86400", "+0", "-86400", "+0"] {
-        // Idempotency keys expire after a day: a jump of a day could duplicate a pending write.
+        // Idempotency keys expire after a day, so a jump of a day could duplicate a write that is still retried.
         rig.writers.retry_unacknowledged().await?;
         let before = rig.writers.stats();
         fs::write(&file, jump)?;
@@ -79,7 +79,7 @@ pub async fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether the newest audit row has the time after the jump.
+/// Returns whether the time of the newest audit row differs from the real time by the jump.
 async fn has_jumped(rig: &Rig, jump: &str) -> Result<bool> {
     let rows = chaos::rows(
         &rig.database,

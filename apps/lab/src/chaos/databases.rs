@@ -1,8 +1,8 @@
 //! `kill -9` of node, control plane and Postgres during restores, while clients write to the database.
 //!
-//! Writers insert rows and keep a journal. Afterwards, each acknowledged row must be in the database or in a generation of
-//! kind `pre_restore`. The database must contain the last restored generation, and no row that was acknowledged between
-//! that generation and its restore.
+//! Writers insert rows and keep a journal. Afterwards, each acknowledged row must be in the database or in a generation
+//! of kind `pre_restore`. The database must contain the last restored generation, and no row that was acknowledged
+//! between that generation and its restore.
 
 mod journal;
 mod restore;
@@ -135,7 +135,7 @@ async fn restore_repeatedly(
     Ok(restores)
 }
 
-/// Waits until another row is acknowledged: the database is in use again.
+/// Waits until another row is acknowledged, which shows that the database is in use again.
 async fn wait_for_write(writes: &journal::Journal) -> Result<()> {
     let (start, before) = (Instant::now(), writes.acknowledged());
     while writes.acknowledged() == before {
@@ -145,7 +145,7 @@ async fn wait_for_write(writes: &journal::Journal) -> Result<()> {
     Ok(())
 }
 
-/// The rows in all generations of kind `pre_restore`.
+/// Returns the rows in all generations of kind `pre_restore`.
 async fn kept_rows(platform: &Platform, cluster: &ProjectCluster) -> Result<BTreeSet<Row>> {
     let mut kept = BTreeSet::new();
     for generation in restore::generations(platform).await?.iter().filter(|it| it.kind == "pre_restore") {

@@ -202,7 +202,7 @@ pub fn count_status(samples: &[Sample], which: impl Fn(u16) -> bool) -> usize {
     samples.iter().filter(|sample| which(sample.status)).count()
 }
 
-/// Whether the status is 2xx.
+/// Returns whether the status is 2xx.
 pub const fn is_success(status: u16) -> bool {
     matches!(status, 200..=299)
 }

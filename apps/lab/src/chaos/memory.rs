@@ -91,17 +91,17 @@ fn zeros() -> Box<dyn Read> {
     Box::new(io::repeat(0))
 }
 
-/// A decompression bomb: 245 MB from 0.25 MB.
+/// Builds a decompression bomb: 245 MB from 0.25 MB.
 fn bomb() -> Result<Vec<u8>> {
     bundle([("assets/index.html".to_owned(), 245_000_000)].into_iter(), zeros)
 }
 
-/// The maximum number of files.
+/// Builds a bundle with the maximum number of files.
 fn many_files() -> Result<Vec<u8>> {
     bundle((0..19_900).map(|number| (format!("assets/{number:060}/{number:060}.html"), 1)), zeros)
 }
 
-/// An upload of the maximum size that does not compress.
+/// Builds an upload of the maximum size that does not compress.
 fn incompressible() -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
     let block: Vec<u8> = (0..32 * 1024).flat_map(|_| ClockRng::system().bytes::<32>()).collect();

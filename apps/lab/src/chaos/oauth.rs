@@ -23,13 +23,14 @@ struct Setup {
     session: String,
 }
 
-/// Every grant has exactly one refresh token that can be used.
+/// Selects the grants that do not have exactly one usable refresh token.
 const CURRENT_TOKENS: &str = "\
     SELECT g.id, count(r.token_hash) AS current FROM oauth.grants g \
     LEFT JOIN oauth.refresh_tokens r ON r.grant_id = g.id AND r.rotated_at IS NULL \
     GROUP BY g.id HAVING count(r.token_hash) <> 1";
 
-/// Every grant that was created is live, or its end is in the audit log exactly once.
+/// Selects the counts of grants if they do not add up: every grant that was created must be live, or its end must be in
+/// the audit log exactly once.
 const AUDITED_ENDS: &str = "\
     SELECT * FROM ( \
         SELECT count(*) FILTER (WHERE event = 'oauth.grant.create') AS created, \

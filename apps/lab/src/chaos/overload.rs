@@ -43,7 +43,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A mix of 70 % project reads, 20 % member lists and 10 % project creations with their audit rows, which is
+/// Builds a mix of 70 % project reads, 20 % member lists and 10 % project creations with their audit rows, which is
 /// spread over all organizations.
 fn mixed_requests(rig: &Rig) -> Result<RequestSource> {
     let callers = (0..8).map(|number| rig.caller(number)).collect::<Result<Vec<_>>>()?;
@@ -61,7 +61,7 @@ fn mixed_requests(rig: &Rig) -> Result<RequestSource> {
     }))
 }
 
-/// Successful responses per second, from the first to the last.
+/// Returns the successful responses per second, from the first to the last one.
 fn success_rate(samples: &[Sample]) -> f64 {
     let (first, last) =
         (samples.iter().map(|it| it.scheduled_at).min(), samples.iter().map(|it| it.scheduled_at + it.latency).max());
@@ -91,7 +91,7 @@ struct Measurement {
     rejected_p99: f64,
     served_p99: f64,
     rejected: usize,
-    /// Neither served nor rejected.
+    /// Requests that were neither served nor rejected.
     failed: usize,
     scheduled: usize,
     before_p99: f64,

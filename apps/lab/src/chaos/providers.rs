@@ -26,7 +26,7 @@ enum ProviderFault {
     InvalidResponse,
 }
 
-/// The longest wait, and responses other than the documented ones.
+/// The longest wait of the requests, and the responses other than the documented ones.
 #[derive(Default)]
 struct Measurement {
     longest_wait: Duration,
@@ -127,7 +127,7 @@ async fn measure_verification(
     Ok(())
 }
 
-/// Requests do not wait for mail: the response is immediate, and the mail follows after the fault.
+/// Tests that requests do not wait for mail: the response is immediate, and the mail follows after the fault.
 async fn measure_mail(rig: &Rig, client: &Client) -> Result<Measurement> {
     let (server, proxy) = &rig.smtp;
     let mut measurement = Measurement::default();

@@ -39,7 +39,7 @@ impl Service {
         Ok(service)
     }
 
-    /// The base URL of the public API.
+    /// Returns the base URL of the public API.
     pub fn base(&self) -> String {
         format!("http://{}", self.api)
     }

@@ -53,7 +53,7 @@ impl Keys {
         cookie.same_site(SameSite::Lax).max_age(actix_web::cookie::time::Duration::seconds(age)).finish()
     }
 
-    /// Whether the cookie is valid for this scope.
+    /// Returns whether the cookie is valid for this scope.
     pub fn verify(&self, scope: CookieScope<'_>, cookie: &[u8]) -> bool {
         let cookie = str::from_utf8(cookie).ok().and_then(|cookie| cookie.split_once('.'));
         let Some((expires_at, tag)) = cookie else { return false };
@@ -63,7 +63,7 @@ impl Keys {
     }
 }
 
-/// The signed text. No part can contain a line break, so different scopes have different texts.
+/// Returns the signed text. No part can contain a line break, so different scopes have different texts.
 fn signed_text(CookieScope { host, project, access }: CookieScope<'_>, expires_at: u64) -> String {
     format!("access\n{host}\n{project}\n{}\n{}\n{expires_at}", access.mode.as_str(), access.version)
 }

@@ -14,8 +14,8 @@ use crate::origin::authority;
 /// no page caused.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Whether a page of another origin caused the request, and the request is more than a read: an upgrade, or a method
-/// other than GET and HEAD. `scheme` is the scheme of the visitor's connection.
+/// Returns whether a page of another origin caused the request, and the request is more than a read: an upgrade, or a
+/// method other than GET and HEAD. `scheme` is the scheme of the visitor's connection.
 ///
 /// Reads stay possible, because links from other sites lead to GET requests. A page cannot read a response of another
 /// origin unless that origin allows it (CORS), but it can read and write a WebSocket.
@@ -24,8 +24,8 @@ pub fn is_cross_origin_action(request: &HttpRequest, scheme: &str) -> bool {
     !is_read && is_cross_origin(request, scheme)
 }
 
-/// Whether one of the two headers names another origin. Clients other than browsers send neither. Every browser sends
-/// `Origin` with upgrades and with methods other than GET and HEAD, and `Sec-Fetch-Site` only over https and to
+/// Returns whether one of the two headers names another origin. Clients other than browsers send neither. Every browser
+/// sends `Origin` with upgrades and with methods other than GET and HEAD, and `Sec-Fetch-Site` only over https and to
 /// loopback.
 fn is_cross_origin(request: &HttpRequest, scheme: &str) -> bool {
     let headers = request.headers();
@@ -34,13 +34,14 @@ fn is_cross_origin(request: &HttpRequest, scheme: &str) -> bool {
     }
     let is_same_origin = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin");
     headers.get_all(ORIGIN).any(|origin| match origin.as_bytes() {
-        // A page that sends no referrer submits its forms with this value, also to its own origin.
+        // A page that sends no referrer submits its forms with this value, even to its own origin.
         b"null" => !is_same_origin,
         origin => !is_origin_of(request, scheme, origin),
     })
 }
 
-/// Whether `origin` (RFC 6454 section 6.1) is the origin of the requested host: scheme, host and port are equal.
+/// Returns whether `origin` (RFC 6454 section 6.1) is the origin of the requested host: scheme, host and port are
+/// equal.
 fn is_origin_of(request: &HttpRequest, scheme: &str, origin: &[u8]) -> bool {
     let origin = str::from_utf8(origin).ok().and_then(|origin| origin.strip_prefix(scheme)?.strip_prefix("://"));
     let (Some(origin), Some(requested)) = (origin, authority(request)) else { return false };

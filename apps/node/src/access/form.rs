@@ -7,7 +7,8 @@ use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentTyp
 /// The path that the form posts to.
 pub const FORM_PATH: &str = "/__svc/access/password";
 
-/// The password form, with the error of the previous submission. `next` is the path to redirect to after sign-in.
+/// Returns the password form, with the error of the previous submission. `next` is the path to redirect to after
+/// sign-in.
 pub fn form(status: StatusCode, next: &str, error: Option<&str>) -> HttpResponse {
     let error = error.map(|error| format!("<p role=\"alert\">{}</p>\n", escaped(error))).unwrap_or_default();
     let mut response = HttpResponse::build(status);

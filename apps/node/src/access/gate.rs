@@ -108,8 +108,8 @@ impl AccessGate {
         if is_authorized { Ok(payload) } else { Err(self.challenge(request, scope)) }
     }
 
-    /// Whether one of the request's access cookies is valid, and counts for this request. Other hosts can add cookies of
-    /// the same name, but only this node can sign one.
+    /// Returns whether one of the request's access cookies is valid, and counts for this request. Other hosts can add
+    /// cookies of the same name, but only this node can sign one.
     fn has_valid_cookie(&self, request: &HttpRequest, scope: CookieScope<'_>) -> bool {
         if is_cross_origin_action(request, self.origins.scheme()) {
             return false;
@@ -222,7 +222,7 @@ impl AccessGate {
     }
 }
 
-/// The permit is held until the verification ends, even if the visitor disconnects.
+/// Verifies a password. The permit is held until the verification ends, even if the visitor disconnects.
 async fn verify_password(hash: String, password: String, permit: OwnedSemaphorePermit) -> anyhow::Result<bool> {
     let verify = move || {
         let result = Argon2::default().verify_password(password.as_bytes(), hash.as_str());

@@ -20,7 +20,7 @@ pub enum Challenge<'a> {
     Unsupported,
 }
 
-/// The challenge of this policy.
+/// Returns the challenge of this policy.
 pub fn required_challenge(access: &SiteAccess) -> Challenge<'_> {
     match (access.mode, &access.password) {
         (AccessMode::Public, _) => Challenge::Open,
@@ -30,8 +30,8 @@ pub fn required_challenge(access: &SiteAccess) -> Challenge<'_> {
     }
 }
 
-/// Whether the request carries the policy's bypass key. Digests are compared instead of keys, so that timing does not
-/// reveal the key.
+/// Returns whether the request carries the policy's bypass key. Digests are compared instead of keys, so that timing
+/// does not reveal the key.
 pub fn has_bypass_key(access: &SiteAccess, request: &HttpRequest) -> bool {
     let mut sent = request.headers().get_all(BYPASS);
     let (Some(key), None) = (sent.next(), sent.next()) else { return false };

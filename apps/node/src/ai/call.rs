@@ -19,11 +19,12 @@ use super::upstream::{Upstream, failed};
 use super::usage::{estimate, output_bytes, reported, tokens_of};
 use super::{AiError, AiMetrics, Result};
 
-/// The longest duration of a call, also if its upstream keeps sending single bytes.
+/// The longest duration of a call, even if its upstream keeps sending single bytes.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
 /// The longest response that is not a stream.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
-/// The events that wait for a slow worker. The upstream then waits too.
+/// The largest number of events that are buffered for a slow worker. If the buffer is full, the node stops reading from
+/// the upstream.
 const MAX_WAITING_EVENTS: usize = 32;
 /// How often the journal records the progress of a stream.
 const RECORD_PERIOD: Duration = Duration::from_secs(1);
@@ -46,7 +47,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; `None` after the last one.
+    /// Returns the next event; `None` after the last one.
     ///
     /// # Errors
     /// Returns an error once if the stream ends without its last event.
@@ -60,7 +61,8 @@ impl Events {
     }
 }
 
-/// The upstream did not complete a stream, or the code did not read it in time.
+/// The stream ended early: the upstream did not complete it, or the worker code did not read it before the call's
+/// deadline.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the stream of the AI model ended early")]
 pub struct Interrupted;
@@ -69,7 +71,7 @@ pub struct Interrupted;
 enum Failure {
     /// The upstream failed, or sent something else than a completion: the call is free.
     Failed(AiError),
-    /// The response began and did not end: the upstream charges for it.
+    /// The response began and did not end. The upstream charges for it, so the call is charged with an estimate.
     Interrupted(AiError),
 }
 
@@ -83,7 +85,7 @@ impl Failure {
     }
 }
 
-/// A call in progress. It must be ended.
+/// A call in progress. Every path must lead to `end`, which settles the call.
 pub struct Call {
     id: Uuid,
     input_tokens: u32,
@@ -91,7 +93,7 @@ pub struct Call {
     deadline: Instant,
     meter: Arc<Meter>,
     metrics: AiMetrics,
-    /// The estimated output so far, for the reports of open calls.
+    /// The estimated output tokens so far, for the reports of open calls.
     output_tokens: Arc<AtomicU32>,
     output_bytes: usize,
     usage: Option<AiUsage>,
@@ -103,7 +105,7 @@ struct EventStream {
     response: Response,
     splitter: EventSplitter,
     receiver: mpsc::Sender<Event>,
-    /// Whether the code wants the event with the usage.
+    /// Whether the worker code requested the event with the usage.
     includes_usage: bool,
 }
 
@@ -112,7 +114,7 @@ struct Event {
     bytes: Bytes,
     /// Whether it is the last one.
     is_done: bool,
-    /// Whether it only has the usage, which the code did not ask for.
+    /// Whether the event contains only the usage, which the worker code did not request. It is not sent to the worker.
     is_hidden: bool,
 }
 
@@ -133,7 +135,7 @@ impl Call {
         }
     }
 
-    /// Waits for a whole response, also if the worker is gone: the upstream charges for it.
+    /// Waits for the whole response, even if the worker is gone, because the upstream charges for it.
     pub async fn complete(mut self, upstream: &Upstream, body: Vec<u8>) -> Result<Completion> {
         match self.read_whole(upstream, body).await {
             Ok((body, usage)) => {
@@ -183,7 +185,7 @@ impl Call {
         let (sender, receiver) = mpsc::channel(MAX_WAITING_EVENTS);
         let completion = Completion::Stream(Events { receiver, is_ended: false });
         match self.first_event(upstream, body, sender, includes_usage).await {
-            // The channel has space, and its receiver is here.
+            // This send cannot fail or wait: the channel is empty, and `completion` contains its receiver.
             Ok(first) => match self.send(first).await {
                 true => Ok((completion, self)),
                 false => Err(self.fail(Failure::interrupted("its events cannot be passed on")).await),
@@ -216,8 +218,8 @@ impl Call {
         response.unwrap_or_else(|_| Err(failed(TOO_LONG))).map_err(Failure::Failed)
     }
 
-    /// Passes on the events of a stream, until it ends, the worker is gone, or the call takes too long. Then settles the
-    /// call.
+    /// Sends the events of a stream to the worker, until the stream ends, the worker is gone, or the call takes too
+    /// long. Then settles the call.
     pub async fn stream(mut self) {
         let deadline = self.deadline;
         if timeout_at(deadline, self.pass_on()).await.is_err() {
@@ -235,7 +237,7 @@ impl Call {
                 // The worker or the visitor is gone.
                 () = receiver.closed() => return,
             };
-            // A stream that ends without its last event is an error for the code.
+            // An error or an early end closes the channel without a last event. The worker code then receives an error.
             let Ok(Some(event)) = event else { return };
             let is_done = event.is_done;
             if !self.send(event).await || is_done {
@@ -248,7 +250,7 @@ impl Call {
         }
     }
 
-    /// The next event with data; `None` at the end of the stream.
+    /// Returns the next event with data; `None` at the end of the stream.
     async fn next_event(&mut self) -> std::result::Result<Option<Event>, Failure> {
         loop {
             let Some(stream) = &mut self.stream else { return Ok(None) };
@@ -278,17 +280,17 @@ impl Call {
         }
     }
 
-    /// Sends an event to the worker. Returns false if it is gone.
+    /// Sends an event to the worker. Returns false if the worker is gone.
     async fn send(&self, event: Event) -> bool {
         let Some(stream) = &self.stream else { return false };
         event.is_hidden || stream.receiver.send(event).await.is_ok()
     }
 
-    /// Records the progress, so that the estimate after the death of the node is close.
+    /// Records the progress, so that the estimate is close if the node dies.
     async fn record(&self) {
         let output_tokens = self.output_tokens.load(Ordering::Relaxed);
         let state = CallState::Sent { input_tokens: self.input_tokens, output_tokens };
-        // The meter logs a failure. The previous progress then stays.
+        // If the write fails, the journal keeps the previous progress. The meter has logged the error.
         let _ = self.meter.record(self.id, state).await;
     }
 

@@ -6,7 +6,7 @@ use actix_web::http::header::RETRY_AFTER;
 use protocol::RefusalCode;
 use serde_json::json;
 
-/// An error of a call. The call is free.
+/// An error of a call. The call is free, unless the upstream's response began and did not end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AiError {
     /// 400: the request is malformed.
@@ -24,16 +24,16 @@ pub enum AiError {
     /// 503: the upstream is not configured, or failed.
     #[error("The upstream of the AI models is not available. Try again later.")]
     NoUpstream,
-    /// 503: other requests need the memory.
+    /// 503: there is no memory for the request, because other requests use it.
     #[error("Too many large requests are in progress. Try again later, or send smaller ones.")]
     NoMemory,
-    /// 503: the call could not be admitted.
+    /// 503: the control plane could not be asked to admit the call or to list the models.
     #[error("Calls of AI models cannot be admitted at the moment. Try again later.")]
     NoCore,
 }
 
 impl AiError {
-    /// The code in the response.
+    /// Returns the code in the response.
     pub fn code(&self) -> &str {
         match self {
             Self::InvalidRequest(_) => "invalid_request",
@@ -66,7 +66,7 @@ impl AiError {
         }
     }
 
-    /// The response: `{ error: { message, type, code } }`.
+    /// Returns the response: `{ error: { message, type, code } }`.
     pub fn response(&self) -> HttpResponse {
         let status = self.status();
         let kind = match status.as_u16() {

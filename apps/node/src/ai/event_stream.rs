@@ -5,11 +5,11 @@ use bytes::{Bytes, BytesMut};
 /// The longest event.
 const MAX_EVENT_BYTES: usize = 1 << 20;
 
-/// Splits a stream into events, which it leaves as they are.
+/// Splits a stream into events, and does not change them.
 #[derive(Default)]
 pub struct EventSplitter {
     buffer: BytesMut,
-    /// The part of the buffer without the end of an event.
+    /// The length of the buffer's start that was searched and contains no end of an event.
     searched: usize,
 }
 
@@ -22,7 +22,7 @@ impl EventSplitter {
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next whole event, with the blank line at its end.
+    /// Returns the next whole event, with the blank line at its end.
     ///
     /// # Errors
     /// Returns an error for an event of more than a mebibyte.
@@ -43,12 +43,13 @@ impl EventSplitter {
     }
 }
 
-/// The length of two line ends at the start of `rest`.
+/// Returns the length of the two consecutive line ends at the start of `rest`; `None` if `rest` does not start with
+/// two.
 fn blank_line(rest: &[u8]) -> Option<usize> {
     ["\n\n", "\r\n\r\n", "\r\r"].iter().find(|end| rest.starts_with(end.as_bytes())).map(|end| end.len())
 }
 
-/// The data of an event; `None` for one without data, such as a comment.
+/// Returns the data of an event; `None` for an event without data, such as a comment.
 pub fn data(event: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(event);
     let lines = text.split(['\n', '\r']).filter_map(|line| line.strip_prefix("data:"));

@@ -1,7 +1,7 @@
 //! The journal: a file for each call that the control plane may have admitted and whose settlement it has not accepted.
 //!
-//! A file replaces the previous one in one step, so it is whole after the death of the process. It is not synced: after
-//! a loss of power, the control plane ends the call at its own estimate.
+//! Each write replaces the file of a call in one step, so the file is complete even if the process dies. Files are not
+//! synced: after a power failure, the control plane ends a call without a file with its own estimate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,17 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CallState {
-    /// The control plane is asked to admit it. Without a later state, it was not sent, and is free.
+    /// The node has asked the control plane to admit the call. If the process dies in this state, the call was not sent
+    /// and is free.
     Asked,
-    /// It is sent, with the estimates so far.
+    /// The call is sent. These are the estimates so far.
     Sent { input_tokens: u32, output_tokens: u32 },
-    /// It ended; `None` if it is free.
+    /// The call ended. `usage` is `None` if it is free.
     Ended { usage: Option<AiUsage> },
 }
 
 impl CallState {
-    /// The usage of a call in this state whose process died.
+    /// Returns the usage to settle if the process died in this state; `None` if the call is free.
     pub const fn usage(self) -> Option<AiUsage> {
         match self {
             Self::Asked => None,
@@ -50,7 +51,7 @@ impl Journal {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// The calls of the previous process. A malformed file is renamed for the operator, and skipped.
+    /// Returns the calls of the previous process. A malformed file is skipped, and renamed for the operator.
     pub fn read(&self) -> anyhow::Result<Vec<(Uuid, CallState)>> {
         let mut calls = Vec::new();
         for entry in std::fs::read_dir(&self.dir).context("cannot list the journal of AI calls")? {
@@ -85,7 +86,7 @@ impl Journal {
         blocking(move || std::fs::remove_file(path)).await
     }
 
-    /// Keeps a call that the control plane rejects, for the operator.
+    /// Renames the file of a call whose settlement the control plane rejected, so that an operator can inspect it.
     pub async fn set_aside(&self, id: Uuid) -> io::Result<()> {
         let (path, rejected) = (self.path(id, "json"), self.path(id, "rejected"));
         blocking(move || std::fs::rename(path, rejected)).await

@@ -16,7 +16,7 @@ use super::{AiError, AiMetrics};
 use crate::backoff::Backoff;
 use crate::client::{Core, SettlementOutcome};
 
-/// The calls of one request to the control plane.
+/// The largest number of calls in one request to the control plane.
 const MAX_BATCH: usize = 200;
 /// How often open calls are reported. The control plane ends a call that was not reported for 15 minutes.
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts to settle calls, first those of the previous process.
+    /// Starts the settlement of calls, beginning with those of the previous process.
     pub fn start(
         journal: Journal,
         core: Core,
@@ -47,7 +47,7 @@ impl Meter {
         }
         for (id, state) in calls {
             metrics.unsettled.inc();
-            // The receiver exists.
+            // The send cannot fail: `queue` is the receiver.
             let _ = ended.send(EndedCall { id: id.to_string(), usage: state.usage() });
         }
         let meter = Arc::new(Self { journal, ended, open: Mutex::default(), metrics });
@@ -56,7 +56,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Records the state of a call in the journal. A failure is one of the node's disk.
+    /// Records the state of a call in the journal. Fails only if the node cannot write to its disk.
     pub async fn record(&self, id: Uuid, state: CallState) -> Result<(), AiError> {
         self.journal.write(id, state).await.map_err(|error| {
             tracing::error!(%error, "cannot write the journal of AI calls");
@@ -64,14 +64,14 @@ impl Meter {
         })
     }
 
-    /// Removes a call that the control plane refused.
+    /// Removes a call that the control plane refused from the journal.
     pub async fn forget(&self, id: Uuid) {
         if let Err(error) = self.journal.remove(id).await {
             tracing::error!(%error, %id, "cannot remove an AI call from the journal");
         }
     }
 
-    /// Adds a call that is sent. Returns the counter of its output.
+    /// Adds a call to the open calls. Returns the counter of its estimated output tokens, which the caller updates.
     pub fn open(&self, id: Uuid) -> Arc<AtomicU32> {
         let output_tokens = Arc::new(AtomicU32::new(0));
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&output_tokens));
@@ -79,13 +79,14 @@ impl Meter {
         output_tokens
     }
 
-    /// Ends a call, and settles it as soon as the control plane is reachable. `None` is free.
+    /// Ends a call, and settles it as soon as the control plane is reachable. Without `usage`, the call is free.
     pub async fn end(&self, id: Uuid, usage: Option<AiUsage>) {
         if self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id).is_some() {
             self.metrics.open.dec();
         }
         self.metrics.unsettled.inc();
-        // Without the file, a restart settles the call with the estimate of its previous state.
+        // If this write fails and the node dies before the settlement, the next process settles the call with the
+        // estimate of its previous state.
         if let Err(error) = self.journal.write(id, CallState::Ended { usage }).await {
             tracing::error!(%error, %id, "cannot write the end of an AI call");
         }
@@ -107,7 +108,8 @@ impl Meter {
                         tracing::error!(?ended, "the control plane rejects the settlement of an AI call");
                         break self.close(&ended, false).await;
                     }
-                    // One malformed call does not prevent the settlement of the others.
+                    // One malformed call makes the control plane reject the whole batch. Send the first call now, and
+                    // queue the others again.
                     Ok(SettlementOutcome::Rejected) => {
                         ended.drain(1..).for_each(|call| drop(self.ended.send(call)));
                     }
@@ -128,7 +130,7 @@ impl Meter {
             let Ok(id) = id.parse() else { continue };
             let closed = if accepted { self.journal.remove(id).await } else { self.journal.set_aside(id).await };
             if let Err(error) = closed {
-                // A repeated settlement after the next start changes nothing.
+                // If the file stays, the next process settles the call again, which changes nothing.
                 tracing::error!(%error, %id, "cannot remove an AI call from the journal");
             }
         }

@@ -1,9 +1,9 @@
 //! `env.ai`: calls of AI models, metered once each.
 //!
 //! A call is admitted by the control plane, sent to the upstream, and settled with its usage. The journal contains a
-//! file for each call from before its admission until the control plane has accepted its settlement. So a call is
-//! settled also if the node dies at any point: a call that was not sent is free, and a call that was sent is charged,
-//! with an estimate. The control plane deducts a call once, however often it is settled.
+//! file for each call from before its admission until the control plane has accepted its settlement. Therefore, a call
+//! is settled even if the node dies at any point: a call that was not sent is free, and a call that was sent is
+//! charged, with an estimate. The control plane deducts a call once, however often it is settled.
 
 mod call;
 pub mod config;
@@ -43,11 +43,11 @@ pub use call::Completion;
 pub use error::AiError;
 pub use metrics::AiMetrics;
 
-/// The memory of all requests whose upstream has not responded.
+/// The limit on the memory of all requests to which the upstream has not responded, in bytes.
 const MAX_BYTES: usize = 512 << 20;
-/// The part of it that a project may use: one request of the largest size while it is parsed.
+/// The limit of one project: the memory to parse one request of the maximum size.
 const MAX_PROJECT_BYTES: usize = 128 << 20;
-/// The memory of a parsed request, in multiples of its length: `[0,0,…` needs 32 bytes for each two.
+/// The memory to parse a request, as a multiple of its length: every two bytes of `[0,0,…` need 32 bytes.
 const PARSED_FACTOR: usize = 16;
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -60,16 +60,16 @@ pub struct Ai {
     core: Core,
     meter: Arc<Meter>,
     metrics: AiMetrics,
-    /// Calls outlive the workers and the threads that their requests arrive at.
+    /// The runtime of calls. A call outlives the worker and the thread that its request arrives at.
     runtime: Handle,
     memory: Memory,
-    /// The memory of the projects with requests.
+    /// The memory budget of each project that has requests.
     projects: Mutex<HashMap<String, Memory>>,
 }
 
 impl Ai {
-    /// Opens the journal in the node's directory, and settles the calls of the previous process. Must be called within a
-    /// tokio runtime.
+    /// Opens the journal in the node's directory, and settles the calls of the previous process. Must be called within
+    /// a tokio runtime.
     pub fn open(
         config: Option<&AiConfig>,
         dir: &Path,
@@ -85,10 +85,10 @@ impl Ai {
         Ok(Self { upstream, core, meter, metrics, runtime, memory, projects })
     }
 
-    /// Waits for the memory to parse a request of this many bytes.
+    /// Waits until there is memory to parse a request of this many bytes.
     ///
     /// # Errors
-    /// [`AiError::NoMemory`] if other requests of the project or of the node need it for too long.
+    /// Returns [`AiError::NoMemory`] if other requests of the project or of the node use the memory for too long.
     pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation> {
         let memory = {
             let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,10 +101,10 @@ impl Ai {
         reserved.ok().and_then(std::result::Result::ok).ok_or(AiError::NoMemory)
     }
 
-    /// The list of models, in OpenAI's shape.
+    /// Returns the list of models, in OpenAI's shape.
     ///
     /// # Errors
-    /// [`AiError::NoCore`].
+    /// Returns [`AiError::NoCore`] if the control plane does not provide its catalog.
     pub async fn models(&self) -> Result<Value> {
         let catalog = self.core.ai_models().await.map_err(|error| {
             tracing::warn!(%error, "cannot get the AI models");
@@ -122,7 +122,8 @@ impl Ai {
     /// first event of a stream. The call continues if the returned future is dropped.
     ///
     /// # Errors
-    /// [`AiError`], if the call is refused or the upstream fails. Then it is free.
+    /// Returns an error if the call is refused or the upstream fails. The call is then free, unless the upstream's
+    /// response began and did not end.
     pub async fn complete(self: &Arc<Self>, project: &str, body: Bytes, memory: Reservation) -> Result<Completion> {
         let (sender, receiver) = oneshot::channel();
         let (this, project) = (Arc::clone(self), project.to_owned());
@@ -132,7 +133,7 @@ impl Ai {
             this.metrics.count(completed.as_ref().map_or_else(AiError::code, |_| "ok"));
             let call = match completed {
                 Ok((completion, call)) => {
-                    // The worker may be gone: the call then finds its receiver closed.
+                    // If the worker is gone, the call continues, and finds that its receiver is closed.
                     let _ = sender.send(Ok(completion));
                     call
                 }
@@ -148,7 +149,7 @@ impl Ai {
         receiver.await.unwrap_or(Err(AiError::NoUpstream))
     }
 
-    /// Admits and sends a call. Returns the call if it continues as a stream.
+    /// Requests the admission of a call and sends it. Also returns the call if it continues as a stream.
     async fn begin(
         &self,
         project: &str,
@@ -177,7 +178,7 @@ impl Ai {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot request the admission of an AI call");
-                    // The control plane may have admitted it.
+                    // The control plane may have admitted the call, so the call must be settled.
                     self.meter.end(id, None).await;
                     return Err(AiError::NoCore);
                 }

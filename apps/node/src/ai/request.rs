@@ -112,19 +112,19 @@ impl ChatRequest {
         self.is_stream
     }
 
-    /// Whether the code wants the event with the usage.
+    /// Returns whether the worker code requested the event with the usage.
     pub fn includes_usage(&self) -> bool {
         let options = self.object.get("stream_options");
         options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
     }
 
-    /// The estimated input: the bytes of the messages and the tools, as JSON.
+    /// Returns the estimated number of input tokens, from the length of the messages and the tools as JSON.
     pub fn input_tokens(&self) -> u32 {
         let parts = ["messages", "tools", "functions", "response_format"].iter().filter_map(|it| self.object.get(*it));
         tokens_of(parts.map(|part| part.to_string().len()).sum())
     }
 
-    /// The body for the upstream. A stream always reports its usage.
+    /// Returns the body for the upstream. A stream always reports its usage.
     pub fn into_upstream(self, model: &str, max_output_tokens: u32) -> Vec<u8> {
         let mut object = self.object;
         object.insert("model".to_owned(), model.into());

@@ -11,11 +11,11 @@ use super::config::AiConfig;
 use super::{AiError, Result};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// The longest silence of the upstream. A model may think for long before its first token.
+/// The longest time without data from the upstream. A model may think for a long time before its first token.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest body of an error.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// The longest message of the upstream that is passed on.
+/// The largest part of the upstream's error message that is passed on, in characters.
 const MAX_MESSAGE: usize = 1_000;
 
 /// The upstream.
@@ -58,7 +58,7 @@ impl Upstream {
                     Err(failed("an unexpected content type"))
                 }
             }
-            // The key or its limits are at fault, and not the request.
+            // The cause is the node's key or its limits, not the request.
             status @ (401 | 402 | 403 | 407 | 408 | 429) => Err(failed(&format!("status {status}"))),
             status @ 400..=499 => Err(rejection(status, response).await),
             status => Err(failed(&format!("status {status}"))),
@@ -72,7 +72,7 @@ pub fn failed(reason: &str) -> AiError {
     AiError::NoUpstream
 }
 
-/// The error of a request that the upstream rejects, with its message if it has OpenAI's shape.
+/// Returns the error of a request that the upstream rejects, with its message if it has OpenAI's shape.
 async fn rejection(status: u16, mut response: Response) -> AiError {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {

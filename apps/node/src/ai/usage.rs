@@ -3,16 +3,16 @@
 use protocol::AiUsage;
 use serde_json::Value;
 
-/// The bytes of a token in an estimate.
+/// The number of bytes per token in an estimate.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// The estimated tokens of a text with this many bytes in UTF-8, rounded up.
+/// Returns the estimated number of tokens of a text with this many bytes in UTF-8, rounded up.
 pub fn tokens_of(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u32::MAX)
 }
 
-/// Returns the usage that the upstream reports, unless it is implausible: not an integer, more than the context of the
-/// model, no input, or no output although there was some.
+/// Returns the usage that the upstream reports, or `None` if it is not plausible. A plausible usage consists of
+/// integers that are at most the context of the model, has input, and has output if the response has output.
 pub fn reported(usage: &Value, context_tokens: u32, output_bytes: usize) -> Option<AiUsage> {
     let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).and_then(|tokens| u32::try_from(tokens).ok());
     let (input_tokens, output_tokens) = (tokens("prompt_tokens")?, tokens("completion_tokens")?);
@@ -22,12 +22,13 @@ pub fn reported(usage: &Value, context_tokens: u32, output_bytes: usize) -> Opti
     is_plausible.then_some(AiUsage { input_tokens, output_tokens, estimated: false })
 }
 
-/// An estimate for a call whose upstream did not report a plausible usage.
+/// Returns an estimate for a call whose upstream did not report a plausible usage.
 pub fn estimate(input_tokens: u32, output_bytes: usize, context_tokens: u32) -> AiUsage {
     AiUsage { input_tokens, output_tokens: tokens_of(output_bytes).min(context_tokens), estimated: true }
 }
 
-/// The bytes of the output in the choices of a response or an event: all texts in the messages or deltas.
+/// Returns the number of bytes of the output in the choices of a response or an event. Counts all texts in the messages
+/// or deltas.
 pub fn output_bytes(choices: &Value, message: &str) -> usize {
     let messages = choices.as_array().into_iter().flatten().filter_map(|choice| choice.get(message));
     messages

@@ -1,7 +1,7 @@
 //! The saved environments: one sealed file for each project.
 //!
-//! They are not synced, because the control plane has them too. After a power failure, a file may be missing, damaged or
-//! older than the desired state. The first two are noticed when the file is opened.
+//! They are not synced, because the control plane has them too. After a power failure, a file may be missing, damaged
+//! or older than the desired state. The first two are noticed when the file is opened.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,8 +14,8 @@ use crate::digest::Digest;
 use crate::environment::Environment;
 
 impl Cache {
-    /// The saved environments of the projects with a site. One is missing if its file is missing, damaged or sealed with
-    /// another credential of the node. Removes the files of other projects.
+    /// Returns the saved environments of the projects with a site. A project is missing in the result if its file is
+    /// missing, damaged or sealed with another credential of the node. Removes the files of other projects.
     pub fn environments(&self, placements: &Placements) -> io::Result<Vec<(String, Environment)>> {
         let (mut found, mut files) = (Vec::new(), HashSet::new());
         for (project, _) in placements.iter() {
@@ -59,7 +59,8 @@ impl Cache {
         Ok(content.and_then(|content| serde_json::from_slice(&content).ok()))
     }
 
-    /// The file name is a digest, so that it does not depend on the form of ids.
+    /// Returns the path of a saved environment. The file name is a digest, so that it does not depend on the form of
+    /// ids.
     fn environment_path(&self, project: &str) -> PathBuf {
         self.dir.join("environments").join(Digest::of(project.as_bytes()).hex())
     }

@@ -36,14 +36,14 @@ impl Cache {
         }
     }
 
-    /// Whether an eviction was requested since the last one.
+    /// Returns whether an eviction was requested since the last one.
     pub fn is_eviction_due(&self) -> bool {
         self.eviction_due.load(Ordering::Relaxed)
     }
 
     /// Removes blobs that belong to no bundle. If the cache exceeds its limit, evicts unpinned bundles down to 90 % of
-    /// the limit, so that not every deploy evicts. Blocks additions while it runs. While an addition is in progress, it
-    /// does nothing and the eviction stays requested: waiting for the lock would block all later additions.
+    /// the limit, so that not every deploy evicts. Blocks additions while it runs. If an addition is in progress, does
+    /// nothing, and the eviction stays requested: if it waited for the lock, all later additions would wait too.
     pub fn evict(&self) -> io::Result<()> {
         let _exclusive = match self.removal_lock.try_write() {
             Ok(guard) => guard,
@@ -110,7 +110,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The unpinned bundles, least recently used first.
+    /// Returns the unpinned bundles, least recently used first.
     fn evictable(&self, mut bundles: Vec<StoredBundle>) -> Vec<StoredBundle> {
         let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
         bundles.retain(|stored| !pinned.contains(&stored.bundle));
@@ -138,7 +138,7 @@ impl Cache {
         Ok(bundles)
     }
 
-    /// The size of each content on disk, summed over its codings.
+    /// Returns the size of each content on disk, summed over its codings.
     fn sizes(&self) -> io::Result<HashMap<Digest, u64>> {
         let mut sizes = HashMap::new();
         for folder in fs::read_dir(self.dir.join("blobs"))? {

@@ -30,7 +30,7 @@ impl Cache {
         if self.is_intact(asset.content)? { Ok(()) } else { remove(&self.blob_path(asset.content)) }
     }
 
-    /// Whether a blob is stored and matches its digest. Reads the whole file.
+    /// Returns whether a blob is stored and matches its digest. Reads the whole file.
     pub fn is_intact(&self, content: Digest) -> io::Result<bool> {
         match digest(&self.blob_path(content)) {
             Ok(actual) => Ok(actual == content),

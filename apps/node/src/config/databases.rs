@@ -54,7 +54,7 @@ fn sslmode(settings: &Settings) -> Result<SslMode, Error> {
     }
 }
 
-/// The programs in a folder, or in the first folder of `PATH` that contains them.
+/// Returns the programs in a folder, or in the first folder of `PATH` that contains them.
 fn programs(folder: Option<&Path>) -> Option<Programs> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = folder.map_or_else(|| env::split_paths(&path).collect(), |it| vec![it.to_owned()]);

@@ -14,9 +14,10 @@ use super::{
 use crate::database::backup::config::BackupConfig;
 use crate::storage::config::StorageConfig;
 
-/// Shorter than the time after which an operation on objects fails. A part of an upload is sent within the read timeout.
+/// Both are shorter than the timeout of an operation on an object (`STORE_TIMEOUT`). A part of an upload must be sent
+/// within the read timeout.
 const STORAGE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(18), retry: Duration::from_secs(15) };
-/// Visitors who pause a download for longer must resume it with a range.
+/// A visitor who pauses a download for longer must resume it with a range request.
 const STORAGE_RECEIVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// A backup may wait for a slow store. A failed one is repeated.
 const BACKUP_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(60) };

@@ -1,7 +1,7 @@
 //! Maintenance connections: superuser sessions in `svc_node`, the node's own database.
 //!
-//! A superuser never opens a session in a database with objects of a tenant. A function of a tenant that runs in such a session, for
-//! example in a `CHECK`, could `RESET ROLE` and own the cluster.
+//! A superuser never opens a session in a database with objects of a tenant. A function of a tenant that runs in such a
+//! session, for example in a `CHECK`, could `RESET ROLE` and own the cluster.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
@@ -18,7 +18,7 @@ use super::{tables, template};
 /// The node's own database.
 pub const DATABASE: &str = "svc_node";
 
-/// The idle connections that are kept.
+/// The largest number of idle connections that the pool keeps.
 const MAX_IDLE: usize = 8;
 
 /// A pool of maintenance connections. Clones share it.
@@ -28,26 +28,27 @@ pub struct Admin(Arc<Shared>);
 struct Shared {
     server: Server,
     idle: BlockingMutex<Vec<Client>>,
-    /// Whether this process has prepared the cluster. Locked while it does.
+    /// Whether this process has prepared the cluster. The mutex is locked during the preparation.
     is_prepared: Mutex<bool>,
-    /// `None` if others may use the cluster at the same time.
+    /// The lock that makes this node the only manager of the cluster. `None` for tools and tests, which may use the
+    /// cluster at the same time as a node.
     lock: Option<ExclusiveLock>,
 }
 
 /// A maintenance connection, which returns to the pool when dropped.
 pub struct AdminConnection {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     client: Option<Client>,
     pool: Arc<Shared>,
 }
 
 impl Admin {
-    /// A pool without connections, for tools and tests.
+    /// Creates a pool without connections, for tools and tests.
     pub fn new(server: Server) -> Self {
         Self::with_lock(server, None)
     }
 
-    /// A pool without connections. It opens one only while this node is the only one that manages the cluster.
+    /// Creates a pool without connections. It opens connections only while this node holds the cluster's lock.
     pub(super) fn exclusive(server: Server) -> Self {
         Self::with_lock(server, Some(ExclusiveLock::default()))
     }
@@ -56,35 +57,37 @@ impl Admin {
         Self(Arc::new(Shared { server, idle: BlockingMutex::default(), is_prepared: Mutex::new(false), lock }))
     }
 
-    /// Waits until this node manages the cluster.
+    /// Takes the cluster's lock. Waits while another node holds it.
     pub(super) async fn acquire(&self) {
         if let Some(lock) = &self.0.lock {
             lock.acquire(&self.0.server).await;
         }
     }
 
-    /// Waits until this node manages the cluster, which [`Self::acquire`] brings about.
+    /// Waits until [`Self::acquire`], which runs in another task, has taken the cluster's lock.
     pub(super) async fn acquired(&self) {
         if let Some(lock) = &self.0.lock {
-            // The sender lives as long as this future.
+            // This cannot fail: `self` keeps the sender alive.
             let _ = lock.ownership().wait_for(|ownership| *ownership == Ownership::Held).await;
         }
     }
 
-    /// Follows whether this node manages the cluster; `None` if others may use it at the same time.
+    /// Returns a channel that shows whether this node manages the cluster; `None` if others may use it at the same
+    /// time.
     pub(super) fn ownership(&self) -> Option<watch::Receiver<Ownership>> {
         self.0.lock.as_ref().map(ExclusiveLock::ownership)
     }
 
-    /// An idle connection, or a new one. The first one of the process prepares the cluster: `svc_node` with its tables,
-    /// `svc_template`, and no access of others to the databases of the cluster.
+    /// Returns an idle connection, or a new one. The first call in a process prepares the cluster: it creates
+    /// `svc_node` with its tables and `svc_template`, and revokes the access of other roles to the cluster's databases.
     ///
     /// # Errors
     /// Returns an error if Postgres is unreachable or cannot be prepared, or if another node manages the cluster.
     pub async fn connect(&self) -> anyhow::Result<AdminConnection> {
         let mut is_prepared = self.0.is_prepared.lock().await;
         if let Some(lock) = &self.0.lock {
-            // Another node may have changed the cluster before.
+            // If this call took the lock, another node may have changed the cluster before, so it must be prepared
+            // again.
             *is_prepared &= !lock.hold(&self.0.server).await?;
         }
         if !*is_prepared {
@@ -100,13 +103,13 @@ impl Admin {
         Ok(AdminConnection { client: Some(client), pool: Arc::clone(&self.0) })
     }
 
-    /// A session that is not in the pool.
+    /// Opens a session that is not in the pool.
     pub(super) async fn session(&self) -> anyhow::Result<Client> {
         drop(self.connect().await?);
         Ok(self.open().await?)
     }
 
-    /// A session in another database. It must not contain objects of a tenant.
+    /// Opens a session in another database, which must not contain objects of a tenant.
     pub(super) async fn session_in(&self, database: &str) -> anyhow::Result<Client> {
         drop(self.connect().await?);
         Ok(self.0.server.connect(Some(database)).await?)
@@ -162,7 +165,8 @@ impl DerefMut for AdminConnection {
 }
 
 impl Drop for AdminConnection {
-    /// A transaction that was dropped is rolled back before the next statement of the connection.
+    /// Returns the connection to the pool. If a transaction was dropped on it, its rollback is sent before the next
+    /// statement.
     fn drop(&mut self) {
         let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < MAX_IDLE {

@@ -1,4 +1,4 @@
-//! Announces the node's Postgres to the control plane, at the start and as often as the node relists.
+//! Announcement of the node's Postgres to the control plane: at the start, and then once in each relist interval.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use crate::client::Core;
 use crate::follow::RELIST_INTERVAL;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// The wait for a Postgres that may be starting.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the first announcement waits for Postgres, which may still be starting.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Announces until the task is stopped. A Postgres that another node manages is not announced.
 pub async fn announce(core: Core, info: NodeInfo, ownership: Option<watch::Receiver<Ownership>>) {
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
     let mut ownership = ownership.unwrap_or_else(|| watch::channel(Ownership::Held).1);
-    // Otherwise it is announced as before, so that it stays the node of its projects.
-    let _ = timeout(PATIENCE, ownership.wait_for(|ownership| *ownership != Ownership::Unknown)).await;
+    // If the ownership is still unknown then, the node announces its Postgres anyway, so that it remains the node of
+    // its projects.
+    let _ = timeout(TIMEOUT, ownership.wait_for(|ownership| *ownership != Ownership::Unknown)).await;
     loop {
         let is_other = *ownership.borrow_and_update() == Ownership::Other;
         let announced = NodeInfo { database: info.database.clone().filter(|_| !is_other) };

@@ -31,12 +31,12 @@ pub struct Programs {
     pub limits: ProgramLimits,
 }
 
-/// The limits of the client programs. A dump that reaches one fails, and is not repeated for the same operation.
+/// The limits of the client programs. A dump that reaches a limit fails, and is not repeated for the same operation.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramLimits {
     /// The largest address space of a program. `pg_dump` holds a few hundred bytes for each object of a database.
     pub memory_bytes: u64,
-    /// The longest time of a dump. A dump that takes longer keeps one of the few places of other databases.
+    /// The longest time of a dump. A longer dump would keep one of the few permits from other databases.
     pub dump_time: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Default for ProgramLimits {
 }
 
 impl Programs {
-    /// The programs in a folder, and the running executable, even if the file on disk was replaced.
+    /// Returns the programs in a folder. The launcher is the running executable, even if the file on disk was replaced.
     pub fn of(folder: &Path) -> Self {
         let [pg_dump, pg_restore] = ["pg_dump", "pg_restore"].map(|name| folder.join(name));
         let launcher = PathBuf::from("/proc/self/exe");
@@ -56,7 +56,7 @@ impl Programs {
 }
 
 impl DatabaseConfig {
-    /// The announcement of a node with this configuration.
+    /// Returns the announcement of a node with this configuration.
     pub fn node_info(config: Option<&Self>) -> NodeInfo {
         NodeInfo { database: config.map(|config| config.announced.clone()) }
     }

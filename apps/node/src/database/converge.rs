@@ -10,14 +10,15 @@ use super::server::Credentials;
 use super::sessions::terminate_holders;
 use super::snapshot::{Filter, Snapshot};
 
-/// The plans after which the state must be the desired one. Each leads to the next: a role is created, closed, dropped.
+/// The largest number of plans until the state is the desired one. One change can require a second plan: for example, a
+/// role is created, then closed, then dropped.
 const MAX_PLANS: usize = 7;
-/// The attempts to execute the statements of a plan while a tenant changes the same roles.
+/// The number of attempts to execute the statements of a plan while a tenant changes the same roles.
 const MAX_ATTEMPTS: i32 = 6;
 /// The longest wait for a lock. A tenant can hold it for as long as it wants.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '1s'";
 
-/// The result.
+/// The result of [`converge`].
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Converged {
     /// Whether the database does not exist.
@@ -26,10 +27,11 @@ pub struct Converged {
     pub changed_access_mode: bool,
 }
 
-/// Repairs all differences. `backups` is the login that removes the objects of revoked roles.
+/// Changes everything that differs from the desired state. `backups` is the login that removes the objects of revoked
+/// roles.
 ///
 /// # Errors
-/// Returns an error if a statement fails, or a tenant changes the roles at the same time.
+/// Returns an error if a statement fails, or if a tenant keeps changing the roles at the same time.
 pub async fn converge(
     client: &AdminConnection,
     desired: &DesiredRoles,
@@ -60,10 +62,10 @@ pub async fn converge(
     bail!("the roles of {database} change again and again")
 }
 
-/// Executes statements in one transaction. A login can change its own role, and the owner its database: an open
-/// transaction that has done so would block the node, so its session ends.
+/// Executes statements in one transaction. A login can change its own role, and the owner can change its database. A
+/// session that does this in a transaction and leaves it open blocks the node, so the node terminates that session.
 async fn execute(client: &AdminConnection, statements: &str, database: &str, roles: &[String]) -> anyhow::Result<()> {
-    // One implicit transaction.
+    // Postgres executes the batch as one implicit transaction.
     let statements = format!("{LOCK_TIMEOUT};\n{statements}");
     for attempt in 1..MAX_ATTEMPTS {
         match client.batch_execute(&statements).await {
@@ -79,18 +81,18 @@ async fn execute(client: &AdminConnection, statements: &str, database: &str, rol
     Ok(client.batch_execute(&statements).await?)
 }
 
-/// Whether a statement failed because another session changed the same row of a catalog, or has it locked.
+/// Returns whether a statement failed because another session changed the same row of a catalog, or has it locked.
 fn is_conflict(error: &tokio_postgres::Error) -> bool {
     // "tuple concurrently updated" is an internal error.
     error.code().is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::INTERNAL_ERROR)
 }
 
-/// Drops a role that owns objects, or has privileges on objects, of a database. Both pass to the owner of the database.
-/// Only a login of the database opens a session in it.
+/// Drops a role that owns objects of a database or has privileges on them. The objects pass to the owner of the
+/// database. The session in the database uses the login of backups, because a superuser must not open one there.
 async fn remove_role(client: &AdminConnection, role: &str, database: &str, backups: &Credentials) {
     let (quoted, owner) = (quote_ident(role), quote_ident(database));
     let remove = async {
-        // The owner becomes a member, which is required to reassign.
+        // The owner becomes a member of the role, as `REASSIGN` requires.
         client.batch_execute(&format!("REVOKE {owner} FROM {quoted}; GRANT {quoted} TO {owner}")).await?;
         let session = backups.connect().await?;
         session.batch_execute("SET lock_timeout = '1s'; SET statement_timeout = '20s'").await?;
@@ -99,7 +101,7 @@ async fn remove_role(client: &AdminConnection, role: &str, database: &str, backu
         anyhow::Ok(())
     };
     if let Err(error) = remove.await {
-        // The role cannot log in. It is dropped with the last tombstone that refers to it.
+        // The role remains, but cannot log in. It is dropped with the last tombstone that refers to it.
         tracing::info!(role, error = format!("{error:#}"), "a revoked role stays: objects refer to it");
     }
 }

@@ -13,7 +13,8 @@ use super::names::{self, Names};
 use super::tables;
 use super::template::TEMPLATE;
 
-/// The factor of the size limit up to which a restored database may grow: above two, a database refuses its logins.
+/// A restored database may grow to this multiple of its size limit. Above twice the limit, a database refuses its
+/// logins.
 const MAX_GROWTH: u64 = 4;
 
 /// The limits of a restored database.
@@ -21,23 +22,24 @@ const MAX_GROWTH: u64 = 4;
 pub struct SizeLimits {
     /// The size limit of the plan.
     plan_bytes: u64,
-    /// The size at which the restore fails.
+    /// The size at which the restore fails; `None` for no limit.
     max_bytes: Option<u64>,
 }
 
 impl SizeLimits {
-    /// For an operation that can still fail.
+    /// Returns the limits of an operation that may still fail.
     pub const fn of_operation(plan_bytes: u64) -> Self {
         Self { plan_bytes, max_bytes: Some(plan_bytes.saturating_mul(MAX_GROWTH)) }
     }
 
-    /// For a restore that must complete: the database is missing, or the operation cannot be aborted.
+    /// Returns the limits of a restore that must complete, because the database is missing or the operation cannot be
+    /// aborted.
     pub const fn none(plan_bytes: u64) -> Self {
         Self { plan_bytes, max_bytes: None }
     }
 }
 
-/// Creates an empty database that refuses all logins. Without an owner, it is that of the superuser.
+/// Creates an empty database that refuses all logins. Without `owner`, it belongs to the superuser.
 pub async fn create(shared: &Shared, client: &AdminConnection, name: &str, owner: Option<&str>) -> anyhow::Result<()> {
     let (quoted, owner) = (quote_ident(name), owner.map(|owner| format!("OWNER {}", quote_ident(owner))));
     let owner = owner.unwrap_or_default();
@@ -60,20 +62,21 @@ pub async fn remove(client: &AdminConnection, name: &str) -> anyhow::Result<()> 
     Ok(client.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", quote_ident(name))).await?)
 }
 
-/// Whether a database exists.
+/// Returns whether a database exists.
 pub async fn exists(client: &AdminConnection, name: &str) -> anyhow::Result<bool> {
     Ok(client.query_opt("SELECT FROM pg_database WHERE datname = $1", &[&name]).await?.is_some())
 }
 
-/// The size of a database in bytes; `None` if it does not exist.
+/// Returns the size of a database in bytes; `None` if it does not exist.
 pub async fn size(client: &AdminConnection, name: &str) -> anyhow::Result<Option<u64>> {
     const SIZE: &str = "SELECT pg_database_size(oid) FROM pg_database WHERE datname = $1";
     let row = client.query_opt(SIZE, &[&name]).await?;
     Ok(row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or_default()))
 }
 
-/// Creates a database that contains a generation, next to the project's database. `cause` identifies it: the id of the
-/// operation or of the missing database. A complete one is kept. It belongs to the superuser until it replaces the other one.
+/// Creates a database from a generation, next to the project's database. `cause` identifies it: the id of the operation
+/// or of the missing database. If the prepared database of this cause is already complete, nothing is done. It belongs
+/// to the superuser until it replaces the project's database.
 pub async fn prepare(
     shared: &Shared,
     project: &str,
@@ -97,7 +100,7 @@ pub async fn prepare(
     let admit =
         format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC; ALTER DATABASE {database} ALLOW_CONNECTIONS true");
     client.batch_execute(&admit).await?;
-    // Not while the archive is restored, which can take hours.
+    // The connection is released before the archive is restored, which can take hours.
     drop(client);
     tracing::info!(project, cause, key = generation.key, "restoring a generation into a new database");
     let target =
@@ -114,7 +117,7 @@ pub async fn prepare(
     Ok(())
 }
 
-/// Whether the prepared database exists and is complete.
+/// Returns whether the prepared database exists and is complete.
 pub async fn is_prepared(client: &AdminConnection, project: &str, cause: &str) -> anyhow::Result<bool> {
     let row = tables::find(&**client, project).await?;
     let is_recorded = row.is_some_and(|row| row.is_prepared && row.prepared_operation.as_deref() == Some(cause));

@@ -37,7 +37,7 @@ impl OwnLogins {
     }
 }
 
-/// A random password and its verifier: Postgres and its log receive only the latter.
+/// Creates a random password and its verifier. Postgres and its log receive only the verifier.
 pub fn password() -> std::io::Result<(Secret, Verifier)> {
     let bytes = random::bytes::<24>()?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,5 +1,5 @@
-//! One node manages a Postgres cluster: the manager holds an advisory lock in `svc_node`, from its start to its end. Two
-//! nodes would drop each other's databases.
+//! The lock that makes one node the manager of a Postgres cluster: an advisory lock in `svc_node`, which the manager
+//! holds from its start to its end. Without it, two nodes would drop each other's databases.
 
 use std::time::Duration;
 
@@ -15,22 +15,24 @@ use super::tables;
 /// The key of the lock: "svc_node" in ASCII.
 const KEY: i64 = 0x7376_635f_6e6f_6465;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// The session of a killed node ends within this time.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a starting node waits before it reports that another one holds the lock. The session of a killed node ends
+/// within this time.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Whether this node manages the cluster.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Ownership {
-    /// Not known yet: Postgres is unreachable.
+    /// Not known yet, because Postgres is unreachable.
     #[default]
     Unknown,
-    /// This node does.
+    /// This node manages the cluster.
     Held,
-    /// Another one does.
+    /// Another node manages the cluster.
     Other,
 }
 
-/// The lock, not held at first. It is free when its session ends, also when the node is killed or its machine is lost.
+/// The lock, which is not held at first. Postgres releases it when its session ends, even if the node is killed or its
+/// machine is lost.
 #[derive(Default)]
 pub struct ExclusiveLock {
     session: Mutex<Option<Client>>,
@@ -38,12 +40,12 @@ pub struct ExclusiveLock {
 }
 
 impl ExclusiveLock {
-    /// Follows whether this node manages the cluster.
+    /// Returns a channel that shows whether this node manages the cluster.
     pub fn ownership(&self) -> watch::Receiver<Ownership> {
         self.ownership.subscribe()
     }
 
-    /// Takes the lock if this node does not hold it. Returns whether it was taken now.
+    /// Takes the lock if this node does not hold it. Returns whether this call took it.
     ///
     /// # Errors
     /// Returns an error if Postgres is unreachable, or another node holds the lock.
@@ -65,8 +67,8 @@ impl ExclusiveLock {
         loop {
             match self.try_hold(server).await {
                 Ok(Some(_)) => return,
-                Ok(None) if began.elapsed() < PATIENCE => {}
-                // It logs the error once.
+                Ok(None) if began.elapsed() < TIMEOUT => {}
+                // `hold` logs once that another node has the lock.
                 Ok(None) => drop(self.hold(server).await),
                 Err(error) if !has_failed => {
                     has_failed = true;
@@ -78,7 +80,7 @@ impl ExclusiveLock {
         }
     }
 
-    /// Whether the lock was taken now; `None` if another node holds it.
+    /// Returns whether this call took the lock; `None` if another node holds it.
     async fn try_hold(&self, server: &Server) -> anyhow::Result<Option<bool>> {
         let mut session = self.session.lock().await;
         if session.as_ref().is_some_and(|session| !session.is_closed()) {

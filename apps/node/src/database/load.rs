@@ -1,8 +1,9 @@
 //! The login of a restore: it loads an archive into a new database.
 //!
-//! A restore executes functions of the tenant as this login. They can set its password, but a session from outside finds
-//! no way in: the login admits one session with a new password, is closed as soon as this session exists, and can
-//! connect to no other database. The new database belongs to the superuser while they run, so they cannot drop it.
+//! A restore executes functions of the tenant as this login. They can set its password, but the tenant still cannot log
+//! in with it: the login admits one session with a new password, refuses further sessions as soon as this one exists,
+//! and can connect only to the new database. The new database belongs to the superuser while the functions run, so they
+//! cannot drop it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::names::Names;
 use super::server::{Address, Credentials};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The attempts to end the sessions of the login.
+/// The number of attempts to close the login.
 const MAX_ATTEMPTS: usize = 200;
 
 /// A new database, and the login that loads it.
@@ -36,20 +37,20 @@ pub struct LoadTarget {
 
 /// How the new database was opened for a load.
 pub struct Opened {
-    /// The owner before.
+    /// The owner of the new database before the load.
     owner: String,
     /// Whether the schema `public` belongs to the owner of the project's database.
     owns_public: bool,
 }
 
 impl LoadTarget {
-    /// A database that contains no object of the tenant yet.
+    /// Creates a target. The database must not contain objects of the tenant yet.
     #[must_use]
     pub fn new(admin: Admin, address: Arc<Address>, names: Names, database: String, size_limit: u64) -> Self {
         Self { admin, address, names, database, size_limit }
     }
 
-    /// The role that owns the loaded objects.
+    /// Returns the role that owns the loaded objects.
     #[must_use]
     pub fn owner(&self) -> String {
         self.names.database()
@@ -73,7 +74,8 @@ impl LoadTarget {
              GRANT {owner} TO {login}"
         );
         client.batch_execute(&grants).await?;
-        // The only session of the superuser in a database that is not its own: the database is a copy of the template.
+        // This is the only session of a superuser in a database other than the node's own. It is safe, because the
+        // database is still a copy of the template.
         let session = self.admin.session_in(&self.database).await?;
         let open = match owns_public {
             true => format!("ALTER SCHEMA public OWNER TO {owner}"),
@@ -83,7 +85,7 @@ impl LoadTarget {
         Ok(Opened { owner: row.get(0), owns_public })
     }
 
-    /// Admits one session, with a new password, after the earlier ones have ended.
+    /// Ends the earlier sessions of the login. Then admits one session with a new password.
     ///
     /// # Errors
     /// Returns an error if Postgres fails.
@@ -105,10 +107,10 @@ impl LoadTarget {
         Ok(Credentials { address, database, user: self.names.load(), password, role })
     }
 
-    /// Refuses further sessions as soon as there is one.
+    /// Waits for the session, and then refuses further ones.
     ///
     /// # Errors
-    /// Returns an error if Postgres fails, or code of the tenant prevents it.
+    /// Returns an error if Postgres fails, or if tenant code prevents it.
     pub(super) async fn close_when_connected(&self) -> anyhow::Result<()> {
         const IS_CONNECTED: &str = "SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = $1";
         loop {
@@ -124,12 +126,12 @@ impl LoadTarget {
     /// Refuses further sessions and ends the others.
     ///
     /// # Errors
-    /// Returns an error if Postgres fails, or code of the tenant prevents it.
+    /// Returns an error if Postgres fails, or if tenant code prevents it.
     pub(super) async fn close(&self) -> anyhow::Result<()> {
         const TERMINATE: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1";
         for _ in 0..MAX_ATTEMPTS {
             let client = self.admin.connect().await?;
-            // First the sessions: one of them can have the role locked.
+            // The sessions end first, because one of them may have the role locked.
             let ended: i64 = client.query_one(TERMINATE, &[&self.names.load()]).await?.get(0);
             self.refuse(&client).await?;
             if ended == 0 {
@@ -146,11 +148,12 @@ impl LoadTarget {
         let refuse = format!("SET lock_timeout = '2s'; ALTER ROLE {login} NOLOGIN");
         for _ in 0..MAX_ATTEMPTS {
             match client.batch_execute(&refuse).await {
-                // Code of the tenant has changed the role at the same time ("tuple concurrently updated").
+                // Tenant code changed the role at the same time ("tuple concurrently updated").
                 Err(error) if error.code() == Some(&SqlState::INTERNAL_ERROR) => continue,
-                // Its only session changes the role in a transaction. The limit of connections admits no other.
+                // The login's only session has changed the role in a transaction that is still open. The connection
+                // limit admits no other session.
                 Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
-                // The archive could not be read, so nothing was loaded.
+                // The role does not exist: the archive could not be read, so nothing was loaded.
                 Err(error) if error.code() == Some(&SqlState::UNDEFINED_OBJECT) => {}
                 refused => refused?,
             }
@@ -159,8 +162,9 @@ impl LoadTarget {
         anyhow::bail!("the login of a restore changes again and again")
     }
 
-    /// Makes the database that of the owner, without code of the tenant in it. `with_owner` executes the statements that
-    /// require the ownership of the database.
+    /// Completes the load: ends the sessions of the login, so that no tenant code runs, and gives all loaded objects to
+    /// the owner. The database belongs to the owner while `with_owner` runs, whose statements require this; then it
+    /// belongs to its previous owner again.
     ///
     /// # Errors
     /// Returns an error if Postgres or `with_owner` fails.
@@ -176,7 +180,8 @@ impl LoadTarget {
             self.execute_as_login(&format!("REVOKE CREATE ON SCHEMA public FROM {owner}")).await?;
         }
         with_owner.await?;
-        // A function that was called during the load can have reset the role. Later objects then belong to the login.
+        // A function that ran during the load may have reset the role. The objects that were created afterwards belong
+        // to the login.
         let reassign = format!("SET ROLE NONE; REASSIGN OWNED BY {login} TO {owner}; DROP OWNED BY {login}");
         self.execute_as_login(&reassign).await?;
         let previous = quote_ident(&opened.owner);
@@ -187,7 +192,7 @@ impl LoadTarget {
         Ok(self.execute(&end).await?)
     }
 
-    /// The size of the database in bytes; 0 if it does not exist.
+    /// Returns the size of the database in bytes; 0 if it does not exist.
     pub(super) async fn size(&self) -> anyhow::Result<u64> {
         Ok(super::create::size(&self.admin.connect().await?, &self.database).await?.unwrap_or_default())
     }

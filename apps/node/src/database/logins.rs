@@ -17,14 +17,14 @@ const DUMP_CONNECTIONS: i32 = 8;
 /// The roles that may log in to a database now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logins {
-    /// All.
+    /// All roles.
     Open {
         /// Whether sessions are read-only by default, because the database exceeds its size limit.
         read_only: bool,
     },
-    /// Only that of backups.
+    /// Only the login of backups.
     NodeOnly,
-    /// None.
+    /// No role.
     Closed,
 }
 
@@ -52,7 +52,7 @@ pub struct DesiredLogin {
     /// The attributes that are set, such as `LOGIN`.
     pub attributes: BTreeSet<&'static str>,
     pub verifier: Verifier,
-    /// RFC 3339 in UTC.
+    /// RFC 3339 in UTC. `None` means no expiry.
     pub expires_at: Option<String>,
     pub connection_limit: i32,
     /// The roles that it is a member of. It inherits their privileges if it has `INHERIT`.
@@ -62,7 +62,7 @@ pub struct DesiredLogin {
 }
 
 impl Logins {
-    /// The logins of a database with this size.
+    /// Returns the roles that may log in to a database of this size.
     pub fn of(desired: &Database, size: u64) -> Self {
         match desired.operation.as_ref().map(|operation| operation.phase) {
             Some(OperationPhase::Draining | OperationPhase::Committing) => Self::Closed,
@@ -77,7 +77,7 @@ impl Logins {
         }
     }
 
-    /// The state as a label of metrics.
+    /// Returns the state as a label of metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open { read_only: false } => "open",
@@ -89,7 +89,7 @@ impl Logins {
 }
 
 impl DesiredRoles {
-    /// The roles of a database.
+    /// Returns the desired roles of a database.
     pub fn new(names: Names, state: Logins, desired: &Database, own: &NodeVerifiers) -> Self {
         let role = names.database();
         let is_open = matches!(state, Logins::Open { .. });
@@ -122,38 +122,39 @@ impl DesiredRoles {
         Self { names, state, logins }
     }
 
-    /// The roles of a database that is not desired: only that of backups.
+    /// Returns the roles of a database that is not desired: only the login of backups.
     pub fn withdrawn(names: Names, state: Logins, own: &NodeVerifiers) -> Self {
         let dump = dump_login(&names, state, own.dump.clone(), 0);
         Self { names, state, logins: vec![dump] }
     }
 
-    /// Whether a member of the owner is a login that is not desired.
+    /// Returns whether a member of the owner is a login that is not desired any more.
     pub fn is_revoked(&self, member: &str) -> bool {
         let is_login = names::is_token(member) || [self.names.app(), self.names.node()].contains(&member.to_owned());
         is_login && !self.has_login(member)
     }
 
-    /// Whether this login is desired.
+    /// Returns whether this login is desired.
     pub fn has_login(&self, name: &str) -> bool {
         self.logins.iter().any(|login| login.name == name)
     }
 
-    /// The privileges on the database, by role.
+    /// Returns the privileges on the database, by role.
     pub fn privileges(&self) -> BTreeSet<(String, String)> {
         let owner = ["CONNECT", "CREATE", "TEMPORARY"].map(|privilege| (self.names.database(), privilege.to_owned()));
         let admitted = self.logins.iter().filter(|login| login.attributes.contains("LOGIN"));
         owner.into_iter().chain(admitted.map(|login| (login.name.clone(), "CONNECT".to_owned()))).collect()
     }
 
-    /// The names of all roles.
+    /// Returns the names of all roles.
     pub fn role_names(&self) -> Vec<String> {
         [self.names.database()].into_iter().chain(self.logins.iter().map(|login| login.name.clone())).collect()
     }
 }
 
-/// The login of backups. A dump must contain all rows of tables with FORCE ROW LEVEL SECURITY, and the role reaches only
-/// its own database. Code of a tenant that runs in a restore can use this power, but not in `env.db`.
+/// Returns the login of backups. It bypasses row security, because a dump must contain all rows of tables with FORCE
+/// ROW LEVEL SECURITY. It can connect only to its own database. Tenant code that runs in a restore has the same power;
+/// tenant code in `env.db` does not.
 fn dump_login(names: &Names, state: Logins, verifier: Verifier, size_limit: u64) -> DesiredLogin {
     let may_log_in = (state != Logins::Closed).then_some("LOGIN");
     DesiredLogin {
@@ -167,11 +168,11 @@ fn dump_login(names: &Names, state: Logins, verifier: Verifier, size_limit: u64)
     }
 }
 
-/// The settings of a login that acts as `role`.
+/// Returns the settings of a login that acts as `role`.
 pub fn settings(role: &str, size_limit: u64) -> Vec<(&'static str, String)> {
     vec![
         ("role", role.to_owned()),
-        // Only a default: a session can change it.
+        // This is only a default, which a session can change.
         ("statement_timeout", "10min".to_owned()),
         // A tenant could fill the disk with messages, and write forged lines into the server's log.
         ("log_min_messages", "fatal".to_owned()),
@@ -179,7 +180,7 @@ pub fn settings(role: &str, size_limit: u64) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whether a text can be a time in RFC 3339. Postgres parses it.
+/// Returns whether a text may be a time in RFC 3339. Postgres parses it later.
 fn is_time(text: &str) -> bool {
     text.len() < 64 && text.bytes().all(|byte| byte.is_ascii_digit() || b"TZ:.+-".contains(&byte))
 }

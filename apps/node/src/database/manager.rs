@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::project::Project;
 use super::sweep::{Swept, remove_tombstones, sweep};
-use super::{DatabaseChanges, Shared, Wanted};
+use super::{DatabaseChanges, DesiredDatabase, Shared};
 
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Every second sweep measures the sizes.
@@ -21,16 +21,17 @@ const SIZE_SWEEPS: u64 = 2;
 /// Every twelfth sweep removes tombstones.
 const TOMBSTONE_SWEEPS: u64 = 12;
 
-/// The task that owns the tasks of the projects.
+/// The manager: a task that owns the tasks of the projects.
 pub struct Manager {
     shared: Arc<Shared>,
     projects: BTreeMap<String, Handle>,
-    /// Projects that the last full state lists without a readable part: their databases stay as they are.
+    /// Projects that the last full state lists without a readable part. Their databases stay unchanged.
     kept: BTreeSet<String>,
-    /// Whether a full state arrived since the start. Before, no database is removed.
+    /// Whether a full state arrived since the start. Before that, no database is removed.
     is_complete: bool,
     tasks: JoinSet<()>,
-    /// The running sweep, if any. It takes long with large databases, and must not delay changes.
+    /// The running sweep, if any. It is a separate task, because it takes long with large databases and must not delay
+    /// changes.
     sweeps: JoinSet<anyhow::Result<Swept>>,
     /// The running removal of tombstones, if any.
     removals: JoinSet<anyhow::Result<bool>>,
@@ -40,12 +41,12 @@ pub struct Manager {
 }
 
 struct Handle {
-    wanted: watch::Sender<Wanted>,
+    desired: watch::Sender<DesiredDatabase>,
     wake: Arc<Notify>,
 }
 
 impl Manager {
-    /// Starts with the saved desired state.
+    /// Creates a manager that begins with the saved desired state.
     pub fn new(shared: Arc<Shared>, saved: Vec<(String, Database)>) -> Self {
         let (projects, kept) = (BTreeMap::new(), BTreeSet::new());
         let mut manager = Self {
@@ -56,12 +57,12 @@ impl Manager {
             tasks: JoinSet::new(),
             sweeps: JoinSet::new(),
             removals: JoinSet::new(),
-            // The first sweep.
+            // The first sweep also removes tombstones.
             sweeps_without_removal: TOMBSTONE_SWEEPS,
             pauses_removal: false,
         };
         for (project, database) in saved {
-            manager.set(project, Wanted::Saved(Arc::new(database)));
+            manager.set(project, DesiredDatabase::Saved(Arc::new(database)));
         }
         manager
     }
@@ -106,19 +107,19 @@ impl Manager {
             for (project, handle) in &self.projects {
                 if !listed.contains(project) {
                     self.shared.backups.desire(project, None);
-                    handle.set(Wanted::Removed);
+                    handle.set(DesiredDatabase::Removed);
                 }
             }
             self.kept = kept;
             self.is_complete = true;
         }
         for (project, database) in changed {
-            let gone = if is_full { Wanted::Removed } else { Wanted::Withdrawn };
-            self.set(project, database.map_or(gone, |database| Wanted::Present(Arc::new(database))));
+            let gone = if is_full { DesiredDatabase::Removed } else { DesiredDatabase::Withdrawn };
+            self.set(project, database.map_or(gone, |database| DesiredDatabase::Present(Arc::new(database))));
         }
         if is_full {
             self.shared.backups.complete_desired(self.kept.clone());
-            // After the parts are set, so that the tasks report the new state.
+            // The tasks are woken after the parts are set, so that they report the new state.
             self.shared.statuses.repeat();
             for handle in self.projects.values() {
                 handle.wake.notify_one();
@@ -126,31 +127,31 @@ impl Manager {
         }
     }
 
-    fn set(&mut self, project: String, wanted: Wanted) {
+    fn set(&mut self, project: String, desired: DesiredDatabase) {
         self.kept.remove(&project);
-        self.shared.backups.desire(&project, wanted.part());
+        self.shared.backups.desire(&project, desired.part());
         match self.projects.get(&project) {
-            Some(handle) if !handle.wanted.is_closed() => handle.set(wanted),
-            // The task ends when it has removed its database.
+            Some(handle) if !handle.desired.is_closed() => handle.set(desired),
+            // Otherwise, the task has ended, because it removed its database.
             _ => {
-                let (sender, receiver) = watch::channel(wanted);
+                let (sender, receiver) = watch::channel(desired);
                 let wake = Arc::new(Notify::new());
                 let task = Project::new(project.clone(), Arc::clone(&self.shared), receiver, Arc::clone(&wake));
                 self.tasks.spawn(task.run());
-                self.projects.insert(project, Handle { wanted: sender, wake });
+                self.projects.insert(project, Handle { desired: sender, wake });
             }
         }
     }
 
     fn sweep(&mut self, number: u64) {
         let (ended, running) =
-            mem::take(&mut self.projects).into_iter().partition(|(_, handle)| handle.wanted.is_closed());
+            mem::take(&mut self.projects).into_iter().partition(|(_, handle)| handle.desired.is_closed());
         self.projects = running;
         for (project, handle) in ended {
-            // It arrived while the task ended.
-            let wanted = handle.wanted.borrow().clone();
-            if wanted.part().is_some() {
-                self.set(project, wanted);
+            // This state arrived while the task ended, so a new task must apply it.
+            let desired = handle.desired.borrow().clone();
+            if desired.part().is_some() {
+                self.set(project, desired);
             }
         }
         if self.sweeps.is_empty() {
@@ -159,7 +160,7 @@ impl Manager {
         }
         self.sweeps_without_removal += 1;
         if self.sweeps_without_removal >= TOMBSTONE_SWEEPS && self.removals.is_empty() {
-            // A large database takes long.
+            // The removal is a separate task, because dropping a large database takes long.
             let shared = Arc::clone(&self.shared);
             self.removals.spawn(async move { remove_tombstones(&shared).await });
         }
@@ -171,7 +172,7 @@ impl Manager {
                 self.sweeps_without_removal = 0;
                 self.pauses_removal = false;
             }
-            // The next sweep tries again.
+            // The next sweep tries the removal again.
             Ok(false) if !self.pauses_removal => {
                 self.pauses_removal = true;
                 tracing::warn!("the clocks of the node, Postgres and the control plane differ: deletions pause");
@@ -197,13 +198,13 @@ impl Manager {
         }
     }
 
-    /// Removes the databases of projects that the last full state did not list and that have no task, as after a
-    /// restart.
+    /// Removes the databases of projects that the last full state did not list and that have no task, for example after
+    /// a restart.
     fn remove_unlisted(&mut self, projects: Vec<String>) {
         for project in projects {
-            let has_task = self.projects.get(&project).is_some_and(|handle| !handle.wanted.is_closed());
+            let has_task = self.projects.get(&project).is_some_and(|handle| !handle.desired.is_closed());
             if !has_task && !self.kept.contains(&project) {
-                self.set(project, Wanted::Removed);
+                self.set(project, DesiredDatabase::Removed);
             }
         }
     }
@@ -211,10 +212,10 @@ impl Manager {
 
 impl Handle {
     /// Wakes the task only if the state changes.
-    fn set(&self, wanted: Wanted) {
-        self.wanted.send_if_modified(|current| {
-            let is_other = *current != wanted;
-            *current = wanted;
+    fn set(&self, desired: DesiredDatabase) {
+        self.desired.send_if_modified(|current| {
+            let is_other = *current != desired;
+            *current = desired;
             is_other
         });
     }

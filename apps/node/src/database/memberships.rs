@@ -19,7 +19,7 @@ impl Plan {
         }
         let is_desired = |(group, member): &(String, String)| {
             let login = desired.logins.iter().find(|login| login.name == *member);
-            // The memberships of a revoked login end with its role.
+            // The memberships of a revoked login end when its role is dropped.
             login.is_some_and(|login| login.member_of.contains(group))
                 || (desired.is_revoked(member) || *member == desired.names.load()) && *group == owner
                 || desired.is_revoked(group) && *member == desired.names.dump()
@@ -33,7 +33,8 @@ impl Plan {
         self.add(format!("REVOKE {} FROM {}", quote_ident(group), quote_ident(member)));
     }
 
-    /// After the attributes: since Postgres 16, a membership inherits if the role had `INHERIT` when it was granted.
+    /// Grants the missing memberships of a login. The attributes must be set before: since Postgres 16, a membership
+    /// inherits if the role had `INHERIT` when it was granted.
     pub fn repair_memberships(&mut self, login: &DesiredLogin, seen: &ObservedRole) {
         let inherits = login.attributes.contains("INHERIT");
         for group in &login.member_of {

@@ -15,7 +15,7 @@ pub struct DatabaseMetrics {
     pub connections: IntGauge,
     /// By kind and outcome.
     operations: IntCounterVec,
-    /// Differences that the sweep found.
+    /// The differences that sweeps found.
     pub repairs: IntCounter,
     pub reconcile_failures: IntCounter,
     reconcile_seconds: Histogram,
@@ -67,7 +67,7 @@ impl DatabaseMetrics {
         self.operations.with_label_values(&[kind, outcome]).inc();
     }
 
-    /// Shows the databases.
+    /// Sets the number of databases by the state of their logins.
     pub fn set_databases(&self, databases: &[Logins]) {
         let states =
             [Logins::Open { read_only: false }, Logins::Open { read_only: true }, Logins::NodeOnly, Logins::Closed];

@@ -1,8 +1,8 @@
 //! Databases of projects: `env.db`, and logins from outside (spec/runtime.md, docs/databases.md).
 //!
 //! The node owns a whole Postgres cluster. Each project has a database in it, with an owner that cannot log in and the
-//! logins that act as this owner. `manager` passes the desired state to one task per project, and sweeps all
-//! databases. `project` and `reconcile` change one database into its desired state; `step` executes the phases of an operation.
+//! logins that act as this owner. `manager` passes the desired state to one task per project, and sweeps all databases.
+//! `project` and `reconcile` change one database into its desired state; `step` executes the phases of an operation.
 //! The state is in the cluster itself: in the catalogs, and in the tables of `svc_node`.
 
 pub mod admin;
@@ -59,7 +59,7 @@ pub use self::metrics::DatabaseMetrics;
 pub use self::registry::Registry;
 pub use self::server::Server;
 
-/// The databases that are changed at the same time.
+/// The largest number of databases that are changed at the same time.
 const MAX_CONCURRENT_CHANGES: usize = 4;
 
 /// The databases of the node.
@@ -72,33 +72,33 @@ pub struct Databases {
 /// Changes of the desired databases.
 #[derive(Debug, Clone, Default)]
 pub struct DatabaseChanges {
-    /// Whether these are all databases.
+    /// Whether this is a full state, which lists all databases.
     pub is_full: bool,
-    /// The parts by project; `None` if a part is no longer desired.
+    /// The database parts by project; `None` if a part is no longer desired.
     pub changed: Vec<(String, Option<Database>)>,
-    /// The projects whose part is unavailable.
+    /// The projects whose part is unavailable. Their databases stay unchanged.
     pub kept: BTreeSet<String>,
-    /// Whether the control plane was restored from a backup. Its full state follows.
+    /// Whether the control plane was restored from a backup. A full state follows.
     pub is_restored: bool,
-    /// Whether the control plane accepts the credential of the node; `None` if that did not change. Otherwise all logins
-    /// are closed.
+    /// Whether the control plane accepts the credential of the node; `None` if this did not change. While it does not
+    /// accept it, all logins are closed.
     pub is_authorized: Option<bool>,
 }
 
 /// The desired database of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
-    /// The saved part of the last run. The node may have applied a later one, so this part only restricts, until the
-    /// control plane has sent the part again.
+enum DesiredDatabase {
+    /// The part that the previous run saved. The node may have applied a later part since. Until the control plane
+    /// sends the part again, the node therefore uses this one only to restrict logins.
     Saved(Arc<Database>),
     Present(Arc<Database>),
     /// The part was withdrawn: all logins are refused.
     Withdrawn,
-    /// A full state did not list the part: the database is closed, and removed later.
+    /// A full state did not list the part: the logins are closed, and the database is removed later.
     Removed,
 }
 
-impl Wanted {
+impl DesiredDatabase {
     const fn part(&self) -> Option<&Arc<Database>> {
         match self {
             Self::Saved(database) | Self::Present(database) => Some(database),
@@ -107,7 +107,7 @@ impl Wanted {
     }
 }
 
-/// The parts that all tasks share.
+/// The state that all tasks share.
 struct Shared {
     admin: Admin,
     address: Arc<Address>,
@@ -120,7 +120,7 @@ struct Shared {
     /// Whether the control plane accepts the credential of the node.
     is_authorized: watch::Sender<bool>,
     permits: Semaphore,
-    /// For the databases whose last change failed.
+    /// Permits for databases whose last change failed, so that these delay only each other.
     retry_permits: Semaphore,
 }
 
@@ -178,19 +178,20 @@ impl Databases {
         Ok(Self { registry, changes, ownership })
     }
 
-    /// The databases, for `env.db`.
+    /// Returns the registry of the databases, for `env.db`.
     #[must_use]
     pub fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
-    /// Follows whether this node manages its Postgres.
+    /// Returns a channel that shows whether this node manages its Postgres; `None` if others may use it at the same
+    /// time.
     #[must_use]
     pub fn ownership(&self) -> Option<watch::Receiver<Ownership>> {
         self.ownership.clone()
     }
 
-    /// The receiver of changes of the desired state.
+    /// Returns the sender of changes of the desired state.
     #[must_use]
     pub fn changes(&self) -> mpsc::UnboundedSender<DatabaseChanges> {
         self.changes.clone()

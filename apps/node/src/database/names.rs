@@ -14,50 +14,50 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names for an id `dbs_…`; `None` if it is malformed.
+    /// Returns the names for an id `dbs_…`; `None` if the id is malformed.
     pub fn new(id: &str) -> Option<Self> {
         let suffix = id.strip_prefix("dbs_").filter(|suffix| is_suffix(suffix))?;
         Some(Self { suffix: suffix.to_owned() })
     }
 
-    /// The database, and the role that owns it and everything in it.
+    /// Returns the name of the database, which is also the name of the role that owns it and everything in it.
     pub fn database(&self) -> String {
         format!("db_{}", self.suffix)
     }
 
-    /// The login of `DatabaseConnect`.
+    /// Returns the name of the login of `DatabaseConnect`.
     pub fn app(&self) -> String {
         format!("app_{}", self.suffix)
     }
 
-    /// The login of `env.db`.
+    /// Returns the name of the login of `env.db`.
     pub fn node(&self) -> String {
         format!("node_{}", self.suffix)
     }
 
-    /// The login of backups.
+    /// Returns the name of the login of backups.
     pub fn dump(&self) -> String {
         format!("dump_{}", self.suffix)
     }
 
-    /// The login of restores.
+    /// Returns the name of the login of restores.
     pub fn load(&self) -> String {
         format!("load_{}", self.suffix)
     }
 }
 
-/// Whether a name is that of a token's role.
+/// Returns whether a name is that of a token's role.
 pub fn is_token(name: &str) -> bool {
     name.strip_prefix("tok_").is_some_and(is_suffix)
 }
 
-/// The database that an operation prepares; `None` if the id is malformed.
+/// Returns the name of the database that an operation prepares; `None` if the operation's id is malformed.
 pub fn prepared(operation: &str) -> Option<String> {
     let suffix = operation.split_once('_').map(|(_, suffix)| suffix).filter(|suffix| is_suffix(suffix))?;
     Some(format!("new_{suffix}"))
 }
 
-/// Whether a name is that of a prepared database.
+/// Returns whether a name is that of a prepared database.
 pub fn is_prepared(name: &str) -> bool {
     name.strip_prefix("new_").is_some_and(is_suffix)
 }

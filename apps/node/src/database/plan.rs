@@ -12,26 +12,26 @@ use super::snapshot::{ObservedDatabase, ObservedRole, Snapshot};
 /// The attributes of roles that the node sets. Connection limit, expiry and verifier are separate.
 const ATTRIBUTES: [&str; 7] = ["LOGIN", "INHERIT", "BYPASSRLS", "SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION"];
 
-/// The connection limit of a database. A project could otherwise take the connections of the others.
+/// The connection limit of a database. Without it, a project could use up the connections of the others.
 const MAX_CONNECTIONS: i32 = 60;
 
 /// A plan for one database.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The logins to refuse. Executed first, each in its own transaction.
+    /// The statements that refuse logins. They are executed first, each in its own transaction.
     pub refusals: Vec<String>,
-    /// Executed in one transaction. The revocations are first.
+    /// The statements that are executed in one transaction. Revocations come first.
     pub statements: Vec<String>,
     /// Whether the database does not exist.
     pub is_missing: bool,
     /// Whether a statement changes the default access mode of sessions.
     pub changes_access_mode: bool,
-    /// The revoked roles that cannot log in and have no session, but own objects or have privileges.
+    /// The revoked roles that cannot log in and have no session, but still own objects or have privileges.
     pub unused: Vec<String>,
 }
 
 impl Plan {
-    /// Compares the states.
+    /// Plans the statements that change the observed state `seen` into the desired one.
     pub fn new(desired: &DesiredRoles, seen: &Snapshot) -> Self {
         let mut plan = Self::default();
         let owner = desired.names.database();
@@ -49,7 +49,7 @@ impl Plan {
         plan
     }
 
-    /// Whether the states differ.
+    /// Returns whether the states differ.
     pub fn is_needed(&self) -> bool {
         self.is_missing || !self.refusals.is_empty() || !self.statements.is_empty() || !self.unused.is_empty()
     }
@@ -64,7 +64,7 @@ impl Plan {
         let closed = closed.filter_map(|login| seen.roles.get_key_value(&login.name));
         let owner = desired.names.database();
         let revoked = seen.members(&owner).filter(|(name, _)| desired.is_revoked(name));
-        // Only a restore opens its login.
+        // Only a restore may open the login of restores, and only in this state.
         let load = (desired.state != Logins::NodeOnly).then(|| desired.names.load());
         let load = load.and_then(|name| seen.roles.get_key_value(&name));
         for (name, _) in revoked.chain(closed).chain(load).filter(|(_, role)| role.attributes.contains("LOGIN")) {
@@ -72,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// Drops the logins that are not desired, when they are refused and have no session.
+    /// Drops the logins that are not desired. They must be closed and have no session.
     fn revoke_logins(&mut self, desired: &DesiredRoles, seen: &Snapshot) {
         let owner = desired.names.database();
         let unused = |role: &ObservedRole| !role.attributes.contains("LOGIN") && !role.has_session;
@@ -159,7 +159,7 @@ impl Plan {
                 self.add(format!("GRANT {list} ON DATABASE {database} TO {}", quote_ident(grantee)));
             }
         }
-        // Last: a new database refuses logins until its privileges are set.
+        // This comes last: a new database refuses logins until its privileges are set.
         if !seen.allows_connections || seen.connection_limit != MAX_CONNECTIONS || seen.is_template {
             let alter = format!("ALLOW_CONNECTIONS true CONNECTION LIMIT {MAX_CONNECTIONS} IS_TEMPLATE false");
             self.add(format!("ALTER DATABASE {database} {alter}"));
@@ -177,7 +177,7 @@ fn is_equal(seen: &BTreeSet<String>, desired: &BTreeSet<&'static str>) -> bool {
     seen.iter().map(String::as_str).eq(desired.iter().copied())
 }
 
-/// The part of a time that Postgres and the control plane write in the same way.
+/// Returns the part of a time that Postgres and the control plane write in the same way.
 fn in_seconds(time: Option<&str>) -> Option<&str> {
     time.and_then(|time| time.get(..19))
 }

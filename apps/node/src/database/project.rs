@@ -1,8 +1,8 @@
 //! The task of one project: changes its database into the desired state.
 //!
-//! Level-triggered: each reconciliation (the module `reconcile`) reads the desired state, the node's tables and the
-//! catalogs, and repairs the differences. Long work is a [`Step`], which runs next to the reconciliations, so that a revoked token or an abort
-//! does not wait for it. A step that is not due any more is stopped.
+//! The task is level-triggered: each reconciliation (the module `reconcile`) reads the desired state, the node's tables
+//! and the catalogs, and repairs the differences. Long work is a [`Step`], which runs next to the reconciliations, so
+//! that a revoked token or an abort does not wait for it. A step that is not due any more is stopped.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::logins::Logins;
 use super::names::Names;
 use super::status::MIN_SIZE_CHANGE;
 use super::step::{Step, Target};
-use super::{Shared, Wanted};
+use super::{DesiredDatabase, Shared};
 use crate::backoff::Backoff;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -28,15 +28,15 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 pub struct Project {
     pub(super) id: String,
     pub(super) shared: Arc<Shared>,
-    pub(super) wanted: watch::Receiver<Wanted>,
+    pub(super) desired: watch::Receiver<DesiredDatabase>,
     pub(super) wake: Arc<Notify>,
     pub(super) is_authorized: watch::Receiver<bool>,
-    /// The node's logins, with the names that they belong to.
+    /// The node's own logins, with the names of their database.
     pub(super) own: Option<(Names, OwnLogins)>,
     /// The running step, if any.
     pub(super) running: Option<Step>,
     pub(super) steps: JoinSet<(Step, anyhow::Result<Option<OperationReport>>)>,
-    /// The last completed step with its report.
+    /// The last completed step, with the report of a phase.
     pub(super) completed: Option<(Step, Option<OperationReport>)>,
     pub(super) backoff: Backoff,
     /// When the last failure is retried. Until then, no step starts, and the sweep does not wake the task.
@@ -48,12 +48,12 @@ pub struct Project {
 }
 
 impl Project {
-    pub fn new(id: String, shared: Arc<Shared>, wanted: watch::Receiver<Wanted>, wake: Arc<Notify>) -> Self {
+    pub fn new(id: String, shared: Arc<Shared>, desired: watch::Receiver<DesiredDatabase>, wake: Arc<Notify>) -> Self {
         let is_authorized = shared.is_authorized.subscribe();
         Self {
             id,
             shared,
-            wanted,
+            desired,
             wake,
             is_authorized,
             own: None,
@@ -67,15 +67,15 @@ impl Project {
         }
     }
 
-    /// Runs until the database is removed, or the sender of the desired state is dropped.
+    /// Runs until the database is removed, or until the sender of the desired state is dropped.
     pub async fn run(mut self) {
         loop {
             let reconciled = self.reconcile().await;
             self.has_failed = reconciled.is_err();
             match reconciled {
-                Ok(true) if self.wanted.has_changed().is_ok_and(|has_changed| has_changed) => continue,
+                Ok(true) if self.desired.has_changed().is_ok_and(|has_changed| has_changed) => continue,
                 Ok(true) => return,
-                // The backoff of a failed step continues until the step succeeds.
+                // After a failed step, the backoff continues until a step succeeds.
                 Ok(false) if self.retry_at.is_none() && self.running.is_none() => self.backoff.reset(),
                 Ok(false) => {}
                 Err(error) => {
@@ -87,7 +87,7 @@ impl Project {
             let retry_at = self.retry_at.or(self.recheck_at);
             let retry = async { if let Some(at) = retry_at { sleep_until(at).await } else { pending().await } };
             tokio::select! {
-                changed = self.wanted.changed() => if changed.is_err() { return },
+                changed = self.desired.changed() => if changed.is_err() { return },
                 Ok(()) = self.is_authorized.changed() => {}
                 () = self.wake.notified(), if self.retry_at.is_none() => {}
                 Some(ended) = self.steps.join_next() => self.on_step_ended(ended),
@@ -120,7 +120,8 @@ impl Project {
         self.retry();
     }
 
-    /// A missing database whose generation cannot be restored needs its members: they can restore another one.
+    /// Reports that a missing database cannot be created from its generation. The project's members must then restore
+    /// another generation.
     fn report_failed_recovery(&self, step: &Step, error: &anyhow::Error) {
         let permanent = error.downcast_ref::<BackupError>().filter(|error| error.is_permanent());
         if let (Step::Recover { .. }, Some(error)) = (step, permanent) {
@@ -158,7 +159,7 @@ impl Project {
         }
     }
 
-    /// Stops the running step if it is another one.
+    /// Stops the running step unless it is `due`.
     pub(super) async fn stop_unless(&mut self, due: Option<&Step>) {
         if self.running.as_ref() != due && self.running.is_some() {
             tracing::info!(project = self.id, step = ?self.running, "stopping a step of a database");

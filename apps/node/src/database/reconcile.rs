@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use protocol::{Database, DatabaseOperationKind, OperationPhase};
 use tokio::time::Instant;
 
-use super::Wanted;
+use super::DesiredDatabase;
 use super::admin::AdminConnection;
 use super::converge::converge;
 use super::create::{create, discard, exists, size};
@@ -28,30 +28,33 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 impl Project {
     /// Changes the database into its desired state, or starts the step that is due. Returns whether the task can end.
     pub(super) async fn reconcile(&mut self) -> anyhow::Result<bool> {
-        let wanted = self.wanted.borrow_and_update().clone();
+        let state = self.desired.borrow_and_update().clone();
         let is_authorized = *self.is_authorized.borrow_and_update();
         let shared = Arc::clone(&self.shared);
-        // A tenant that makes the changes of its database fail delays only others like it.
+        // A tenant can make every change of its database fail. With separate permits, it delays only other failing
+        // databases.
         let permits = if self.has_failed { &shared.retry_permits } else { &shared.permits };
         let _permit = permits.acquire().await?;
         self.recheck_at = None;
         let began = Instant::now();
         let client = shared.admin.connect().await?;
         let row = tables::find(&*client, &self.id).await?;
-        match (wanted, row) {
-            (Wanted::Saved(desired), row) => self.restrict(&client, &desired, row, is_authorized).await?,
-            (Wanted::Present(desired), row) if !is_authorized => self.restrict(&client, &desired, row, false).await?,
-            (Wanted::Present(desired), row) if row.as_ref().is_none_or(|row| row.id == desired.id) => {
+        match (state, row) {
+            (DesiredDatabase::Saved(desired), row) => self.restrict(&client, &desired, row, is_authorized).await?,
+            (DesiredDatabase::Present(desired), row) if !is_authorized => {
+                self.restrict(&client, &desired, row, false).await?
+            }
+            (DesiredDatabase::Present(desired), row) if row.as_ref().is_none_or(|row| row.id == desired.id) => {
                 self.reconcile_desired(&client, &desired, row).await?;
             }
-            // The row is that of an earlier database, whose removal this node missed.
-            (Wanted::Present(_), Some(row)) => self.remove(&client, &row).await?,
-            (Wanted::Removed, Some(row)) if self.may_remove(&client).await? => {
+            // The row belongs to an earlier database of the project. This node missed its removal.
+            (DesiredDatabase::Present(_), Some(row)) => self.remove(&client, &row).await?,
+            (DesiredDatabase::Removed, Some(row)) if self.may_remove(&client).await? => {
                 self.remove(&client, &row).await?;
             }
-            (wanted, Some(row)) => {
-                match wanted {
-                    Wanted::Withdrawn => tables::withdraw(&*client, &self.id).await?,
+            (state, Some(row)) => {
+                match state {
+                    DesiredDatabase::Withdrawn => tables::withdraw(&*client, &self.id).await?,
                     _ => self.recheck_at = Some(Instant::now() + RECHECK_INTERVAL),
                 }
                 self.stop_unless(None).await;
@@ -90,12 +93,12 @@ impl Project {
         let step = Step::due(client, &self.id, desired, &row, size.is_none()).await?;
         let step = step.filter(|step| !self.is_completed(step));
         let logins = match step {
-            // The login of backups restores.
+            // A restore needs this state, because all others close its login.
             Some(Step::Recover { .. } | Step::Prepare(_)) => Logins::NodeOnly,
             _ => Logins::of(desired, size.unwrap_or_default()),
         };
         if !matches!(logins, Logins::Open { .. }) {
-            // Before Postgres refuses the logins.
+            // `env.db` closes its connections before Postgres refuses the logins.
             shared.registry.close(&self.id);
         }
         self.stop_unless(step.as_ref()).await;
@@ -107,7 +110,7 @@ impl Project {
         shared.registry.set_roles(&self.id, roles.clone());
         let mut converged = converge(client, &roles, &own.dump).await?;
         let is_restored = matches!(step, Some(Step::Recover { .. } | Step::Prepare(_)));
-        // During an operation, a missing database stays missing: nothing is lost by it.
+        // During an operation, a missing database is not created again as an empty one.
         let is_operated = operation.is_some() && !is_in(OperationPhase::Reactivating);
         if converged.is_missing && !is_restored && !is_operated {
             create(&shared, client, &names.database(), Some(&names.database())).await?;
@@ -132,13 +135,13 @@ impl Project {
         Ok(())
     }
 
-    /// Whether a database that a full state does not list may be removed.
+    /// Returns whether a database that a full state does not list may be removed.
     async fn may_remove(&self, client: &AdminConnection) -> anyhow::Result<bool> {
         let has_clock = is_plausible(client, &self.shared.clock).await?;
         tables::unlist(&**client, &self.id, has_clock).await
     }
 
-    /// Records a database that exists, and opens or closes the connections of `env.db`.
+    /// Records an existing database in the registry, and opens or closes the connections of `env.db`.
     fn register(&self, own: &OwnLogins, desired: &Arc<Database>, logins: Logins, changed_access_mode: bool) {
         let registry = &self.shared.registry;
         let (project, desired, credentials) = (self.id.clone(), Arc::clone(desired), Arc::clone(&own.dump));
@@ -158,7 +161,7 @@ impl Project {
         is_authorized: bool,
     ) -> anyhow::Result<()> {
         self.stop_unless(None).await;
-        // Another database than that of the part stays as it is.
+        // A database other than that of the part is not changed.
         let Some(row) = row.filter(|row| row.id == desired.id) else {
             self.shared.registry.remove(&self.id);
             return Ok(());
@@ -202,7 +205,8 @@ impl Project {
         Ok(())
     }
 
-    /// Removes a database that is not desired: the logins end, then the final generation, then the tombstone.
+    /// Removes a database that is not desired: first closes its logins, then makes the final generation, and then turns
+    /// the database into a tombstone.
     async fn remove(&mut self, client: &AdminConnection, row: &DatabaseRow) -> anyhow::Result<()> {
         let names = Names::new(&row.id).context("the id of the database is malformed")?;
         let removal = tables::begin_removal(&**client, &self.id).await?;
@@ -217,7 +221,7 @@ impl Project {
     }
 }
 
-/// The logins whose sessions continue.
+/// Returns the logins whose sessions continue.
 fn kept(names: &Names, logins: Logins) -> Vec<String> {
     match logins {
         Logins::Closed => Vec::new(),

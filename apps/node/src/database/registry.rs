@@ -15,7 +15,7 @@ pub struct Registry(Arc<Shared>);
 
 struct Shared {
     projects: Mutex<BTreeMap<String, Listed>>,
-    /// Counts the changes.
+    /// The number of changes.
     changes: watch::Sender<u64>,
 }
 
@@ -38,12 +38,12 @@ pub struct Entry {
     pub logins: Logins,
 }
 
-/// How the node's own code reaches a database.
+/// How worker code of a project reaches its database through `env.db`.
 #[derive(Debug, Clone)]
 pub enum Connection {
-    /// It does not: close all connections.
+    /// It does not reach it. All connections must be closed.
     Closed,
-    /// With these credentials. Another `generation` than before: close the earlier connections.
+    /// With these credentials. If `generation` is another one than before, the earlier connections must be closed.
     Open { generation: u64, credentials: Arc<Credentials> },
 }
 
@@ -54,22 +54,22 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// All databases that exist and are desired.
+    /// Returns all databases that exist and are desired.
     pub fn entries(&self) -> Vec<Entry> {
         self.lock().values().filter_map(|listed| listed.entry.clone()).collect()
     }
 
-    /// Notified when [`Self::entries`] changes.
+    /// Returns a channel that is notified when [`Self::entries`] changes.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
-    /// Follows the connection of a project, which may have no database yet.
+    /// Returns a channel that shows the connection of a project. The project need not have a database yet.
     pub fn watch(&self, project: &str) -> watch::Receiver<Connection> {
         self.lock().entry(project.to_owned()).or_default().connection.subscribe()
     }
 
-    /// The desired roles of all databases, by project.
+    /// Returns the desired roles of all databases, by project.
     pub(super) fn roles(&self) -> Vec<(String, DesiredRoles)> {
         let projects = self.lock();
         projects.iter().filter_map(|(project, listed)| Some((project.clone(), listed.roles.clone()?))).collect()
@@ -80,7 +80,7 @@ impl Registry {
         self.lock().entry(project.to_owned()).or_default().roles = Some(roles);
     }
 
-    /// Closes the connection, before Postgres refuses the logins.
+    /// Closes the connection of `env.db`. Must be called before Postgres refuses the logins.
     pub(super) fn close(&self, project: &str) {
         if let Some(listed) = self.lock().get_mut(project) {
             listed.connection.send_replace(Connection::Closed);
@@ -99,7 +99,7 @@ impl Registry {
         }
     }
 
-    /// Opens the connection with these credentials of `env.db`. If it is open, the earlier connections end.
+    /// Opens the connection with these credentials of `env.db`. If it is already open, the earlier connections end.
     pub(super) fn open(&self, project: &str, credentials: Arc<Credentials>) {
         let mut projects = self.lock();
         let listed = projects.entry(project.to_owned()).or_default();
@@ -107,13 +107,13 @@ impl Registry {
         listed.connection.send_replace(Connection::Open { generation, credentials });
     }
 
-    /// Whether the connection is open.
+    /// Returns whether the connection is open.
     pub(super) fn is_open(&self, project: &str) -> bool {
         let projects = self.lock();
         projects.get(project).is_some_and(|listed| matches!(*listed.connection.borrow(), Connection::Open { .. }))
     }
 
-    /// Removes a database that does not exist, or is not desired. Its desired roles stay.
+    /// Removes a database that does not exist or is not desired. Keeps its desired roles.
     pub(super) fn remove(&self, project: &str) {
         if let Some(listed) = self.lock().get_mut(project) {
             listed.connection.send_replace(Connection::Closed);

@@ -1,5 +1,5 @@
-//! The desired roles of a database while the node may only restrict them: the saved part of the last run can be older
-//! than the roles, which a later part may have closed.
+//! The desired roles of a database while the node may only restrict them. The part that the previous run saved can be
+//! outdated: a later part may have closed some of its logins.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::snapshot::{ObservedRole, Snapshot};
 const LOGIN: &str = "LOGIN";
 
 impl Logins {
-    /// The state that the roles of the node show.
+    /// Returns the state that the observed logins of the node indicate.
     pub fn observed(names: &Names, seen: &Snapshot) -> Self {
         let role = |name: String| seen.roles.get(&name).filter(|role| role.attributes.contains(LOGIN));
         match (role(names.node()), role(names.dump())) {
@@ -24,7 +24,7 @@ impl Logins {
         }
     }
 
-    /// The state that admits fewer logins.
+    /// Returns the state that admits fewer logins.
     pub fn most_restrictive(self, other: Self) -> Self {
         let rank = |state: Self| match state {
             Self::Open { read_only: false } => 0,
@@ -37,8 +37,8 @@ impl Logins {
 }
 
 impl DesiredRoles {
-    /// Creates and opens no login of the project and changes no password. A login that is not desired is closed, but
-    /// keeps its privileges: it may be newer than the desired state.
+    /// Changes the desired roles so that no login of the project is created or opened and no password changes. A login
+    /// that is not desired is closed, but keeps its privileges, because it may be newer than the desired state.
     #[must_use]
     pub fn restricted_to(mut self, seen: &Snapshot) -> Self {
         let (owner, own) = (self.names.database(), [self.names.node(), self.names.dump()]);
@@ -57,7 +57,7 @@ impl DesiredRoles {
             .collect();
         self.logins.retain_mut(|login| own.contains(&login.name) || restrict(login, seen.roles.get(&login.name)));
         self.logins.extend(closed);
-        // A role without a password stays without one.
+        // A role without a password still gets none.
         self.logins.retain(|login| !login.verifier.reveal().is_empty());
         let names: BTreeSet<String> = self.logins.iter().map(|login| login.name.clone()).collect();
         for login in self.logins.iter_mut().filter(|login| login.name == own[1]) {
@@ -68,7 +68,7 @@ impl DesiredRoles {
     }
 }
 
-/// Restricts a login to its role. Returns whether the role exists.
+/// Limits a desired login to what its observed role already permits. Returns whether the role exists.
 fn restrict(login: &mut DesiredLogin, seen: Option<&ObservedRole>) -> bool {
     let Some(seen) = seen else { return false };
     if !seen.attributes.contains(LOGIN) {
@@ -76,7 +76,8 @@ fn restrict(login: &mut DesiredLogin, seen: Option<&ObservedRole>) -> bool {
     }
     login.verifier = Verifier::new(seen.verifier.clone().unwrap_or_default());
     let earliest = [expiry(seen), login.expires_at.take()].into_iter().flatten();
-    // Both are in UTC. The control plane writes milliseconds, and `.` is less than `Z`.
+    // The texts can be compared, because both times are in UTC. The control plane writes milliseconds, and `.` is less
+    // than `Z`.
     login.expires_at = earliest.min();
     true
 }

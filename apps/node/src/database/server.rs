@@ -25,7 +25,7 @@ pub struct Server {
     pub address: Arc<Address>,
     user: String,
     password: Option<Secret>,
-    /// The database in which the node creates its own one.
+    /// The database that the node connects to when it creates its own one.
     initial_database: String,
 }
 
@@ -88,10 +88,12 @@ impl Server {
         })
     }
 
-    /// Connects as the superuser. `None` is the database of the URL. Every session resolves unqualified names only in
-    /// `pg_catalog`. Its commits survive a crash, whatever the cluster's settings are: the control plane acts on them.
+    /// Connects as the superuser; `None` is the database of the URL. The session resolves unqualified names only in
+    /// `pg_catalog`. The control plane acts on the session's commits, so they survive a crash regardless of the
+    /// cluster's settings.
     pub(super) async fn connect(&self, database: Option<&str>) -> Result<Client, tokio_postgres::Error> {
-        // The session of a lost machine ends within half a minute, and with it the lock of the node.
+        // With these options, the session of a lost machine ends within half a minute, which releases the lock of the
+        // node.
         const OPTIONS: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
              -c idle_session_timeout=0 -c search_path=pg_catalog -c synchronous_commit=on -c statement_timeout=120s \
              -c lock_timeout=20s -c idle_in_transaction_session_timeout=60s \
@@ -103,7 +105,7 @@ impl Server {
 }
 
 impl Credentials {
-    /// Connects. The session resolves unqualified names only in `pg_catalog`.
+    /// Connects as this login. The session resolves unqualified names only in `pg_catalog`.
     ///
     /// # Errors
     /// Returns an error if Postgres is unreachable or refuses the login.
@@ -132,7 +134,7 @@ impl Address {
         match &self.tls {
             Tls::Off => {
                 let (client, connection) = config.ssl_mode(SslMode::Disable).connect(NoTls).await?;
-                // The error also fails the statement in flight.
+                // The statement in flight receives the same error.
                 tokio::spawn(async move { drop(connection.await) });
                 Ok(client)
             }

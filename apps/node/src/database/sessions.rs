@@ -9,8 +9,8 @@ use super::admin::{Admin, AdminConnection, quote_ident};
 
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Ends the sessions in a database, except those of the roles `keep`, and all other sessions of its logins. Returns the
-/// number of sessions that still existed.
+/// Ends the sessions in a database and the sessions of its logins in other databases, except those of the roles `keep`.
+/// Returns the number of sessions that still existed.
 pub async fn terminate(admin: &AdminConnection, database: &str, keep: &[String]) -> anyhow::Result<i64> {
     const TERMINATE: &str = "
         WITH seen AS MATERIALIZED (
@@ -22,9 +22,9 @@ pub async fn terminate(admin: &AdminConnection, database: &str, keep: &[String])
     Ok(admin.query_one(TERMINATE, &[&database, &keep]).await?.get(0))
 }
 
-/// Ends the sessions of a database's logins that prevent a change of roles or databases. Postgres does not show who has
-/// changed a row, so each further `attempt`, from 0, ends more of them: those with locks on the catalogs, those that
-/// have written, all except dumps. Returns their number.
+/// Ends the sessions of a database's logins that block a change of roles or databases. Postgres does not show which
+/// session has changed a row, so each further `attempt` ends more of them: attempt 0 those with locks on the catalogs,
+/// attempt 1 also those that have written, and attempt 2 all except dumps. Returns their number.
 pub async fn terminate_holders(
     client: &AdminConnection,
     database: &str,
@@ -51,12 +51,12 @@ pub async fn terminate_holders(
 /// The limits on the transactions of tenants.
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionLimits {
-    /// The transaction ids that were assigned since the transaction began, or that it keeps from being reused. A tenant can
-    /// consume millions of them in seconds.
+    /// The largest number of transaction ids that were assigned since the transaction began, or that it prevents from
+    /// being reused. A tenant can consume millions of ids in seconds.
     pub ids: i32,
-    /// The same for dumps and restores, which may take longer.
+    /// The limit on the ids for dumps and restores, which may take longer.
     pub dump_ids: i32,
-    /// The time since the transaction began, except those of dumps and restores.
+    /// The longest time since the transaction began. It does not apply to dumps and restores.
     pub time: Duration,
 }
 
@@ -66,8 +66,8 @@ impl Default for TransactionLimits {
     }
 }
 
-/// Ends the sessions of tenants that harm others: those whose transaction exceeds the limits, and those in the database of another project, which its tenant
-/// admitted. Returns the number of sessions.
+/// Ends the sessions of tenants that harm others: those whose transaction exceeds the limits, and those in the database
+/// of another project whose tenant has admitted them. Returns the number of sessions.
 ///
 /// # Errors
 /// Returns an error if Postgres fails.
@@ -87,8 +87,8 @@ pub async fn terminate_harmful(client: &AdminConnection, limits: TransactionLimi
     Ok(client.query_one(TERMINATE, &[&ids, &dump_ids, &time.as_secs_f64()]).await?.get(0))
 }
 
-/// Ends all sessions, and returns when the database has no session and admits no new one. The logins must be closed:
-/// no privilege `CONNECT`.
+/// Ends all sessions, and returns when the database has no session and admits no new one. The caller must revoke
+/// `CONNECT` from all logins before; otherwise new sessions appear.
 pub async fn drain(admin: &Admin, database: &str) -> anyhow::Result<()> {
     loop {
         let mut client = admin.connect().await?;
@@ -100,8 +100,8 @@ pub async fn drain(admin: &Admin, database: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a database has no session and admits none. A rename, which is rolled back, is exact: a session locks its
-/// database before it checks the privilege `CONNECT`, and is not in `pg_stat_activity` before that.
+/// Returns whether a database has no session and admits none. Tries a rename and rolls it back, which is exact: a
+/// session locks its database before it checks the privilege `CONNECT`, but appears in `pg_stat_activity` only later.
 async fn is_unused(client: &mut AdminConnection, database: &str) -> anyhow::Result<bool> {
     let (from, to) = (quote_ident(database), quote_ident(&format!("unused_{database}")));
     let transaction = client.transaction().await?;
@@ -118,8 +118,8 @@ async fn is_unused(client: &mut AdminConnection, database: &str) -> anyhow::Resu
     }
 }
 
-/// Revokes the privilege `CONNECT` of others than the owner: one of its sessions can have granted it after the logins
-/// were closed. Returns whether there was one.
+/// Revokes the privilege `CONNECT` from all roles except the owner. A session of the owner may have granted it after
+/// the logins were closed. Returns whether there was such a privilege.
 async fn revoke_connect(client: &AdminConnection, database: &str) -> anyhow::Result<bool> {
     const GRANTEES: &str = "
         SELECT DISTINCT coalesce(quote_ident(g.rolname), 'PUBLIC')

@@ -19,7 +19,7 @@ pub struct Snapshot {
 /// A role. `Debug` hides its verifier.
 #[derive(Default)]
 pub struct ObservedRole {
-    /// `LOGIN`, `INHERIT`, …, without those that are not set.
+    /// The attributes that are set, such as `LOGIN` and `INHERIT`.
     pub attributes: BTreeSet<String>,
     pub verifier: Option<String>,
     /// RFC 3339 in UTC, in seconds.
@@ -27,15 +27,15 @@ pub struct ObservedRole {
     pub connection_limit: i32,
     /// `name=value`, for all databases.
     pub settings: BTreeSet<String>,
-    /// The databases with settings of this role.
+    /// The databases that have settings of this role.
     pub settings_in: Vec<String>,
     /// The roles that this one is a member of.
     pub member_of: BTreeSet<String>,
-    /// The roles among them whose privileges it inherits. Since Postgres 16, `GRANT` decides that.
+    /// Those roles of `member_of` whose privileges it inherits. Since Postgres 16, this is a property of each `GRANT`.
     pub inherits_from: BTreeSet<String>,
-    /// Whether it has a session.
+    /// Whether the role has a session.
     pub has_session: bool,
-    /// Whether objects or privileges of any database refer to it.
+    /// Whether objects or privileges of any database refer to the role.
     pub is_referenced: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct ObservedDatabase {
 /// A set of roles and databases.
 #[derive(Debug)]
 pub enum Filter<'a> {
-    /// All with names of the node.
+    /// All roles and databases with names of the node.
     All,
     /// A database with its roles, and the members of these roles.
     Project { database: &'a str, roles: &'a [String] },
@@ -113,7 +113,7 @@ impl Snapshot {
         self.roles.insert(name, role);
     }
 
-    /// The roles that are members of this one.
+    /// Returns the roles that are members of this one.
     pub fn members(&self, role: &str) -> impl Iterator<Item = (&String, &ObservedRole)> {
         self.members.get(role).into_iter().flatten().filter_map(|member| self.roles.get_key_value(member))
     }

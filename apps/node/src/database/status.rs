@@ -20,18 +20,18 @@ pub struct Statuses {
 
 struct Status {
     report: DatabaseReport,
-    /// Whether the next update sends it, also without a change.
+    /// Whether the next update sends the report even if it did not change.
     is_due: bool,
 }
 
 impl Statuses {
-    /// No reports.
+    /// Creates an empty set of reports.
     pub fn new(observer: Observer) -> Self {
         Self { observer, reports: Arc::default() }
     }
 
-    /// Changes the report of a project, and sends it if it differs. Without effect for a project whose database the
-    /// node has not seen.
+    /// Changes the report of a project, and sends the report if it differs. Has no effect on a project whose database
+    /// the node has not seen.
     pub fn update(&self, project: &str, change: impl FnOnce(&mut DatabaseReport)) {
         let mut reports = self.lock();
         let Some(status) = reports.get_mut(project) else { return };
@@ -42,8 +42,8 @@ impl Statuses {
         }
     }
 
-    /// The result of a reconciliation: as [`Self::update`], begins with an empty report if there is none of this
-    /// database, and also sends one that is due.
+    /// Records the result of a reconciliation. Differs from [`Self::update`] in two ways: it creates the report if
+    /// there is none of this database, and it sends a report that is due even if it did not change.
     pub fn apply(&self, project: &str, database: &str, change: impl FnOnce(&mut DatabaseReport)) {
         let mut reports = self.lock();
         let status = reports.entry(project.to_owned()).or_insert_with(|| Status::new(database));
@@ -57,7 +57,7 @@ impl Statuses {
         }
     }
 
-    /// The reported size of a database in bytes; 0 without a report.
+    /// Returns the reported size of a database in bytes; 0 without a report.
     pub(super) fn size(&self, project: &str) -> u64 {
         self.lock().get(project).map_or(0, |status| status.report.size_bytes)
     }
@@ -67,7 +67,8 @@ impl Statuses {
         self.lock().remove(project);
     }
 
-    /// Sends every report again after the next reconciliation: the control plane may have been restored from a backup.
+    /// Marks every report as due, so that the next reconciliation sends it again. The control plane may have been
+    /// restored from a backup.
     pub(super) fn repeat(&self) {
         for status in self.lock().values_mut() {
             status.is_due = true;

@@ -1,5 +1,5 @@
-//! Long work on one database: the phases of an operation, a recovery, a removal. Every step can be repeated, after a
-//! kill at any point.
+//! Long work on one database: the phases of an operation, a recovery, a removal. Every step can be repeated after the
+//! node was killed at any point.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use super::sessions::drain;
 use super::tables::DatabaseRow;
 use super::{Shared, swap, tables};
 
-/// The step that is due.
+/// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The missing database is created from a generation.
+    /// Creates the missing database from a generation.
     Recover { database: String, generation: GenerationRef },
-    /// The current phase of an operation.
+    /// Executes the current phase of an operation.
     Phase(DatabaseOperation),
-    /// A committing restore prepares its database again.
+    /// Prepares the database of a restore again, because it is missing while the restore commits.
     Prepare(DatabaseOperation),
-    /// A database that is not desired gets its final generation.
+    /// Makes the final generation of a database that is not desired.
     SealRemoved { database: String, epoch: i64, removal: String },
-    /// A database that is not desired becomes a tombstone.
+    /// Makes a tombstone of a database that is not desired.
     Remove { database: String },
 }
 
@@ -46,7 +46,7 @@ pub struct Target {
 }
 
 impl Step {
-    /// The step that is due for a desired database. A completed one is due until the part changes.
+    /// Returns the step that is due for a desired database. A completed step stays due until the part changes.
     pub async fn due(
         client: &AdminConnection,
         project: &str,
@@ -73,7 +73,7 @@ impl Step {
         Ok(operation.map(|operation| Self::Phase(operation.clone())))
     }
 
-    /// Executes the step. A phase returns its report.
+    /// Executes the step. Returns the report of a phase.
     pub async fn run(&self, target: &Target) -> anyhow::Result<Option<OperationReport>> {
         match self {
             Self::Recover { database, generation } => target.recover(database, generation).await.map(|()| None),
@@ -101,7 +101,8 @@ impl Target {
         Ok(())
     }
 
-    /// Executes a phase. A permanent failure before the point of no return is its result.
+    /// Executes a phase. Before the point of no return, a permanent failure is returned as the report of the phase, not
+    /// as an error.
     async fn execute(&self, operation: &DatabaseOperation) -> anyhow::Result<OperationReport> {
         let DatabaseOperation { id, kind, phase, .. } = operation;
         let project = &self.project;
@@ -110,7 +111,7 @@ impl Target {
             OperationPhase::Draining => drain(&self.shared.admin, &self.names.database()).await.map(|()| None),
             OperationPhase::Sealing => self.seal(operation).await,
             OperationPhase::Committing => self.commit(operation).await.map(|()| None),
-            // Completed when the logins are open.
+            // This phase is complete when the logins are open.
             OperationPhase::Reactivating => Ok(None),
         };
         match executed {
@@ -173,8 +174,8 @@ impl Target {
         Ok(())
     }
 
-    /// Ends the sessions in the prepared database: the program that restored it has ended, but code of the tenant could
-    /// have left a session.
+    /// Ends the sessions in the prepared database. The program that restored it has ended, but tenant code may have
+    /// left a session.
     async fn drain_prepared(&self, cause: &str) -> anyhow::Result<()> {
         let name = names::prepared(cause).context("the id is malformed")?;
         drain(&self.shared.admin, &name).await
@@ -188,7 +189,7 @@ impl Target {
                 tracing::info!(project, database, is_sealed = generation.is_some(), "sealed a removed database");
                 Ok(())
             }
-            // The tombstone remains.
+            // The removal continues without a final generation. The tombstone still contains the data.
             Err(error) if error.is_permanent() => {
                 tracing::error!(project, database, %error, "failed to seal a removed database");
                 Ok(())
@@ -201,7 +202,8 @@ impl Target {
     async fn remove(&self) -> anyhow::Result<()> {
         let Self { shared, project, names, .. } = self;
         drain(&shared.admin, &names.database()).await?;
-        // Before the row of the database is deleted: after a kill, this step is repeated only if the row exists.
+        // The generations are kept before the row of the database is deleted: after a kill, this step is repeated only
+        // if the row exists.
         shared.backups.removed(project).await?;
         swap::remove(&mut shared.admin.connect().await?, project, names).await?;
         tracing::info!(project, database = names.database(), "removed a database");

@@ -1,5 +1,5 @@
 //! The points of no return: a database is replaced by the prepared one, or removed. Each is one transaction in
-//! `svc_node`, which also records it. The previous database stays as a tombstone.
+//! `svc_node`, which also updates the node's tables. The previous database becomes a tombstone.
 
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
@@ -11,10 +11,10 @@ use crate::random;
 
 /// The days for which a tombstone is kept.
 const TOMBSTONE_DAYS: i32 = 7;
-/// The newest tombstones of a project that are kept. Each has the size of its database.
+/// The number of a project's newest tombstones that are kept. Each uses the disk space of a database.
 const MAX_TOMBSTONES: i64 = 2;
 
-/// Replaces the database of a project by the one that was prepared for `cause`. Neither may have a session.
+/// Replaces the database of a project with the one that was prepared for `cause`. Neither may have a session.
 pub async fn replace(
     client: &mut AdminConnection,
     project: &str,
@@ -33,11 +33,11 @@ pub async fn replace(
     let recorded = transaction.execute(RECORD, &[&project, &cause, &recovered_from]).await?;
     anyhow::ensure!(recorded == 1, "the new database is not complete");
     if !is_missing {
-        let tombstone = bury(&transaction, project, &current).await?;
+        let tombstone = rename_to_tombstone(&transaction, project, &current).await?;
         copy_attributes(&transaction, &tombstone, &prepared).await?;
     }
     let (prepared, current) = (quote_ident(&prepared), quote_ident(&current));
-    // Until now, code of the tenant could not drop it.
+    // Until now, the prepared database belonged to the superuser, so that tenant code could not drop it.
     let replace =
         format!("ALTER DATABASE {prepared} OWNER TO {current}; ALTER DATABASE {prepared} RENAME TO {current}");
     transaction.batch_execute(&replace).await?;
@@ -50,14 +50,14 @@ pub async fn remove(client: &mut AdminConnection, project: &str, names: &Names) 
     let is_missing = !exists(client, &current).await?;
     let transaction = client.transaction().await?;
     if !is_missing {
-        bury(&transaction, project, &current).await?;
+        rename_to_tombstone(&transaction, project, &current).await?;
     }
     transaction.execute("DELETE FROM svc.databases WHERE project = $1", &[&project]).await?;
     Ok(transaction.commit().await?)
 }
 
-/// Renames a database to a tombstone, and returns its name.
-async fn bury(transaction: &Transaction<'_>, project: &str, database: &str) -> anyhow::Result<String> {
+/// Makes a tombstone of a database by renaming it. Returns the new name.
+async fn rename_to_tombstone(transaction: &Transaction<'_>, project: &str, database: &str) -> anyhow::Result<String> {
     const RECORD: &str = "
         INSERT INTO svc.tombstones (name, project, owner, drop_at)
         VALUES ($1, $2, $3, now() + make_interval(days => $4))";
@@ -67,18 +67,18 @@ async fn bury(transaction: &Transaction<'_>, project: &str, database: &str) -> a
             (SELECT name FROM svc.tombstones WHERE project = $1 ORDER BY drop_at DESC LIMIT $2)";
     let tombstone = format!("old_{}", random::id().simple());
     let (from, to) = (quote_ident(database), quote_ident(&tombstone));
-    // Its owner could drop it.
-    let bury = format!(
+    // The tombstone must not belong to its previous owner, who could drop it.
+    let rename_to_tombstone = format!(
         "ALTER DATABASE {from} RENAME TO {to}; ALTER DATABASE {to} ALLOW_CONNECTIONS false;
          ALTER DATABASE {to} OWNER TO CURRENT_USER"
     );
-    transaction.batch_execute(&bury).await?;
+    transaction.batch_execute(&rename_to_tombstone).await?;
     transaction.execute(RECORD, &[&tombstone, &project, &database, &TOMBSTONE_DAYS]).await?;
     transaction.execute(EXPIRE, &[&project, &MAX_TOMBSTONES]).await?;
     Ok(tombstone)
 }
 
-/// Copies the tenant's own settings of a database and its comment. A dump does not contain them.
+/// Copies the tenant's own settings of a database and the database's comment, which a dump does not contain.
 async fn copy_attributes(transaction: &Transaction<'_>, from: &str, to: &str) -> anyhow::Result<()> {
     const SETTINGS: &str = "
         INSERT INTO pg_db_role_setting (setdatabase, setrole, setconfig)

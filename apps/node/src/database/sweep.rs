@@ -22,7 +22,7 @@ use super::time::is_plausible;
 
 /// The result of a sweep.
 pub struct Swept {
-    /// The projects to wake.
+    /// The projects whose tasks must be woken.
     pub differing: Vec<String>,
     /// All projects that have a database here.
     pub projects: Vec<String>,
@@ -36,7 +36,8 @@ pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swep
         tracing::warn!(ended, "ended the sessions of tenants that harm others");
     }
     let snapshot = Snapshot::read(&*client, &Filter::All).await?;
-    // After the snapshot: the row of a database is inserted before its roles are created.
+    // The rows are read after the snapshot. The row of a database is inserted before its roles are created, so each
+    // role of the snapshot that belongs to a database has a row.
     let rows = tables::all(&*client).await?;
     let desired = shared.registry.roles();
     let states: Vec<Logins> = desired.iter().map(|(_, roles)| roles.state).collect();
@@ -53,7 +54,7 @@ pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swep
     Ok(Swept { differing: differing.into_iter().collect(), projects })
 }
 
-/// Drops the databases whose retention is over. Returns false if a clock is not plausible.
+/// Drops the tombstones whose retention is over. Returns false if a clock is not plausible.
 pub async fn remove_tombstones(shared: &Shared) -> anyhow::Result<bool> {
     let client = shared.admin.connect().await?;
     if !is_plausible(&client, &shared.clock).await? {
@@ -73,7 +74,7 @@ async fn count_sessions(client: &AdminConnection) -> anyhow::Result<i64> {
     Ok(client.query_one(COUNT, &[]).await?.get(0))
 }
 
-/// The projects whose size leads to another state, or must be reported.
+/// Returns the projects whose size changes the state of their logins or must be reported.
 async fn changed_sizes(shared: &Shared, client: &AdminConnection) -> anyhow::Result<Vec<String>> {
     const SIZES: &str = "SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE datname ~ '^db_'";
     let rows = client.query(SIZES, &[]).await?;
@@ -91,13 +92,13 @@ async fn changed_sizes(shared: &Shared, client: &AdminConnection) -> anyhow::Res
     Ok(changed.map(|entry| entry.project).collect())
 }
 
-/// The roles that belong to a database of the node.
+/// Returns the roles that belong to a database of the node.
 fn known_roles(rows: &[DatabaseRow], desired: impl Iterator<Item = String>) -> BTreeSet<String> {
     let names = rows.iter().filter_map(|row| Names::new(&row.id));
     names.flat_map(|it| [it.database(), it.app(), it.node(), it.dump(), it.load()]).chain(desired).collect()
 }
 
-/// Removes roles and prepared databases that belong to no database.
+/// Removes the roles and prepared databases that belong to no database.
 async fn remove_strays(
     client: &AdminConnection,
     snapshot: &Snapshot,

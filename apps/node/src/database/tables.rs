@@ -77,13 +77,13 @@ impl From<Row> for DatabaseRow {
     }
 }
 
-/// Creates `svc_node`, and closes it and the databases of `initdb` to other roles. Idempotent.
+/// Creates `svc_node`. Closes `svc_node` and the databases that `initdb` created to other roles. Idempotent.
 pub async fn create_database(initial: &Client) -> anyhow::Result<()> {
     let superuser = initial.query_one("SELECT rolsuper FROM pg_roles WHERE rolname = current_user", &[]).await?;
     anyhow::ensure!(superuser.get::<_, bool>(0), "the user of SVC_NODE_DATABASE_URL must be a superuser");
     let prepared: i32 =
         initial.query_one("SELECT current_setting('max_prepared_transactions')::integer", &[]).await?.get(0);
-    // They outlive their session, and can be ended only in their database.
+    // Prepared transactions outlive their session, and can be ended only in their database.
     anyhow::ensure!(
         prepared == 0,
         "set max_prepared_transactions = 0: a prepared transaction of a tenant has no limit"
@@ -91,7 +91,7 @@ pub async fn create_database(initial: &Client) -> anyhow::Result<()> {
     let own = quote_ident(DATABASE);
     let exists = initial.query_opt("SELECT FROM pg_database WHERE datname = $1", &[&DATABASE]).await?;
     if exists.is_none() {
-        // Until the next statement, it would admit every role.
+        // Without `ALLOW_CONNECTIONS false`, the new database would admit every role until the next statement.
         let create = format!("CREATE DATABASE {own} TEMPLATE template0 ALLOW_CONNECTIONS false");
         initial.batch_execute(&create).await.context("failed to create svc_node")?;
     }
@@ -110,7 +110,7 @@ pub async fn create(own: &Client) -> anyhow::Result<()> {
     own.batch_execute(backup::tables::TABLES).await.context("failed to create the tables of the backups")
 }
 
-/// The row of a project, if it has one.
+/// Returns the row of a project, if it has one.
 pub async fn find(client: &impl GenericClient, project: &str) -> anyhow::Result<Option<DatabaseRow>> {
     let row = client.query_opt("SELECT * FROM svc.databases WHERE project = $1", &[&project]).await?;
     Ok(row.map(Into::into))
@@ -129,9 +129,9 @@ pub async fn withdraw(client: &impl GenericClient, project: &str) -> anyhow::Res
     Ok(())
 }
 
-/// Records that a full state does not list a database. Returns whether it may be removed: its part was withdrawn, its
-/// removal has begun, or it has been unlisted for a day by a plausible clock. A control plane that was restored from an old backup, or a
-/// wrong one, does not list it either.
+/// Records that a full state does not list a database. Returns whether the database may be removed: its part was
+/// withdrawn, its removal has begun, or it has been unlisted for a day by a plausible clock. The day is a precaution: a
+/// control plane that was restored from an old backup, or the wrong control plane, does not list the database either.
 pub async fn unlist(client: &impl GenericClient, project: &str, has_clock: bool) -> anyhow::Result<bool> {
     const UNLIST: &str = "
         UPDATE svc.databases SET unlisted_since = coalesce(unlisted_since, now()) WHERE project = $1
@@ -139,7 +139,7 @@ pub async fn unlist(client: &impl GenericClient, project: &str, has_clock: bool)
     Ok(client.query_one(UNLIST, &[&project, &has_clock]).await?.get(0))
 }
 
-/// The rows of all projects.
+/// Returns the rows of all projects.
 pub async fn all(client: &impl GenericClient) -> anyhow::Result<Vec<DatabaseRow>> {
     Ok(client.query("SELECT * FROM svc.databases", &[]).await?.into_iter().map(Into::into).collect())
 }

@@ -1,10 +1,10 @@
-//! Whether the clocks of the node and of its Postgres are plausible. Deletions pause otherwise.
+//! Plausibility of the clocks of the node and of its Postgres. Deletions pause while a clock is not plausible.
 
 use tokio_postgres::Client;
 
 use crate::clock::{self, ReferenceClock};
 
-/// Compares both clocks with that of the control plane.
+/// Returns whether both clocks agree with that of the control plane.
 ///
 /// # Errors
 /// Returns an error if Postgres fails.

@@ -1,8 +1,9 @@
 //! Protects the lock table, which all databases of the cluster share.
 //!
 //! One session can fill it, for example with advisory locks. Then every login and every statement that needs a new lock
-//! fails, also those of the superuser: Postgres keeps the locks of shared catalogs in this table. Therefore one session
-//! is always open, in a transaction that already holds every lock that it needs to end such a session.
+//! fails, including those of the superuser, because Postgres keeps the locks of shared catalogs in this table.
+//! Therefore one session is always open, in a transaction that already holds every lock that it needs to end such a
+//! session.
 
 use std::time::Duration;
 
@@ -14,20 +15,20 @@ use super::admin::Admin;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The locks of the transaction. It has no snapshot while it is idle, so that it does not delay `VACUUM`.
+/// Begins the transaction and takes its locks. While it is idle, it has no snapshot, so it does not delay `VACUUM`.
 const BEGIN: &str = "
     SET idle_in_transaction_session_timeout = 0;
     BEGIN;
     LOCK TABLE pg_authid, pg_auth_members, pg_database IN ACCESS SHARE MODE;
     SELECT FROM pg_authid r LEFT JOIN pg_auth_members m ON m.member = r.oid WHERE r.rolname = current_user";
 
-/// The size of the lock table.
+/// Selects the size of the lock table.
 const CAPACITY: &str = "
     SELECT current_setting('max_locks_per_transaction')::bigint
         * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
 
-/// Ends sessions with many locks ($1: the size of the lock table). A login may hold 2,000 of them, and a dump or a
-/// restore a tenth of the lock table. All sessions of one database may hold an eighth of it.
+/// Ends sessions with many locks ($1: the size of the lock table). A login may hold 2,000 locks, and a dump or a
+/// restore a tenth of the lock table. All sessions of one database together may hold an eighth of it.
 const TERMINATE: &str = "
     SELECT count(pg_terminate_backend(pid)) FROM (
         SELECT a.pid, count(*) AS locks, sum(count(*)) OVER (PARTITION BY a.datid) AS total,
@@ -59,7 +60,7 @@ async fn watch(admin: &Admin) -> anyhow::Result<()> {
     session.batch_execute(BEGIN).await?;
     let terminate = session.prepare(TERMINATE).await?;
     loop {
-        // The first execution also takes the locks of the indexes.
+        // This first execution also takes the locks of the indexes.
         let ended = terminate_hoarders(&session, &terminate, capacity).await?;
         if ended > 0 {
             tracing::warn!(ended, "ended the sessions with too many locks");
@@ -73,7 +74,7 @@ async fn terminate_hoarders(
     terminate: &tokio_postgres::Statement,
     capacity: i64,
 ) -> anyhow::Result<i64> {
-    // Within a transaction, Postgres shows the activity of its first query otherwise.
+    // Otherwise, Postgres would return the activity as of the transaction's first query.
     session.batch_execute("SAVEPOINT before; SELECT pg_stat_clear_snapshot()").await?;
     let ended = session.query_one(terminate, &[&capacity]).await;
     let end = if ended.is_ok() { "RELEASE before" } else { "ROLLBACK TO before; RELEASE before" };

@@ -1,4 +1,4 @@
-//! A call: one statement, or a batch in one transaction.
+//! A call of worker code: one statement, or a batch in one transaction.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Call {
     pub mode: Mode,
     /// The statements: a JSON array of `{ text, params }`, see the module `parameter`.
     pub body: Bytes,
-    /// The memory of a large body.
+    /// The reservation of the memory for a large body.
     pub memory: Option<Reservation>,
 }
 
@@ -74,7 +74,8 @@ pub async fn execute(
     }
 }
 
-/// Limits the time of a statement, which includes that in which the worker reads the result. A batch has a deadline.
+/// Executes a statement with a time limit. The limit includes the time in which the worker reads the result. A batch
+/// also has a deadline.
 async fn limited(
     (limit, deadline): (Duration, Option<(Instant, u64)>),
     statement: impl Future<Output = std::result::Result<(), Failure>>,

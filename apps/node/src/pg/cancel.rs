@@ -14,15 +14,15 @@ use crate::database::server::Address;
 /// The longest time of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Identifies a session.
+/// The process id and the secret key that identify a session in a request to cancel.
 #[derive(Clone, Copy)]
 pub struct CancelKey {
     pub process: i32,
     pub secret: i32,
 }
 
-/// Asks the server to cancel the current statement of a session, and waits until it has the request. The server ignores
-/// the request between two statements.
+/// Asks the server to cancel the current statement of a session, and waits until the server has received the
+/// request. Between two statements, the request has no effect.
 pub async fn cancel(address: &Address, key: CancelKey) {
     match timeout(REQUEST_TIMEOUT, send(address, key)).await {
         Ok(Ok(())) => {}

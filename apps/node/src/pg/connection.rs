@@ -36,7 +36,7 @@ pub struct Connection {
     types: Types,
     /// Whether the session is in a transaction, as the server reported last.
     in_transaction: bool,
-    /// Whether the response to a BEGIN comes before that to the next statement.
+    /// Whether a `BEGIN` was sent whose response must be read before that of the next statement.
     begins: bool,
     /// Whether the server answered a statement of the current call.
     has_begun: bool,
@@ -65,12 +65,12 @@ impl Connection {
         timeout(LOGIN_TIMEOUT, open).await.unwrap_or_else(|_| Err(violation("the login timed out")))
     }
 
-    /// Whether an idle connection can be used.
+    /// Returns whether an idle connection can be used.
     pub fn is_open(&mut self) -> bool {
         self.wire.is_quiet()
     }
 
-    /// Begins a transaction, together with the next statement.
+    /// Begins a transaction. The `BEGIN` is sent together with the next statement.
     pub fn begin(&mut self) -> Result<(), Failure> {
         self.begins = true;
         Ok(frontend::query("BEGIN", &mut self.wire.outgoing)?)
@@ -85,14 +85,14 @@ impl Connection {
         self.finish_query("COMMIT").await
     }
 
-    /// Ends the implicit transaction of a statement, or that of a failed call.
+    /// Ends the implicit transaction of a statement, or the transaction of a failed call.
     pub async fn sync(&mut self) -> Result<(), Failure> {
         frontend::sync(&mut self.wire.outgoing);
         self.wire.send().await?;
         self.read_until_ready().await
     }
 
-    /// Executes a statement, and writes its result. It is not committed.
+    /// Executes a statement, and writes its result. Does not commit.
     pub async fn execute(&mut self, statement: &Statement<'_>, output: &mut Output) -> Result<(), Failure> {
         let description = self.describe(&statement.text).await?;
         if description.parameters.len() != statement.params.len() {
@@ -150,7 +150,8 @@ impl Connection {
                 Message::DataRow(row) => write_row(&row, columns, output).await?,
                 Message::CommandComplete(complete) => return Ok(row_count(complete.tag()?)),
                 Message::EmptyQueryResponse => return Ok(0),
-                // The session waits for data. `refusal` should have recognized the statement.
+                // The session now waits for COPY data, so it cannot be used again. `refusal` should have refused the
+                // statement.
                 Message::CopyInResponse(_) | Message::CopyOutResponse(_) => return Err(Failure::Fatal(COPY)),
                 _ => return Err(violation("unexpected message in a result")),
             }
@@ -169,13 +170,13 @@ impl Connection {
             self.read_until_ready().await?;
         }
         result.map_err(|failure| match failure {
-            // The session has left the command.
+            // The command has ended, so the session can be used again.
             Failure::Server(error) if !error.is_fatal => Failure::Call(error.into()),
             other => other,
         })
     }
 
-    /// Reads until the session waits for the next command. An error here is that of a commit.
+    /// Reads until the session waits for the next command. An error of the server is then an error of the commit.
     async fn read_until_ready(&mut self) -> Result<(), Failure> {
         let mut result = Ok(());
         loop {
@@ -191,12 +192,13 @@ impl Connection {
         }
     }
 
-    /// Whether the server answered a statement of the current call. Otherwise, it executed none.
+    /// Returns whether the server answered a statement of the current call. Otherwise, it executed no statement of the
+    /// call.
     pub const fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Whether a transaction is open.
+    /// Returns whether a transaction is open.
     pub const fn is_in_transaction(&self) -> bool {
         self.in_transaction
     }
@@ -226,7 +228,7 @@ fn values(row: &DataRowBody) -> Result<Vec<Option<&[u8]>>, Failure> {
     Ok(row.ranges().map(value).collect()?)
 }
 
-/// The count of a command tag such as `INSERT 0 5`; 0 for commands without one.
+/// Returns the count of a command tag such as `INSERT 0 5`; 0 for commands without a count.
 fn row_count(tag: &str) -> u64 {
     tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
 }

@@ -18,7 +18,7 @@ pub enum DatabaseError {
     /// The statement was canceled at the time limit, in seconds.
     #[error("The statement took more than {0} s and was canceled. Split it, or add an index.")]
     TimedOut(u64),
-    /// The batch was canceled at the time limit of all its statements, in seconds.
+    /// The batch was canceled at the time limit for all its statements together, in seconds.
     #[error("The batch took more than {0} s and was canceled. Split it.")]
     BatchTimedOut(u64),
     /// The result is too large. The limit is in bytes.
@@ -52,7 +52,7 @@ impl DatabaseError {
         Self::Busy("The project has too many large calls in progress. Make fewer of them at the same time.");
     pub const INCOMPLETE: Self = Self::Unavailable("The call was not received completely. Try again.");
 
-    /// The stable code: the SQLSTATE of an error of Postgres, or a word.
+    /// Returns the stable code: the SQLSTATE of an error of Postgres, or a word.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
@@ -77,7 +77,7 @@ pub enum Failure {
     /// Postgres reported an error. It ignores messages until the next Sync.
     #[error("{0}")]
     Server(ServerError),
-    /// The connection cannot be used again, and worker code receives this error.
+    /// The connection cannot be used again. Worker code receives this error.
     #[error(transparent)]
     Fatal(DatabaseError),
     /// The connection failed, or the server violated the protocol.
@@ -117,7 +117,7 @@ impl From<ServerError> for DatabaseError {
     }
 }
 
-/// A violation of the protocol by the server.
+/// Creates the failure for a violation of the protocol by the server.
 pub fn violation(what: &'static str) -> Failure {
     Failure::Broken(io::Error::new(io::ErrorKind::InvalidData, what))
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 /// The limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The number of connections.
+    /// The largest number of connections.
     pub connections: usize,
     /// The longest wait for a connection, or for the memory of a large call.
     pub wait: Duration,
     /// The longest time of a statement.
     pub statement: Duration,
-    /// The longest time of a batch. Its transaction keeps locks, and Postgres from removing old rows.
+    /// The longest time of a batch. Its transaction holds locks, and prevents Postgres from removing old rows.
     pub batch: Duration,
     /// An unused connection is closed after this time.
     pub idle: Duration,

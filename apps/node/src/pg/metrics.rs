@@ -8,7 +8,7 @@ use super::error::{DatabaseError, Result};
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct CallMetrics {
-    /// By method and outcome: `ok`, `error` for errors of Postgres, or the word of the code.
+    /// By method and outcome: `ok`, `error` for errors of Postgres, or the code of another error.
     calls: IntCounterVec,
 }
 
@@ -16,7 +16,7 @@ impl CallMetrics {
     /// Creates and registers the metrics.
     ///
     /// # Errors
-    /// Only if two metrics have one name.
+    /// Returns an error only if two metrics have the same name.
     pub fn new(registry: &Registry) -> std::result::Result<Self, prometheus::Error> {
         let calls = Opts::new("svc_node_database_calls_total", "Calls of env.db, by method and outcome");
         let metrics = Self { calls: IntCounterVec::new(calls, &["method", "outcome"])? };
@@ -32,7 +32,7 @@ impl CallMetrics {
         };
         let outcome = match result {
             Ok(()) => "ok",
-            // The number of SQLSTATEs is not bounded.
+            // The SQLSTATE is not a label, because the number of values is not bounded.
             Err(DatabaseError::Statement { .. }) => "error",
             Err(error) => error.code(),
         };

@@ -42,7 +42,7 @@ use crate::memory::Memory;
 /// Smaller arguments and rows are not counted: the number of calls in flight limits them.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// The memory of large arguments, or of large rows.
+/// Creates the limits on the memory of large arguments, or of large rows.
 fn memory() -> Memory {
     Memory::new(512 << 20, 64 << 20)
 }

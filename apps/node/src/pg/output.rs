@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 32 << 10;
 /// A text is converted in parts of this size, so that its JSON does not exceed the limit by much.
 const PART_CHARS: usize = 16 << 10;
 
-/// The result of a call for the worker: the chunks of the JSON, or the error of a call without any.
+/// The result of a call for the worker: the chunks of the JSON, or one error if the call failed before the first chunk.
 pub type Chunks = mpsc::Receiver<Result<Bytes>>;
 
 /// Writes the JSON.
@@ -45,19 +45,19 @@ pub struct TooLarge(usize);
 
 impl From<TooLarge> for Failure {
     fn from(TooLarge(limit): TooLarge) -> Self {
-        // The server may send any number of further rows.
+        // The connection cannot be used again, because the server may send any number of further rows.
         Self::Fatal(DatabaseError::ResultTooLarge(limit))
     }
 }
 
 impl Output {
-    /// A result of at most `limit` bytes.
+    /// Creates the output of a result of at most `limit` bytes, and the receiver of its chunks.
     pub fn new(limit: usize) -> (Self, Chunks) {
         let (chunks, receiver) = mpsc::channel(1);
         (Self { chunks, buffer: Vec::new(), sent: 0, complete: 0, state: State::NoResults, limit }, receiver)
     }
 
-    /// Follows whether the worker waits for the result.
+    /// Returns a sender that is closed when the worker no longer waits for the result.
     pub fn receiver(&self) -> mpsc::Sender<Result<Bytes>> {
         self.chunks.clone()
     }
@@ -79,7 +79,7 @@ impl Output {
         self.push(if is_first { b"[" } else { b",[" })
     }
 
-    /// Ends a row. Sends the buffer if it is full, and waits until the worker has read the chunks before it.
+    /// Ends a row. If the buffer is full, sends it, after the worker has read the earlier chunks.
     pub async fn end_row(&mut self) -> std::result::Result<(), Failure> {
         self.push(b"]")?;
         self.complete = self.buffer.len();
@@ -129,7 +129,7 @@ impl Output {
         Ok(())
     }
 
-    /// Ends the JSON. A worker that no longer waits is not an error.
+    /// Ends the JSON. If the worker no longer waits, this is not an error.
     pub async fn finish(mut self, result: Result<()>) {
         match result {
             Err(error) if self.sent == 0 => drop(self.chunks.send(Err(error)).await),
@@ -178,7 +178,7 @@ mod tests {
         Ok(())
     }
 
-    /// The result as the worker receives it, and the number of chunks.
+    /// Returns the result as the worker receives it, and the number of chunks.
     async fn read(mut chunks: Chunks) -> Result<(Value, usize)> {
         let (mut json, mut count) = (Vec::new(), 0);
         while let Some(chunk) = chunks.recv().await {

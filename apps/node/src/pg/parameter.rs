@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 pub enum Parameter<'a> {
     Null,
     Text(Cow<'a, str>),
-    /// As JavaScript prints it.
+    /// A number, as JavaScript prints it.
     Number(Cow<'a, str>),
     Bool(bool),
     Bytes(Vec<u8>),
@@ -28,7 +28,7 @@ pub enum Parameter<'a> {
 }
 
 impl Parameter<'_> {
-    /// The kind, as messages name it.
+    /// Returns the kind, as messages name it.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",

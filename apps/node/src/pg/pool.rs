@@ -27,17 +27,17 @@ pub(super) struct Shared {
     /// The memory of large rows.
     rows: Memory,
     metrics: CallMetrics,
-    /// The runtime of the calls, which outlive a request.
+    /// The runtime of the calls. They outlive a request.
     runtime: Handle,
 }
 
 impl Shared {
-    /// Must be called within the runtime that executes the calls.
+    /// Creates the shared state. Must be called within the runtime that executes the calls.
     pub fn new(metrics: CallMetrics) -> Self {
         Self { arguments: super::memory(), rows: super::memory(), metrics, runtime: Handle::current() }
     }
 
-    /// For the pool of a project.
+    /// Returns the state for the pool of another project.
     pub fn of_project(&self) -> Self {
         let (arguments, rows) = (self.arguments.of_project(), self.rows.of_project());
         Self { arguments, rows, metrics: self.metrics.clone(), runtime: self.runtime.clone() }
@@ -68,18 +68,18 @@ struct Idle {
 struct CheckedOut {
     connection: Connection,
     generation: u64,
-    /// Whether an earlier call used it. The server may have closed it since.
+    /// Whether an earlier call used the connection. The server may have closed it since.
     is_reused: bool,
 }
 
 impl Pool {
-    /// The pool of a project. Must be called within the runtime that executes its calls.
+    /// Creates the pool of a project. Must be called within the runtime that executes its calls.
     #[must_use]
     pub fn new(project: &str, access: watch::Receiver<Access>, limits: Limits, metrics: CallMetrics) -> Arc<Self> {
         Self::shared(project, access, limits, Shared::new(metrics))
     }
 
-    /// A pool that shares the limits of memory with others.
+    /// Creates a pool that shares the limits on memory with other pools.
     pub(super) fn shared(
         project: &str,
         access: watch::Receiver<Access>,
@@ -101,10 +101,10 @@ impl Pool {
         pool
     }
 
-    /// Waits for the memory of arguments. It must be held until the call has ended.
+    /// Waits for the memory of arguments. The reservation must be held until the call has ended.
     ///
     /// # Errors
-    /// [`DatabaseError::Busy`] if the project has too many large calls.
+    /// Returns [`DatabaseError::Busy`] if the project has too many large calls.
     pub async fn reserve(&self, bytes: usize) -> Result<Option<Reservation>> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Pool {
         chunks
     }
 
-    /// Executes a call and ends its result. The connection is made ready for the next call at the same time.
+    /// Executes a call and ends its result. Concurrently makes the connection ready for the next call.
     async fn serve(self: Arc<Self>, call: Call, mut output: Output) {
         let receiver = output.receiver();
         let prepared = async {
@@ -194,7 +194,7 @@ impl Pool {
         }
     }
 
-    /// The result of a call, and the remaining work on its connection.
+    /// Returns the result of a call, and the remaining work on its connection.
     fn settle(
         &self,
         executed: std::result::Result<(), Failure>,
@@ -220,7 +220,7 @@ impl Pool {
             Rest::Abort(connection) => connection.abort().await,
             Rest::Reset(mut connection, generation) => {
                 if connection.reset().await {
-                    // A later change of the access closes it again.
+                    // If the access changes later, the connection is closed again.
                     let access = self.access.borrow();
                     if is_open_as(&access, generation) {
                         self.idle().push(Idle { connection, generation, since: Instant::now() });
@@ -259,7 +259,7 @@ impl Pool {
         self.idle().pop()
     }
 
-    /// Closes connections that are unused for too long, or that belong to an earlier access.
+    /// Closes connections that were unused for too long, or that were opened with an earlier access.
     fn close_unused(&self) {
         let max = self.limits.idle;
         let access = self.access.borrow();
@@ -270,12 +270,13 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no call uses the pool or could reuse a connection. The caller holds one reference.
+    /// Returns whether no call uses the pool and no connection could be reused. The caller must hold exactly one
+    /// reference.
     pub(super) fn is_unused(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1 && self.idle().is_empty()
     }
 
-    /// Waits until the access to the database is one of these, or the node stops.
+    /// Waits until `is` returns true for the access to the database, or until the node stops.
     async fn changed(&self, is: impl Fn(&Access) -> bool) {
         let _ = self.access.clone().wait_for(is).await;
     }

@@ -16,13 +16,13 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// The pools of the databases in the registry. Must be called within the runtime that executes the calls.
+    /// Creates the pools of the databases in the registry. Must be called within the runtime that executes the calls.
     #[must_use]
     pub fn new(registry: Registry, metrics: CallMetrics) -> Self {
         Self { registry, shared: Shared::new(metrics), pools: Mutex::default() }
     }
 
-    /// The pool of a project.
+    /// Returns the pool of a project.
     pub fn get(&self, project: &str) -> Arc<Pool> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(project) {

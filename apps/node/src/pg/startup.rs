@@ -18,9 +18,10 @@ const SETTINGS: [(&str, &str); 9] = [
     ("TimeZone", "UTC"),
     ("IntervalStyle", "postgres"),
     ("bytea_output", "hex"),
-    // The shortest text that denotes the same number.
+    // Prints the shortest text that denotes the same number.
     ("extra_float_digits", "1"),
-    // The node cancels statements itself. If it was killed, the server notices that the connection is closed.
+    // The node cancels statements itself. If the node was killed, this setting lets the server notice that the
+    // connection is closed.
     ("statement_timeout", "0"),
     ("client_connection_check_interval", "5s"),
 ];
@@ -28,7 +29,7 @@ const SETTINGS: [(&str, &str); 9] = [
 /// Logs in.
 ///
 /// # Errors
-/// [`Failure::Server`] if the server refuses the login.
+/// Returns [`Failure::Server`] if the server refuses the login.
 pub async fn log_in(wire: &mut Wire, credentials: &Credentials) -> Result<Option<CancelKey>, Failure> {
     let login = [
         ("user", credentials.user.as_str()),
@@ -63,7 +64,7 @@ async fn authenticate(
         return Err(violation("the server does not offer SCRAM-SHA-256"));
     }
     let password = credentials.password.reveal().as_bytes();
-    // The certificate is verified, so the login needs no channel binding.
+    // The TLS certificate is verified, so the login needs no channel binding.
     let mut scram = ScramSha256::new(password, ChannelBinding::unsupported());
     frontend::sasl_initial_response(SCRAM_SHA_256, scram.message(), &mut wire.outgoing)?;
     wire.send().await?;

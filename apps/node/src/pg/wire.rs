@@ -16,11 +16,11 @@ use crate::memory::{Memory, Reservation};
 
 /// The largest result of a call, as JSON.
 pub const MAX_RESULT_BYTES: usize = 16 << 20;
-/// The largest row. Bytes take two digits each, but less in JSON.
+/// The largest row. Postgres sends each byte of a `bytea` as two digits, which is more than its base64 in JSON.
 const MAX_ROW_BYTES: usize = 2 * MAX_RESULT_BYTES;
 /// The largest message other than a row. The description of 1,664 columns takes about 200 KiB.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
-/// The part of an error that is read. It begins with the code and the message.
+/// The part of an error that is read. It contains the code and the message, because they come first.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// The length of a message counts itself, but not the tag.
 const LENGTH_BYTES: usize = 4;
@@ -44,16 +44,16 @@ impl Wire {
 
     /// Sends the outgoing messages.
     pub async fn send(&mut self) -> io::Result<()> {
-        // The buffer of a large argument is released.
+        // Also releases the buffer of a large argument.
         let outgoing = mem::take(&mut self.outgoing);
         self.socket.write_all(&outgoing).await?;
         self.socket.flush().await
     }
 
-    /// The next message. Notices, notifications and changed settings are skipped.
+    /// Returns the next message. Skips notices, notifications and changed settings.
     ///
     /// # Errors
-    /// [`Failure::Server`] for an error that the server reports.
+    /// Returns [`Failure::Server`] for an error that the server reports.
     pub async fn next(&mut self) -> Result<Message, Failure> {
         self.row = None;
         loop {
@@ -71,7 +71,7 @@ impl Wire {
                 }
                 backend::DATA_ROW_TAG => {
                     if body > SMALL_BYTES {
-                        // The row and its JSON.
+                        // The memory of the row and of its JSON.
                         let reserved = self.memory.reserve(body + body.min(MAX_RESULT_BYTES)).await;
                         self.row = Some(reserved.map_err(|_| violation("the node is stopping"))?);
                     }
@@ -130,7 +130,7 @@ impl Wire {
         }
     }
 
-    /// Whether an idle connection is open and the server sent nothing.
+    /// Returns whether an idle connection is open and the server sent nothing.
     pub fn is_quiet(&mut self) -> bool {
         self.received.is_empty() && self.socket.read_buf(&mut self.received).now_or_never().is_none()
     }
@@ -147,7 +147,7 @@ impl Wire {
     }
 }
 
-/// Reads the fields of an error. Text that is not UTF-8 is replaced: a session may have another encoding.
+/// Reads the fields of an error. Replaces text that is not UTF-8, because a session may have another encoding.
 fn server_error(fields: Bytes) -> ServerError {
     let mut error = ServerError { code: "XX000".to_owned(), message: "unknown error".to_owned(), is_fatal: false };
     for field in fields.split(|byte| *byte == 0) {
@@ -181,7 +181,7 @@ mod tests {
         assert!(wire.row.is_some());
         wire.release();
         assert!(wire.row.is_none() && wire.received.capacity() == 0, "{}", wire.received.capacity());
-        // The rest of a message stays.
+        // The rest of a message is kept.
         let mut server = sent.await.unwrap().unwrap();
         server.write_all(b"Z\0\0\0\x05IZ\0").await.unwrap();
         wire.next().await.unwrap();

@@ -19,10 +19,10 @@ use super::error::{Result, StorageError, failed};
 use super::object::{Decoded, Header, Record};
 use super::wait::STORE_TIMEOUT;
 
-/// Most headers are shorter. A longer one takes a second request.
+/// Most headers are shorter. A longer one requires a second request.
 const HEADER_READ_BYTES: u64 = 4096;
 const OWNER: &str = "owner";
-/// The number of objects that are deleted at the same time.
+/// The largest number of objects that are deleted at the same time.
 pub const CONCURRENT_DELETES: usize = 8;
 
 /// The blobs of all projects.
@@ -40,12 +40,12 @@ impl Blobs {
         Self(store)
     }
 
-    /// Begins to write a blob.
+    /// Returns a writer of a new blob.
     pub fn writer(&self, prefix: &str, blob: Uuid) -> ObjectWriter {
         ObjectWriter::new(self.0.objects.clone(), path(prefix, blob), self.0.parts.clone())
     }
 
-    /// Opens a range of a blob. `None` if the blob does not exist.
+    /// Opens a range of a blob. Returns `None` if the blob does not exist.
     pub async fn open(&self, prefix: &str, blob: Uuid, range: Range<u64>) -> Result<Option<GetResult>> {
         let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
         match self.0.objects.get_opts(&path(prefix, blob), options).await {
@@ -63,10 +63,10 @@ impl Blobs {
         }
     }
 
-    /// Deletes everything below a prefix, which nothing uses any more.
+    /// Deletes everything below a prefix that is no longer used.
     pub async fn delete_all(&self, prefix: &str) -> Result<()> {
         if let Some(folder) = self.0.folder.as_ref().map(|folder| folder.join(prefix)) {
-            // Also the unfinished uploads, which the store does not list.
+            // In a folder, this also deletes the unfinished uploads, which the store does not list.
             let deleted = spawn_blocking(move || delete_folder(&folder)).await;
             return deleted.map_err(failed("delete a folder"))?.map_err(failed("delete a folder"));
         }
@@ -78,7 +78,7 @@ impl Blobs {
         listed.try_for_each_concurrent(CONCURRENT_DELETES, delete).await
     }
 
-    /// Lists the blobs of a prefix with at least this id, and ignores objects with other names.
+    /// Lists the blobs of a prefix from the id `from` on. Ignores objects with other names.
     pub fn list(&self, prefix: &str, from: Uuid) -> impl Stream<Item = Result<ListedBlob>> + Send + use<> {
         let offset = Uuid::from_u128(from.as_u128().saturating_sub(1));
         let listed = self.0.objects.list_with_offset(Some(&Path::from(prefix)), &path(prefix, offset));
@@ -88,7 +88,7 @@ impl Blobs {
         })
     }
 
-    /// Reads the header of a blob. `None` if the blob does not exist, or is not a blob of this format.
+    /// Reads the header of a blob. Returns `None` if the blob does not exist, or is not a blob of this format.
     pub async fn describe(&self, prefix: &str, listed: &ListedBlob) -> Result<Option<(String, Record)>> {
         if listed.size == 0 {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Blobs {
         }
     }
 
-    /// The owner of a prefix, if it has one.
+    /// Returns the owner of a prefix, if it has one.
     pub async fn owner(&self, prefix: &str) -> Result<Option<Uuid>> {
         let owner = async { self.0.objects.get(&Path::from_iter([prefix, OWNER])).await?.bytes().await };
         match within(owner).await? {
@@ -136,8 +136,8 @@ impl Blobs {
         within(put).await?.map(drop).map_err(failed("write the owner of a prefix"))
     }
 
-    /// Deletes the unfinished uploads that killed processes left in a folder. A bucket lists no unfinished uploads: a
-    /// lifecycle rule removes them.
+    /// Deletes the unfinished uploads that killed processes left in a folder. A bucket does not list unfinished
+    /// uploads, so its lifecycle rule must remove them.
     pub async fn delete_unfinished(&self, prefix: &str, before: Uuid) -> Result<usize> {
         let Some(folder) = self.0.folder.as_ref().map(|folder| folder.join(prefix)) else { return Ok(0) };
         let deleted = spawn_blocking(move || delete_unfinished(&folder, before)).await;
@@ -145,12 +145,12 @@ impl Blobs {
     }
 }
 
-/// Waits for a request.
+/// Waits for a request to the store, for at most [`STORE_TIMEOUT`].
 async fn within<T>(request: impl Future<Output = T>) -> Result<T> {
     timeout(STORE_TIMEOUT, request).await.map_err(|_| StorageError::TIMED_OUT)
 }
 
-/// Limits the wait for each object of a listing.
+/// Limits the wait for each object of a listing to [`STORE_TIMEOUT`].
 fn bounded<T: Send + 'static>(
     listed: impl Stream<Item = object_store::Result<T>> + Send + Unpin + 'static,
 ) -> impl Stream<Item = Result<T>> + Send {
@@ -167,7 +167,8 @@ fn delete_folder(folder: &Folder) -> io::Result<()> {
     }
 }
 
-/// An unfinished upload of `object_store` is the name of its object, `#` and a number.
+/// Deletes the unfinished uploads of blobs with smaller ids than `before`. `object_store` names such a file like the
+/// object, followed by `#` and a number.
 fn delete_unfinished(folder: &Folder, before: Uuid) -> io::Result<usize> {
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),

@@ -13,10 +13,10 @@ use super::blobs::CONCURRENT_DELETES;
 use super::error::Result;
 use crate::backoff::Backoff;
 
-/// How often to look for blobs whose readers have finished.
+/// How often the task checks whether the readers of deleted blobs have finished.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// The number of prefixes that are swept at the same time.
+/// The largest number of prefixes that are swept at the same time.
 const CONCURRENT_SWEEPS: usize = 4;
 
 /// The progress of the deletion.
@@ -25,7 +25,7 @@ struct Deletion {
     last: Option<(String, Uuid)>,
     /// Blobs that could not be deleted. They do not delay others.
     failed: HashSet<Uuid>,
-    /// When the failed ones are deleted again.
+    /// When the deletion of the failed blobs is tried again.
     retry_at: Instant,
     backoff: Backoff,
 }
@@ -38,7 +38,7 @@ pub(super) async fn delete_garbage(storage: Arc<Storage>) {
         match storage.delete_next(&mut deletion).await {
             Ok(0) => {
                 let next_poll = Instant::now() + POLL_INTERVAL;
-                // A timeout is a poll.
+                // After a timeout, the loop polls.
                 let _ =
                     timeout_at(deletion.next_retry().unwrap_or(next_poll).min(next_poll), storage.garbage.notified())
                         .await;
@@ -50,7 +50,8 @@ pub(super) async fn delete_garbage(storage: Arc<Storage>) {
     }
 }
 
-/// Finds the blobs that killed processes left without an object. `before` is the first id of this process.
+/// Finds the blobs that killed processes left without an object. `before` is the first id of this process, whose own
+/// blobs are skipped.
 pub(super) async fn sweep(storage: Arc<Storage>, unswept: Vec<(String, Uuid)>, before: Uuid) {
     let sweeps = stream::iter(unswept).for_each_concurrent(CONCURRENT_SWEEPS, async |(prefix, from)| {
         let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
@@ -59,7 +60,7 @@ pub(super) async fn sweep(storage: Arc<Storage>, unswept: Vec<(String, Uuid)>, b
         }
     });
     sweeps.await;
-    // The node stops when a background task ends.
+    // A background task must not end, because the node would then stop.
     std::future::pending().await
 }
 
@@ -135,7 +136,7 @@ impl Storage {
         }
         let prefix = self.prefixes.get(prefix);
         prefix.end(from);
-        // The mark stays if a put of this process relies on it.
+        // The mark stays if a put of this process relies on it, so it is removed only under the lock.
         let is_marked = prefix.is_marked.lock().await;
         if !*is_marked {
             let name = prefix.name.clone();

@@ -11,12 +11,12 @@ pub struct StorageConfig {
     pub store: StoreConfig,
     /// The interval of reports on usage.
     pub report_interval: Duration,
-    /// A get ends when its receiver takes no data for this time.
+    /// A get ends if its receiver takes no data for this time.
     pub receiver_timeout: Duration,
 }
 
 impl StorageConfig {
-    /// Identifies the store: an index describes one store.
+    /// Returns a text that identifies the store. An index describes exactly one store.
     pub(super) fn address(&self) -> String {
         match &self.store {
             StoreConfig::Folder(folder) => format!("file://{}", folder.display()),

@@ -50,7 +50,8 @@ impl DeletedPrefixes {
     }
 }
 
-/// Deletes the objects of all these prefixes after each change and each full update, and reports each one that is empty.
+/// Deletes the objects of all these prefixes after each change and each full update, and reports each one that is
+/// empty.
 pub(super) async fn delete_prefixes(storage: Arc<Storage>, mut desired: watch::Receiver<DeletedPrefixes>) {
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
     loop {
@@ -67,7 +68,7 @@ pub(super) async fn delete_prefixes(storage: Arc<Storage>, mut desired: watch::R
         } else {
             backoff.reset();
             if desired.changed().await.is_err() {
-                // The node stops when a background task ends.
+                // A background task must not end, because the node would then stop.
                 return std::future::pending().await;
             }
         }
@@ -75,15 +76,16 @@ pub(super) async fn delete_prefixes(storage: Arc<Storage>, mut desired: watch::R
 }
 
 impl Storage {
-    /// Deletes the objects of a prefix, and stops if it is no longer desired: the control plane was restored from a backup
-    /// in which the project exists.
+    /// Deletes the objects of a prefix. Stops if the prefix is no longer desired, because the control plane was
+    /// restored from a backup in which the project exists.
     async fn delete_desired_prefix(
         &self,
         project: &str,
         prefix: &str,
         desired: &watch::Receiver<DeletedPrefixes>,
     ) -> Result<()> {
-        // The rows of the index go first: after an interruption, a rebuild finds the objects that are left.
+        // The rows of the index are deleted first: if the deletion is interrupted, a rebuild of the index finds the
+        // remaining objects.
         let name = prefix.to_owned();
         self.index.write(move |tables| tables.clear(&name)).await?;
         self.prefixes.remove(prefix);

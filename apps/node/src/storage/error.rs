@@ -15,10 +15,11 @@ pub enum StorageError {
     /// The object does not fit into the project's quota.
     #[error("The object does not fit into the project's quota of {0} bytes. Delete objects, or upgrade the plan.")]
     QuotaExceeded(u64),
-    /// The project's quota limits the number of objects, too, because each one takes space in the index.
+    /// The project has as many objects as its quota allows. The number is limited because each object takes space in
+    /// the index.
     #[error("The project has {0} objects, as many as its quota allows. Delete objects, or upgrade the plan.")]
     TooManyObjects(u64),
-    /// Blobs that were replaced or deleted still take too much space.
+    /// The blobs of replaced or deleted objects still take too much space.
     #[error(
         "The content of the project's replaced and deleted objects still takes too much space, because it is being \
          deleted or read. Try again in a minute."
@@ -52,7 +53,7 @@ impl StorageError {
         Self::Unavailable("The stream delivered less than 16 KiB per second, so nothing was stored.");
     pub const NOT_READ: Self = Self::Unavailable("The content was not read for too long. Get the object again.");
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {

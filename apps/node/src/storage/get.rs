@@ -1,4 +1,4 @@
-//! Gets.
+//! Operation `get`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::metrics::Direction;
 use super::object::{Record, StoredObject};
 use super::wait::{STORE_TIMEOUT, WaitBudget};
 
-/// Smaller contents are read before the response begins, so that a failure has a code.
+/// Smaller contents are read before the response begins, so that a failure can still be returned with its code.
 const SMALL_CONTENT_BYTES: u64 = 64 * 1024;
 /// How often a get looks up the object again after its blob was replaced and deleted.
 const MAX_LOOKUPS: usize = 5;
@@ -28,7 +28,7 @@ const MAX_LOOKUPS: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct ContentRange {
     pub offset: u64,
-    /// The rest of the object if absent or longer.
+    /// The length. The range ends at the end of the object if the length is absent or too long.
     pub length: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ pub struct Content {
 }
 
 impl ContentRange {
-    /// The range in an object of `size` bytes; `None` if it is past the end. The range from the beginning of an empty
-    /// object is empty.
+    /// Returns the range in an object of `size` bytes; `None` if it begins past the end. A range from the beginning of
+    /// an empty object is empty.
     fn within(self, size: u64) -> Option<Range<u64>> {
         let Self { offset, length } = self;
         let end = length.map_or(size, |length| offset.saturating_add(length).min(size));
@@ -49,11 +49,11 @@ impl ContentRange {
 }
 
 impl Storage {
-    /// The object of a key with its content, or with a part of it. `None` if the key has no object, or the range is past
-    /// the end of the object.
+    /// Returns the object of a key with its content or a part of it; `None` if the key has no object or the range is
+    /// past the end of the object.
     ///
     /// # Errors
-    /// Returns an error if the storage is not available. The content can fail later, too.
+    /// Returns an error if the storage is not available. The content can also fail later, while it is read.
     pub async fn get(
         self: &Arc<Self>,
         grant: &Grant,
@@ -80,7 +80,8 @@ impl Storage {
             if let Some(content) = self.open_content(&prefix.name, &record, range).await? {
                 return Ok(Some((record.object(key.into_string()), content)));
             }
-            // The blob was replaced and deleted after the lookup, unless the object still has it.
+            // Usually, the blob was replaced and deleted after the lookup. If the object still has this blob, its blob
+            // is lost.
             if previous == Some(record.blob) {
                 tracing::error!(prefix = prefix.name, blob = %record.blob, "the blob of an object is missing");
                 return Err(StorageError::DAMAGED);
@@ -114,7 +115,7 @@ impl Storage {
             }
         });
         let bytes = bytes.inspect_ok(move |chunk| {
-            // The blob is not deleted while the stream exists.
+            // The closure holds the reader, so that the blob is not deleted while the stream exists.
             let _ = &reader;
             storage.metrics.add_bytes(Direction::Out, chunk.len());
         });
@@ -129,8 +130,8 @@ impl Storage {
     }
 }
 
-/// Delivers a content to a receiver that takes the next chunk within a time. A receiver that does not would keep the
-/// blob, and a file or a connection, for as long as it likes.
+/// Delivers a content to a receiver that must take each chunk within a timeout. Without the timeout, a receiver could
+/// occupy the blob, and a file or a connection, for any length of time.
 async fn deliver(
     mut bytes: impl Stream<Item = Result<Bytes>> + Unpin,
     receiver: mpsc::Sender<Result<Bytes>>,
@@ -142,7 +143,7 @@ async fn deliver(
             Ok(Err(_)) => return,
             Err(_) => {
                 drop(bytes);
-                // This waits until the receiver continues. It fails if the receiver is dropped.
+                // This waits until the receiver reads again. It fails if the receiver is dropped.
                 drop(receiver.send(Err(StorageError::NOT_READ)).await);
                 return;
             }

@@ -15,8 +15,9 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// `None` if the prefix is not a single segment of a path of letters, digits and `_`. The control plane creates only
-    /// such prefixes; the check keeps every object of a project below its prefix.
+    /// Creates a grant. Returns `None` if the prefix is not a single path segment of letters, digits and `_`. The
+    /// control plane creates only such prefixes; the check ensures that every object of a project stays below its
+    /// prefix.
     pub fn new(project: &str, part: &StoragePart) -> Option<Self> {
         let StoragePart { prefix, quota_bytes } = part;
         is_prefix(prefix).then(|| Self {
@@ -27,17 +28,17 @@ impl Grant {
     }
 }
 
-/// Whether a text is a single segment of a path of letters, digits and `_`.
+/// Returns whether a text is a single path segment of letters, digits and `_`.
 pub fn is_prefix(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Returns the current grant of a project, or `None` after it was revoked.
 pub trait CurrentGrant: Fn() -> Option<Grant> + Send + Sync + 'static {
-    /// The current grant, if it still has this prefix.
+    /// Returns the current grant, if it still has this prefix.
     ///
     /// # Errors
-    /// [`StorageError::NotGranted`].
+    /// Returns [`StorageError::NotGranted`] otherwise.
     fn of_prefix(&self, prefix: &str) -> Result<Grant> {
         self().filter(|grant| grant.prefix == prefix).ok_or(StorageError::NotGranted)
     }

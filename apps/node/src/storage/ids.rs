@@ -7,22 +7,22 @@ use uuid::{Builder, Uuid};
 use crate::clock::since_epoch;
 use crate::random;
 
-/// Creates UUIDs of version 7 that increase, also when the clock jumps back. A store is therefore listed from an id on
-/// to find the blobs that were started later.
+/// Creates UUIDs of version 7 that increase even if the clock jumps back. Therefore, a listing of the store from an id
+/// on contains all blobs that were started later.
 #[derive(Default)]
 pub struct BlobIds(Mutex<Last>);
 
 #[derive(Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Last {
     millis: u64,
-    /// Twelve bits, which are the most significant ones after the time.
+    /// The counter has twelve bits, which directly follow the time in the id.
     counter: u16,
 }
 
 impl BlobIds {
     const MAX_COUNTER: u16 = 0xfff;
 
-    /// A new id, greater than all earlier ones.
+    /// Returns a new id, greater than all earlier ones.
     pub fn next(&self) -> Uuid {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = u64::try_from(since_epoch().as_millis()).unwrap_or_default();

@@ -5,14 +5,16 @@ use super::error::{Result, StorageError};
 /// The longest key in bytes of UTF-8.
 const MAX_KEY_BYTES: usize = 1024;
 
-/// A valid key (spec/runtime.md, `env.storage`): 1 to 1,024 bytes without NUL and without a segment `.` or `..`. It is
-/// an exact string: it is never normalised, and no part of it becomes a path in a store.
+/// A valid key (spec/runtime.md, `env.storage`): 1 to 1,024 bytes without NUL and without a segment `.` or `..`. A key
+/// is an exact string: it is never normalised, and no part of it becomes a path in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
+    /// Checks a key.
+    ///
     /// # Errors
-    /// [`StorageError::InvalidKey`].
+    /// Returns [`StorageError::InvalidKey`] if the key breaks a rule.
     pub fn parse(key: String) -> Result<Self> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             return Err(StorageError::InvalidKey("A key must have 1 to 1,024 bytes in UTF-8."));

@@ -1,15 +1,15 @@
-//! Permits for puts of large objects, each of which buffers a part.
+//! Permits for puts of large objects. Each such put buffers a part of its object.
 
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
-/// The number of projects that may put a first large object at the same time.
+/// The largest number of projects that may put their first large object at the same time.
 const MAX_FIRST: usize = 32;
-/// The number of further large objects of all projects.
+/// The largest number of further large objects that all projects together may put at the same time.
 const MAX_FURTHER: usize = 32;
-/// The number of large objects that a project may put at the same time.
+/// The largest number of large objects that a project may put at the same time.
 const MAX_PER_PROJECT: usize = 8;
 
-/// The permits of all projects. The first put of a project does not wait for the further ones of other projects, so a few
+/// The permits of all projects. The first put of a project does not wait for further puts of other projects, so a few
 /// projects cannot delay all others.
 pub struct LargePuts {
     first: Semaphore,
@@ -45,9 +45,10 @@ impl LargePuts {
     /// Waits until a project may put another large object.
     ///
     /// # Errors
-    /// Never: the semaphores are not closed.
+    /// Never returns an error, because the semaphores are not closed.
     pub async fn begin<'a>(&'a self, project: &'a ProjectLargePuts) -> Result<LargePut<'a>, AcquireError> {
-        // In this order, so that the waiting puts of a project do not block those of others.
+        // The permit of the project is acquired first, so that the waiting puts of a project do not block those of
+        // others.
         let all = project.all.acquire().await?;
         let first = project.first.try_acquire().ok();
         let shared = if first.is_some() { &self.first } else { &self.further };
@@ -72,7 +73,7 @@ mod tests {
             })
             .flatten()
             .collect();
-        // Five first ones, and all further ones.
+        // Each of the five projects has one first put, and together they have all further ones.
         assert_eq!(begun.len(), greedy.len() + MAX_FURTHER);
         let others: Vec<_> = (0..MAX_FIRST).map(|_| ProjectLargePuts::default()).collect();
         let firsts: Vec<_> = others.iter().filter_map(|project| puts.begin(project).now_or_never()).collect();

@@ -2,8 +2,8 @@
 //!
 //! The content of an object is an immutable blob in an object store. The index of the node maps keys to blobs. A put
 //! writes a blob and then commits it to the index; the commit checks the condition and the quota. So keys are exact
-//! bytes on every store, a reader never sees a mixture of two objects, an interrupted put is invisible, and the usage is
-//! exact.
+//! bytes on every store, a reader never sees a mixture of two objects, an interrupted put is invisible, and the usage
+//! is exact.
 //!
 //! A blob without an object is deleted in the background (`cleanup`): one that was replaced, one that was refused, and
 //! one whose put was interrupted. Before the first use of a prefix, `prepare` makes sure that the index of this node
@@ -82,14 +82,14 @@ pub struct Storage {
 
 /// A call with long arguments or results. It must be held until these are dropped or sent.
 pub struct BulkCall {
-    /// For the permit and the operation together.
+    /// The budget for waiting for the permit and for the operation together.
     budget: WaitBudget,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Storage {
-    /// Opens the index in the node's directory, and starts the background tasks. `deleted` are the prefixes whose objects
-    /// must be deleted. Must be called within a tokio runtime. Blocks.
+    /// Opens the index in the node's directory, and starts the background tasks. `deleted` are the prefixes whose
+    /// objects must be deleted. Must be called within a tokio runtime. Blocks.
     ///
     /// # Errors
     /// Returns an error if the store's configuration is invalid or the index cannot be opened.
@@ -142,7 +142,7 @@ impl Storage {
         Ok(unswept)
     }
 
-    /// The object of a key, without its content.
+    /// Returns the object of a key, without its content.
     ///
     /// # Errors
     /// Returns an error if the storage is not available.
@@ -187,10 +187,10 @@ impl Storage {
         self.counted("list", call.budget.wait(list).await.flatten())
     }
 
-    /// Begins a call with long arguments or results, when its project has a permit for it.
+    /// Begins a call with long arguments or results. Waits until its project has a permit for it.
     ///
     /// # Errors
-    /// [`StorageError::BUSY`] if the project has too many such calls.
+    /// Returns [`StorageError::BUSY`] if the project has too many such calls.
     pub async fn begin_bulk_call(&self, grant: &Grant) -> Result<BulkCall> {
         let permits = Arc::clone(&self.prefixes.get(&grant.prefix).bulk_calls);
         let mut budget = WaitBudget::new();

@@ -1,7 +1,7 @@
 //! Objects, and the header at the beginning of their blobs.
 //!
-//! A blob is `svcblob1`, the length of the header as a big-endian `u32`, the header in JSON, and the content. The header
-//! repeats what the index knows, except the size, so that the index can be rebuilt from the store.
+//! A blob is `svcblob1`, the length of the header as a big-endian `u32`, the header in JSON, and the content. The
+//! header repeats what the index knows, except the size, so that the index can be rebuilt from the store.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ const MAX_METADATA_ENTRIES: usize = 64;
 #[serde(rename_all = "camelCase")]
 pub struct Attributes {
     pub content_type: Option<String>,
-    /// At most 64 entries and 2 KiB of names and values, without control characters, which JSON would lengthen.
+    /// At most 64 entries, and 2 KiB of names and values. Control characters are not permitted, because JSON would
+    /// lengthen them.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
 }
@@ -45,7 +46,7 @@ pub struct StoredObject {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The blob with the content. The next put of the same key creates another one, so it is also the etag.
+    /// The blob with the content. Each put creates another blob, so the etag is derived from it.
     pub blob: Uuid,
     /// The size of the content in bytes.
     pub size: u64,
@@ -66,7 +67,7 @@ pub struct Header {
     pub attributes: Attributes,
 }
 
-/// A header, or the length of the blob's beginning that contains it.
+/// The result of [`Header::decode`]: the header, or the number of bytes of the blob that are needed to decode it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
     Header { header: Header, offset: u64 },
@@ -74,8 +75,10 @@ pub enum Decoded {
 }
 
 impl Attributes {
+    /// Checks the attributes.
+    ///
     /// # Errors
-    /// [`StorageError::InvalidArgument`].
+    /// Returns [`StorageError::InvalidArgument`] if an attribute is not permitted.
     pub fn check(&self) -> Result<()> {
         let content_type = self.content_type.as_deref().unwrap_or_default();
         if content_type.len() > MAX_CONTENT_TYPE_BYTES || content_type.contains(char::is_control) {
@@ -100,19 +103,19 @@ impl Attributes {
 }
 
 impl Record {
-    /// The size of the blob in bytes, with its header.
+    /// Returns the size of the blob in bytes, including its header.
     pub const fn blob_bytes(&self) -> u64 {
         self.offset.saturating_add(self.size)
     }
 
-    /// The object with this record.
+    /// Returns the object with this record.
     pub fn object(self, key: String) -> StoredObject {
         let Self { blob, size, uploaded, attributes, .. } = self;
         StoredObject { key, size, etag: etag(blob), attributes, uploaded }
     }
 }
 
-/// The etag of the object with this blob.
+/// Returns the etag of the object with this blob.
 pub fn etag(blob: Uuid) -> String {
     blob.simple().to_string()
 }
@@ -122,14 +125,14 @@ impl Header {
         Self { key: key.as_str().to_owned(), uploaded, attributes }
     }
 
-    /// The beginning of the blob, up to its content.
+    /// Returns the beginning of the blob, up to its content.
     pub fn encode(&self) -> serde_json::Result<Vec<u8>> {
         let header = serde_json::to_vec(self)?;
         let length = u32::try_from(header.len()).map_err(serde::ser::Error::custom)?;
         Ok([MAGIC, &length.to_be_bytes(), &header].concat())
     }
 
-    /// Reads the header from the beginning of a blob. `None` if it is not a blob of this format.
+    /// Reads the header from the beginning of a blob. Returns `None` if it is not a blob of this format.
     pub fn decode(mut start: Bytes) -> Option<Decoded> {
         let preamble = u64::try_from(PREAMBLE).ok()?;
         if start.len() < PREAMBLE {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::ids::BlobIds;
 use super::large_puts::ProjectLargePuts;
 
-/// The number of calls of a project with long arguments or results, a few MiB each, at the same time.
+/// The largest number of calls with long arguments or results, a few MiB each, of a project at the same time.
 const MAX_BULK_CALLS: usize = 8;
 
 /// The prefixes that were used since the start, by name.
@@ -28,15 +28,15 @@ pub struct Prefix {
     pub large_puts: ProjectLargePuts,
     /// Permits for calls with long arguments or results.
     pub bulk_calls: Arc<Semaphore>,
-    /// The blobs whose puts are in progress, and the bytes that they reserve. Until the sweep, also the first id that an
-    /// earlier process may have left.
+    /// The blobs whose puts are in progress, and the bytes that they reserve. Until the sweep of the prefix, also
+    /// contains the first id of the blobs that an earlier process may have left.
     in_progress: Mutex<BTreeMap<Uuid, u64>>,
-    /// Whether the index states that blobs without an object may exist. Locked while that changes.
+    /// Whether the index states that blobs without an object may exist. The mutex is locked while this changes.
     pub is_marked: AsyncMutex<bool>,
 }
 
 impl Prefixes {
-    /// The state of a prefix.
+    /// Returns the state of a prefix.
     pub fn get(&self, name: &str) -> Arc<Prefix> {
         let mut prefixes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let prefix = prefixes.entry(name.to_owned()).or_insert_with(|| Arc::new(Prefix::new(name)));
@@ -67,7 +67,7 @@ impl Prefix {
         self.quota_bytes.swap(quota_bytes, Ordering::Relaxed) != quota_bytes
     }
 
-    /// Begins a put with a new blob of this size, as far as it is known.
+    /// Begins a put of this number of bytes, as far as the size is known. Returns the id of the new blob.
     pub fn begin(&self, ids: &BlobIds, bytes: u64) -> Uuid {
         let mut in_progress = self.in_progress();
         let blob = ids.next();
@@ -75,7 +75,7 @@ impl Prefix {
         blob
     }
 
-    /// Adds an id of an earlier process.
+    /// Adds the first id of the blobs that an earlier process may have left.
     pub fn add_unswept(&self, from: Uuid) {
         self.in_progress().insert(from, 0);
     }
@@ -92,17 +92,17 @@ impl Prefix {
         }
     }
 
-    /// The bytes that a blob in progress reserves.
+    /// Returns the number of bytes that a blob in progress reserves.
     pub fn reserved_by(&self, blob: Uuid) -> u64 {
         self.in_progress().get(&blob).copied().unwrap_or_default()
     }
 
-    /// The bytes that the puts in progress reserve.
+    /// Returns the number of bytes that the puts in progress reserve.
     pub fn reserved_bytes(&self) -> u64 {
         self.in_progress().values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// The oldest blob that may have no object.
+    /// Returns the id of the oldest blob that may have no object.
     pub fn oldest(&self) -> Option<Uuid> {
         self.in_progress().first_key_value().map(|(blob, _)| *blob)
     }

@@ -1,9 +1,9 @@
-//! Preparing a prefix before its first use: the index of this node must describe it.
+//! Preparation of a prefix before its first use: the index of this node must describe it.
 //!
-//! The store names the owner of a prefix: the node whose index is current. A node that finds another owner, or none, or
-//! whose index does not know the prefix, rebuilds the index from the headers of the blobs and becomes the owner. That
-//! happens when a project moves to the node, and after the loss of the index. While another node still serves the
-//! project, its later puts are lost.
+//! The store names the owner of a prefix: the node whose index is current. A node rebuilds the index from the headers
+//! of the blobs and becomes the owner if it finds another owner or none, or if its index does not contain the prefix.
+//! This happens when a project moves to the node, and after the loss of the index. If another node still serves the
+//! project, the later puts at that node are lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,15 @@ use super::index::{PrefixRow, Tables};
 use super::object::Record;
 use super::prefix::Prefix;
 
-/// The longest wait of an operation for the preparation, which continues in the background.
+/// How long an operation waits for the preparation, which then continues in the background.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The number of headers that are read at the same time.
+/// The largest number of headers that are read at the same time.
 const CONCURRENT_READS: usize = 16;
-/// The number of objects in a commit of a rebuild.
+/// The largest number of objects in one commit of a rebuild.
 const REBUILD_BATCH: usize = 500;
 
 impl Storage {
-    /// Prepares a prefix, once.
+    /// Prepares a prefix, if it is not prepared yet.
     pub(super) async fn prepare(self: &Arc<Self>, grant: &Grant) -> Result<Arc<Prefix>> {
         let prefix = self.prefixes.get(&grant.prefix);
         if !prefix.ready.initialized() {
@@ -43,7 +43,7 @@ impl Storage {
         Ok(prefix)
     }
 
-    /// Makes this node the owner of a prefix with a complete index, if it is not.
+    /// Makes this node the owner of a prefix with a complete index, if this is not the case yet.
     async fn take_over(&self, grant: &Grant) -> Result<()> {
         let name = grant.prefix.clone();
         let is_complete = self.index.read(move |tables| Ok(tables.row(&name)?.is_some())).await?;
@@ -57,7 +57,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Whether the store names this node as the owner of a prefix.
+    /// Returns whether the store names this node as the owner of a prefix.
     pub(super) async fn is_owner(&self, prefix: &str) -> Result<bool> {
         Ok(self.blobs.owner(prefix).await? == Some(self.owner))
     }
@@ -99,7 +99,7 @@ impl Storage {
         self.index.write(add).await
     }
 
-    /// Applies a changed quota to the record of a refused put.
+    /// Updates the record of a refused put after a change of the quota.
     async fn apply_quota(&self, grant: &Grant) -> Result<()> {
         self.usage.add_changed(&grant.prefix);
         let (name, quota_bytes) = (grant.prefix.clone(), grant.quota_bytes);

@@ -1,4 +1,4 @@
-//! Puts.
+//! Operation `put`.
 
 use std::fmt::Display;
 use std::mem;
@@ -20,7 +20,7 @@ use super::prefix::Prefix;
 use super::wait::WaitBudget;
 use crate::clock::since_epoch;
 
-/// A larger object buffers a part, so the number of such puts is limited.
+/// A put of a larger object buffers a part, so the number of such puts is limited.
 const LARGE_OBJECT_BYTES: u64 = 256 * 1024;
 /// S3 allows 10,000 parts of 5 MiB.
 const MAX_OBJECT_BYTES: u64 = 48 << 30;
@@ -44,8 +44,9 @@ struct PendingBlob {
 }
 
 impl Storage {
-    /// Stores an object. Returns `None` if the condition is not met. An error, and a cancellation before the end of the
-    /// content, store nothing. A content may take long, so the commit uses the grant of that time.
+    /// Stores an object. Returns `None` if the condition is not met. After an error, or a cancellation before the end
+    /// of the content, nothing is stored. The content may arrive slowly, so the commit uses the grant that is current
+    /// then.
     ///
     /// # Errors
     /// Returns an error if the grant was revoked, the object does not fit into the quota, the content fails or is too
@@ -82,7 +83,7 @@ impl Storage {
                 uploaded,
                 attributes: header.attributes,
             };
-            // In a separate task, so that the outcome is known even if the request is cancelled.
+            // The commit is a separate task, so that its outcome is known even if the request is cancelled.
             let commit = commit(pending, current, record.clone(), options.condition);
             let outcome = budget.wait(self.runtime.spawn(commit)).await?.map_err(failed("commit an object"))??;
             match outcome {
@@ -94,8 +95,8 @@ impl Storage {
         self.counted("put", put.await)
     }
 
-    /// Checks the condition, the quota and the space before the content is read. Returns whether the condition is met. The
-    /// commit checks the condition and the quota again.
+    /// Checks the condition, the quota and the space before the content is read. Returns whether the condition is met.
+    /// The commit checks the condition and the quota again.
     async fn check_put(
         &self,
         grant: &Grant,
@@ -127,7 +128,8 @@ impl Storage {
         Ok(true)
     }
 
-    /// Begins a put. The index states durably that the prefix may have a blob without an object before the blob exists.
+    /// Begins a put. Before the blob exists, the index durably records that the prefix may have a blob without an
+    /// object.
     async fn begin(self: &Arc<Self>, prefix: &Arc<Prefix>, key: &Key, length: u64) -> Result<PendingBlob> {
         let blob = prefix.begin(&self.ids, length);
         let (storage, prefix, key) = (Arc::clone(self), Arc::clone(prefix), key.clone());
@@ -225,7 +227,7 @@ async fn commit(
 }
 
 impl PendingBlob {
-    /// Ends the put: the index knows what happens to the blob.
+    /// Ends the put. From now on, the index determines what happens to the blob.
     fn settle(&mut self) {
         self.is_settled = true;
         self.prefix.end(self.blob);

@@ -67,7 +67,7 @@ pub(super) async fn report_usage(storage: Arc<Storage>, interval: Duration) {
         ticks.tick().await;
         let changed = storage.usage.take_changed();
         if !changed.is_empty() && storage.report(changed.clone()).await.is_err() {
-            // The cause is logged. The next interval retries.
+            // The cause is logged. The next interval tries again.
             changed.iter().for_each(|prefix| storage.usage.add_changed(prefix));
         }
     }

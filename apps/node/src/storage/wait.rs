@@ -8,12 +8,12 @@ use super::error::{Result, StorageError};
 
 /// The longest total wait of an operation for the store and the index, without progress of its stream.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The time that worker code may be slower than [`MIN_RATE`] in a stream, and the longest wait for its next data.
+/// How far, in time, worker code may fall behind [`MIN_RATE`] in a stream. Also the longest wait for its next data.
 const SENDER_GRACE: Duration = Duration::from_secs(30);
 /// The minimum rate of a stream that worker code sends, in bytes per second.
 const MIN_RATE: u32 = 16 * 1024;
 
-/// The remaining time that an operation may wait for one side.
+/// The remaining time that an operation may wait for the store or for the sender.
 pub struct WaitBudget {
     left: Duration,
     max: Duration,
@@ -21,12 +21,12 @@ pub struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// For the store. Time in which the operation waits for its caller does not count.
+    /// Returns the budget for waiting for the store. Waiting for the caller does not use it up.
     pub const fn new() -> Self {
         Self { left: STORE_TIMEOUT, max: STORE_TIMEOUT, error: StorageError::TIMED_OUT }
     }
 
-    /// For the sender of a stream. Time in which the operation waits for the store does not count.
+    /// Returns the budget for waiting for the sender of a stream. Waiting for the store does not use it up.
     pub const fn for_sender() -> Self {
         Self { left: SENDER_GRACE, max: SENDER_GRACE, error: StorageError::INPUT_TOO_SLOW }
     }
@@ -34,7 +34,7 @@ impl WaitBudget {
     /// Waits for a result.
     ///
     /// # Errors
-    /// [`StorageError::TIMED_OUT`] or [`StorageError::INPUT_TOO_SLOW`] when the budget is spent.
+    /// Returns [`StorageError::TIMED_OUT`] or [`StorageError::INPUT_TOO_SLOW`] if the budget is used up.
     pub async fn wait<T>(&mut self, operation: impl Future<Output = T>) -> Result<T> {
         let began = Instant::now();
         let result = timeout(self.left, operation).await.map_err(|_| self.error)?;
@@ -47,7 +47,7 @@ impl WaitBudget {
         self.left = self.max;
     }
 
-    /// Adds the time in which a sender may send these bytes.
+    /// Adds the time that a sender may take for this number of bytes.
     pub fn receive(&mut self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.left = (self.left + Duration::from_secs(1) * bytes / MIN_RATE).min(self.max);

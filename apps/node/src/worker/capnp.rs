@@ -1,8 +1,8 @@
 //! A writer of [Cap'n Proto messages](https://capnproto.org/encoding.html), as far as the configuration of `workerd`
 //! needs it.
 //!
-//! The contents of files follow all other objects. So they are copied from the files when the message is written, and
-//! are never in memory as a whole.
+//! The contents of files follow all other objects. Therefore, they are copied from the files when the message is
+//! written, and are never in memory as a whole.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -95,7 +95,7 @@ impl Message {
 }
 
 impl BlobContent {
-    /// The number of bytes in the message, without padding.
+    /// Returns the number of bytes in the message, without padding.
     const fn length(&self) -> u64 {
         self.size + self.is_text as u64
     }
@@ -171,7 +171,7 @@ fn set(words: &mut [u8], at: usize, word: u64) {
     }
 }
 
-/// The position of the target, relative to the word after the pointer.
+/// Returns the position of the target, relative to the word after the pointer.
 fn offset(at: usize, target: usize) -> anyhow::Result<u64> {
     let words = u32::try_from(target - at - 1).ok().filter(|words| *words < 1 << 29);
     Ok(u64::from(words.context("the message is too large")?) << 2)
@@ -183,7 +183,7 @@ fn list(at: usize, target: usize, elements: Elements, count: usize) -> anyhow::R
     Ok(offset(at, target)? | 1 | (elements as u64) << 32 | count << 35)
 }
 
-/// The sizes of the sections of a struct.
+/// Returns the word with the sizes of the sections of a struct.
 fn shape(pointers: usize) -> anyhow::Result<u64> {
     Ok(1 << 32 | u64::from(u16::try_from(pointers)?) << 48)
 }
@@ -192,7 +192,7 @@ fn shape(pointers: usize) -> anyhow::Result<u64> {
 mod tests {
     use super::*;
 
-    /// The words of a message, after its framing.
+    /// Returns the words of a message, after its framing.
     async fn words(root: Struct<'_>, path: PathBuf) -> Vec<u64> {
         let mut written = Vec::new();
         Message::new(root).unwrap().write(&mut written, |_| path.clone()).await.unwrap();

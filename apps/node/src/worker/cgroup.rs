@@ -23,13 +23,15 @@ use super::config::MAX_THREADS;
 use crate::digest::Digest;
 use mount::{CONTROLLERS, Version, own_groups};
 
-/// The memory above the limit of the watchdog, which would otherwise never be the first.
+/// The difference between the memory limits of the control group and of the watchdog. Without it, the watchdog would
+/// never act first.
 const MEMORY_MARGIN: u64 = 64 << 20;
-/// The CPU weight of all workers together, by version; the default for other groups is 100 and 1024.
+/// The CPU weight of all workers together, in version 2 and in version 1. The defaults of other groups are 100 and
+/// 1024.
 const TOTAL_WEIGHT: [(&str, &str); 2] = [("cpu.weight", "50"), ("cpu.shares", "512")];
-/// The child that the node moves itself to.
+/// The child group that the node moves itself to.
 const NODE_GROUP: &str = "svc-node";
-/// How often the removal of a group is tried. A process leaves its group shortly after its exit was reported.
+/// How often the removal of a group is tried. A process leaves its group only shortly after its exit was reported.
 const REMOVAL_ATTEMPTS: u32 = 100;
 const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -95,12 +97,12 @@ impl Cgroups {
 }
 
 impl Cgroup {
-    /// The files that add a process to the group.
+    /// Returns the files that add a process to the group.
     pub fn process_lists(&self) -> impl Iterator<Item = PathBuf> {
         self.folders.iter().map(|folder| folder.join("cgroup.procs"))
     }
 
-    /// Whether the kernel killed a process of the group because of its memory limit. Blocks.
+    /// Returns whether the kernel killed a process of the group because of its memory limit. Blocks.
     pub fn exceeded_memory(&self) -> bool {
         let file = match self.parents.version {
             Version::One => "memory.oom_control",
@@ -117,7 +119,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for folder in &self.folders {
-            // Version 2 only. Without it, the node kills the processes by their user id.
+            // This file exists only in version 2. With version 1, the node kills the processes by their user id.
             let _ = fs::write(folder.join("cgroup.kill"), "1");
             let mut attempts = 0;
             while let Err(error) = fs::remove_dir(folder)
@@ -173,11 +175,11 @@ fn create(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the groups that a killed node left behind.
+/// Removes the groups that a killed node left.
 fn remove_children(parent: &Path) -> io::Result<()> {
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
-        // Fails while a process of the killed node's workers exits. The group then stays until the next start.
+        // This fails while a process of the group is still exiting. The group then stays until the next start.
         if entry.file_type()?.is_dir() {
             let _ = fs::remove_dir(entry.path());
         }
@@ -185,7 +187,7 @@ fn remove_children(parent: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the values whose files exist: each version and controller has its own.
+/// Writes those values whose files exist: each version and controller has different files.
 fn write_if_present<const N: usize>(group: &Path, values: [(&str, &str); N]) -> io::Result<()> {
     values.iter().map(|(file, value)| (group.join(file), value)).filter(|(file, _)| file.exists()).try_for_each(
         |(file, value)| {

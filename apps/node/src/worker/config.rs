@@ -54,7 +54,7 @@ impl FromStr for UidRange {
         const EXPECTED: &str = "it must be a range of user ids such as 200000-265535, from 1000";
         let (first, last) = text.split_once('-').ok_or(EXPECTED)?;
         let range = Self { first: first.parse().map_err(|_| EXPECTED)?, last: last.parse().map_err(|_| EXPECTED)? };
-        // The kernel reserves the highest number for "no id".
+        // The kernel reserves the highest number as "no id".
         if range.first >= 1000 && range.first <= range.last && range.last < u32::MAX {
             Ok(range)
         } else {

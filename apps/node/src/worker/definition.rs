@@ -1,7 +1,7 @@
 //! The configuration of `workerd`: a message of the type `Config` of its schema, `workerd.capnp`.
 //!
-//! The node writes it to the standard input of the process. So the secrets in it are in no file, argument or
-//! environment variable.
+//! The node writes it to the standard input of the process, so that the secrets in it are not in a file, an argument or
+//! an environment variable.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,8 @@ use super::bindings::{BINDING_HEADER, Binding, Bindings, KEY_HEADER};
 use super::capnp::{BlobContent, Message, Pointer, Struct};
 use super::folder::{BINDINGS_SOCKET, EGRESS_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
 
-/// The compatibility date of code without one. It must not change: a later date changes how deployed code behaves.
+/// The compatibility date of code that declares none. It must not change: a later date changes how deployed code
+/// behaves.
 const DEFAULT_DATE: &str = "2026-11-01";
 
 /// The header that passes the scheme of the request's URL to `workerd`. Worker code does not see it.
@@ -40,12 +41,12 @@ pub struct Definition<'a> {
 }
 
 impl Definition<'_> {
-    /// The contents of the modules.
+    /// Returns the contents of the modules.
     pub fn modules(&self) -> impl Iterator<Item = (Digest, u64)> {
         self.code.modules.values().map(|module| (module.content, module.size))
     }
 
-    /// The configuration. It contains the secrets.
+    /// Returns the configuration as a message. It contains the secrets.
     pub fn message(&self) -> anyhow::Result<Message> {
         let granted = || self.bindings.granted(self.environment, Some(self.code));
         let egress = external(EGRESS_SOCKET, http_options(Style::Proxy, Pointer::Null, Vec::new()));
@@ -70,7 +71,7 @@ impl Definition<'_> {
         ))
     }
 
-    /// The node's service behind a binding, with the headers that identify process and binding.
+    /// Returns the node's service behind a binding, with the headers that identify process and binding.
     fn binding_service(&self, binding: &dyn Binding) -> Kind<'_> {
         let header = |name, value: &str| object(0, [text(name), text(value.to_owned())]);
         let headers = vec![header(KEY_HEADER, self.key), header(BINDING_HEADER, binding.name())];
@@ -96,7 +97,7 @@ impl Definition<'_> {
         Kind { number: 1, content: worker }
     }
 
-    /// The modules; `workerd` uses the first one as the main module.
+    /// Returns the modules; `workerd` uses the first one as the main module.
     fn code_modules(&self) -> Vec<Struct<'_>> {
         let is_main = |name: &str| name == self.code.main;
         let main = self.code.modules.iter().filter(|(name, _)| is_main(name));
@@ -152,12 +153,12 @@ fn socket<'a>(name: &'a str, http: Struct<'a>, service: &'a str) -> Struct<'a> {
     object(0, [text(name), address, Pointer::Struct(http), Pointer::Null, Pointer::Struct(designator(service))])
 }
 
-/// A `ServiceDesignator`.
+/// Creates a `ServiceDesignator`.
 fn designator<'a>(service: impl Into<Cow<'a, str>>) -> Struct<'a> {
     object(0, [text(service)])
 }
 
-/// The binding in `env`: the service itself, or the object that the binding's module makes of it.
+/// Returns the binding in `env`: the service itself, or the object that the binding's module builds from it.
 fn in_environment<'a>(binding: &dyn Binding) -> Struct<'a> {
     let service = |name| object(7, [text(name), Pointer::Struct(designator(service_name(binding)))]);
     match binding.module() {
@@ -178,7 +179,7 @@ fn module_name(binding: &str) -> String {
     format!("svc:{binding}")
 }
 
-/// The variant of the union in `Worker.Module` by file extension, and whether it is a text.
+/// Returns the variant of the union in `Worker.Module` for a file extension, and whether it is a text.
 fn module_type(name: &str) -> (u64, bool) {
     match name.rsplit_once('.').map(|(_, extension)| extension) {
         Some("js" | "mjs") => (0, true),

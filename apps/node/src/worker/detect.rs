@@ -1,5 +1,5 @@
-//! The protections that this machine offers to workers. A missing one is logged and shown in the metrics, and workers
-//! run without it.
+//! The protections that this machine offers to workers. A missing protection is logged and shown in the metrics, and
+//! workers run without it.
 
 use std::fs::remove_dir;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct Available {
     pub cgroups: Option<Cgroups>,
 }
 
-/// Detects the protections, logs the missing ones and shows all of them in the metrics. Blocks. `run` is the parent
+/// Detects the protections. Logs the missing ones, and shows all of them in the metrics. Blocks. `run` is the parent
 /// folder of all workers' folders.
 pub fn detect(config: &Config, run: &Path, metrics: &Metrics) -> Available {
     let mut missing = missing_of_kernel(config, run).unwrap_or_else(|error| {

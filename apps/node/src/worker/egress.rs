@@ -1,8 +1,8 @@
 //! The egress proxy: the only way from a worker to the network.
 //!
 //! Each process has its own socket, whose permissions and path no other process shares. `workerd` sends all outgoing
-//! requests there. The proxy resolves names, checks the addresses and connects, also for each redirect that worker code
-//! follows.
+//! requests there. The proxy resolves names, checks the addresses and connects. It does so again for each redirect that
+//! worker code follows.
 
 mod dialer;
 mod policy;
@@ -25,13 +25,13 @@ use policy::Policy;
 
 /// The limit of connections of one process. Each takes up to two of the node's file descriptors. Others wait.
 const MAX_CONNECTIONS: usize = 256;
-/// The delay after a failed accept: the node has no free file descriptor.
+/// The delay after a failed accept, which means that the node has no free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The proxy of all workers.
 pub struct Egress(Arc<Dialer>);
 
-/// The proxy of one process, which ends when this is dropped.
+/// The proxy of one process. Dropping this ends it.
 pub struct EgressGuard {
     _connections: JoinSet<()>,
 }

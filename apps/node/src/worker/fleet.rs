@@ -1,9 +1,9 @@
 //! The workers of all projects, as the reconciler manages them.
 //!
-//! A version is a bundle and an environment. A new version with code is started while the old one is still served. It is
-//! ready when it responds. After a deploy, that is a new bundle with the current environment; after a change of the
-//! environment, it is the live bundle. Both can start concurrently, so that a bundle that does not start does not delay
-//! a new environment.
+//! A version is a bundle and an environment. After a deploy, the new version has a new bundle and the current
+//! environment; after a change of the environment, it has the live bundle and the new environment. A new version with
+//! code is started while the old one is still served, and is ready when it responds. Both kinds of new versions can
+//! start concurrently, so that a bundle that does not start does not delay a new environment.
 
 use std::collections::HashMap;
 use std::mem;
@@ -19,8 +19,8 @@ use crate::digest::Digest;
 use crate::environment::{CurrentEnvironment, Environments};
 use crate::index::Index;
 
-/// The limit of replaced processes of a project that still finish their requests. Each uses memory, and a change of the
-/// environment is cheap.
+/// The limit of replaced processes of a project that still finish their requests. It is low, because each process uses
+/// memory, and a change of the environment costs its author little.
 const MAX_DRAINING: usize = 2;
 
 /// The workers of all projects with code; always empty on a node that does not run worker code.
@@ -70,19 +70,20 @@ pub enum Unavailable {
 }
 
 impl Fleet {
-    /// An empty fleet.
+    /// Creates an empty fleet.
     pub fn new(workers: Option<Arc<Workers>>, environments: Arc<Environments>) -> Self {
         let (served, ready, starting, starts) = (HashMap::new(), HashMap::new(), HashMap::new(), JoinSet::new());
         Self { workers, environments, served, ready, starting, starts, draining: Vec::new(), settles_at: None }
     }
 
-    /// Whether the bundle can be served: it has no code to start, or its worker has started.
+    /// Returns whether the bundle can be served, because it has no code to start or its worker has started.
     pub fn is_ready(&self, project: &str, bundle: Digest, index: &Index) -> bool {
         let ready = || self.ready.get(&(project.to_owned(), bundle));
         self.workers.is_none() || index.code.is_none() || ready().is_some_and(|worker| !self.is_older(worker))
     }
 
-    /// Whether the served worker has a newer environment. No later request may be served with an older one.
+    /// Returns whether the served worker has a newer environment. If so, `worker` must not be served, because no later
+    /// request may have an older environment.
     fn is_older(&self, worker: &Worker) -> bool {
         let served = self.served.get(&worker.project);
         served.is_some_and(|served| worker.generation() < served.generation())
@@ -115,7 +116,7 @@ impl Fleet {
         }
     }
 
-    /// Whether the candidate has to start now.
+    /// Returns the version that the candidate must start now, if any.
     fn target<'a>(&mut self, candidate: Candidate<'a>, now: Instant) -> Option<(Key, Target<'a>)> {
         let Candidate { code, revision } = candidate;
         let environment = self.environments.get(code.project)?;
@@ -124,7 +125,7 @@ impl Fleet {
             let next = self.settles_at.unwrap_or(environment.settled_at);
             self.settles_at = Some(next.min(environment.settled_at));
         }
-        // A stopped process starts with the current environment at the next request.
+        // A stopped process needs no replacement: it starts with the current environment at the next request.
         let is_outdated = |served: &Arc<Worker>| {
             served.bundle == code.bundle && served.is_outdated(&environment) && served.is_active()
         };
@@ -165,8 +166,8 @@ impl Fleet {
         }
     }
 
-    /// The worker to serve. If it was not started before, as after a restart of the node, it starts at the first
-    /// request. [`Fleet::set_served`] stops the previous one.
+    /// Returns the worker to serve. If it was not started before, for example after a restart of the node, it starts at
+    /// the first request. [`Fleet::set_served`] stops the previous one.
     pub fn worker_to_serve(&mut self, code: &VersionCode<'_>) -> Result<Arc<Worker>, Unavailable> {
         let workers = self.workers.as_ref().ok_or(Unavailable::NoWorkers)?;
         let environment = self.environments.get(code.project).ok_or(Unavailable::NoEnvironment)?;
@@ -214,7 +215,7 @@ impl Fleet {
 }
 
 impl Target<'_> {
-    /// Whether a start must be aborted and repeated.
+    /// Returns whether a start must be aborted and repeated.
     fn replaces(&self, start: &Start, now: Instant) -> bool {
         // A new revision of the same bundle starts again, so that its result is reported again. A first attempt with an
         // outdated environment may complete: otherwise, frequent changes would prevent every start.

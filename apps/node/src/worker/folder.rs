@@ -61,7 +61,7 @@ impl Folder {
         &self.path
     }
 
-    /// The name, which no other folder has.
+    /// Returns the name, which no other folder has.
     pub fn name(&self) -> io::Result<&str> {
         self.path.file_name().and_then(|name| name.to_str()).ok_or_else(|| io::ErrorKind::InvalidFilename.into())
     }
@@ -71,7 +71,7 @@ impl Folder {
         listen(&self.open, EGRESS_SOCKET)
     }
 
-    /// A handle to find the sockets of a process of the user `uid`, or of the node's user.
+    /// Returns a handle to find the sockets of a process of the user `uid`, or of the node's user.
     pub fn handle(&self, uid: Option<u32>) -> io::Result<FolderHandle> {
         Ok(FolderHandle { folder: self.open.try_clone()?, uid })
     }

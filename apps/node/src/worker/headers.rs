@@ -25,13 +25,13 @@ const HOP_BY_HOP: [&str; 10] = [
 const PRIVATE: [&str; 7] =
     ["svc-access-bypass", KEY_HEADER, BINDING_HEADER, SCHEME_HEADER, "host", "x-forwarded-for", "x-forwarded-proto"];
 
-/// Whether the request asks for a WebSocket.
+/// Returns whether the request asks for a WebSocket.
 pub fn is_websocket(headers: &HeaderMap) -> bool {
     headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
         && connection_headers(headers).any(|name| name == "upgrade")
 }
 
-/// The headers of the request to the worker. Returns `None` if a header cannot be forwarded.
+/// Returns the headers of the request to the worker. Returns `None` if a header cannot be forwarded.
 pub fn to_worker(request: &HttpRequest, Origin { client, scheme }: Origin) -> Option<WorkerHeaders> {
     let headers = request.headers();
     let mut forwarded = WorkerHeaders::new();
@@ -58,13 +58,13 @@ pub fn to_worker(request: &HttpRequest, Origin { client, scheme }: Origin) -> Op
     Some(forwarded)
 }
 
-/// The headers of the response to the visitor. The front sets the headers that describe the body's transfer.
+/// Returns the headers of the response to the visitor. The front sets the headers that describe the body's transfer.
 pub fn to_visitor(headers: &WorkerHeaders) -> impl Iterator<Item = (&str, &[u8])> {
     let is_hop = |name: &str| HOP_BY_HOP.contains(&name) || name == "content-length";
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).filter(move |(name, _)| !is_hop(name))
 }
 
-/// The header names in `Connection`, in lowercase.
+/// Returns the header names in `Connection`, in lowercase.
 fn connection_headers(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let values = headers.get_all(CONNECTION).filter_map(|value| value.to_str().ok());
     values.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase())

@@ -1,9 +1,8 @@
 //! `svc-node --exec-worker`: applies the protections of a worker process, and executes `workerd`.
 //!
-//! Only unsafe code can run between fork and exec. Therefore the node starts itself with this argument, and this
-//! process drops privileges and then executes `workerd`. The order matters: the control group, the namespaces and the
-//! files need privileges, a change of user resets the parent death signal, and the seccomp filter prevents the other
-//! steps.
+//! Safe code cannot run between fork and exec. Therefore the node starts itself with this argument, and this process
+//! drops privileges and then executes `workerd`. The order matters: the control group, the namespaces and the files
+//! need privileges, a change of user resets the parent death signal, and the seccomp filter prevents the other steps.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,7 +17,7 @@ use super::protection::Protection;
 
 /// The internal argument that selects this mode.
 pub const ARGUMENT: &str = "--exec-worker";
-/// The argument after it that checks which protections are available, instead of executing `workerd`.
+/// The argument that follows and selects a check of the available protections, instead of executing `workerd`.
 const CHECK: &str = "check";
 
 /// A process to start.
@@ -36,7 +35,7 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// The command that executes `workerd`.
+    /// Returns the command that executes `workerd`.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.config.launcher);
@@ -51,15 +50,15 @@ impl Launch<'_> {
     }
 }
 
-/// The command that tries the protections of the kernel with this folder, and prints the unavailable ones: a line with
-/// the name, a tab and the reason.
+/// Returns the command that tries the protections of the kernel with this folder. It prints the unavailable ones: a
+/// line with the name, a tab and the reason.
 pub fn check_command(config: &Config, folder: &Path) -> process::Command {
     let mut command = process::Command::new(&config.launcher);
     command.arg(ARGUMENT).arg(CHECK).arg(folder).arg(&config.workerd).env_clear();
     command
 }
 
-/// Executes `workerd`, which does not return, or checks the protections. Call it while the process has one thread.
+/// Replaces this process with `workerd`, or checks the protections. Must be called while the process has one thread.
 ///
 /// # Errors
 /// Returns an error if a system call fails or the parent has exited.
@@ -141,7 +140,7 @@ mod linux {
                 fs::write(list, "0").with_context(|| format!("{}", list.display()))?;
             }
             fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ)?;
-            // Dropping it would close the files that the paths refer to.
+            // `_open` must not be dropped, because that would close the files that the paths refer to.
             let (paths, _open) = self.enter_namespaces()?;
             umask(Mode::from_raw_mode(0o077));
             nice(NICE)?;
@@ -156,7 +155,7 @@ mod linux {
             if self.applies(Protection::Seccomp) {
                 seccomp::restrict().context("seccomp")?;
             }
-            // The configuration follows on the standard input.
+            // `workerd` then reads the configuration from its standard input.
             let error = Command::new(paths.workerd).args(["serve", "--binary", "-"]).env_clear().exec();
             Err(error).with_context(|| format!("{}", self.workerd.display()))
         }
@@ -206,7 +205,8 @@ mod linux {
     }
 
     /// Opens the folder, which becomes the current directory, and the program. The user of the process can open the
-    /// paths, because they lead through open files. `workerd` inherits these: they have no `O_CLOEXEC`.
+    /// returned paths, because they lead through open files. `workerd` inherits these files, because they have no
+    /// `O_CLOEXEC`.
     fn open_paths(folder: &Path, workerd: &Path) -> anyhow::Result<(Paths, [OwnedFd; 2])> {
         let open = |path: &Path, flags| {
             open(path, OFlags::PATH | flags, Mode::empty()).with_context(|| format!("{}", path.display()))

@@ -51,7 +51,8 @@ impl Output {
         self.errors.is_launched.store(true, Ordering::Relaxed);
     }
 
-    /// The last lines, as a message for the project's members. Waits until the process has closed its standard error.
+    /// Returns the last lines, as a message for the project's members. Waits until the process has closed its standard
+    /// error.
     pub async fn error_message(&self) -> String {
         let mut reader = self.reader.lock().await;
         if let Some(running) = reader.as_mut() {
@@ -63,8 +64,8 @@ impl Output {
 }
 
 impl Errors {
-    /// Whether the line is the launch error of `svc-node`. True at most once, because the code of a worker can write
-    /// the same prefix.
+    /// Returns whether the line is the launch error of `svc-node`. Returns true at most once, because worker code can
+    /// write the same prefix.
     fn is_launch_error(&self, line: &str) -> bool {
         line.starts_with(LAUNCH_ERROR) && !self.is_launched.swap(true, Ordering::Relaxed)
     }
@@ -109,7 +110,7 @@ fn process_line(line: &[u8], project: &str, errors: Option<&Errors>) {
     }
 }
 
-/// Joins the lines, without those about `workerd` and the node.
+/// Joins the lines, except those about `workerd` and the node.
 fn message<'a>(lines: impl Iterator<Item = &'a String>) -> String {
     const NOISE: [&str; 5] =
         [LAUNCH_ERROR, "Unable to find and open the program executable", "stack:", "*** Received signal", "note:"];

@@ -51,7 +51,7 @@ pub enum ExitReason {
 }
 
 impl ExitReason {
-    /// The process used more memory than this limit in bytes.
+    /// Returns the reason for a process that used more memory than this limit in bytes.
     pub fn exceeded_memory(limit: u64) -> Self {
         Self::Crashed(format!("The worker used more than {} MiB of memory.", limit >> 20))
     }
@@ -162,12 +162,12 @@ impl Process {
         (self.exit.borrow().is_none() && self.usage.send_if_modified(admit)).then(|| RequestGuard(Arc::clone(self)))
     }
 
-    /// Whether the process admits requests.
+    /// Returns whether the process admits requests.
     pub fn is_running(&self) -> bool {
         self.exit.borrow().is_none() && !self.usage.borrow().closed
     }
 
-    /// Whether the limit of requests in flight is reached.
+    /// Returns whether the limit of requests in flight is reached.
     pub fn is_full(&self) -> bool {
         self.usage.borrow().in_flight >= MAX_IN_FLIGHT
     }
@@ -190,7 +190,7 @@ impl Process {
         }
     }
 
-    /// Whether a request is in flight, or was within this time.
+    /// Returns whether a request is in flight, or was within this time.
     pub fn was_used_within(&self, time: Duration) -> bool {
         let usage = self.usage.borrow();
         usage.in_flight > 0 || usage.last_request_at.elapsed() < time
@@ -198,7 +198,7 @@ impl Process {
 
     /// Waits until no request is in flight.
     pub async fn wait_until_drained(&self) {
-        // `self` holds the sender, so the channel is open.
+        // This cannot fail: `self` keeps the sender alive.
         let _ = self.usage.subscribe().wait_for(|usage| usage.in_flight == 0).await;
     }
 
@@ -261,7 +261,7 @@ impl Drop for RequestGuard {
 /// Writes the configuration to the process.
 async fn configure(mut stdin: ChildStdin, configuration: Message, cache: Arc<Cache>) {
     let Err(error) = configuration.write(&mut stdin, |content| cache.blob_path(content)).await else { return };
-    // A process that exits before it has read the configuration is reported with its output.
+    // If a process exits before it has read the configuration, the failed start is reported with its output.
     if error.downcast_ref::<io::Error>().is_none_or(|error| error.kind() != io::ErrorKind::BrokenPipe) {
         tracing::error!(error = format!("{error:#}"), "failed to configure a worker");
     }

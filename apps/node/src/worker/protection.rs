@@ -25,7 +25,7 @@ impl Protection {
     /// The protections that need a feature of the kernel, and that the launcher applies to itself.
     pub const OF_KERNEL: [Self; 4] = [Self::NetworkNamespace, Self::MountNamespace, Self::Landlock, Self::Seccomp];
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Protection {
         }
     }
 
-    /// The protection with this name.
+    /// Returns the protection with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|protection| protection.name() == name)

@@ -66,8 +66,8 @@ pub async fn forward_request(
     }
 }
 
-/// The response to a 101 that the request did not ask for. The visitor's side, or a proxy there, would take the next
-/// bytes for another protocol, or for the response to another request.
+/// Returns the response to a 101 that the request did not ask for. If the 101 were forwarded, the visitor's client or a
+/// proxy would take the next bytes for another protocol, or for the response to another request.
 fn unexpected_upgrade(project: &str) -> HttpResponse {
     tracing::debug!(project, "a worker switched protocols without a request for it");
     page(StatusCode::BAD_GATEWAY, "The code of this site sent an invalid response. Contact the owner of the site.")
@@ -128,7 +128,7 @@ fn forward_response(response: Response<Incoming>, guard: RequestGuard, is_head: 
     }
 }
 
-/// The head of the response: status and headers.
+/// Returns the head of the response: status and headers.
 pub fn response_head(response: &Response<Incoming>) -> HttpResponseBuilder {
     let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut builder = HttpResponse::build(status);

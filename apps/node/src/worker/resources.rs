@@ -16,11 +16,12 @@ use crate::cache::Blob;
 use crate::environment::Environment;
 use crate::index::Index;
 
-/// The resources of a process, released in this order, and only after it has exited; that blocks.
+/// The resources of a process. They are released in the order of the fields, and only after the process has exited. The
+/// release blocks.
 pub struct Resources {
     _egress: EgressGuard,
     folder: Folder,
-    /// Its release kills the processes that the worker left behind, which are in the control group.
+    /// The user id. Its release kills the processes that the worker left in the control group.
     uid: Option<Uid>,
     cgroup: Option<Cgroup>,
     _registration: Registration,
@@ -50,18 +51,18 @@ impl Resources {
         Ok((Self { _egress: egress, folder, uid, cgroup, _registration: registration }, message))
     }
 
-    /// The command that starts the process.
+    /// Returns the command that starts the process.
     pub fn command(&self, workers: &Workers) -> Command {
         let (folder, uid, cgroup) = (self.folder.path(), self.uid_number(), self.cgroup.as_ref());
         Launch { config: &workers.config, folder, uid, protections: &workers.available.of_kernel, cgroup }.command()
     }
 
-    /// A handle to find the sockets of the process.
+    /// Returns a handle to find the sockets of the process.
     pub fn folder_handle(&self) -> std::io::Result<FolderHandle> {
         self.folder.handle(self.uid_number())
     }
 
-    /// Whether the kernel killed the process because of the memory limit of its control group. Blocks.
+    /// Returns whether the kernel killed the process because of the memory limit of its control group. Blocks.
     pub fn exceeded_memory(&self) -> bool {
         self.cgroup.as_ref().is_some_and(Cgroup::exceeded_memory)
     }

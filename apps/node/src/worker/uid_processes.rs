@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The user ids that living processes have, among those that `is_candidate` selects. Blocks.
+/// Returns the user ids that living processes have, among those that `is_candidate` selects. Blocks.
 pub fn uids_in_use(is_candidate: impl Fn(u32) -> bool) -> io::Result<HashSet<u32>> {
     processes(is_candidate).map(|found| found.map(|(_, uid)| uid).collect())
 }
@@ -40,10 +40,10 @@ pub fn kill_processes(uid: u32) -> io::Result<usize> {
     }
 }
 
-/// The living processes whose user id `is_selected`: process id and user id.
+/// Lists the living processes whose user id `is_selected`: process id and user id.
 ///
-/// The list is read while it is consumed. The kernel lists processes by ascending id, so the list also contains the
-/// child of a process that forks and exits in the meantime, unless the ids start again at the lowest one.
+/// The list is read while it is consumed. The kernel lists processes by ascending id. Therefore, if a process forks and
+/// exits in the meantime, the list also contains the child, unless the ids have wrapped around.
 fn processes(is_selected: impl Fn(u32) -> bool) -> io::Result<impl Iterator<Item = (u32, u32)>> {
     let entries = fs::read_dir("/proc")?.flatten();
     let pids = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry)));
@@ -52,7 +52,7 @@ fn processes(is_selected: impl Fn(u32) -> bool) -> io::Result<impl Iterator<Item
     Ok(owned.filter(move |(pid, uid)| is_selected(*uid) && is_alive(*pid)))
 }
 
-/// Whether the process executes code, in contrast to a zombie, which its parent may never collect.
+/// Returns whether the process executes code. A zombie, which its parent may never collect, does not.
 fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| executes_code(&status))
 }

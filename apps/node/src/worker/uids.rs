@@ -23,15 +23,15 @@ struct State {
     allocated: HashSet<u32>,
 }
 
-/// An allocated id. Dropping it kills the processes that still have it, and releases it; that blocks.
+/// An allocated id. Dropping it kills the processes that still have the id, and releases the id. The drop blocks.
 pub struct Uid {
     pub number: u32,
     pool: Arc<Pool>,
 }
 
 impl Uids {
-    /// A pool of the ids in `range`, if this process runs as root. It begins at a random id, because files or sockets
-    /// of the ids that the previous node used last may still exist.
+    /// Creates a pool of the ids in `range`, if this process runs as root. It begins at a random id, because files or
+    /// sockets of the ids that the previous node used last may still exist.
     pub fn new(range: UidRange) -> Self {
         let offset = u32::try_from(random::id().as_u128() % (u128::from(range.last - range.first) + 1));
         let state = Mutex::new(State { next: range.first + offset.unwrap_or_default(), allocated: HashSet::new() });
@@ -52,7 +52,8 @@ impl Pool {
         let UidRange { first, last } = self.range;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_candidate = |uid: u32| (first..=last).contains(&uid) && !state.allocated.contains(&uid);
-        // Read under the lock, so that it includes what a worker left behind whose id was released before.
+        // This is read under the lock, so that it includes the processes that a worker left under an id that was
+        // released before.
         let in_use = uids_in_use(is_candidate).context("failed to list the processes of the machine")?;
         let mut candidates = (state.next..=last).chain(first..state.next);
         let number = candidates.find(|candidate| !state.allocated.contains(candidate) && !in_use.contains(candidate));
@@ -66,7 +67,7 @@ impl Pool {
 
 impl Drop for Uid {
     fn drop(&mut self) {
-        // While processes survive, `allocate` skips the id.
+        // If processes survive, `allocate` skips the id.
         match kill_processes(self.number) {
             Ok(0) => {}
             Ok(processes) => tracing::warn!(uid = self.number, processes, "killed processes that a worker left behind"),
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn ids_are_unique_and_allocated_round_robin() {
-        // Ids that no process has, also where user namespaces are in use.
+        // No process has these ids, even where user namespaces are in use.
         let range = UidRange { first: 4_294_000_000, last: 4_294_000_002 };
         let state = Mutex::new(State { next: range.first, allocated: HashSet::new() });
         let uids = Uids(Some(Arc::new(Pool { range, state })));

@@ -21,7 +21,7 @@ type Connection = TokioIo<Upgraded>;
 
 const CHUNK: usize = 16 * 1024;
 
-/// Whether a response with status 101 switches to WebSocket, the only protocol that the node asks for.
+/// Returns whether a response with status 101 switches to WebSocket, the only protocol that the node asks for.
 pub fn is_websocket(response: &Response<Incoming>) -> bool {
     let mut protocols = response.headers().get_all(UPGRADE).iter();
     let protocol = protocols.next();

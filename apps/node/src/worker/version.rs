@@ -1,4 +1,4 @@
-//! One version of a project, which is its code and its environment, and its process.
+//! One version of a project, which is its code and its environment, and the process of this version.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,11 +18,11 @@ use crate::index::Index;
 
 /// The longest delay before a crashing worker is restarted.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
-/// A crash after this uptime resets the backoff.
+/// A crash after a longer uptime resets the backoff.
 const HEALTHY_UPTIME: Duration = Duration::from_secs(5 * 60);
-/// The delay before a version retires: requests may still hold the previous routing table.
+/// The delay before a version retires, because requests may still hold the previous routing table.
 const GRACE_PERIOD: Duration = Duration::from_secs(1);
-/// The timeout of the requests in flight on an old version.
+/// How long an old version may finish its requests in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A version of a project. Its process is started on demand, one start at a time, always with the current environment.
@@ -31,14 +31,14 @@ pub struct Worker {
     pub bundle: Digest,
     pub index: Arc<Index>,
     version: AtomicI32,
-    /// The generation of the environment at the last start. A running process keeps it, so another environment requires
-    /// another worker.
+    /// The generation of the environment at the last start. A running process keeps its environment, so another
+    /// environment requires another worker.
     generation: AtomicU64,
     workers: Arc<Workers>,
     process: Mutex<Option<Arc<Process>>>,
     restart: AsyncMutex<RestartState>,
-    /// Whether the last report says that the bundle is not running. The workers of one bundle with different
-    /// environments share it.
+    /// Whether the last report says that the bundle is not running. All workers of one bundle share this flag, even
+    /// with different environments.
     is_reported_down: Arc<AtomicBool>,
     has_failed_to_start: AtomicBool,
     retired: AtomicBool,
@@ -74,7 +74,7 @@ pub enum Rejection {
 struct BackingOff(Duration);
 
 impl Worker {
-    /// A worker without a process. `previous` ran the same bundle with another environment than the current one.
+    /// Creates a worker without a process. `previous` ran the same bundle with another environment.
     pub fn new(
         workers: &Arc<Workers>,
         code: &VersionCode<'_>,
@@ -98,12 +98,12 @@ impl Worker {
         })
     }
 
-    /// Sets the version: the same bundle may be deployed again.
+    /// Sets the version, because the same bundle may be deployed again.
     pub fn set_version(&self, version: i32) {
         self.version.store(version, Ordering::Relaxed);
     }
 
-    /// The current version of the bundle.
+    /// Returns the current version of the bundle.
     pub fn version(&self) -> i32 {
         self.version.load(Ordering::Relaxed)
     }
@@ -130,28 +130,28 @@ impl Worker {
         self
     }
 
-    /// Whether a process is running or starting.
+    /// Returns whether a process is running or starting.
     pub fn is_active(&self) -> bool {
         self.restart.try_lock().is_err() || self.current().is_some_and(|process| process.is_running())
     }
 
-    /// The generation of the environment of the process, if it is running.
+    /// Returns the generation of the environment of the process, if it is running.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Whether its environment is not the current one.
+    /// Returns whether the worker's environment is not the current one.
     pub fn is_outdated(&self, current: &CurrentEnvironment) -> bool {
         self.generation() != current.generation
     }
 
-    /// Whether a start has failed.
+    /// Returns whether a start has failed.
     pub fn has_failed_to_start(&self) -> bool {
         self.has_failed_to_start.load(Ordering::Relaxed)
     }
 
-    /// Drains and stops the process. The routing table must no longer contain this version. [`Worker::stop`] ends the
-    /// wait.
+    /// Waits until no request is in flight, and stops the process. The routing table must no longer contain this
+    /// version. [`Worker::stop`] ends the wait.
     pub fn retire(self: Arc<Self>) {
         let runtime = self.workers.runtime.clone();
         runtime.spawn(async move {
@@ -208,7 +208,8 @@ impl Worker {
         if self.retired.load(Ordering::Relaxed) {
             return Err(BackingOff(GRACE_PERIOD));
         }
-        // The current one also after a crash: the previous process may have had a value that is revoked since.
+        // The start uses the current environment even after a crash: the environment of the previous process may
+        // contain a value that was revoked since.
         let Some(environment) = self.workers.environments.get(&self.project) else {
             return Err(BackingOff(GRACE_PERIOD));
         };
@@ -252,7 +253,8 @@ impl Worker {
         restart.back_off()
     }
 
-    /// Handles the exit of the current process, once: both `ensure_running` and `handle_exit` wait for it.
+    /// Handles the exit of the current process. Does so only once, because both `ensure_running` and `handle_exit` wait
+    /// for the exit.
     fn on_exit(&self, restart: &mut RestartState, process: &Arc<Process>, reason: ExitReason) {
         if self.clear_process(process)
             && let ExitReason::Crashed(message) = reason

@@ -13,17 +13,17 @@ use super::config::Config;
 use super::folder::Socket;
 use super::process::{ExitReason, Process};
 
-/// A process counts as in use for this long after its last request.
+/// How long a process counts as in use after its last request.
 const RECENT_USE: Duration = Duration::from_secs(10);
 const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The probe timeout of a process that used at least [`STUCK_CPU_TIME`] since the probe.
+/// The probe timeout of a process that has used at least [`STUCK_CPU_TIME`] since the probe was sent.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Below this CPU time, an overloaded machine may have caused the delay.
+/// If a process used less CPU time, an overloaded machine may have caused the delay.
 const STUCK_CPU_TIME: Duration = Duration::from_millis(1500);
-/// The probe timeout independent of CPU time.
+/// The probe timeout of every process, regardless of its CPU time.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Watches the process until it exits.
@@ -95,14 +95,14 @@ pub async fn probe(socket: &Socket) -> io::Result<()> {
     if status == *b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// The resident memory in bytes; `None` if the process has exited.
+/// Returns the resident memory in bytes; `None` if the process has exited.
 fn resident_bytes(pid: u32) -> Option<u64> {
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
     Some(pages * page_size() as u64)
 }
 
-/// The CPU time of the process; zero if it has exited.
+/// Returns the CPU time of the process; zero if it has exited.
 fn cpu_time(pid: u32) -> Duration {
     let ticks = || -> Option<u64> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

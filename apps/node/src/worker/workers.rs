@@ -34,7 +34,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Prepares to run workers. Also returns the server of the bindings. Must be called within a tokio runtime. Blocks.
+    /// Prepares the node to run workers. Also returns the server of the bindings. Must be called within a tokio
+    /// runtime. Blocks.
     pub fn new(
         config: Config,
         cache: Arc<Cache>,

@@ -14,7 +14,7 @@ use crate::running::{Dir, RunningNode, until};
 const HOST: &str = "shop.localhost";
 const SIZE: usize = 1000;
 
-/// Content that identifies its version.
+/// Returns content that identifies its version.
 fn version(number: usize) -> Vec<u8> {
     format!("version {number} ").into_bytes().into_iter().cycle().take(SIZE).collect()
 }

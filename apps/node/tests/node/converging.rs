@@ -24,7 +24,7 @@ async fn started() -> (ControlPlane, Dir, RunningNode) {
     (core, dir, node)
 }
 
-/// Larger than the socket buffers between node and client.
+/// Returns a content that is larger than the socket buffers between node and client.
 fn large() -> Vec<u8> {
     (0..32_u32 << 20).map(|number| (number % 251) as u8).collect()
 }
@@ -92,7 +92,7 @@ async fn malformed_or_unavailable_part_keeps_its_last_state() {
 async fn file_that_cannot_be_saved_is_retried_and_does_not_affect_others() {
     let (core, dir, node) = started().await;
     let file = |project: &str| dir.path().join("environments").join(sha256(project.as_bytes()));
-    // A file cannot replace a directory.
+    // The save fails, because a file cannot replace a directory.
     fs::create_dir(file("blocked")).unwrap();
     core.deploy("blocked", &[("assets/index.html", b"served")]);
     node.visitor.sees("blocked.localhost", "/", 200, "served").await;

@@ -12,7 +12,7 @@ use crate::visitor::Visitor;
 
 const KEY: &str = "svc_byp_key";
 
-/// A node with a protected site that has no code, and a visitor's access cookie. With access, a write is 405.
+/// A node with a protected site without code, and a visitor's access cookie. If a write has access, its status is 405.
 struct SignedIn {
     _core: ControlPlane,
     _dir: Dir,
@@ -30,20 +30,20 @@ impl SignedIn {
         Self { _core: core, _dir: dir, node, cookie }
     }
 
-    /// The status of a request with these `Cookie` headers.
+    /// Returns the status of a request with these `Cookie` headers.
     async fn status_with_cookies(&self, cookies: &[&[u8]]) -> u16 {
         let request = self.node.visitor.request(Method::GET, HOST, "/");
         let cookies = cookies.iter().map(|cookie| HeaderValue::from_bytes(cookie).unwrap());
         Visitor::send(cookies.fold(request, |request, cookie| request.header(COOKIE, cookie))).await.status
     }
 
-    /// The status of a request with the access cookie and these headers.
+    /// Returns the status of a request with the access cookie and these headers.
     async fn status(&self, method: Method, host: &str, headers: &[(&str, &str)]) -> u16 {
         let request = self.node.visitor.request(method, host, "/").header(COOKIE, &self.cookie);
         Visitor::send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await.status
     }
 
-    /// The status line of a request for a WebSocket with the access cookie and this header.
+    /// Returns the status line of a request for a WebSocket with the access cookie and this header.
     async fn upgrade(&self, header: &str) -> String {
         let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n");
         let mut socket = self.node.visitor.raw(&format!("{request}Cookie: {}\r\n{header}\r\n", self.cookie)).await;
@@ -102,7 +102,7 @@ async fn cookie_has_no_effect_on_writes_that_another_origin_caused() {
         &[("origin", own), ("sec-fetch-site", "same-origin")],
         &[("sec-fetch-site", "same-origin")],
         &[("sec-fetch-site", "none")],
-        // A form of a page that sends no referrer.
+        // The page of this form sends no referrer.
         &[("origin", "null"), ("sec-fetch-site", "same-origin")],
         &[("origin", "http://b.localhost"), ("sec-fetch-site", "same-site"), ("svc-access-bypass", KEY)],
     ];

@@ -57,7 +57,7 @@ impl NodeProcess {
         Visitor::new(self.front)
     }
 
-    /// Fails unless the metrics contain each of these texts.
+    /// Asserts that the metrics contain each of these texts.
     pub async fn has_metrics(&self, texts: &[&str]) {
         let metrics = reqwest::get(format!("http://{}/metrics", self.metrics)).await.unwrap().text().await.unwrap();
         for text in texts {
@@ -65,7 +65,7 @@ impl NodeProcess {
         }
     }
 
-    /// A value of the process in `/proc`, in bytes.
+    /// Returns a value of the process from `/proc`, in bytes.
     pub fn memory(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -89,7 +89,7 @@ impl Drop for NodeProcess {
     }
 }
 
-/// The process, and the unnamed file of its log.
+/// Starts the process. Returns it with the unnamed file of its log.
 fn spawn(core: &ControlPlane, dir: &Dir, settings: &[(String, String)], front: SocketAddr) -> (Child, File) {
     let (uids, log) = (unused_uids(), tempfile::tempfile().unwrap());
     let process = Command::new(env!("CARGO_BIN_EXE_svc-node"))

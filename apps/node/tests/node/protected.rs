@@ -14,7 +14,7 @@ const PAGES: &[(&str, &[u8])] = &[("assets/index.html", b"inside"), ("assets/a.t
 pub const CALLBACK: &str = "/__svc/access/callback";
 const FORM: &str = "/__svc/access/password";
 
-/// A node with a site of this policy.
+/// Starts a node with a site of this policy.
 pub async fn site(core: &ControlPlane, dir: &Dir, access: Value) -> RunningNode {
     core.protect("shop", PAGES, access);
     let running = RunningNode::start(core, dir).await;
@@ -40,7 +40,7 @@ async fn post(visitor: &Visitor, host: &str, password: &str, next: &str) -> Visi
     Visitor::send(visitor.request(Method::POST, host, FORM).body(form)).await
 }
 
-/// Cheap parameters, to keep the tests fast.
+/// Returns the hash of a password, with cheap parameters that keep the tests fast.
 fn hash(password: &str) -> String {
     let parameters = argon2::Params::new(64, 1, 1, None).unwrap();
     let argon2 = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, parameters);

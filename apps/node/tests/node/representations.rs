@@ -16,7 +16,7 @@ fn text() -> String {
     "<p>A repeated sentence compresses well.</p>\n".repeat(400)
 }
 
-/// A node whose `/page.html` is compressed.
+/// Starts a node whose `/page.html` is compressed.
 async fn shop() -> (ControlPlane, Dir, RunningNode) {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let text = text();
@@ -197,7 +197,7 @@ async fn uncompressed_bundle_of_an_older_release_is_compressed_after_a_restart()
             }
         }
     }
-    // The index format of an older release.
+    // This is the index format of an older release.
     for index in std::fs::read_dir(dir.path().join("sites")).unwrap() {
         let index = index.unwrap().path();
         let mut document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();

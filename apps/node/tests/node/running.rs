@@ -39,7 +39,7 @@ impl Drop for Dir {
     }
 }
 
-/// The environment of a node with this control plane and directory.
+/// Returns the environment of a node with this control plane and directory.
 pub fn environment(core: &ControlPlane, dir: &Dir) -> [(String, String); 4] {
     [
         ("SVC_EDGE_LISTEN", "127.0.0.1:0"),

@@ -16,7 +16,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("assets/a b/ü.txt", b"umlaut"),
 ];
 
-/// A node that serves [`FILES`] at [`HOST`].
+/// Starts a node that serves [`FILES`] at [`HOST`].
 async fn shop() -> (ControlPlane, Dir, RunningNode) {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.deploy("shop", FILES);

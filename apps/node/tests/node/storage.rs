@@ -1,4 +1,4 @@
-//! The object storage, on a folder and on a real S3 server by the same tests.
+//! The object storage. The same tests run on a folder and on a real S3 server.
 
 mod conditions;
 mod deleting;
@@ -58,7 +58,7 @@ impl Rig {
         Self::start_with_timeout(store, Duration::from_secs(60))
     }
 
-    /// With this timeout for the receivers of gets.
+    /// Starts the storage with this timeout for the receivers of gets.
     fn start_with_timeout(store: TestStore, receiver_timeout: Duration) -> Self {
         Self::open(store, Dir::new(), receiver_timeout)
     }
@@ -112,7 +112,7 @@ impl Rig {
         self.storage.put(fixed(grant), self::key(key), options, content).await
     }
 
-    /// The content of an object.
+    /// Returns the content of an object.
     async fn get(&self, grant: &Grant, key: &str) -> Option<Vec<u8>> {
         self.get_range(grant, key, None).await.unwrap()
     }
@@ -136,7 +136,7 @@ impl Rig {
         self.storage.list(&mut call, grant, options).await.unwrap()
     }
 
-    /// The keys of all objects, in the order of a listing.
+    /// Returns the keys of all objects, in the order of a listing.
     async fn keys(&self, grant: &Grant) -> Vec<String> {
         let page = self.list(grant, ListOptions { limit: 1000, ..ListOptions::default() }).await;
         assert_eq!(page.next, None);
@@ -154,7 +154,7 @@ impl Rig {
         assert!(reached.is_ok(), "expected {count} blobs: {:?}", self.store.blobs());
     }
 
-    /// The next report about a project.
+    /// Returns the next report about a project.
     async fn report(&mut self, project: &str) -> StorageReport {
         loop {
             let Observation { report, .. } = self.reports.recv().await.unwrap();
@@ -182,11 +182,11 @@ async fn closed(storage: Arc<Storage>) {
     };
     assert!(tokio::time::timeout(Duration::from_secs(10), closed).await.is_ok(), "the storage is in use");
     drop(storage);
-    // The thread of the index closes the file.
+    // Waits until the thread of the index has closed the file.
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// The grant of a project with a large quota.
+/// Returns the grant of a project with a large quota.
 fn grant(project: &str) -> Grant {
     grant_with(project, 1 << 40)
 }
@@ -196,7 +196,7 @@ fn grant_with(project: &str, quota_bytes: u64) -> Grant {
     Grant::new(project, &protocol::Storage { prefix, quota_bytes }).unwrap()
 }
 
-/// A grant that does not change.
+/// Returns a grant that does not change.
 fn fixed(grant: &Grant) -> impl CurrentGrant {
     let grant = grant.clone();
     move || Some(grant.clone())
@@ -206,12 +206,12 @@ fn key(key: &str) -> Key {
     Key::parse(key.to_owned()).unwrap()
 }
 
-/// The code of a failure.
+/// Returns the code of a failure.
 fn code<T: std::fmt::Debug>(result: Result<T>) -> &'static str {
     StorageError::code(&result.unwrap_err())
 }
 
-/// Bytes that do not repeat within a part.
+/// Returns bytes that do not repeat within a part.
 fn noise(length: usize) -> Vec<u8> {
     (0..length as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

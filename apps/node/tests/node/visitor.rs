@@ -34,7 +34,7 @@ impl VisitorResponse {
 
 impl Visitor {
     pub fn new(address: SocketAddr) -> Self {
-        // No idle connections, because a graceful shutdown would wait for them.
+        // The client keeps no idle connections, because a graceful shutdown would wait for them.
         let client = Client::builder().redirect(Policy::none()).no_proxy().pool_max_idle_per_host(0).build().unwrap();
         Self { client, address }
     }
@@ -84,7 +84,7 @@ impl Visitor {
         stream
     }
 
-    /// The whole response to a raw request, which must contain `Connection: close`.
+    /// Returns the whole response to a raw request, which must contain `Connection: close`.
     pub async fn raw_answer(&self, request: &str) -> String {
         let mut answer = String::new();
         self.raw(request).await.read_to_string(&mut answer).await.unwrap();

@@ -47,7 +47,8 @@ pub fn workerd() -> Option<PathBuf> {
     workerd
 }
 
-/// A range of user ids that no other node of the tests has: a node kills the processes that its workers leave behind.
+/// Returns a range of user ids that no other node of the tests uses. This is necessary because a node kills the
+/// processes that its workers leave.
 pub fn unused_uids() -> UidRange {
     const COUNT: u32 = 10;
     static NEXT: AtomicU32 = AtomicU32::new(300_000);
@@ -69,7 +70,7 @@ fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config {
 }
 
 impl Rig {
-    /// `None` without `workerd`.
+    /// Starts the node. Returns `None` without `workerd`.
     async fn start() -> Option<Self> {
         Self::start_with(|_| ()).await
     }
@@ -78,7 +79,7 @@ impl Rig {
         Some(Self::start_as(workerd()?, change).await)
     }
 
-    /// A node with simulated workers.
+    /// Starts a node with simulated workers.
     async fn simulated(change: impl FnOnce(&mut Workers)) -> Self {
         let change = |workers: &mut Workers| {
             workers.launcher = simulated::LAUNCHER.into();
@@ -99,7 +100,7 @@ impl Rig {
         self.core.deploy("app", &[("worker/index.js", code.as_bytes())]);
     }
 
-    /// Waits until this state of a project is observed. Consumes earlier observations.
+    /// Waits until this state of a project is reported. Skips earlier observations.
     async fn observes(&self, project: &str, state: State) -> Observation {
         let awaited = async {
             loop {

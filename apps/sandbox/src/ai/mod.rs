@@ -25,12 +25,12 @@ pub const AI_KEY: &str = "sk-sandbox";
 
 /// The pages are below this path.
 const PAGES: &str = "/ai";
-/// The calls that the page shows.
+/// The maximum number of calls that the page shows.
 const MAX_SHOWN: usize = 50;
-/// The bytes of the answer in an event.
+/// The size of the part of the answer in one event, in bytes.
 const EVENT_BYTES: usize = 12;
 const TRICKLE: Duration = Duration::from_millis(200);
-/// The time in which the server sends the events before a cut.
+/// The time that the server has to send the previous events before it cuts the connection.
 const FLUSH: Duration = Duration::from_millis(50);
 
 /// A fault of every following call.
@@ -48,17 +48,17 @@ pub enum AiFault {
     Hang,
     /// Closes the connection after these events of a stream, or in the middle of a whole response.
     Cut(usize),
-    /// Pauses a stream after these events, until another kind of fault or none is injected.
+    /// Pauses a stream after these events, until another fault is injected or the fault is removed.
     Pause(usize),
     /// Sends a byte at a time.
     Trickle,
-    /// Responds with an answer of these bytes.
+    /// Responds with an answer of this size in bytes.
     LongAnswer(usize),
     /// Reports no usage.
     NoUsage,
     /// Reports a negative usage.
     NegativeUsage,
-    /// Reports more output than any model has.
+    /// Reports more output than any model can produce.
     HugeUsage,
 }
 
@@ -83,7 +83,7 @@ const FAULTS: [(&str, Option<AiFault>); 13] = [
 #[derive(Debug, Clone)]
 struct ReceivedCall {
     body: Value,
-    /// `complete`, `aborted` by the client, or the name of the fault.
+    /// The outcome: `complete`, `aborted` by the client, or the name of the fault.
     outcome: &'static str,
 }
 
@@ -101,12 +101,12 @@ impl Default for Ai {
 }
 
 impl Ai {
-    /// Whether a request is for the API or the page.
+    /// Returns whether a request is for the API or the page.
     pub fn serves(path: &str) -> bool {
         path == PAGES || path.strip_prefix(AI_PATH).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Returns `None` to close the connection without a response.
+    /// Responds to a request. Returns `None` to close the connection without a response.
     pub async fn respond(&self, request: &Request) -> Option<Response> {
         let Some(path) = request.path.strip_prefix(AI_PATH) else { return Some(self.page(request)) };
         if request.header(AUTHORIZATION) != format!("Bearer {AI_KEY}") {
@@ -221,7 +221,8 @@ impl Ai {
             let mut outcome = "complete";
             for (number, part) in parts.into_iter().enumerate() {
                 if fault == Some(AiFault::Cut(number)) {
-                    // The server discards what it has not sent when the body fails: it first sends the events before.
+                    // When the body fails, the server discards everything that it has not sent. So wait until it has
+                    // sent the previous events.
                     if let Ok(permit) = sender.reserve().await {
                         tokio::time::sleep(FLUSH).await;
                         permit.send(Err(io::Error::from(io::ErrorKind::ConnectionAborted)));
@@ -269,7 +270,7 @@ fn error(status: u16, message: &str, code: &str) -> Response {
     Response { status, ..Response::json(&error) }
 }
 
-/// The answer of the model.
+/// Returns the answer of the model.
 fn answer(body: &Value, fault: Option<AiFault>) -> String {
     if let Some(AiFault::LongAnswer(bytes)) = fault {
         return "x".repeat(bytes);
@@ -280,7 +281,7 @@ fn answer(body: &Value, fault: Option<AiFault>) -> String {
     format!("You said: {}", question.unwrap_or_default())
 }
 
-/// The answer in the parts of its events.
+/// Splits the answer into the parts of its events.
 fn parts(answer: &str) -> impl Iterator<Item = String> {
     let letters: Vec<char> = answer.chars().collect();
     letters.chunks(EVENT_BYTES).map(|part| part.iter().collect()).collect::<Vec<String>>().into_iter()
@@ -322,13 +323,13 @@ impl AiServer {
         Self { base, ai, task: task.abort_handle() }
     }
 
-    /// The base URL of the API, with its version.
+    /// Returns the base URL of the API, with its version.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}{AI_PATH}", self.base)
     }
 
-    /// The settings with which a node uses this upstream.
+    /// Returns the settings with which a node uses this upstream.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 2] {
         [("SVC_NODE_AI_URL", self.url()), ("SVC_NODE_AI_KEY", AI_KEY.to_owned())]
@@ -339,7 +340,8 @@ impl AiServer {
         self.ai.fault.send_replace(fault);
     }
 
-    /// The bodies of the calls so far, with their outcomes: `complete`, `aborted` by the client, or of a fault.
+    /// Returns the bodies of the calls so far, with their outcomes: `complete`, `aborted` by the client, or the name of
+    /// a fault.
     #[must_use]
     pub fn calls(&self) -> Vec<(Value, &'static str)> {
         self.ai.calls().iter().map(|call| (call.body.clone(), call.outcome)).collect()

@@ -1,5 +1,5 @@
-//! A third-party app that signs its users in with the service: OAuth's code flow with PKCE. It knows only the address of
-//! the service and its own registration.
+//! A third-party app that signs its users in with the service, through OAuth's code flow with PKCE. It knows only the
+//! address of the service and its own registration.
 
 mod page;
 
@@ -20,7 +20,7 @@ use crate::sessions::{Sessions, random_text};
 #[derive(Debug, Clone)]
 pub struct AppClient {
     pub client_id: String,
-    /// `None` for a public client.
+    /// The client secret. `None` for a public client.
     pub client_secret: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct DemoApp {
     callback: String,
     /// The sign-ins in progress.
     pending: Sessions<Pending>,
-    /// The users who are signed in. The lock keeps a refresh token from being used twice, which would end the grant.
+    /// The signed-in users. The lock prevents two uses of a refresh token, which would end the grant.
     users: Sessions<Arc<Mutex<Tokens>>>,
 }
 
@@ -52,19 +52,19 @@ struct Pending {
 struct Tokens {
     metadata: Value,
     response: Value,
-    /// Rotations so far.
+    /// The number of refreshes so far.
     refreshes: usize,
 }
 
 impl DemoApp {
-    /// `base` is the address at which browsers reach the app.
+    /// Creates the app. `base` is the address at which browsers reach the app.
     pub fn new(api: Api, client: Option<AppClient>, base: &str) -> Self {
         let callback = format!("{base}/app/callback");
         let (pending, users) = (Sessions::new("demo_sign_in"), Sessions::new("demo_user"));
         Self { api, client, base: base.to_owned(), callback, pending, users }
     }
 
-    /// Whether a request is for the app.
+    /// Returns whether a request is for the app.
     pub fn serves(path: &str) -> bool {
         path == "/app" || path.starts_with("/app/")
     }
@@ -85,7 +85,8 @@ impl DemoApp {
     }
 
     async fn home(&self, request: &Request) -> Response {
-        // A cookie of another name of this host would be missing at the redirect URI.
+        // Use only the registered host name. A browser would not send a cookie of another host name to the redirect
+        // URI.
         if self.base.split_once("://").map(|(_, host)| host) != Some(request.header(HOST)) {
             return Response::redirect(format!("{}/app", self.base));
         }
@@ -103,7 +104,7 @@ impl DemoApp {
     /// Redirects the browser to the authorization endpoint (RFC 6749 section 4.1.1).
     async fn sign_in(&self, client: &AppClient) -> Result<Response, ApiError> {
         let metadata = self.api.get("/.well-known/oauth-authorization-server", None).await?;
-        // RFC 8414 section 3.3.
+        // RFC 8414 section 3.3 requires this check.
         if text(&metadata, "issuer") != self.api.base {
             return Err(ApiError(format!("The metadata is of another issuer than {}", self.api.base)));
         }
@@ -128,12 +129,12 @@ impl DemoApp {
     async fn callback(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
         let refused = |reason: &str| ApiError(format!("The sign-in failed: {reason}"));
         let not_started = || refused("this browser did not start it");
-        // A link of another site with another state does not end the sign-in in progress.
+        // A link of another site with a wrong state must not end the sign-in in progress.
         if request.parameter("state") != self.pending.get(request).ok_or_else(not_started)?.state {
             return Err(refused("the state is that of another sign-in"));
         }
         let pending = self.pending.remove(request).ok_or_else(not_started)?;
-        // RFC 9207 section 2.4.
+        // RFC 9207 section 2.4 requires this check.
         if request.parameter("iss") != text(&pending.metadata, "issuer") {
             return Err(refused("the response is of another issuer"));
         }
@@ -141,7 +142,7 @@ impl DemoApp {
             let (error, description) = (request.parameter("error"), request.parameter("error_description"));
             return Err(refused(&format!("{description} ({error})")));
         }
-        // The new tokens replace those of this browser.
+        // The new tokens replace those of this browser, so end their grant first.
         self.revoke(client, request).await?;
         let form = [
             ("grant_type", "authorization_code"),
@@ -168,7 +169,7 @@ impl DemoApp {
         Ok(Response::redirect("/app"))
     }
 
-    /// Signs the user out: ends the grant. If that fails, the user stays signed in and can try again.
+    /// Signs the user out by ending the grant. If that fails, the user stays signed in and can try again.
     async fn revoke(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
         if let Some(tokens) = self.users.get(request) {
             let tokens = tokens.lock().await;
@@ -192,7 +193,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// The claims of a JWT, without verification: the app only shows them.
+/// Returns the claims of a JWT. Does not verify it, because the app only shows the claims.
 fn claims(token: &str) -> Value {
     let payload = token.split('.').nth(1).unwrap_or_default();
     let bytes = URL_SAFE_NO_PAD.decode(payload).or_else(|_| STANDARD.decode(payload)).unwrap_or_default();

@@ -61,7 +61,7 @@ pub struct OAuthClient {
 }
 
 impl OAuthClient {
-    /// The service's settings for this registration.
+    /// Returns the service's settings for this registration.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 5] {
         [
@@ -99,10 +99,10 @@ impl CodeHostServer {
         Self { base, host, task: task.abort_handle() }
     }
 
-    /// The registration of the service under test.
+    /// Returns the registration of the service under test.
     ///
     /// # Panics
-    /// Never.
+    /// Does not panic.
     #[must_use]
     pub fn client(&self) -> OAuthClient {
         let url = |path| self.base.join(path).unwrap();
@@ -115,7 +115,7 @@ impl CodeHostServer {
         }
     }
 
-    /// Signs in all browsers as this user, an object as the user endpoint returns it.
+    /// Makes all browsers sign in as this user, an object as the user endpoint returns it.
     pub fn sign_in_as(&self, user: Value) {
         self.host.state().browser_user = user;
     }
@@ -134,7 +134,7 @@ impl CodeHostServer {
         };
     }
 
-    /// The method and path of every request so far.
+    /// Returns the method and path of every request so far.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.host.state().requested.clone()
@@ -150,7 +150,7 @@ impl Drop for CodeHostServer {
 /// The code host behind a listener.
 #[derive(Debug)]
 pub(crate) struct CodeHost {
-    /// Whether a page asks for the user to sign in.
+    /// Whether a page asks the user to sign in.
     interactive: bool,
     state: Mutex<State>,
 }
@@ -158,7 +158,7 @@ pub(crate) struct CodeHost {
 #[derive(Debug)]
 struct State {
     users: Users,
-    /// The user of all browsers if there is no page.
+    /// The user of all browsers, if no page asks for one.
     browser_user: Value,
     denies: bool,
     faults: HashMap<Endpoint, CodeHostFault>,
@@ -180,17 +180,17 @@ impl CodeHost {
         Self { interactive, state: Mutex::new(state) }
     }
 
-    /// Whether a request is for the code host.
+    /// Returns whether a request is for the code host.
     pub fn serves(path: &str) -> bool {
         [AUTHORIZE, TOKEN, USER].contains(&path)
     }
 
-    /// The users that can be chosen to sign in.
+    /// Returns the users that can be chosen to sign in.
     pub fn users(&self) -> Vec<Value> {
         self.state().users.all()
     }
 
-    /// Returns `None` to close the connection without a response.
+    /// Responds to a request. Returns `None` to close the connection without a response.
     pub async fn respond(&self, request: &Request) -> Option<Response> {
         let endpoint = match (request.method.as_str(), request.path.as_str()) {
             ("POST", TOKEN) => Some(Endpoint::Token),

@@ -1,4 +1,4 @@
-//! OAuth's code flow with PKCE (RFC 6749 section 4.1, RFC 7636), from the authorization server's side.
+//! OAuth's code flow with PKCE (RFC 6749 section 4.1, RFC 7636), as the authorization server implements it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -76,7 +76,7 @@ impl OAuth {
         if (request.parameter("client_id"), request.parameter("client_secret")) != (CLIENT_ID, CLIENT_SECRET) {
             return refuse("incorrect_client_credentials");
         }
-        // A code is valid for one attempt, whatever its outcome.
+        // A code is valid for only one attempt, whatever its outcome.
         let Some(grant) = self.codes.remove(request.parameter("code")) else {
             return refuse("bad_verification_code");
         };
@@ -105,7 +105,7 @@ impl OAuth {
         }
     }
 
-    /// Codes and tokens are predictable, so that tests can search output for them.
+    /// Creates a code or a token. They are predictable, so that tests can search output for them.
     fn mint(&mut self, kind: &str) -> String {
         self.minted += 1;
         format!("{kind}_{:08}", self.minted)

@@ -1,4 +1,4 @@
-//! The page that asks for the user to sign in.
+//! The page that asks the user to sign in.
 
 use serde_json::Value;
 

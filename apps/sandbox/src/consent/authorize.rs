@@ -21,7 +21,7 @@ const PARAMETERS: [&str; 8] = [
 impl Consent {
     pub(super) async fn authorize_page(&self, login: &Login, request: &Request) -> Response {
         let client_id = request.parameter("client_id");
-        // An id has no character that a path must escape; others are unknown anyway.
+        // An id contains only characters that need no escape in a path. Any other text is not the id of a client.
         let is_id = !client_id.is_empty() && client_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let found = match is_id {
             true => self.api.get(&format!("/v1/oauth/clients/{client_id}"), Some(&login.token)).await,

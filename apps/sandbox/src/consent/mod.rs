@@ -1,4 +1,4 @@
-//! The pages at which a user decides about connected apps and devices. They take the place of a dashboard.
+//! The pages on which a user decides about connected apps and devices. They replace the dashboard.
 
 mod authorize;
 mod device;
@@ -68,7 +68,7 @@ impl Consent {
     }
 }
 
-/// The page to return to: only those that ask for a sign-in.
+/// Returns the page to return to. Only the pages that ask for a sign-in are allowed.
 fn next(request: &Request) -> String {
     let next = request.parameter("next");
     let is_own = ["/oauth/authorize", "/oauth/device"]
@@ -91,7 +91,7 @@ fn sign_in_page(request: &Request, fault: Option<&str>) -> Response {
     page("Sign in", &html)
 }
 
-/// The user of the page, with a form to sign in as another one.
+/// Adds the user of the page, with a form to sign in as another user.
 fn add_user(html: &mut Html, login: &Login, request: &Request) {
     html.raw("<form method=post action=\"/oauth/sign-out\"><input type=hidden name=next value=\"");
     html.text(&format!("{}?{}", request.path, request.query)).raw("\">Signed in as <strong>").text(&login.subject);
@@ -112,7 +112,7 @@ fn add_list<'a>(html: &mut Html, title: &str, items: impl Iterator<Item = &'a st
     html.raw("</ul>");
 }
 
-/// The texts of an array.
+/// Returns the texts of an array.
 fn texts<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
     value[name].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }

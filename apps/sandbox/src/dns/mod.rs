@@ -83,14 +83,14 @@ impl DnsServer {
         Ok(Self { address, state, tasks: [udp.abort_handle(), tcp.abort_handle()] })
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Replaces the records of a name and type. The text of a record is an address or a name; for SOA the primary's
-    /// name, the mailbox and the serial. A TXT text is split into strings of 255 bytes.
+    /// Replaces the records of a name and type. The text of a record is an address or a name. For SOA, it contains the
+    /// primary's name, the mailbox and the serial. A TXT text is split into strings of 255 bytes.
     ///
     /// # Panics
     /// Panics if a text does not match the type, or the type is not A, AAAA, CNAME, NS, SOA or TXT.
@@ -128,7 +128,7 @@ impl DnsServer {
         Ok(())
     }
 
-    /// All records as name, type and text, sorted.
+    /// Returns all records as name, type and text, sorted.
     #[must_use]
     pub fn records(&self) -> Vec<[String; 3]> {
         self.state().zone.records()
@@ -147,7 +147,7 @@ impl DnsServer {
         self.state().lame.insert(parse_name(owner).unwrap());
     }
 
-    /// The number of queries for a name and type so far, over UDP and TCP, with or without a response.
+    /// Returns the number of queries for a name and type so far, over UDP and TCP, with or without a response.
     ///
     /// # Panics
     /// Panics if the name is invalid.
@@ -176,7 +176,7 @@ async fn bind(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
         match UdpSocket::bind(listener.local_addr()?).await {
             Ok(socket) => return Ok((listener, socket)),
             Err(error) if address.port() != 0 => return Err(error),
-            // Another process uses this port for UDP.
+            // Another process uses this port for UDP, so try another port.
             Err(_) => {}
         }
     }
@@ -219,7 +219,7 @@ async fn serve_stream(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Re
 }
 
 impl State {
-    /// Returns `None` to send no response, and an empty response to close the connection.
+    /// Answers a request. Returns `None` to send no response, and an empty response to close the connection.
     fn answer(&mut self, request: &[u8], transport: Transport) -> Option<Vec<u8>> {
         let request = Message::from_vec(request).ok()?;
         if let Some(query) = request.queries.first() {
@@ -241,7 +241,7 @@ impl State {
             _ => {}
         }
         let whole = answer.to_vec().unwrap();
-        // 512 bytes without EDNS (RFC 1035 section 2.3.4).
+        // Without EDNS, the limit is 512 bytes (RFC 1035 section 2.3.4).
         let fits = transport == Transport::Tcp || whole.len() <= usize::from(request.max_payload());
         Some(if fits { whole } else { answer.truncate().to_vec().unwrap() })
     }

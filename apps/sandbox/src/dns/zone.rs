@@ -57,7 +57,7 @@ impl Zone {
         }
     }
 
-    /// Returns the response, untruncated.
+    /// Returns the response without truncating it.
     pub fn answer(&self, request: &Message) -> Message {
         let mut answer = request.clone().into_response();
         answer.metadata = Metadata::response_from_request(&request.metadata);
@@ -102,7 +102,7 @@ impl Zone {
         self.0.get(&(name.clone(), kind)).map(Vec::as_slice)
     }
 
-    /// A name exists if a name below it does (RFC 8020).
+    /// Returns whether a name exists. A name exists if a name below it does (RFC 8020).
     fn exists(&self, name: &Name) -> bool {
         self.0.keys().any(|(owner, _)| name.zone_of(owner))
     }
@@ -115,7 +115,7 @@ pub(super) fn parse_name(text: &str) -> Result<Name, InvalidRecord> {
     Ok(name)
 }
 
-/// Parses a record's data: an address or a name; for SOA two names and the serial; for TXT the whole text.
+/// Parses a record's data: an address or a name, two names and the serial for SOA, or the whole text for TXT.
 pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidRecord> {
     const ADDRESS: InvalidRecord = InvalidRecord("the address");
     Ok(match kind {
@@ -123,7 +123,7 @@ pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidR
         RecordType::AAAA => RData::AAAA(AAAA(text.trim().parse().map_err(|_| ADDRESS)?)),
         RecordType::CNAME => RData::CNAME(CNAME(parse_name(text)?)),
         RecordType::NS => RData::NS(NS(parse_name(text)?)),
-        // At least one string (RFC 1035 section 3.3.14).
+        // TXT data has at least one string (RFC 1035 section 3.3.14).
         RecordType::TXT if text.is_empty() => RData::TXT(TXT::from_bytes(vec![b""])),
         RecordType::TXT => RData::TXT(TXT::from_bytes(text.as_bytes().chunks(255).collect())),
         RecordType::SOA => parse_soa(text)?,

@@ -7,7 +7,7 @@ use crate::http::Response;
 use crate::smtp::ReceivedMail;
 use crate::systems::Systems;
 
-/// Allows a mail to open links in a new tab, and nothing else.
+/// Allows a mail only to open links in a new tab.
 const MAIL_POLICY: &str = "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; \
     style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
 
@@ -60,13 +60,13 @@ pub(super) fn raw(systems: &Systems, number: &str) -> Option<Response> {
     Some(Response::new(200, "text/plain; charset=utf-8", find(systems, number)?.raw))
 }
 
-/// Mails are numbered from 1.
+/// Returns the mail with this number. Mails are numbered from 1.
 fn find(systems: &Systems, number: &str) -> Option<ReceivedMail> {
     let index = number.parse::<usize>().ok()?.checked_sub(1)?;
     systems.smtp.received().into_iter().nth(index)
 }
 
-/// Parses a mail; an invalid one is shown as a mail without a header.
+/// Parses a mail. An invalid mail becomes a mail without a header.
 fn parse(mail: &ReceivedMail) -> Message<'_> {
     MessageParser::default().parse(&mail.raw).unwrap_or_default()
 }

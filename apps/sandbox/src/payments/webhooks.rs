@@ -1,4 +1,4 @@
-//! The provider's webhooks: signed as Standard Webhooks, delivered in order and retried.
+//! The provider's webhooks. They have the signatures of Standard Webhooks, are delivered in order, and are retried.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,8 +12,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::PAYMENTS_WEBHOOK_SECRET;
-use super::state::{new_id, now, time};
+use super::state::time;
 use crate::api::Api;
+use crate::values::{new_id, now};
 
 /// The pauses between the attempts of a delivery.
 const PAUSES: [Duration; 4] =
@@ -27,7 +28,7 @@ pub struct Delivery {
     pub event: String,
     pub body: String,
     pub attempts: usize,
-    /// `None` before the first response.
+    /// The status of the last response. `None` before the first response.
     pub status: Option<u16>,
     /// The body of the last response.
     pub response: String,
@@ -55,7 +56,7 @@ struct QueueState {
 }
 
 impl Webhooks {
-    /// Starts to deliver to a URL. Without one, webhooks are only shown.
+    /// Starts to deliver webhooks to a URL. Without a URL, the page only shows them.
     pub fn start(url: Option<String>) -> Self {
         let queue = Arc::new(Queue::default());
         let task = url.map(|url| {
@@ -121,7 +122,7 @@ impl Queue {
         self.state.lock().unwrap()
     }
 
-    /// Delivers the due webhooks in their order. A webhook that fails finally does not stop the others.
+    /// Delivers the due webhooks in order. If the last attempt of a webhook fails, continues with the next one.
     async fn deliver(&self, api: &Api, url: &str) {
         loop {
             let next = {

@@ -17,7 +17,7 @@ use session::serve;
 /// The encryption that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
-    /// None.
+    /// No encryption.
     None,
     /// STARTTLS.
     StartTls,
@@ -28,21 +28,21 @@ pub enum Encryption {
 /// A fault of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmtpFault {
-    /// This response to MAIL FROM.
+    /// The server sends this response to MAIL FROM.
     Sender(&'static str),
-    /// This response to RCPT TO.
+    /// The server sends this response to RCPT TO.
     Recipient(&'static str),
-    /// This response to the message, which is not kept.
+    /// The server sends this response to the message, and does not keep the message.
     Message(&'static str),
-    /// The message is kept; the connection is closed without a response.
+    /// The server keeps the message, and closes the connection without a response.
     DropAfterMessage,
-    /// The message is kept; there is no response.
+    /// The server keeps the message, and sends no response.
     HangAfterMessage,
-    /// No response to QUIT.
+    /// The server sends no response to QUIT.
     HangAtQuit,
-    /// No response at all.
+    /// The server sends no response at all.
     Hang,
-    /// A response in HTTP.
+    /// The server sends an HTTP response.
     NotSmtp,
     /// An attacker appends an unencrypted response to the response to STARTTLS.
     Injected,
@@ -64,7 +64,8 @@ pub struct ReceivedMail {
 /// A server that receives mail for all addresses and keeps it.
 #[derive(Debug)]
 pub struct SmtpServer {
-    /// Is bound to the server's port, so that nobody else gets it while the server is stopped.
+    /// A socket that is bound to the server's port, so that no other process can use the port while the server is
+    /// stopped.
     _reserved: TcpSocket,
     address: SocketAddr,
     server: Arc<Server>,
@@ -111,7 +112,7 @@ impl SmtpServer {
         let (certificate, received) = (Certificate::generate(), watch::Sender::new(Vec::new()));
         let server = Server { encryption, certificate, credentials, fault: Mutex::new(None), received };
         let reserved = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // On Linux a second socket with this option, the listener, can use the same port.
+        // On Linux, this option allows a second socket on the same port, which is the listener.
         reserved.set_reuseaddr(true)?;
         reserved.bind(address)?;
         let address = reserved.local_addr()?;
@@ -120,20 +121,20 @@ impl SmtpServer {
         Ok(this)
     }
 
-    /// The server's URL without credentials: `smtp://localhost:<port>` or `smtps://…`.
+    /// Returns the server's URL without credentials: `smtp://localhost:<port>` or `smtps://…`.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.server.encryption == Encryption::Implicit { "smtps" } else { "smtp" };
         format!("{scheme}://localhost:{}", self.address.port())
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The certificate authority that a client must trust, as PEM.
+    /// Returns the certificate authority that a client must trust, as PEM.
     #[must_use]
     pub fn authority(&self) -> &str {
         self.server.certificate.authority()
@@ -142,12 +143,12 @@ impl SmtpServer {
     /// Injects a fault into later sessions, or removes it.
     ///
     /// # Panics
-    /// Never.
+    /// Does not panic.
     pub fn inject(&self, fault: Option<SmtpFault>) {
         *self.server.fault.lock().unwrap() = fault;
     }
 
-    /// The mails received so far, oldest first.
+    /// Returns the mails received so far, oldest first.
     #[must_use]
     pub fn received(&self) -> Vec<ReceivedMail> {
         self.server.received.borrow().clone()
@@ -169,7 +170,7 @@ impl SmtpServer {
     /// Stops the server and its sessions. The received mails stay.
     ///
     /// # Panics
-    /// Never.
+    /// Does not panic.
     pub async fn stop(&self) {
         let running = self.running().take();
         if let Some(running) = running {

@@ -1,4 +1,4 @@
-//! One SMTP session, from the server's side.
+//! One SMTP session, as the server handles it.
 
 use std::future::pending;
 use std::io;
@@ -95,7 +95,7 @@ impl Session {
         self.respond(&format!("{lines}250 {last}")).await
     }
 
-    /// Returns whether the session continues.
+    /// Handles STARTTLS. Returns whether the session continues.
     async fn encrypt(&mut self) -> io::Result<bool> {
         let injected = if self.fault == Some(SmtpFault::Injected) { "\r\n250 evil.example" } else { "" };
         self.respond(&format!("220 2.0.0 Go ahead{injected}")).await?;
@@ -145,7 +145,7 @@ impl Session {
         self.respond("250 2.1.5 Ok").await
     }
 
-    /// Returns whether the session continues.
+    /// Handles DATA. Returns whether the session continues.
     async fn data(&mut self) -> io::Result<bool> {
         self.respond("354 End with a dot").await?;
         let mut raw = Vec::new();
@@ -195,7 +195,7 @@ fn decode(base64: &str) -> String {
     STANDARD.decode(base64).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// The text between the angle brackets.
+/// Returns the text between the angle brackets.
 fn path(text: &str) -> String {
     let inner = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map(|(path, _)| path).unwrap_or_default().to_owned()

@@ -69,7 +69,7 @@ async fn only_signed_and_recent_messages_are_accepted() {
         assert_eq!(status(&current, signature).await, 401, "{signature}");
     }
     assert!(!sandbox.text("/lending").await.contains("rejected"));
-    // One of several signatures is enough. An id is accepted once.
+    // One valid signature among several is enough. Each id is accepted once.
     let several = format!("v1,AAAA {valid}");
     assert_eq!((status(&current, &several).await, status(&current, &valid).await), (204, 204));
     assert!(sandbox.text("/lending").await.contains("<td>rejected</td><td>msg_1</td><td>2</td>"));
@@ -88,7 +88,7 @@ async fn faults_can_be_selected() {
     }
     assert_eq!(select("close").await, 302);
     report(&sandbox, "close").await.unwrap_err();
-    // A request that hangs has no response before the fault ends.
+    // A hanging request has no response before the fault ends.
     assert_eq!(select("hang").await, 302);
     let mut hanging = Box::pin(report(&sandbox, "hang"));
     let arrived = async { while !sandbox.text("/lending").await.contains("Requests in progress: 1") {} };

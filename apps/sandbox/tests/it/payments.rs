@@ -14,7 +14,7 @@ use super::{TestSandbox, header};
 /// A received webhook: its id and its body.
 type Webhook = (String, Value);
 
-/// A service that verifies webhooks, and answers the first one with 500.
+/// Starts a service that verifies webhooks, and responds to the first one with 500.
 async fn service() -> (String, mpsc::UnboundedReceiver<Webhook>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -34,7 +34,8 @@ async fn service() -> (String, mpsc::UnboundedReceiver<Webhook>) {
                 }
             };
             assert!(head.starts_with("post /v1/hooks/payments "), "{head}");
-            // The key is the text of the secret. The head is in lower case, so the tag is compared that way.
+            // The key is the text of the secret. The head was converted to lower case, so compare the tag in lower
+            // case.
             let key = hmac::Key::new(hmac::HMAC_SHA256, PAYMENTS_WEBHOOK_SECRET.as_bytes());
             let signed = format!("{}.{}.{body}", field(&head, "webhook-id"), field(&head, "webhook-timestamp"));
             let tag = format!("v1,{}", STANDARD.encode(hmac::sign(&key, signed.as_bytes()))).to_ascii_lowercase();
@@ -92,7 +93,7 @@ async fn buyer_pays_declines_and_abandons() {
     let paid = sandbox.submit(&checkout, &[("action", "pay")]).await;
     assert_eq!((paid.status().as_u16(), header(&paid, "location").as_str()), (302, "http://app/done"));
 
-    // The first webhook is repeated after the error, under its id, before the next one.
+    // The first webhook is repeated after the error, with the same id and before the next webhook.
     let mut received = Vec::new();
     for _ in 0..6 {
         received.push(webhooks.recv().await.unwrap());

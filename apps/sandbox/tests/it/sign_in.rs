@@ -59,7 +59,7 @@ async fn chosen_or_new_user_signs_in() {
     let back = choose(&sandbox, &fields).await;
     let linus = user(&sandbox, &back[0].1).await;
     assert_eq!((linus["login"].as_str(), linus["email"].as_str()), (Some("linus"), Some("linus@kernel.example")));
-    // The login identifies the same user, also after a restart.
+    // The login identifies the same user, even after a restart.
     let page = sandbox.text(&authorize()).await;
     assert!(page.contains("Sign in as linus") && page.contains("Linus &lt;T&gt;"), "{page}");
     let other = TestSandbox::start().await;

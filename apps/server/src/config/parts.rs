@@ -26,8 +26,9 @@ use super::{
     DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, GIT_SSH_HOST,
     GIT_URL, LENDING_SECRET, LENDING_URL, LIMITS, LendingConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS,
     OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
-    PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN,
-    PUBLIC_URL, PaymentsConfig, SITE_NAME, SMTP_URL,
+    PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
+    PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
+    REGISTRAR_USER, RegistrarConfig, SITE_NAME, SMTP_URL,
 };
 
 /// The file that `SVC_LIMITS` names.
@@ -39,7 +40,7 @@ pub(super) struct LimitsFile {
     pub(super) abuse: AbuseLimits,
 }
 
-/// The public description of this installation.
+/// Returns the public description of this installation.
 pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) -> Result<Site, Error> {
     let split = |list: Option<String>| {
         list.map_or_else(Vec::new, |list| list.split(',').map(|item| item.trim().to_owned()).collect())
@@ -59,7 +60,7 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
     })
 }
 
-/// The authorization server for connected apps; `None` without an issuer.
+/// Returns the configuration of the authorization server for connected apps. Returns `None` without an issuer.
 pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConfig>, Error> {
     let (audience, cli_client) = (settings.opt(&OAUTH_AUDIENCE)?, settings.opt(&OAUTH_CLI_CLIENT_ID)?);
     let GracePeriod(refresh_grace_seconds) = settings.get(&OAUTH_REFRESH_GRACE)?;
@@ -89,7 +90,8 @@ pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConf
     Ok(Some(OAuthConfig { issuer, audience, refresh_grace_seconds, device_verification_uri, cli_client }))
 }
 
-/// Whether the URL names this machine. Tokens and codes may pass without TLS only there (RFC 8414 section 2).
+/// Returns whether the URL refers to this machine. Only there, tokens and codes may be sent without TLS (RFC 8414
+/// section 2).
 fn is_loopback(url: &url::Url) -> bool {
     match url.host() {
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -99,7 +101,7 @@ fn is_loopback(url: &url::Url) -> bool {
     }
 }
 
-/// The model-lending service; `None` if it is not configured.
+/// Returns the configuration of the model-lending service. Returns `None` if it is not configured.
 pub(super) fn lending(settings: &Settings) -> Result<Option<LendingConfig>, Error> {
     match (settings.opt(&LENDING_URL)?, settings.opt(&LENDING_SECRET)?) {
         (None, None) => Ok(None),
@@ -112,7 +114,7 @@ pub(super) fn lending(settings: &Settings) -> Result<Option<LendingConfig>, Erro
     }
 }
 
-/// Billing, and the payments provider; `None` if it is not configured.
+/// Returns the configuration of billing and of the payments provider. The latter is `None` if it is not configured.
 pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig, Option<PaymentsConfig>), Error> {
     let payments = match (settings.opt(&PAYMENTS_URL)?, settings.opt(&PAYMENTS_TOKEN)?) {
         (None, None) => None,
@@ -134,7 +136,33 @@ pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig
     Ok((BillingConfig { products, sandbox, webhook_keys, return_addresses, catalog: catalog(settings)? }, payments))
 }
 
-/// The catalog of AI models.
+/// The product that domains are charged under, which requires the payments provider.
+pub(super) fn domain_product(settings: &Settings, has_payments: bool) -> Result<Option<String>, Error> {
+    let product = settings.opt(&PAYMENTS_DOMAIN_PRODUCT)?;
+    if product.is_some() && !has_payments {
+        return Err(PAYMENTS_URL.malformed("required with SVC_PAYMENTS_DOMAIN_PRODUCT"));
+    }
+    Ok(product)
+}
+
+/// The registrar; `None` if it is not configured.
+pub(super) fn registrar(settings: &Settings) -> Result<Option<RegistrarConfig>, Error> {
+    let (user, token) = (settings.opt(&REGISTRAR_USER)?, settings.opt(&REGISTRAR_TOKEN)?);
+    match (settings.opt(&REGISTRAR_URL)?, user, token) {
+        (None, None, None) => Ok(None),
+        (Some(url), Some(user), Some(token)) => {
+            if user.is_empty() || user.contains(|c: char| c == ':' || c.is_control()) {
+                return Err(REGISTRAR_USER.malformed("must not be empty or contain a colon (RFC 7617)"));
+            }
+            Ok(Some(RegistrarConfig { url, user, token: kernel::Secret::new(token.reveal().to_owned()) }))
+        }
+        (None, ..) => Err(REGISTRAR_URL.malformed("required with SVC_REGISTRAR_USER and SVC_REGISTRAR_TOKEN")),
+        (_, None, _) => Err(REGISTRAR_USER.malformed("required with SVC_REGISTRAR_URL")),
+        (.., None) => Err(REGISTRAR_TOKEN.malformed("required with SVC_REGISTRAR_URL")),
+    }
+}
+
+/// Reads the catalog of AI models.
 fn catalog(settings: &Settings) -> Result<Catalog, Error> {
     let Some(path) = settings.opt(&AI_MODELS)? else { return Ok(Catalog::default()) };
     let text = fs::read_to_string(&path);
@@ -156,7 +184,7 @@ pub(super) fn zones(settings: &Settings, site: &Site, own_domains: &[String]) ->
         Some(hosting) => {
             hosting.has_primary = primary.is_some();
             hosting.has_signer = signer.is_some();
-            // A hosted zone with the name of the catalog would shadow it.
+            // A hosted zone with the catalog's name would hide the catalog.
             hosting.platform_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
         }
         None if primary.is_some() => return Err(NAMESERVERS.malformed("required with SVC_DNS_LISTEN")),
@@ -165,7 +193,7 @@ pub(super) fn zones(settings: &Settings, site: &Site, own_domains: &[String]) ->
     Ok(Zones { hosting, primary, signer })
 }
 
-/// The platform's own domains: its hosts, and the parent domains of names that it assigns.
+/// Returns the platform's own domains: its hosts, and the parent domains of names that it assigns.
 pub(super) fn own_domains(site: &Site) -> Vec<String> {
     let host = |url: &String| url::Url::parse(url).ok()?.host_str().map(str::to_owned);
     let mut domains = vec![site.platform_domain.clone(), site.fallback_origin.clone()];
@@ -192,7 +220,7 @@ fn hosting(settings: &Settings, site: &Site, own_domains: &[String]) -> Result<O
     Ok(Some(hosting))
 }
 
-/// The configuration of the hidden primary, which requires a TSIG key and secondaries.
+/// Returns the configuration of the hidden primary, which requires a TSIG key and secondaries.
 fn primary(settings: &Settings) -> Result<Option<PrimaryConfig>, Error> {
     // Parse every setting even if the listener is off, so that a malformed value is always reported.
     let key = settings.opt(&DNS_TSIG)?.map(|key| key.reveal().parse()).transpose();
@@ -224,7 +252,7 @@ pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<
     Ok(Some(CodeHostLogin { host, redirects }))
 }
 
-/// A read may wait for a large bundle.
+/// The timeouts of the bundle store. A read may wait for a large bundle.
 const BUNDLE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(30) };
 
 pub(super) fn bundle_store(settings: &Settings) -> Result<StoreConfig, Error> {
@@ -275,7 +303,7 @@ mod tests {
             (rates.sign_in, rates.credential, rates.user()),
             (default.sign_in, default.credential, default.user())
         );
-        // The limit of a user is twice that of a credential, unless the file states one.
+        // The limit of a user is twice that of a credential, unless the file sets it.
         assert_eq!(default.user().get(), 1200);
         let limits: LimitsFile = toml::from_str("[rates]\ncredential = 7").expect("a limits file");
         assert_eq!(limits.rates.user().get(), 14);

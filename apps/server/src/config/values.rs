@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum CoreLink {
     /// The Postgres of this installation.
     Embedded,
-    /// No nodes.
+    /// There is no link to nodes.
     Off,
 }
 

@@ -52,7 +52,7 @@ impl OutboxHandler for TopUps {
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let TopUpMessage { id } = message.parse()?;
-        // The order is stored, so each attempt continues with the same one.
+        // The order is stored, so each attempt continues with the same order.
         self.0.charge_topup(id).await.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))
     }
 

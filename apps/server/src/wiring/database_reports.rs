@@ -1,5 +1,5 @@
-//! Receives the reports about databases. A report with a malformed id or time, or with the key of another project, is
-//! dropped: no repetition corrects it.
+//! Receives the reports about databases. Drops a report with a malformed id or time, or with the key of another
+//! project, because repeating it would not correct it.
 
 use async_trait::async_trait;
 use convergence::ReportReceiver;
@@ -92,7 +92,7 @@ fn observation(project: ProjectId, report: DatabaseReport) -> Option<(Observatio
     Some((observed, progress))
 }
 
-/// Parses a time that may be null; `None` if it is malformed.
+/// Parses a time that may be null. Returns `None` if it is malformed.
 fn optional_time(text: Option<String>) -> Option<Option<kernel::Time>> {
     match text {
         None => Some(None),

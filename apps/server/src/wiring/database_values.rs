@@ -66,8 +66,8 @@ pub(super) const fn phase(phase: OperationPhase) -> Phase {
     }
 }
 
-/// Converts a reported generation of a project; `None` if its key is not one of the project, or an id or a time is
-/// malformed.
+/// Converts a reported generation of a project. Returns `None` if its key does not belong to the project, or an id or a
+/// time is malformed.
 pub(super) fn generation(project: ProjectId, report: GenerationReport) -> Option<GenerationRecord> {
     let GenerationReport { database, key, epoch, kind, size_bytes, sha256, created_at } = report;
     let kind = match kind {

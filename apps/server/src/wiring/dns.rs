@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::config::{Config, DNS_CATALOG, DNS_RESOLVER};
 use crate::jobs::{Background, HOUR, Job, SECOND};
 
-/// The number of concurrent lookups of a check.
+/// The maximum number of concurrent lookups of a check.
 const MAX_CONCURRENT_LOOKUPS: usize = 16;
 
 /// Returns the service and the address for zone transfers. Binds the hidden primary, which requires a tokio runtime.

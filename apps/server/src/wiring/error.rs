@@ -4,7 +4,7 @@ use convergence::ConvergenceError;
 use dns::DnsError;
 use orgs::OrgError;
 
-/// Converts the error of a context into a store error. A caller of a port cannot cause a refusal, so a refusal is
+/// Converts the error of a context into a store error. The caller of a port cannot cause a rejection, so a rejection is
 /// reported as an inconsistency.
 pub(super) trait IntoStoreError {
     fn into_store_error(self) -> store::Error;

@@ -81,7 +81,7 @@ impl identity::CodeHost for CodeHostPort {
         let identified = tokio::time::timeout(CODE_HOST_TIMEOUT, self.0.identify(code, redirect_uri, verifier)).await;
         let identified = identified.map_err(|elapsed| CodeHostFailure::Unavailable(elapsed.into()))?;
         let identified = identified.map_err(|error| match error {
-            // Other refusals concern the OAuth client registration, which the user cannot correct.
+            // Other rejections concern the registration of the OAuth client, which the user cannot correct.
             CodeHostError::Refused(ref code)
                 if ["bad_verification_code", "invalid_grant", "400"].contains(&code.as_str()) =>
             {

@@ -16,7 +16,8 @@ use store::{Connection, Store};
 use crate::config::{Config, LENDING_URL, LendingConfig};
 use crate::jobs::{Background, Job, MINUTE};
 
-/// How often a process reloads the signing keys. A key is published for two minutes before it signs.
+/// The interval at which a process reloads the signing keys. It must be shorter than the two minutes between the
+/// publication of a key and its first signature.
 const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 
 pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) -> anyhow::Result<OAuth> {
@@ -44,7 +45,7 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
     Ok(oauth)
 }
 
-/// Records how long the current key has signed. A gauge is exported until the process ends, so the job repeats it.
+/// Records how long the current key has been signing. A gauge keeps its last value, so the job records it repeatedly.
 async fn record_key_age(oauth: &OAuth, now: Time) -> Result<(), OAuthError> {
     static AGE: LazyLock<Gauge<i64>> = LazyLock::new(|| {
         opentelemetry::global::meter("svc")
@@ -59,7 +60,7 @@ async fn record_key_age(oauth: &OAuth, now: Time) -> Result<(), OAuthError> {
     Ok(())
 }
 
-/// Reports ended grants. Without a model-lending service, the messages are discarded.
+/// Reports ended grants. If no model-lending service is configured, discards the messages.
 struct Revocations {
     lending: Option<Lending>,
     clock_rng: ClockRng,
@@ -79,7 +80,7 @@ impl OutboxHandler for Revocations {
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let Some(lending) = &self.lending else { return Ok(()) };
         let Revocation { sid } = message.parse()?;
-        // One message per grant, also if an operator sends it again.
+        // The id is the same for every message about a grant, even if an operator sends the message again.
         let sent = lending.revoke(&format!("msg_{sid}"), &sid, self.clock_rng.now()).await;
         // Every response except 2xx is retried (contract section 3).
         sent.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))

@@ -131,7 +131,7 @@ impl projects::Placements for ConvergencePort {
     }
 
     async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
-        // The placements of projects whose objects must be deleted are kept.
+        // These calls keep the placements of projects whose objects must still be deleted.
         self.resources.storage_purge(tx, projects).await?;
         self.git.purge(tx, projects).await?;
         self.removal.purge(tx, projects).await.map_err(IntoStoreError::into_store_error)

@@ -143,7 +143,7 @@ impl ReportReceiver<DeletedStorageReport> for ReportsPort {
         project: ProjectId,
         report: DeletedStorageReport,
     ) -> store::Result<()> {
-        // No project has a malformed prefix.
+        // Ignore a malformed prefix, because no project has one.
         let Ok(prefix) = report.prefix.parse() else { return Ok(()) };
         self.0.storage_deleted(tx, project, prefix).await
     }

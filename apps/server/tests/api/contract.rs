@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{ApiResponse, App, Caller};
 
-/// The field errors of a response, as `path: message`.
+/// Returns the field errors of a response, as `path: message`.
 fn field_errors(response: &ApiResponse) -> Vec<String> {
     let fields = response.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap();
     let text = |field: &Value| format!("{}: {}", field["path"].as_str().unwrap(), field["message"].as_str().unwrap());
@@ -269,7 +269,7 @@ async fn server_sheds_load_above_its_capacity() {
     let app = App::with(|config| config.gateway.max_concurrent_requests = 1).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    // A stalled upload holds the only permit, unless another request held it first.
+    // A stalled upload holds the only permit. Repeat if another request acquired it first.
     let address = app.base.strip_prefix("http://").unwrap();
     let head = format!(
         "POST /v1/orgs/ada/projects/site/deployments HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\

@@ -15,7 +15,7 @@ use crate::support::{client, site};
 const OWNERS: usize = 4;
 /// The project limit of the free plan.
 const PROJECTS: usize = 3;
-/// The deployments of each project, 204 in total.
+/// The number of deployments of each project: 204 in total.
 const DEPLOYS: usize = 17;
 
 /// A client that deploys one project repeatedly.
@@ -35,8 +35,8 @@ impl Deployer {
         format!("{}/v1/orgs/{}/projects/{}/deployments", self.base, self.org, self.project)
     }
 
-    /// Deploys the pages in order and retries each until it is acknowledged. Returns the acknowledged versions with
-    /// their pages.
+    /// Deploys the pages in order, and retries each deployment until it is acknowledged. Returns the acknowledged
+    /// versions with their pages.
     async fn run(&self, done: &watch::Sender<usize>) -> Vec<(i64, usize)> {
         let mut acknowledged = Vec::new();
         for number in 0..DEPLOYS {
@@ -118,7 +118,7 @@ async fn acknowledged_deployments_survive_crashes_and_the_last_is_served() {
         for (version, number) in &acknowledged {
             assert!(all.contains(&(*version, digest(*number))), "version {version}");
         }
-        // Retries after a lost response repeat a page, but never an older one.
+        // A retry after a lost response can deploy a page twice, but never an older page.
         let numbers: Vec<usize> = all
             .iter()
             .map(|(_, found)| {

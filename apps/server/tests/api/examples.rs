@@ -129,7 +129,7 @@ async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
     }
     let page = book().await;
     assert!(page.contains("&lt;b&gt;first&lt;/b&gt;") && !page.contains("second"), "{page}");
-    // The times of the other ids are in the far future, two minutes in the future, and two days ago.
+    // The other ids contain a time in the far future, two minutes in the future, or two days in the past.
     let (time, random) = id.split_once('-').unwrap();
     let time: u64 = time.parse().unwrap();
     let at = |time: u64| format!("{time:016}-{random}");

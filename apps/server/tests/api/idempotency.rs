@@ -9,7 +9,7 @@ use crate::support::{ApiResponse, App, Caller, site};
 const PROJECT: &str = "/v1/orgs/ada/projects/site";
 const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
 
-/// The parts of a response that a replay repeats.
+/// Returns the parts of a response that a replay repeats.
 fn parts(response: &ApiResponse) -> (u16, String, String, String) {
     let header = |name| response.header(name).to_owned();
     let body = String::from_utf8(response.bytes.clone()).unwrap();
@@ -36,7 +36,7 @@ async fn create_org(caller: &Caller, key: &str, slug: &str) -> ApiResponse {
     caller.post_with_key(key, "/v1/orgs", json!({ "slug": slug })).await
 }
 
-/// The number of organizations with this slug, and of audit events for their creation.
+/// Returns the number of organizations with this slug, and the number of audit events for their creation.
 async fn count_orgs(app: &App, slug: &str) -> (usize, usize) {
     let orgs = app.db_rows(&format!("SELECT 1 AS one FROM orgs.orgs WHERE slug = '{slug}'")).await;
     let events = app.db_audit(slug).await;
@@ -64,7 +64,7 @@ async fn retry_returns_the_stored_response_and_executes_once() {
     let again = create_org(&ada, "key-1", "acme").await;
     assert_replay(&first, &again);
     assert!(uuid::Uuid::parse_str(again.header("x-request-id")).is_ok());
-    // Another server replays too, and the retry's own request ID does not matter.
+    // Another server replays the response, too. The request ID of the retry does not matter.
     assert_replay(&first, &create_org(&other.connect(&ada), "key-1", "acme").await);
     let named = |request: reqwest::RequestBuilder| {
         let request = request.header("idempotency-key", "key-1").header("x-request-id", "second-try");
@@ -292,7 +292,7 @@ async fn concurrent_uploads_with_one_key_create_one_version() {
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    // As many uploads as a user may have at each server.
+    // As many uploads as a user may have in progress on each server.
     let callers = (0..8).map(|n| if n % 2 == 0 { ada.clone() } else { other.connect(&ada) });
     let responses = join_all(callers.map(|caller| async move { upload(&caller, "key-1", site("page")).await })).await;
     let fresh = responses.iter().filter(|response| response.status == 201 && !is_replayed(response)).count();

@@ -6,7 +6,8 @@ use testkit::TestDatabase;
 use crate::process::Process;
 use crate::support::eventually;
 
-/// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` needs only the bundle store.
+/// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` is not one of them, because it
+/// needs only the bundle store.
 const ON_POSTGRES: [&str; 10] = [
     "databases.notify_stale",
     "databases.purge_expired",
@@ -20,7 +21,7 @@ const ON_POSTGRES: [&str; 10] = [
     "store.purge_idempotency",
 ];
 
-/// The value of a metric of a job, if present.
+/// Returns the value of a metric of a job, if present.
 fn value(metrics: &str, metric: &str, job: &str) -> Option<f64> {
     let line = metrics.lines().find(|line| {
         line.strip_prefix(metric).is_some_and(|rest| rest.starts_with('{')) && line.contains(&format!("name=\"{job}\""))

@@ -23,8 +23,8 @@ async fn login(app: &App) -> ApiResponse {
     app.anonymous().post("/v1/auth/dev/login", json!({ "subject": "ada" })).await
 }
 
-/// Sends requests to each server and returns the number that is admitted. Most requests are concurrent. The last ones
-/// are sequential, so that no permits remain reserved at another server.
+/// Sends requests to each server, and returns the number of admitted ones. Most requests are concurrent. The last ones
+/// are sequential, so that no permits remain reserved by another server.
 async fn admitted(servers: &[&App], caller: &Caller, each: usize) -> usize {
     let callers: Vec<Caller> = servers.iter().map(|server| server.connect(caller)).collect();
     let call = async |caller: &Caller| match caller.get("/v1/orgs").await {
@@ -105,7 +105,7 @@ async fn remaining_quota_decreases_with_each_response() {
         response.expect(200);
         let state = response.header("ratelimit").to_owned();
         let remaining: i64 = state.split(";r=").nth(1).unwrap().split(';').next().unwrap().parse().unwrap();
-        // Permits that one server has reserved count as used at the other.
+        // Permits that one server has reserved count as used on the other server.
         assert!(remaining < last && (590 - n..600 - n).contains(&remaining), "{n}: {state}");
         last = remaining;
     }
@@ -170,7 +170,7 @@ async fn unknown_credentials_share_one_limit_and_create_no_rows() {
 async fn concurrent_requests_within_the_quota_are_admitted() {
     let (app, _) = two_servers(600, 600).await;
     let ada = app.sign_in("ada").await;
-    // More requests than reservations of ten permits in the quota.
+    // More requests than the quota has reservations of ten permits.
     let responses = join_all((0..150).map(|_| ada.get("/v1/orgs"))).await;
     for response in responses {
         response.expect(200);
@@ -261,7 +261,7 @@ async fn unknown_credential_of_an_address_over_its_rate_costs_no_statement() {
     unknown(60).get("/v1/me").await.expect_error(429, "rate_limited");
     // The process forgets a credential that is no longer valid.
     used.get("/v1/me").await.expect_error(429, "rate_limited");
-    // Without Postgres, a request that runs a statement fails with 503.
+    // If Postgres is unavailable, a request that runs a statement fails with 503.
     proxy.set_fault(NetworkFault::Disconnect);
     for n in 61..70 {
         let response = unknown(n).get("/v1/me").await;
@@ -270,11 +270,11 @@ async fn unknown_credential_of_an_address_over_its_rate_costs_no_statement() {
     }
     used.get("/v1/me").await.expect_error(429, "rate_limited");
     app.anonymous().get("/v1/me").await.expect_error(429, "rate_limited");
-    // A new session is known as valid, so it is looked up although it was not used before.
+    // A new session is remembered as valid. So it is looked up, although it was never used.
     ada.get("/v1/me").await.expect_error(503, "unavailable");
     proxy.set_fault(NetworkFault::None);
     eventually("the session is accepted", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;
-    // The rate of the address is replenished.
+    // The quota of the address is replenished.
     app.clock.advance(1);
     unknown(70).get("/v1/me").await.expect_error(401, "unauthenticated");
 }

@@ -53,7 +53,7 @@ fn with_unknown_field(value: &Value) -> Vec<(String, Value)> {
     pointers.into_iter().filter_map(extend).collect()
 }
 
-/// Signs in Ada, and creates the resources that [`path`] names.
+/// Signs in Ada, and creates the resources that [`path`] uses.
 async fn acme(app: &App) -> Caller {
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
@@ -74,7 +74,7 @@ async fn body_with_an_unknown_field_at_any_level_is_rejected() {
         for (path, body) in with_unknown_field(example) {
             let response = ada.send(method.clone(), &at, |request| request.json(&body)).await;
             let fields = response.expect_error(400, "bad_request")["details"]["fields"].clone();
-            // A key of a map is not a field.
+            // In a map, an unknown key is not an unknown field.
             if path == "secrets.unknownField" {
                 assert_eq!(fields[0]["path"], path);
                 continue;

@@ -1,7 +1,7 @@
 //! The authorization matrix: every route of the OpenAPI document, called by every kind of caller.
 //!
 //! The statuses are compared with the documented policy (`x-place`, `x-role`, `x-scope`, `x-limited-token`) and with a
-//! snapshot, so that changes of the behaviour or the policy show up.
+//! snapshot, so that a change of the behaviour or of the policy is visible.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const OPEN: &[&str] = &[
     "get /docs",
     "get /docs/{file}",
     "get /healthz",
-    // The client of the form authenticates itself.
+    // The client authenticates itself in the form.
     "post /oauth/device",
     "post /oauth/revoke",
     "post /oauth/token",
@@ -28,7 +28,7 @@ const OPEN: &[&str] = &[
     "get /v1/auth/codehost/start",
     "post /v1/auth/dev/login",
     "get /v1/config",
-    // Signed by the payments provider.
+    // The payments provider signs these requests.
     "post /v1/hooks/payments",
     "get /v1/invites/{token}",
     "get /v1/openapi.json",
@@ -37,7 +37,7 @@ const OPEN: &[&str] = &[
 /// Routes that need a token but no scope. The list may only shrink.
 const ANY_TOKEN: &[&str] = &["get /v1/me/tokens/current"];
 
-/// Routes that are stricter than their minimum role, with the reason. The list may only shrink.
+/// Routes that are stricter than their documented minimum role, with the reason. The list may only shrink.
 const NARROWER: &[(&str, &str)] = &[(
     "delete /v1/orgs/{orgSlug}/members/{userId}",
     "all members can leave, but only an admin can remove another member",
@@ -66,7 +66,7 @@ const CALLERS: &[&str] = &[
 const SCOPES: &[&str] =
     &["account:read", "org:write", "project:write", "deploy", "dns:write", "billing:write", "git:write", "ai:use"];
 
-/// The only scope of the app without the scope of a route. A grant has at least one scope.
+/// The only scope of the app that lacks the scope of a route. A grant needs at least one scope.
 const UNRELATED_SCOPE: &str = "account:read";
 
 /// The organization `acme` with the projects `site` and `hidden`, and a caller of each kind. The tokens belong to an
@@ -124,7 +124,7 @@ impl Fixture {
         Self { app, outsider_id, tokens }
     }
 
-    /// Signs in for each call, because one of the routes ends the session.
+    /// Returns a caller of this kind. Signs in for each call, because one of the routes ends the session.
     async fn caller(&self, kind: &str) -> Caller {
         if let Some((_, token)) = self.tokens.iter().find(|(known, _)| *known == kind) {
             return self.app.with_token(token);
@@ -147,7 +147,7 @@ impl Fixture {
         }
     }
 
-    /// Fills the path template, with existing resources where possible.
+    /// Fills the path template with existing resources, where possible.
     fn path(&self, template: &str, operation: &Value, project: &str) -> String {
         let path = template.replace("{orgSlug}", "acme").replace("{projectName}", project);
         let path = path.replace("{userId}", &self.outsider_id).replace("{file}", "index.html");
@@ -155,7 +155,7 @@ impl Fixture {
         let path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
         let path = path.replace("{repoName}", "app");
         let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
-        // A token that does not exist.
+        // This token does not exist.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         for parameter in operation["parameters"].as_array().unwrap() {
             let pattern = parameter["schema"]["pattern"].as_str().and_then(|pattern| pattern.strip_prefix('^'));
@@ -179,7 +179,8 @@ impl Fixture {
     }
 }
 
-/// The result that the documented policy gives for this kind of caller: `Ok`, or the status of the error.
+/// Returns the expected result for this kind of caller, according to the documented policy: `Ok`, or the status of the
+/// error.
 fn expected_access(kind: &str, operation: &Value) -> Result<(), u16> {
     let roles = ["viewer", "member", "admin"];
     let rank = |role: &str| roles.iter().position(|known| *known == role);

@@ -43,7 +43,7 @@ async fn requests_fail_with_503_during_a_postgres_outage_and_recover() {
 async fn aborted_request_releases_its_locks() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    // Lock the organization's row, so that the create waits inside its transaction.
+    // Lock the organization's row, so that the creation of the project waits inside its transaction.
     let holder = app.hold("SELECT id FROM orgs.orgs FOR UPDATE; SELECT pg_sleep(1)").await;
     let mut stream = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
     let body = r#"{"name":"site"}"#;
@@ -59,7 +59,7 @@ async fn aborted_request_releases_its_locks() {
     stream.set_zero_linger().unwrap();
     drop(stream);
     holder.await.unwrap();
-    // Query Postgres outside of the pool, because checking the connection out again would also end its transaction.
+    // Query Postgres outside of the pool, because a checkout of the connection would also end its transaction.
     let idle = "SELECT count(*) FROM pg_stat_activity \
         WHERE state LIKE 'idle in transaction%' AND datname = current_database()";
     let mut left = json!(null);
@@ -82,7 +82,7 @@ async fn locked_organization_does_not_block_others() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     let holder = app.hold("SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE; SELECT pg_sleep(4)").await;
-    // More than the pool has connections.
+    // More requests than the pool has connections.
     let blocked = (0..32).map(|_| ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })));
     let blocked = futures_util::future::join_all(blocked);
     let (blocked, read, free) = tokio::join!(
@@ -146,13 +146,13 @@ async fn readiness_is_probed_at_most_once_a_second() {
 async fn concurrent_readiness_checks_share_one_probe() {
     use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
     let app = App::start().await;
-    // The result of the first probe is valid for all requests of the test.
+    // Stop the clock, so that the result of the first probe is valid for all requests of the test.
     app.clock.stop();
     let ada = app.sign_in("ada").await;
     let mut holder = store::Connection::establish(&app.database.url()).await.unwrap();
     let lock = "BEGIN; LOCK TABLE public.__diesel_schema_migrations IN ACCESS EXCLUSIVE MODE";
     holder.batch_execute(lock).await.unwrap();
-    // More than the pool has connections.
+    // More requests than the pool has connections.
     let anonymous = app.anonymous();
     let checks =
         tokio::spawn(async move { futures_util::future::join_all((0..64).map(|_| anonymous.get("/readyz"))).await });

@@ -1,4 +1,4 @@
-//! `kill -9` of the control plane or its Postgres while a transaction commits.
+//! `kill -9` of the control plane or of its Postgres while a transaction commits.
 //!
 //! A deferred trigger of the test pauses the transaction with `pg_sleep`.
 
@@ -7,7 +7,7 @@ use testkit::PrivatePostgres;
 use crate::process::Process;
 use crate::support::eventually;
 
-/// The paused transactions.
+/// Selects the paused transactions.
 const PAUSED: &str = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
 
 /// Pauses the commits of transactions that insert into this table, while the table `paused` has a row.
@@ -35,8 +35,8 @@ pub enum Crash {
 pub const CRASHES: [Crash; 3] = [Crash::ServerBeforeCommit, Crash::ServerDuringCommit, Crash::Postgres];
 
 impl Crash {
-    /// Waits for a paused transaction, and crashes a process. `release` ends the pauses. Returns when the server is ready
-    /// again.
+    /// Waits for a paused transaction, and crashes a process. `release` is the statement that ends the pauses. Returns
+    /// when the server is ready again.
     pub async fn hit(self, server: &mut Process, postgres: &mut PrivatePostgres, release: &str) {
         eventually("a paused transaction", async || {
             (server.database.number(&format!("SELECT count(*) {PAUSED}")).await > 0).then_some(())

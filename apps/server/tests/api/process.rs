@@ -135,12 +135,12 @@ impl Process {
         session["token"].as_str().unwrap().to_owned()
     }
 
-    /// The log of the process.
+    /// Returns the log of the process.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.with_extension("log")).unwrap()
     }
 
-    /// The peak of the process's resident memory, in bytes.
+    /// Returns the peak of the process's resident memory, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -162,7 +162,7 @@ impl Process {
         }
     }
 
-    /// The response of `/metrics`, empty while the process does not listen.
+    /// Returns the response of `/metrics`, empty while the process does not listen.
     pub async fn metrics(&self) -> String {
         let Ok(response) = client().get(format!("{}/metrics", self.internal)).send().await else {
             return String::new();
@@ -171,7 +171,7 @@ impl Process {
         response.text().await.unwrap()
     }
 
-    /// The number of SQL statements so far, from the metrics.
+    /// Returns the number of SQL statements so far, from the metrics.
     async fn statements(&self) -> u64 {
         let metrics = self.metrics().await;
         let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
@@ -288,10 +288,10 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_BUNDLE_STORE", Some("s3:///prefix")),
         ("SVC_BUNDLE_STORE", Some("s3://key:hunter2@bundles")),
         ("SVC_BUNDLE_STORE", Some("s3://bundles/../others")),
-        // Without credentials.
+        // The credentials are missing.
         ("SVC_BUNDLE_STORE", Some("s3://bundles/prefix")),
         ("SVC_DNS_LISTEN", Some("invalid")),
-        // Without a TSIG key.
+        // The TSIG key is missing.
         ("SVC_DNS_LISTEN", Some("127.0.0.1:0")),
         ("SVC_DNS_SECONDARIES", Some("192.0.2.1")),
         ("SVC_DNS_TSIG", Some("xfr:hmac-md5:aHVudGVyMg==")),
@@ -301,20 +301,20 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_OAUTH_ISSUER", Some("https://api.example#x")),
         ("SVC_OAUTH_ISSUER", Some("https://user:hunter2@api.example")),
         ("SVC_OAUTH_ISSUER", Some("http://api.example")),
-        // Without an issuer.
+        // The issuer is missing.
         ("SVC_OAUTH_AUDIENCE", Some("https://api.example")),
         ("SVC_OAUTH_DEVICE_FLOW", Some("on")),
         ("SVC_OAUTH_DEVICE_FLOW", Some("maybe")),
         ("SVC_OAUTH_REFRESH_GRACE", Some("61s")),
         ("SVC_OAUTH_REFRESH_GRACE", Some("-1s")),
         ("SVC_OAUTH_REFRESH_GRACE", Some("1h")),
-        // Without the device flow.
+        // The device flow is off.
         ("SVC_OAUTH_CLI_CLIENT_ID", Some("app_01h455vb4pex5vsknk084sn02q")),
         ("SVC_OAUTH_CLI_CLIENT_ID", Some("hunter2")),
-        // One without the other.
+        // One of the two settings is missing.
         ("SVC_LENDING_URL", Some("https://lending.example")),
         ("SVC_LENDING_SECRET", Some("hunter2")),
-        // With the URL.
+        // Both settings are set, but the secret is malformed.
         ("SVC_LENDING_SECRET", Some("whsec_hunter2")),
     ] {
         let mut settings = settings(&database, &folder, reserved_port(), reserved_port());
@@ -381,7 +381,7 @@ async fn mail_is_duplicated_at_most_once_after_a_crash() {
     let mail = [("SVC_SMTP_URL", smtp.url()), ("SVC_MAIL_FROM", "Svc <no-reply@svc.example>".to_owned())];
     let mut process = Process::with(&mail).await;
     let token = process.sign_in().await;
-    // The SMTP server accepts the mail, but the server is not notified.
+    // The SMTP server accepts the mail, but does not respond to QUIT. So the delivery is not recorded before the crash.
     smtp.inject(Some(SmtpFault::HangAtQuit));
     let invite = json!({ "email": "bob@example.org", "role": "viewer" });
     process.json(&token, "POST", "/v1/orgs/ada/invites", Some(invite)).await;

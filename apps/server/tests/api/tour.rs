@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use sandbox::{AiServer, PaymentsServer};
+use sandbox::{AiServer, PaymentsServer, RegistrarServer};
 use testkit::{PrivatePostgres, reserved_port};
 
 use crate::convergence::node_process::{Node, program, workerd};
@@ -12,11 +12,11 @@ use crate::git::kit::GitNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 
-/// The number of shell blocks at the end of the tour that deploy worker code, which requires `workerd`. The last of them
-/// also requires the programs of Postgres.
+/// The number of shell blocks at the end of the tour that need `workerd`, because they deploy worker code. The last of
+/// them also needs the programs of Postgres.
 const BLOCKS_WITH_CODE: usize = 4;
 
-/// The shell blocks of the tour, without this number of blocks at the end.
+/// Returns the shell blocks of the tour, without the last `omitted` ones.
 fn tour(omitted: usize) -> String {
     let readme = include_str!("../../../../README.md");
     let tour = readme.split("## The tour").nth(1).expect("the README has no tour").split("\n## ").next().unwrap();
@@ -40,7 +40,9 @@ async fn readme_tour_works() {
     let public_port = reserved_port();
     let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{public_port}/v1/hooks/payments"))).await;
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/ai-models.example.json");
-    let mut settings = payments.settings().to_vec();
+    let registrar = RegistrarServer::start().await;
+    let mut settings = [&payments.settings()[..], &registrar.settings()].concat();
+    settings.push(("SVC_NAMESERVERS", "ns1.localhost,ns2.localhost".to_owned()));
     settings.push(("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()));
     settings.push(("SVC_AI_MODELS", models.display().to_string()));
     let server = Process::at(public_port, &settings).await;
@@ -75,13 +77,13 @@ async fn readme_tour_works() {
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
     let script = script.replace(":8093", &format!(":{}", git.http));
     assert!(script.contains(&server.base), "the tour does not use the API");
-    // Wait for the payment, which arrives by webhook, and for the binding of the models.
+    // Wait for the webhook of the payment, and for the binding of the models.
     let ready =
         "until svc ai ledger --org ada | grep topup && curl -s http://chat-ada.localhost:8088/models | grep small";
     let ready =
         format!("{ready}; do command sleep 0.1; done >/dev/null\ncurl -sS http://chat-ada").replace(":8088", &edge);
     let script = script.replace("sleep 1\ncurl -sS http://chat-ada", &ready);
-    // Replace `sleep` by a wait for the effect of the access policy, and for the binding of the database.
+    // Replace `sleep` with a wait for the effect of the access policy, and for the binding of the database.
     let script = format!(
         "status() {{ curl -s -o /dev/null -w '%{{http_code}}' http://$1.localhost{edge}/ -H \"$2\"; }}\n\
          sleep() {{\n\
@@ -114,6 +116,9 @@ async fn readme_tour_works() {
     }
     let listed = out.lines().find(|line| line.starts_with(&tokens.sid()));
     assert!(listed.is_some_and(|line| line.contains("Example app")), "the app is not listed in {out}\n{err}");
+    let domain = registrar.domain("my-shop.com").expect("the domain is not registered");
+    assert_eq!(domain["nameservers"], serde_json::json!(["ns1.localhost", "ns2.localhost"]));
+    assert!(out.contains("www.my-shop.com  active"), "the hostname is not active in {out}\n{err}");
     for text in ["\"authorization_endpoint\"", "\"ES256\""] {
         assert!(out.contains(text), "{text} is not in {out}\n{err}");
     }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 kernel::words! {
     /// The price class of a model (contract section 8).
     pub enum Lane {
-        /// At the list price of its provider.
+        /// Sold at the list price of its provider.
         Frontier = "frontier",
-        /// At our own price.
+        /// Sold at our own price.
         Value = "value",
     } example Value
 }
@@ -24,14 +24,14 @@ kernel::words! {
     }))
 )]
 pub struct AiModel {
-    /// With the provider's name for a frontier model: `provider/model`.
+    /// The id of the model. The id of a frontier model contains the provider: `provider/model`.
     pub id: String,
     pub lane: Lane,
-    /// True for a frontier model: its prices are those of its provider. Absent for a value model.
+    /// True for a frontier model, whose prices are those of its provider. Absent for a value model.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = bool, required = false))]
     pub list_price: Option<bool>,
-    /// Absent for a value model.
+    /// The provider. Absent for a value model.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
     pub provider: Option<String>,
@@ -39,7 +39,7 @@ pub struct AiModel {
     pub input_micro_cents_per_m_tok: i64,
     /// The price of the output, in microcents per million tokens.
     pub output_micro_cents_per_m_tok: i64,
-    /// The longest input and output together, in tokens.
+    /// The maximum total of input and output, in tokens.
     pub context_tokens: u32,
 }
 
@@ -62,7 +62,7 @@ pub struct AiStatus {
     /// Whether AI is enabled for the project. `env.ai` exists if the live deployment also declares it.
     pub granted: bool,
     pub limits: AiLimits,
-    /// The credit of the organization, in microcents. Negative if the last calls cost more than was left.
+    /// The credit of the organization, in microcents. Negative if the last calls cost more than the remaining credit.
     pub balance_micro_cents: i64,
     pub usage24h: AiUsage24h,
     /// The cost of the project's calls in the last 24 hours, in microcents.
@@ -81,13 +81,13 @@ pub struct AiStatus {
     }))
 )]
 pub struct AiLimits {
-    /// Calls per minute.
+    /// Maximum number of calls per minute.
     pub requests_per_minute: u32,
-    /// Spend in 24 hours, in microcents.
+    /// Maximum spend in 24 hours, in microcents.
     pub spend_per_day_micro_cents: i64,
-    /// Input of a call, in tokens; 0 if the model decides.
+    /// Maximum input of a call, in tokens. 0 means the maximum of the model.
     pub max_input_tokens: u32,
-    /// Output of a call, in tokens; 0 if the model decides.
+    /// Maximum output of a call, in tokens. 0 means the maximum of the model.
     pub max_output_tokens: u32,
 }
 

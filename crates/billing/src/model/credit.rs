@@ -6,7 +6,7 @@ use validator::Validate;
 
 use crate::MICRO_CENTS_PER_CENT;
 
-/// The amounts of AI credit that are sold, in microcents: 5, 10, 25, 50 and 100 USD.
+/// The amounts of AI credit that are for sale, in microcents: 5, 10, 25, 50 and 100 USD.
 pub const CREDIT_TIERS: [i64; 5] = [
     500 * MICRO_CENTS_PER_CENT,
     1_000 * MICRO_CENTS_PER_CENT,
@@ -15,7 +15,7 @@ pub const CREDIT_TIERS: [i64; 5] = [
     10_000 * MICRO_CENTS_PER_CENT,
 ];
 
-/// The automatic top-ups of an organization per UTC day.
+/// The maximum number of automatic top-ups of an organization per UTC day.
 pub const AUTO_TOPUPS_PER_DAY: i64 = 3;
 
 /// The AI credit of an organization.
@@ -30,17 +30,18 @@ pub const AUTO_TOPUPS_PER_DAY: i64 = 3;
     }))
 )]
 pub struct AiCredit {
-    /// In microcents. 1 USD is 100,000,000 microcents. Negative if the last calls cost more than was left.
+    /// The balance in microcents. 1 USD is 100,000,000 microcents. Negative if the last calls cost more than the
+    /// remaining credit.
     pub balance_micro_cents: i64,
-    /// Whether a payment method is saved at the payments provider. If the provider does not answer within two seconds:
-    /// whether auto top-up is on, which requires one.
+    /// Whether a payment method is saved at the payments provider. If the provider does not respond within two seconds,
+    /// this shows whether auto top-up is on, because auto top-up requires a payment method.
     pub has_payment_method: bool,
-    /// The automatic top-ups since 00:00 UTC, also those that were declined.
+    /// The number of automatic top-ups since 00:00 UTC, including declined ones.
     pub auto_topups_today: i64,
-    /// The limit of automatic top-ups per UTC day.
+    /// The maximum number of automatic top-ups per UTC day.
     pub auto_topup_per_day: i64,
     pub auto_topup: AutoTopup,
-    /// The amounts that are sold, in microcents.
+    /// The amounts that are for sale, in microcents.
     pub tiers_micro_cents: Vec<i64>,
 }
 
@@ -54,11 +55,12 @@ pub struct AiCredit {
 )]
 pub struct AutoTopup {
     pub enabled: bool,
-    /// The amount of each top-up, in microcents. Kept when it is turned off; null if it was never turned on.
+    /// The amount of each top-up, in microcents. It is kept when auto top-up is turned off. Null if auto top-up was
+    /// never turned on.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub amount_micro_cents: Option<i64>,
-    /// In microcents. A deduction that leaves less than this starts a top-up, and so does a call that is refused because
-    /// no credit is left.
+    /// The threshold in microcents. A top-up starts when a deduction leaves less than this, or when a call is rejected
+    /// because no credit is left.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub threshold_micro_cents: Option<i64>,
 }
@@ -73,9 +75,9 @@ pub struct AutoTopup {
 )]
 pub struct AutoTopupChange {
     pub enabled: bool,
-    /// One of `tiersMicroCents`. Required to turn it on, and otherwise ignored.
+    /// The amount of each top-up: one of `tiersMicroCents`. Required to turn auto top-up on, and otherwise ignored.
     pub amount_micro_cents: Option<i64>,
-    /// More than 0, and less than the amount. Required to turn it on, and otherwise ignored.
+    /// The threshold: more than 0, and less than the amount. Required to turn auto top-up on, and otherwise ignored.
     pub threshold_micro_cents: Option<i64>,
 }
 
@@ -90,7 +92,8 @@ pub struct AutoTopupChange {
 pub struct NewCreditCheckout {
     /// The amount: one of `tiersMicroCents`.
     pub micro_cents: i64,
-    /// The page that embeds the checkout, and that the browser returns to: below the URL of the API or the dashboard.
+    /// The page that embeds the checkout and to which the browser returns. Its address must be below the URL of the API
+    /// or of the dashboard.
     #[validate(length(max = 2000))]
     pub return_to: String,
 }
@@ -98,11 +101,11 @@ pub struct NewCreditCheckout {
 kernel::words! {
     /// The kind of a change of the balance.
     pub enum LedgerKind {
-        /// A call of an AI model; the amount is negative, or 0.
+        /// A call of an AI model. The amount is negative or 0.
         Call = "call",
-        /// A paid order of credit; the amount is positive.
+        /// A paid order of credit. The amount is positive.
         Topup = "topup",
-        /// A correction: of a call whose cost was first deducted by an estimate, or by an operator.
+        /// A correction by an operator, or of a call whose estimated cost was deducted first.
         Adjust = "adjust",
     } example Call
 }
@@ -119,15 +122,15 @@ kernel::words! {
     }))
 )]
 pub struct LedgerRow {
-    /// Rises by 1 with each row of the organization.
+    /// The number of the row within the organization. It increases by 1 with each row.
     #[serde(rename = "ledger_id")]
     pub ledger_id: i64,
     pub kind: LedgerKind,
-    /// In microcents.
+    /// The amount in microcents.
     pub amount_micro_cents: i64,
     /// The balance after this row, in microcents.
     pub balance_micro_cents: i64,
-    /// The name of the project that called the model; null for other rows. Also of a corrected call.
+    /// The name of the project that called the model, also for the correction of a call. Null for other rows.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub project: Option<String>,
     #[cfg_attr(feature = "openapi", schema(required))]
@@ -136,19 +139,19 @@ pub struct LedgerRow {
     pub input_tokens: Option<i64>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub output_tokens: Option<i64>,
-    /// Whether the tokens are an estimate, because the upstream did not report a plausible usage.
+    /// Whether the tokens are an estimate, because the upstream did not report plausible usage.
     pub estimated: bool,
     pub created_at: Time,
 }
 
-/// A page of the ledger, the newest row first.
+/// A page of the ledger, newest row first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "nextBefore": null })))]
 pub struct LedgerPage {
     pub items: Vec<LedgerRow>,
-    /// The `before` of the next page; null on the last page.
+    /// The value of `before` for the next page. Null on the last page.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub next_before: Option<i64>,
 }

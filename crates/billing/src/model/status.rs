@@ -7,9 +7,9 @@ use validator::Validate;
 kernel::words! {
     /// The status of an organization's subscription.
     pub enum SubscriptionStatus {
-        /// Paid, or in its trial period.
+        /// The subscription is paid, or in its trial period.
         Active = "active",
-        /// The last payment failed; the plan stays until the provider ends the subscription.
+        /// The last payment failed. The plan stays until the provider ends the subscription.
         PastDue = "past_due",
         /// The subscription has ended.
         Canceled = "canceled",
@@ -27,12 +27,12 @@ kernel::words! {
     }))
 )]
 pub struct BillingStatus {
-    /// Whether billing is configured here.
+    /// Whether billing is configured in this installation.
     pub enabled: bool,
     /// Whether this is a test environment without real charges.
     pub sandbox: bool,
     pub plan: Plan,
-    /// Null for an organization that never subscribed.
+    /// The status of the subscription. Null if the organization never subscribed.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub status: Option<SubscriptionStatus>,
     /// The end of the paid period.
@@ -65,35 +65,35 @@ pub struct LimitTable {
     }))
 )]
 pub struct PlanLimits {
-    /// Projects per organization.
+    /// Maximum number of projects per organization.
     pub projects: u32,
-    /// Size of a bundle as uploaded, in bytes.
+    /// Maximum size of a bundle as uploaded, in bytes.
     pub bundle_bytes: u64,
-    /// Size of an unpacked bundle, in bytes.
+    /// Maximum size of an unpacked bundle, in bytes.
     pub bundle_unpacked_bytes: u64,
-    /// Entries of a bundle.
+    /// Maximum number of entries of a bundle.
     pub bundle_entries: u64,
-    /// Object storage per project, in bytes.
+    /// Maximum size of the object storage of a project, in bytes.
     pub storage_bytes: u64,
-    /// Mails per project and hour.
+    /// Maximum number of mails of a project per hour.
     pub mails_per_hour: u32,
-    /// Days for which the mail log is kept.
+    /// Number of days for which the mail log is kept.
     pub mail_log_days: u32,
-    /// Calls of AI models per project and minute.
+    /// Maximum number of calls of AI models by a project per minute.
     pub ai_requests_per_minute: u32,
-    /// Spend on AI models per project and 24 hours, in microcents.
+    /// Maximum spend of a project on AI models in 24 hours, in microcents.
     pub ai_spend_per_day_micro_cents: i64,
-    /// Database per project, in bytes.
+    /// Maximum size of the database of a project, in bytes.
     pub database_bytes: u64,
-    /// Tokens of the database per project.
+    /// Maximum number of tokens of the database of a project.
     pub database_tokens: u32,
-    /// Days for which scheduled generations of a database are kept.
+    /// Number of days for which scheduled generations of a database are kept.
     pub backup_days: u32,
-    /// DNS zones per organization.
+    /// Maximum number of DNS zones per organization.
     pub zones: u32,
-    /// Size of a DNS zone, in bytes.
+    /// Maximum size of a DNS zone, in bytes.
     pub zone_bytes: u64,
-    /// Custom hostnames per project.
+    /// Maximum number of custom hostnames of a project.
     pub custom_hostnames: u32,
 }
 
@@ -129,7 +129,8 @@ impl From<&Limits> for LimitTable {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "returnTo": "https://dashboard.svc.example/billing" })))]
 pub struct NewCheckout {
-    /// The page that embeds the checkout, and that the browser returns to: below the URL of the API or the dashboard.
+    /// The page that embeds the checkout and to which the browser returns. Its address must be below the URL of the API
+    /// or of the dashboard.
     #[validate(length(max = 2000))]
     pub return_to: String,
 }
@@ -139,7 +140,7 @@ pub struct NewCheckout {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "url": "https://pay.example/checkout/co_1" })))]
 pub struct BillingPage {
-    /// For one visit of a browser.
+    /// The URL, which is valid for one visit.
     pub url: String,
 }
 
@@ -149,7 +150,7 @@ pub struct BillingPage {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "returnTo": "https://dashboard.svc.example/billing" })))]
 pub struct NewPortalVisit {
-    /// The page that the portal links back to: below the URL of the API or the dashboard.
+    /// The page to which the portal links back. Its address must be below the URL of the API or of the dashboard.
     #[validate(length(max = 2000))]
     pub return_to: Option<String>,
 }
@@ -165,7 +166,7 @@ pub struct NewPortalVisit {
     }))
 )]
 pub struct BillingSession {
-    /// For the provider's component that embeds the portal. Valid for an hour.
+    /// The token for the provider's component that embeds the portal. Valid for an hour.
     #[serde(serialize_with = "reveal")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub token: Secret,
@@ -177,13 +178,13 @@ fn reveal<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Err
     serializer.serialize_str(secret.reveal())
 }
 
-/// Whether the plan ends with its period.
+/// The request to end the plan with its period, or to revert that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "cancel": true })))]
 pub struct Cancellation {
-    /// True ends the plan with the period; false reverts that.
+    /// True ends the plan with the current period. False reverts that.
     pub cancel: bool,
 }
 
@@ -192,6 +193,6 @@ pub struct Cancellation {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "applied": true })))]
 pub struct WebhookResult {
-    /// Whether the plan of an organization changed.
+    /// Whether the webhook changed the plan of an organization.
     pub applied: bool,
 }

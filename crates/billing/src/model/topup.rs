@@ -3,11 +3,11 @@
 kernel::words! {
     /// The state of an automatic top-up.
     pub enum TopUpState {
-        /// Not charged yet, as far as known.
+        /// The top-up is not charged yet, or the result of the charge is not known.
         Pending = "pending",
-        /// Charged; the event that credits it is awaited.
+        /// The top-up is charged. The event that credits it has not arrived.
         Charged = "charged",
-        /// Its event arrived.
+        /// The event arrived, and the amount was credited.
         Credited = "credited",
         /// The charge was declined.
         Declined = "declined",

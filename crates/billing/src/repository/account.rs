@@ -11,20 +11,21 @@ use crate::schema::{accounts, ledger};
 
 /// AI credit on a [`store::Connection`].
 pub trait AccountRepository {
-    /// Whether an order was credited. Reliable while the organization is locked.
+    /// Returns whether an order was credited. The result is reliable while the organization is locked.
     async fn ledger_has_order(&mut self, order_id: &str) -> Result<bool>;
 
-    /// Adds the amount of a paid order to the balance, with its row of the ledger.
+    /// Adds the amount of a paid order to the balance, and inserts its row of the ledger.
     async fn account_credit(&mut self, org: OrgId, order_id: &str, micro_cents: i64, at: Time) -> Result<()>;
 
-    /// Returns the balance in microcents; 0 for an organization without an account.
+    /// Returns the balance in microcents. It is 0 for an organization without an account.
     async fn account_balance(&mut self, org: OrgId) -> Result<i64>;
 
-    /// Returns at most `limit` rows of an organization's ledger with an id below `before`, the newest first.
+    /// Returns at most `limit` rows of an organization's ledger whose id is less than `before`, newest first.
     async fn ledger_list(&mut self, org: OrgId, limit: i64, before: Option<i64>) -> Result<Vec<LedgerRow>>;
 }
 
-/// The update of the account locks it until the transaction ends, so ids, times and running balances rise in one order.
+/// The update of the account locks it until the transaction ends. So the ids, times and running balances of the ledger
+/// increase in the same order.
 const CREDIT: &str = "\
     WITH account AS ( \
         INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \

@@ -10,51 +10,51 @@ use uuid::Uuid;
 use crate::model::AiUsage24h;
 use crate::schema::calls;
 
-/// The limits of a plan that a call is checked against.
+/// The limits of a plan that apply to a call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallLimits {
-    /// Calls of a project per minute.
+    /// Maximum number of calls of a project per minute.
     pub per_minute: i32,
-    /// Spend of a project in 24 hours, in microcents.
+    /// Maximum spend of a project in 24 hours, in microcents.
     pub spend_per_day: i64,
-    /// Input of a call, in tokens; `i64::MAX` if the model decides.
+    /// Maximum input of a call, in tokens. `i64::MAX` means the maximum of the model.
     pub max_input: i64,
 }
 
-/// A call that asks for its admission.
+/// A call that requests admission.
 #[derive(Debug)]
 pub struct NewCall<'a> {
     pub id: Uuid,
     pub node: NodeId,
     pub project: ProjectId,
     pub model: &'a str,
-    /// In microcents per million tokens.
+    /// The price of the input, in microcents per million tokens.
     pub input_price: i64,
     pub output_price: i64,
     /// The estimated input, in tokens.
     pub input_tokens: i64,
-    /// The context of the model, in tokens. The stored estimate is not higher.
+    /// The context of the model, in tokens. The stored estimate is limited to it.
     pub context_tokens: i64,
     pub free: CallLimits,
     pub pro: CallLimits,
 }
 
-/// The facts that decide about a call.
+/// The facts on which the admission of a call depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub struct CallDecision {
-    /// Whether the project may call models from this node.
+    /// Whether the project has access to AI models and is on this node.
     #[diesel(sql_type = Bool)]
     pub is_granted: bool,
     #[diesel(sql_type = BigInt)]
     pub balance: i64,
-    /// In the last 24 hours, in microcents.
+    /// The spend in the last 24 hours, in microcents.
     #[diesel(sql_type = BigInt)]
     pub spent: i64,
     #[diesel(sql_type = BigInt)]
     pub spend_per_day: i64,
     #[diesel(sql_type = Integer)]
     pub per_minute: i32,
-    /// The longest input, in tokens.
+    /// Maximum input, in tokens.
     #[diesel(sql_type = BigInt)]
     pub max_input: i64,
     /// The estimated input, in tokens.
@@ -62,7 +62,7 @@ pub struct CallDecision {
     pub input_tokens: i64,
     #[diesel(sql_type = Text)]
     pub plan: Plan,
-    /// Whether the minute has room for the call.
+    /// Whether the limit per minute allows the call.
     #[diesel(sql_type = Bool)]
     pub is_counted: bool,
     #[diesel(sql_type = Bool)]
@@ -84,7 +84,7 @@ pub struct Deduction {
     pub org: OrgId,
     #[diesel(sql_type = BigInt)]
     pub amount: i64,
-    /// After the deduction.
+    /// The balance after the deduction.
     #[diesel(sql_type = BigInt)]
     pub balance: i64,
     /// The amount of the automatic top-up, if it is on and the balance is below its threshold.
@@ -100,7 +100,7 @@ pub struct CallProgress {
     pub output_tokens: i64,
 }
 
-/// A call that its node did not report for a long time.
+/// A call that its node has not reported for a long time.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable)]
 pub struct LostCall {
     pub id: Uuid,
@@ -110,39 +110,40 @@ pub struct LostCall {
 
 /// Calls of AI models on a [`store::Connection`].
 pub trait CallRepository {
-    /// Checks a call and admits it, in one statement. Returns `None` for an unknown or deleted project.
+    /// Checks a call, and admits it if possible, in one statement. Returns `None` for an unknown or deleted project.
     async fn call_admit(&mut self, call: &NewCall<'_>, at: Time) -> Result<Option<CallDecision>>;
 
-    /// Ends an open call of the node and deducts its cost, with its row of the ledger. Returns `None` if it had ended
-    /// before, or was not admitted.
+    /// Ends an open call of the node, deducts its cost, and inserts its row of the ledger. Returns `None` if the call
+    /// had already ended or was not admitted.
     async fn call_deduct(&mut self, id: Uuid, node: NodeId, usage: CallUsage, at: Time) -> Result<Option<Deduction>>;
 
     /// Ends an open call that its node has not reported since `seen_before`, and deducts its cost. Returns `None` if it
     /// was reported or ended in the meantime.
     async fn call_deduct_lost(&mut self, lost: &LostCall, seen_before: Time, at: Time) -> Result<Option<Deduction>>;
 
-    /// Corrects the balance by the usage of a call of the node that [`Self::call_deduct_lost`] ended, once. Returns `None`
-    /// if the balance is correct.
+    /// Corrects the balance by the actual usage of a call of the node that [`Self::call_deduct_lost`] ended. Does so
+    /// only once for each call. Returns `None` if the balance is already correct.
     async fn call_correct(&mut self, id: Uuid, node: NodeId, usage: CallUsage, at: Time) -> Result<Option<Deduction>>;
 
-    /// Ends an open call of the node without a cost. Also records the end of a call that was not admitted, so that it
-    /// never is. Returns false if it had ended before.
+    /// Ends an open call of the node without a cost. If the call was not admitted, also records its end, so that it is
+    /// never admitted later. Returns false if it had already ended.
     async fn call_end_free(&mut self, id: Uuid, node: NodeId, at: Time) -> Result<bool>;
 
     /// Stores that these calls of the node are in progress.
     async fn call_progress(&mut self, node: NodeId, open: &[CallProgress], at: Time) -> Result<()>;
 
-    /// Returns the open calls that no node has reported since `seen_before`, the oldest first.
+    /// Returns the open calls that no node has reported since `seen_before`, oldest first.
     async fn call_list_lost(&mut self, seen_before: Time, limit: i64) -> Result<Vec<LostCall>>;
 
-    /// Deletes the calls that ended before this time. Returns their number.
+    /// Deletes the calls that ended before this time, and returns their number.
     async fn call_purge(&mut self, ended_before: Time, limit: i64) -> Result<usize>;
 
     /// Returns the usage of a project since this time, and its spend in microcents.
     async fn usage_since(&mut self, project: ProjectId, since: Time) -> Result<(AiUsage24h, i64)>;
 }
 
-/// The sums of a project before the last 24 hours ($2 is their start), from the last row of the ledger before them.
+/// The running sum of a project at `$2`, the start of the last 24 hours. It is stored in the project's last row of the
+/// ledger before that time.
 macro_rules! before {
     ($column:literal) => {
         concat!(
@@ -154,8 +155,8 @@ macro_rules! before {
     };
 }
 
-/// The upsert of the project's usage counts the call and serializes the calls of a project, so a minute never admits more
-/// than its limit.
+/// The upsert of the project's usage counts the call, and locks the row against other calls of the project. So a minute
+/// never admits more calls than its limit.
 const ADMIT: &str = concat!(
     "WITH target AS ( \
         SELECT p.id, p.name, p.org_id, p.is_granted AND p.node_id IS NOT DISTINCT FROM $4 AS is_granted, \
@@ -187,7 +188,7 @@ const ADMIT: &str = concat!(
         EXISTS (SELECT FROM counted) AS is_counted, EXISTS (SELECT FROM admitted) AS is_admitted FROM target"
 );
 
-/// The cost of a call with $3 input tokens and $4 output tokens: each part is rounded up.
+/// The cost of a call with `$3` input tokens and `$4` output tokens. The cost of each part is rounded up.
 macro_rules! cost {
     () => {
         "div($3::numeric * input_price + 999999, 1000000)::bigint \
@@ -204,8 +205,8 @@ macro_rules! deduction {
     };
 }
 
-/// Deducts the call that `ended` returns. The update of the account locks it until the transaction ends. The rows of
-/// account and usage are updated after that, so they are the current ones.
+/// Deducts the call that `ended` returns. The update of the account locks it until the transaction ends. The usage is
+/// updated after that, and the row of the ledger uses the values that both updates return, so they are current.
 macro_rules! deduct {
     ($is_lost:literal, $ended:literal) => {
         concat!(
@@ -236,7 +237,7 @@ macro_rules! deduct {
 const DEDUCT: &str = deduct!("false", "node_id = $6");
 const DEDUCT_LOST: &str = deduct!("true", "seen_at < $6");
 
-/// The row of the ledger with the estimate is not changed.
+/// Inserts a row with the correction. Does not change the row of the ledger with the estimate.
 const CORRECT: &str = concat!(
     "WITH corrected AS (UPDATE billing.calls SET is_lost = false WHERE id = $1 AND is_lost AND node_id = $5 \
         RETURNING *, ",
@@ -295,7 +296,7 @@ struct UsageRow {
     spent: i64,
 }
 
-/// The seconds of the period that the limit of the spend applies to.
+/// The period to which the limit of the spend applies, in seconds.
 pub(crate) const SPEND_PERIOD_SECONDS: i64 = 24 * 3600;
 
 impl CallRepository for Connection {

@@ -16,11 +16,11 @@ pub(crate) const LIVE: [&str; 3] = ["active", "trialing", "past_due"];
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable, AsChangeset)]
 #[diesel(table_name = subscriptions, treat_none_as_null = true)]
 pub struct SubscriptionRecord {
-    /// The provider's id.
+    /// The provider's id of the subscription.
     pub id: String,
     #[diesel(column_name = org_id)]
     pub org: OrgId,
-    /// The provider's word.
+    /// The status in the provider's terms.
     pub status: String,
     pub current_period_end: Option<DateTime<Utc>>,
     pub cancel_at_period_end: bool,
@@ -29,7 +29,7 @@ pub struct SubscriptionRecord {
 }
 
 impl SubscriptionRecord {
-    /// Whether the subscription gives the pro plan.
+    /// Returns whether the subscription gives the organization the pro plan.
     #[must_use]
     pub fn is_live(&self) -> bool {
         LIVE.contains(&self.status.as_str())
@@ -44,15 +44,15 @@ pub trait SubscriptionRepository {
     /// Returns a subscription.
     async fn subscription_get(&mut self, id: &str) -> Result<Option<SubscriptionRecord>>;
 
-    /// Stores the state of a subscription, unless a newer one is stored or it is of another organization. Returns
-    /// whether it was stored.
+    /// Stores the state of a subscription, unless a newer state is stored or the subscription belongs to another
+    /// organization. Returns whether the state was stored.
     async fn subscription_set(&mut self, state: &SubscriptionRecord) -> Result<bool>;
 
-    /// Stores whether a live subscription ends with its period. Returns whether that changed it.
+    /// Stores whether a live subscription ends with its period. Returns whether the stored value changed.
     async fn subscription_schedule(&mut self, id: &str, cancel: bool) -> Result<bool>;
 
-    /// Returns the subscription of an organization that decides about its plan: a live one before an ended one, and
-    /// then the newest.
+    /// Returns the subscription that decides about the plan of an organization. A live subscription takes precedence
+    /// over an ended one, and then the newest one.
     async fn subscription_find(&mut self, org: OrgId) -> Result<Option<SubscriptionRecord>>;
 }
 

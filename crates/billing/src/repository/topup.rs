@@ -18,7 +18,7 @@ pub struct TopUpRecord {
     #[diesel(column_name = org_id)]
     pub org: OrgId,
     pub amount_micro_cents: i64,
-    /// The provider's draft order.
+    /// The provider's id of the draft order.
     pub order_id: Option<String>,
     pub state: TopUpState,
     pub created_at: Time,
@@ -35,15 +35,15 @@ pub trait TopUpRepository {
     /// Turns auto top-up off. Returns false if it was off.
     async fn auto_topup_disable(&mut self, org: OrgId) -> Result<bool>;
 
-    /// Returns the organization of a project and the amount of its automatic top-up, if that is on, the balance is below
-    /// its threshold, and no top-up is in progress.
+    /// Returns the organization of a project and the amount of its automatic top-up if a top-up is due: auto top-up is
+    /// on, the balance is below its threshold, and no top-up is in progress.
     async fn topup_due(&mut self, project: ProjectId) -> Result<Option<(OrgId, i64)>>;
 
     /// Locks the account of a project's organization until the transaction ends.
     async fn account_lock(&mut self, project: ProjectId) -> Result<()>;
 
-    /// Creates a top-up, unless one is in progress or the organization had `per_day` of them since `day`. Requires the
-    /// lock of the account. Returns whether it was created.
+    /// Creates a top-up, unless one is in progress or the organization had `per_day` of them since `day`. The caller
+    /// holds the lock of the account. Returns whether the top-up was created.
     async fn topup_create(&mut self, new: &TopUpRecord, day: Time, per_day: i64) -> Result<bool>;
 
     /// Counts the top-ups of an organization since this time.
@@ -52,16 +52,16 @@ pub trait TopUpRepository {
     /// Returns a top-up.
     async fn topup_find(&mut self, id: Uuid) -> Result<Option<TopUpRecord>>;
 
-    /// Stores the draft order of a top-up without one. Returns the stored order.
+    /// Stores the draft order of a top-up that has none. Returns the stored order.
     async fn topup_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
 
-    /// Ends the pending state of a top-up. Returns false if it has another state.
+    /// Moves a pending top-up to this state. Returns false if it is not pending.
     async fn topup_end_pending(&mut self, id: Uuid, state: TopUpState) -> Result<bool>;
 
-    /// Marks the top-up of a credited order.
+    /// Marks the top-up of an order as credited.
     async fn topup_credited(&mut self, order_id: &str) -> Result<()>;
 
-    /// Returns the provider's id of an organization as a customer, as far as webhooks named it.
+    /// Returns the provider's id of an organization as a customer, if a webhook contained it.
     async fn customer_find(&mut self, org: OrgId) -> Result<Option<String>>;
 }
 
@@ -127,7 +127,7 @@ impl TopUpRepository for Connection {
         if self.topup_count(new.org, day).await? >= per_day {
             return Ok(false);
         }
-        // The index of open top-ups.
+        // The unique index of open top-ups rejects a second one.
         let insert = diesel::insert_into(topup_orders::table).values(new).on_conflict_do_nothing();
         Ok(insert.execute(self).await? == 1)
     }

@@ -14,7 +14,7 @@ pub struct UnassignedEvent {
     pub webhook_id: String,
     #[diesel(column_name = event)]
     pub kind: String,
-    /// The organization as the event names it.
+    /// The organization, as the event names it.
     pub organization: Option<String>,
     /// The body as it was received.
     pub body: String,
@@ -23,10 +23,10 @@ pub struct UnassignedEvent {
 
 /// Processed webhooks on a [`store::Connection`].
 pub trait WebhookRepository {
-    /// Records a webhook. Returns false if it was processed before; waits for a transaction that processes it now.
+    /// Records a webhook. Returns false if it was already processed. Waits for a transaction that is processing it.
     async fn webhook_insert(&mut self, id: &str, kind: &str, at: Time) -> Result<bool>;
 
-    /// Keeps an event of an unknown organization.
+    /// Stores an event of an unknown organization.
     async fn unassigned_insert(&mut self, event: &UnassignedEvent) -> Result<()>;
 
     /// Returns the newest events of unknown organizations.

@@ -14,10 +14,10 @@ impl Billing {
         AiModels { models: self.catalog().models().cloned().collect() }
     }
 
-    /// Returns the limits and the usage of a project. `granted` is the state of its grant.
+    /// Returns the limits and the usage of a project. `granted` states whether AI is enabled for the project.
     ///
     /// # Errors
-    /// [`BillingError::Store`](crate::BillingError::Store).
+    /// Returns [`BillingError::Store`](crate::BillingError::Store).
     pub async fn ai_status(&self, org: OrgId, plan: Plan, project: ProjectId, granted: bool) -> Result<AiStatus> {
         let since = self.store.clock_rng().now().plus_seconds(-SPEND_PERIOD_SECONDS);
         let mut connection = self.store.connection().await?;

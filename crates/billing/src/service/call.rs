@@ -1,4 +1,4 @@
-//! Calls of AI models: admission before a call, and its deduction afterwards (contract section 8, "AI calls").
+//! Calls of AI models: the admission before a call, and the deduction after it (contract section 8, "AI calls").
 
 use std::sync::LazyLock;
 
@@ -15,17 +15,17 @@ use crate::repository::{
     CallDecision, CallLimits, CallProgress, CallRepository as _, CallUsage, Deduction, LostCall, NewCall,
 };
 
-/// An open call that no node has reported for this long is ended at its estimate.
+/// The time after which an open call that no node has reported is ended with its estimated usage.
 const LOST_AFTER_SECONDS: i64 = 15 * 60;
-/// Calls are deleted this long after their end. A node settles the calls of its journal within that time.
+/// The time for which ended calls are kept. Within that time, a node settles the calls of its journal.
 const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
-/// The calls that one run of a job ends or deletes.
+/// The maximum number of calls that one run of a job ends or deletes.
 const BATCH: i64 = 500;
 
 /// A request to admit a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRequest {
-    /// Created by the node, for this call only.
+    /// The id of the call. The node creates a new one for each call.
     pub id: Uuid,
     pub project: ProjectId,
     /// The id of a model in the catalog.
@@ -34,18 +34,18 @@ pub struct CallRequest {
     pub input_tokens: u32,
 }
 
-/// An admitted call.
+/// The parameters of an admitted call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallAdmission {
     /// The name of the model at the upstream.
     pub upstream_model: String,
     /// The context of the model, in tokens.
     pub context_tokens: u32,
-    /// The longest output, in tokens; 0 if the model decides.
+    /// Maximum output, in tokens. 0 means the maximum of the model.
     pub max_output_tokens: u32,
 }
 
-/// The reason why a call is refused. The text is for the developer of the worker.
+/// The reason why a call is rejected. The text is for the developer of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallRefusal {
     #[error("The model does not exist. GET /v1/models lists the models.")]
@@ -66,11 +66,11 @@ pub enum CallRefusal {
 pub type CallResult = std::result::Result<CallAdmission, CallRefusal>;
 
 impl Billing {
-    /// Admits a call of a project that is at this node, or refuses it. One statement checks the grant, the balance, the
-    /// spend of 24 hours and the calls of the minute, and records the call.
+    /// Admits a call of a project on this node, or rejects it. One statement checks the grant, the balance, the spend
+    /// of 24 hours and the calls of the minute, and records the call.
     ///
     /// # Errors
-    /// [`BillingError::Store`](crate::BillingError::Store).
+    /// Returns [`BillingError::Store`](crate::BillingError::Store).
     pub async fn admit_call(&self, node: NodeId, request: &CallRequest) -> Result<CallResult> {
         let decided = self.decide(node, request).await?;
         if decided == Err(CallRefusal::InsufficientCredit) {
@@ -125,12 +125,12 @@ impl Billing {
         }))
     }
 
-    /// Ends a call of the node: deducts its usage, or nothing for a free call. If [`Self::end_lost_calls`] ended it at its
-    /// estimate, corrects the balance. Returns false if the call had ended before. Safe to repeat, and concurrently with
-    /// [`Self::end_lost_calls`].
+    /// Ends a call of the node and deducts its usage. `None` is a free call. If [`Self::end_lost_calls`] already ended
+    /// the call with its estimated usage, corrects the balance. Returns false if the call had already ended. Safe to
+    /// repeat, and to run concurrently with [`Self::end_lost_calls`].
     ///
     /// # Errors
-    /// [`BillingError::Store`](crate::BillingError::Store).
+    /// Returns [`BillingError::Store`](crate::BillingError::Store).
     pub async fn settle_call(&self, node: NodeId, id: Uuid, usage: Option<CallUsage>) -> Result<bool> {
         let now = self.store.clock_rng().now();
         let is_first = match usage {
@@ -167,16 +167,17 @@ impl Billing {
     /// Records that these calls of the node are in progress.
     ///
     /// # Errors
-    /// [`BillingError::Store`](crate::BillingError::Store).
+    /// Returns [`BillingError::Store`](crate::BillingError::Store).
     pub async fn report_open_calls(&self, node: NodeId, open: &[CallProgress]) -> Result<()> {
         let now = self.store.clock_rng().now();
         Ok(self.store.connection().await?.call_progress(node, open, now).await?)
     }
 
-    /// Ends calls that no node has reported for 15 minutes, at their estimate, and deletes calls that ended long ago.
+    /// Ends calls that no node has reported for 15 minutes, with their estimated usage. Also deletes calls that ended
+    /// long ago.
     ///
     /// # Errors
-    /// [`BillingError::Store`](crate::BillingError::Store).
+    /// Returns [`BillingError::Store`](crate::BillingError::Store).
     pub async fn end_lost_calls(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
         let seen_before = now.plus_seconds(-LOST_AFTER_SECONDS);
@@ -204,7 +205,8 @@ impl Billing {
         Ok(())
     }
 
-    /// Raises the notification that the credit ran out, and starts an automatic top-up. The account is locked.
+    /// Raises the notification that the credit ran out, and starts an automatic top-up, if necessary. The caller holds
+    /// the lock of the account.
     async fn after_deduction(&self, tx: &mut Connection, deducted: Option<&Deduction>, now: Time) -> store::Result<()> {
         let Some(&Deduction { org, amount, balance, top_up }) = deducted else { return Ok(()) };
         if balance <= 0 && balance.saturating_add(amount) > 0 {
@@ -217,7 +219,7 @@ impl Billing {
     }
 }
 
-/// Returns the plan of an admitted call, or the reason to refuse it.
+/// Returns the plan of an admitted call, or the reason to reject it.
 fn check(decision: Option<CallDecision>, now: Time) -> std::result::Result<Plan, CallRefusal> {
     let decision = decision.filter(|decision| decision.is_granted).ok_or(CallRefusal::NotGranted)?;
     let CallDecision { balance, spent, spend_per_day, per_minute, max_input, input_tokens, .. } = decision;
@@ -231,7 +233,8 @@ fn check(decision: Option<CallDecision>, now: Time) -> std::result::Result<Plan,
     } else if spent >= spend_per_day {
         CallRefusal::SpendLimit { limit: spend_per_day }
     } else if decision.is_counted {
-        // The node ended the call before its request arrived here, and does not wait for this response any more.
+        // The node ended the call before its request for admission arrived here, so it no longer waits for this
+        // response.
         CallRefusal::NotGranted
     } else {
         let retry_after = u32::try_from(60 - now.unix_seconds().rem_euclid(60)).unwrap_or(60);

@@ -18,13 +18,13 @@ use crate::model::{
 use crate::ports::Checkout;
 use crate::repository::{AccountRepository as _, TopUpRepository as _};
 
-/// How long the balance waits for the provider's answer about the payment method.
+/// The longest wait for the provider's response about the payment method, when the credit is read.
 const CARD_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a found payment method is remembered, so that the balance can be polled.
+/// The time for which a known payment method is cached, so that clients can poll the balance.
 const CARD_SECONDS: i64 = 60;
 
-/// The organizations whose payment method the provider confirmed, and when. The absence of one is not remembered, so that
-/// a new one is shown at once.
+/// The organizations whose payment method the provider confirmed, with the time. A missing payment method is not
+/// cached, so that a new one is shown immediately.
 #[derive(Debug, Default)]
 pub(super) struct Cards(Mutex<HashMap<OrgId, Time>>);
 
@@ -44,10 +44,10 @@ impl Cards {
 }
 
 impl Billing {
-    /// Returns the AI credit of an organization, also while the payments provider is down.
+    /// Returns the AI credit of an organization, even while the payments provider is down.
     ///
     /// # Errors
-    /// [`BillingError::Store`].
+    /// Returns [`BillingError::Store`].
     pub async fn credit(&self, org: OrgId) -> Result<AiCredit> {
         let has_payment_method = async {
             if self.cards.contains(org, self.store.clock_rng().now()) {
@@ -62,10 +62,10 @@ impl Billing {
         credit
     }
 
-    /// Returns a page of at most `limit` rows of the ledger with an id below `before`, the newest first.
+    /// Returns a page of at most `limit` rows of the ledger whose id is less than `before`, newest first.
     ///
     /// # Errors
-    /// [`BillingError::Store`].
+    /// Returns [`BillingError::Store`].
     pub async fn ledger(&self, org: OrgId, limit: u16, before: Option<i64>) -> Result<LedgerPage> {
         let limit = usize::from(limit);
         let mut items = self.store.connection().await?.ledger_list(org, limit as i64 + 1, before).await?;
@@ -75,10 +75,10 @@ impl Billing {
         Ok(LedgerPage { items, next_before })
     }
 
-    /// Creates a checkout of AI credit. Paying does not change the balance: only the event of the order does.
+    /// Creates a checkout of AI credit. The payment itself does not change the balance; the webhook of the order does.
     ///
     /// # Errors
-    /// [`BillingError::Field`], [`BillingError::Off`], [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Field`], [`BillingError::Off`] or [`BillingError::Unavailable`].
     pub async fn check_out_credit(&self, actor: &Actor, org: OrgId, new: NewCreditCheckout) -> Result<BillingPage> {
         let return_to = self.return_address(&new.return_to)?;
         let (payments, product) = self.sale_of_credit().ok_or(BillingError::Off)?;
@@ -96,10 +96,10 @@ impl Billing {
         Ok(BillingPage { url })
     }
 
-    /// Turns auto top-up on or off. Returns the credit if it is on.
+    /// Turns auto top-up on or off. Returns the credit if auto top-up is on.
     ///
     /// # Errors
-    /// [`BillingError::Field`], [`BillingError::NoPaymentMethod`], [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Field`], [`BillingError::NoPaymentMethod`] or [`BillingError::Unavailable`].
     pub async fn set_auto_topup(&self, actor: &Actor, org: OrgId, change: AutoTopupChange) -> Result<Option<AiCredit>> {
         if !change.enabled {
             self.disable_auto_topup(actor, org).await?;
@@ -142,7 +142,8 @@ impl Billing {
             .await
     }
 
-    /// The credit without the provider's answer: who has auto top-up has a payment method.
+    /// Returns the credit without the provider's response. Auto top-up requires a payment method, so an organization
+    /// with auto top-up has one.
     async fn stored_credit(&self, org: OrgId) -> Result<AiCredit> {
         let today = super::topup::start_of_day(self.store.clock_rng().now());
         let mut connection = self.store.connection().await?;
@@ -157,7 +158,7 @@ impl Billing {
         })
     }
 
-    /// Whether the organization can be charged for credit.
+    /// Returns whether the organization has a payment method that can be charged for credit.
     async fn has_payment_method(&self, org: OrgId) -> Result<bool> {
         let Some((payments, _)) = self.sale_of_credit() else { return Ok(false) };
         let has_card = payments.has_payment_method(org).await.map_err(BillingError::Unavailable)?;

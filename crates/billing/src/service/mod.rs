@@ -25,9 +25,9 @@ type Result<T> = std::result::Result<T, BillingError>;
 /// The products at the payments provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Products {
-    /// The subscription of the pro plan; `None` if billing is off.
+    /// The subscription of the pro plan. `None` if billing is off.
     pub pro: Option<String>,
-    /// AI credit, whose price the buyer selects; `None` if it is not sold.
+    /// AI credit, whose price the buyer selects. `None` if it is not for sale.
     pub credit: Option<String>,
 }
 
@@ -37,11 +37,11 @@ pub struct BillingConfig {
     pub products: Products,
     /// Whether the provider charges no real money.
     pub sandbox: bool,
-    /// The keys of the provider's webhooks; `None` if the hook is off.
+    /// The keys of the provider's webhooks. `None` if the webhook is off.
     pub webhook_keys: Option<VerifyingKeys>,
-    /// The pages that checkouts and the portal may return to.
+    /// The pages to which checkouts and the portal may return.
     pub return_addresses: AllowList,
-    /// The AI models; empty if none are offered.
+    /// The AI models. Empty if none are offered.
     pub catalog: Catalog,
 }
 
@@ -62,18 +62,18 @@ impl Billing {
         Self { store, limits, config: Arc::new(config), ports, cards: Arc::default() }
     }
 
-    /// The payments provider and the product of the pro plan.
+    /// Returns the payments provider and the product of the pro plan.
     fn pro(&self) -> Result<(&dyn Payments, &str)> {
         let payments = self.ports.payments.as_deref().zip(self.config.products.pro.as_deref());
         payments.ok_or(BillingError::Off)
     }
 
-    /// The payments provider and the product of AI credit; `None` if credit is not sold.
+    /// Returns the payments provider and the product of AI credit, or `None` if credit is not for sale.
     fn sale_of_credit(&self) -> Option<(&dyn Payments, &str)> {
         self.ports.payments.as_deref().zip(self.config.products.credit.as_deref())
     }
 
-    /// Checks the address of a page that the browser returns to. Returns the parsed address.
+    /// Checks the address of a page to which the browser returns. Returns the parsed address.
     fn return_address(&self, text: &str) -> Result<ReturnAddress> {
         let admitted = self.config.return_addresses.admit(text);
         let url = admitted.map_err(|error| InvalidField::new("returnTo", error))?;
@@ -81,7 +81,7 @@ impl Billing {
     }
 }
 
-/// A page that the browser returns to.
+/// The address of a page to which the browser returns.
 struct ReturnAddress {
     url: String,
     origin: String,

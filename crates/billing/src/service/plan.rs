@@ -18,16 +18,17 @@ impl Billing {
     /// Returns the plan of an organization.
     ///
     /// # Errors
-    /// [`BillingError::Store`].
+    /// Returns [`BillingError::Store`].
     pub async fn status(&self, org: OrgId, plan: Plan) -> Result<BillingStatus> {
         let subscription = self.store.connection().await?.subscription_find(org).await?;
         Ok(self.status_of(plan, subscription))
     }
 
-    /// Creates a checkout of the pro plan. Paying does not change the plan: only the webhook does.
+    /// Creates a checkout of the pro plan. The payment itself does not change the plan; the webhook does.
     ///
     /// # Errors
-    /// [`BillingError::Off`], [`BillingError::AlreadyPro`], [`BillingError::Field`], [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Off`], [`BillingError::AlreadyPro`], [`BillingError::Field`] or
+    /// [`BillingError::Unavailable`].
     pub async fn check_out(&self, actor: &Actor, org: OrgId, plan: Plan, new: NewCheckout) -> Result<BillingPage> {
         let return_to = self.return_address(&new.return_to)?;
         let (payments, product) = self.pro()?;
@@ -46,10 +47,11 @@ impl Billing {
         Ok(BillingPage { url })
     }
 
-    /// Returns the URL of the portal for one visit.
+    /// Returns the URL of the portal, which is valid for one visit.
     ///
     /// # Errors
-    /// [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Field`], [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Field`] or
+    /// [`BillingError::Unavailable`].
     pub async fn portal(&self, actor: &Actor, org: OrgId, visit: NewPortalVisit) -> Result<BillingPage> {
         let return_to = visit.return_to.map(|address| self.return_address(&address)).transpose()?;
         let session = self.customer_session(org, return_to.map(|address| address.url)).await?;
@@ -60,22 +62,23 @@ impl Billing {
     /// Creates a session of the organization as a customer.
     ///
     /// # Errors
-    /// [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Off`], [`BillingError::NeverPaid`] or [`BillingError::Unavailable`].
     pub async fn session(&self, actor: &Actor, org: OrgId) -> Result<BillingSession> {
         let CustomerSession { token, customer_id, expires_at, .. } = self.customer_session(org, None).await?;
         self.record(actor, Event::in_org("billing.session", org, org, json!({}))).await?;
         Ok(BillingSession { token, customer_id, expires_at })
     }
 
-    /// Schedules the end of the plan with its period, or reverts that. The provider's webhook follows.
+    /// Schedules the end of the plan with its period, or reverts that. The provider then sends a webhook about the
+    /// change.
     ///
     /// # Errors
-    /// [`BillingError::Off`], [`BillingError::NotPro`], [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Off`], [`BillingError::NotPro`] or [`BillingError::Unavailable`].
     pub async fn cancel(&self, actor: &Actor, org: OrgId, plan: Plan, change: Cancellation) -> Result<BillingStatus> {
         let Cancellation { cancel } = change;
         let (payments, _) = self.pro()?;
         let found = self.store.connection().await?.subscription_find(org).await?;
-        // The plan follows from the subscription.
+        // An organization has the pro plan only if it has a live subscription.
         let live = found.filter(SubscriptionRecord::is_live).ok_or(BillingError::NotPro)?;
         let changed = match payments.set_cancel_at_period_end(&live.id, cancel).await {
             Ok(changed) => changed,
@@ -86,17 +89,18 @@ impl Billing {
                 if !is_applied {
                     return Err(BillingError::Unavailable(error));
                 }
-                // Only the response was lost: the webhook of the change arrived.
+                // The webhook of the change arrived, so only the provider's response was lost.
                 None
             }
         };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                // Concurrent webhooks wait for the lock, and are compared with this state.
+                // Webhooks that arrive now wait for this lock, and are then compared with the state that is stored
+                // here.
                 let plan = self.ports.organizations.lock(tx, org).await?.unwrap_or(plan);
                 match changed {
                     Some(changed) => tx.subscription_set(&record(&live, changed)).await?,
-                    // It was already so at the provider.
+                    // The subscription already had the requested state at the provider.
                     None => tx.subscription_schedule(&live.id, cancel).await?,
                 };
                 let status = self.status_of(plan, tx.subscription_find(org).await?);
@@ -138,7 +142,7 @@ impl Billing {
     }
 }
 
-/// The state of a subscription after a change.
+/// Returns the state of a subscription after a change.
 fn record(live: &SubscriptionRecord, changed: RemoteSubscription) -> SubscriptionRecord {
     let RemoteSubscription { status, current_period_end, cancel_at_period_end, modified_at } = changed;
     SubscriptionRecord {
@@ -147,7 +151,7 @@ fn record(live: &SubscriptionRecord, changed: RemoteSubscription) -> Subscriptio
         status,
         current_period_end,
         cancel_at_period_end,
-        // Equal is not older: without a time, the state replaces the known one.
+        // Without a modification time, keep the known one. A state with an equal time replaces the stored one.
         modified_at: modified_at.unwrap_or(live.modified_at),
     }
 }

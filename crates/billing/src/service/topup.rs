@@ -25,7 +25,7 @@ pub struct TopUpMessage {
     pub id: Uuid,
 }
 
-/// The reason why a top-up was not completed. Another attempt continues with the same order.
+/// The reason why a top-up was not completed. The next attempt continues with the same order.
 #[derive(Debug, thiserror::Error)]
 pub enum TopUpError {
     #[error(transparent)]
@@ -60,7 +60,8 @@ impl Billing {
         Ok(())
     }
 
-    /// Starts a top-up for a project whose call was refused because no credit is left: no deduction would start one.
+    /// Starts a top-up for a project whose call was rejected because no credit is left. No deduction would start one,
+    /// because no call is admitted.
     pub(super) async fn start_due_topup(&self, project: ProjectId) -> store::Result<()> {
         let now = self.store.clock_rng().now();
         let is_due = self.store.connection().await?.topup_due(project).await?.is_some();
@@ -78,11 +79,11 @@ impl Billing {
             .await
     }
 
-    /// Charges a top-up: creates the draft order, stores it, and finalizes it. Safe to repeat: each attempt finalizes the
-    /// stored order. Charging does not change the balance: only the event of the order does.
+    /// Charges a top-up: creates the draft order, stores it, and finalizes it. Safe to repeat, because each attempt
+    /// finalizes the stored order. The charge itself does not change the balance; the webhook of the order does.
     ///
     /// # Errors
-    /// [`TopUpError`].
+    /// Returns [`TopUpError`] if the top-up was not completed.
     pub async fn charge_topup(&self, id: Uuid) -> Result<(), TopUpError> {
         let Some(topup) = self.pending_topup(id).await? else { return Ok(()) };
         match self.charge(&topup).await {
@@ -104,7 +105,7 @@ impl Billing {
         };
         match order {
             Some(order) => Ok(payments.finalize_order(&order).await?),
-            // Without a customer, there is no card.
+            // Without a customer, there is no payment method.
             None => Ok(Charge::Declined),
         }
     }
@@ -117,7 +118,7 @@ impl Billing {
         if connection.auto_topup_get(topup.org).await?.enabled {
             return Ok(Some(topup));
         }
-        // A finalized order may be paid, although its response was lost.
+        // Do not cancel a top-up with an order: the order may be paid already, and only the response was lost.
         if topup.order_id.is_none() {
             connection.topup_end_pending(id, TopUpState::Canceled).await?;
             return Ok(None);
@@ -125,7 +126,8 @@ impl Billing {
         Ok(Some(topup))
     }
 
-    /// Creates the draft order of a top-up, and stores it. Returns the stored order; `None` without a customer.
+    /// Creates the draft order of a top-up, and stores it. Returns the stored order, or `None` if the organization is
+    /// not a customer.
     async fn create_order(
         &self,
         topup: &TopUpRecord,
@@ -150,7 +152,7 @@ impl Billing {
         Ok(self.store.connection().await?.topup_set_order(topup.id, &order).await?)
     }
 
-    /// Turns auto top-up off, because its charge was declined by the bank, or its order rejected by the provider.
+    /// Turns auto top-up off, because the bank declined the charge or the provider rejected the order.
     async fn decline_topup(&self, topup: &TopUpRecord, reason: &str) -> Result<(), TopUpError> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
@@ -169,7 +171,7 @@ impl Billing {
     }
 }
 
-/// The start of the UTC day.
+/// Returns the start of the UTC day.
 pub(super) fn start_of_day(now: Time) -> Time {
     const DAY: i64 = 24 * 3600 * 1000;
     now.plus_millis(-now.unix_millis().rem_euclid(DAY))

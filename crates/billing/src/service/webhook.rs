@@ -23,17 +23,17 @@ use crate::repository::{
 const ACTOR: &str = "billing.webhook";
 
 impl Billing {
-    /// Applies a webhook of the payments provider, once for each id. The id is recorded in the transaction of the effect,
-    /// so it stays free if the effect fails.
+    /// Applies a webhook of the payments provider, once for each id. The id is recorded in the transaction of the
+    /// effect. So the webhook can be delivered again if the effect fails.
     ///
     /// # Errors
-    /// [`WebhookError`].
+    /// Returns [`WebhookError`] if the webhook is not applied.
     pub async fn receive(&self, message: SignedMessage<'_>) -> Result<WebhookResult, WebhookError> {
         let received = self.receive_authentic(message).await;
         match &received {
-            // Anyone can cause it, so it is only counted.
+            // Anyone can send such a request, so it is only counted and not logged.
             Err(WebhookError::NotAuthentic(_)) => count("", "not_authentic"),
-            // Only the provider can cause it. The response does not contain the reason.
+            // Only the provider can cause this error. The response does not contain the reason.
             Err(WebhookError::Malformed(reason)) => {
                 count("", "malformed");
                 tracing::warn!(webhook = message.id, reason, "rejected a malformed webhook");
@@ -95,7 +95,8 @@ impl Billing {
         }
     }
 
-    /// Stores the state of a subscription, and gives the organization the plan that follows from all its subscriptions.
+    /// Stores the state of a subscription, and sets the plan of the organization to the one that follows from all its
+    /// subscriptions.
     async fn apply_subscription(
         &self,
         tx: &mut Connection,
@@ -129,7 +130,7 @@ impl Billing {
         Ok(Applied::Plan)
     }
 
-    /// Credits an order, once.
+    /// Credits an order, unless it was credited before.
     async fn apply_order(
         &self,
         tx: &mut Connection,
@@ -157,7 +158,7 @@ enum Applied {
     Plan,
     /// An order was credited.
     Credit,
-    /// The event was recorded, and changed nothing that users see.
+    /// The event was recorded. It changed nothing that users see.
     Recorded,
     /// The webhook was processed before.
     Repeated,
@@ -177,7 +178,7 @@ impl Applied {
     }
 }
 
-/// Counts a webhook by its effect, or by the reason of its rejection.
+/// Counts a webhook by its effect, or by the reason for its rejection.
 fn count(kind: &str, effect: &'static str) {
     static WEBHOOKS: LazyLock<Counter<u64>> = LazyLock::new(|| {
         opentelemetry::global::meter("svc")
@@ -185,7 +186,7 @@ fn count(kind: &str, effect: &'static str) {
             .with_description("Webhooks of the payments provider, by their effect or the reason of their rejection")
             .build()
     });
-    // The provider invents types, so only the known families become labels.
+    // The provider adds types, so only the known families become metric labels.
     let family = ["subscription", "order"].into_iter().find(|family| kind.starts_with(family)).unwrap_or("other");
     WEBHOOKS.add(1, &[KeyValue::new("effect", effect), KeyValue::new("event", family)]);
 }

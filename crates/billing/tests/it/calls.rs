@@ -33,7 +33,7 @@ async fn call_is_deducted_once_at_the_prices_of_its_admission() {
     }
     let cost = 100 * 6 + 7 * 24;
     assert_eq!(kit.ledger(org).await, [("topup".into(), CENT, CENT), ("call".into(), -cost, CENT - cost)]);
-    // Each of both parts is rounded up.
+    // The costs of input and output are both rounded up.
     let id = random_id();
     kit.admit_model(project, id, CHEAP).await.unwrap();
     assert!(kit.settle(id, 1, 4).await);
@@ -62,7 +62,7 @@ async fn refused_calls_leave_no_row_and_name_their_reason() {
     assert_eq!(kit.billing.admit_call(stranger, &request).await.unwrap().unwrap_err(), CallRefusal::NotGranted);
     assert_eq!(kit.count("calls").await, 0);
 
-    // Two calls per minute.
+    // The limit is two calls per minute.
     kit.clock.advance(60 - kit.now().unix_seconds().rem_euclid(60) + 20);
     for _ in 0..2 {
         kit.call(project, 1, 1).await;
@@ -70,9 +70,9 @@ async fn refused_calls_leave_no_row_and_name_their_reason() {
     let id = random_id();
     assert_eq!(refused(id).await, CallRefusal::RateLimited { per_minute: 2, retry_after: 40 });
     kit.clock.advance(40);
-    // A refused call may be admitted later, under the same id.
+    // A rejected call may be admitted later, under the same id.
     kit.admit(project, id).await.unwrap();
-    // 5,000 microcents in 24 hours. The call that reaches the limit is still admitted.
+    // The limit is 5,000 microcents in 24 hours. The call that reaches the limit is still admitted.
     assert!(kit.settle(id, 2_000, 0).await);
     kit.clock.advance(60);
     assert_eq!(refused(random_id()).await, CallRefusal::SpendLimit { limit: 5_000 });
@@ -108,7 +108,7 @@ async fn call_that_ended_before_its_request_arrived_is_not_admitted() {
     let id = random_id();
     assert!(kit.billing.settle_call(kit.node, id, None).await.unwrap());
     assert_eq!(kit.admit(project, id).await.unwrap_err(), CallRefusal::NotGranted);
-    // No other node ends a call.
+    // Only the node that made a call can end it.
     let id = random_id();
     kit.admit(project, id).await.unwrap();
     let stranger: NodeId = kit.store.clock_rng().id();
@@ -139,7 +139,7 @@ async fn lost_calls_end_at_their_estimate() {
     assert_eq!(kit.balance(org).await, CENT - estimate);
     let row = kit.billing.ledger(org, 1, None).await.unwrap().items.remove(0);
     assert_eq!((row.estimated, row.input_tokens, row.output_tokens), (true, Some(10), Some(5)));
-    // The node is back, and settles both. No other node corrects the estimate.
+    // The node is back, and settles both calls. Another node cannot correct the estimate.
     let stranger: NodeId = kit.store.clock_rng().id();
     assert!(!kit.billing.settle_call(stranger, lost, None).await.unwrap());
     let usage = 1_000 * 6 + 1_000 * 24;
@@ -161,8 +161,8 @@ async fn lost_calls_end_at_their_estimate() {
     kit.assert_consistent().await;
 }
 
-/// The node reports that the upstream refused a call whose estimate was deducted. The estimate is not higher than the
-/// context of the model.
+/// The node reports that the upstream refused a call whose estimated cost was deducted. The estimate does not exceed
+/// the context of the model.
 #[tokio::test]
 async fn lost_call_that_was_free_is_returned() {
     let kit = Kit::start().await;
@@ -188,7 +188,7 @@ async fn exhausted_credit_is_notified_once_each_time() {
     for id in ids {
         kit.admit(project, id).await.unwrap();
     }
-    // The calls that were admitted may overdraw the account.
+    // The admitted calls may overdraw the account.
     for id in ids {
         assert!(kit.settle(id, 200_000, 0).await);
     }
@@ -246,7 +246,7 @@ async fn concurrent_calls_do_not_exceed_the_limit_of_the_minute() {
     }
 }
 
-/// A late request for admission and the settlement that precedes it: the call is either ended, or never admitted.
+/// A request for admission that arrives after the settlement of its call: the call is either ended, or never admitted.
 #[tokio::test(flavor = "multi_thread")]
 async fn admission_and_end_of_a_call_do_not_leave_it_open() {
     let kit = Kit::with(limits(u32::MAX, i64::MAX)).await;

@@ -23,9 +23,9 @@ use webhooks::{SignedMessage, SigningKey, VerifyingKeys};
 pub const SECRET: &str = "polar_whs_test";
 pub const PRO: &str = "product-pro";
 pub const CREDIT: &str = "product-credit";
-/// A model at 6 and 24 microcents per token.
+/// A model that costs 6 microcents per input token and 24 per output token.
 pub const SMALL: &str = "small";
-/// A model at a third of a microcent per token.
+/// A model that costs a third of a microcent per token.
 pub const CHEAP: &str = "cheap";
 
 const CATALOG: &str = r#"{ "models": [
@@ -54,15 +54,15 @@ pub struct ProviderState {
     pub changes: Vec<(String, bool)>,
     /// If set, a change waits for a permit before its response.
     pub gate: Option<Arc<Semaphore>>,
-    /// Whether the organizations are customers with a card.
+    /// Whether the organizations are customers with a saved payment method.
     pub has_card: bool,
-    /// How often it was asked for the card.
+    /// The number of requests for the payment method.
     pub card_lookups: u32,
     /// The draft orders. The id of an order is `draft_` and its number.
     pub orders: Vec<NewOrder>,
     /// The orders that were finalized.
     pub finalized: Vec<String>,
-    /// The responses to the next attempts to finalize an order; then paid.
+    /// The results of the next attempts to finalize an order. Later orders are paid.
     pub charges: VecDeque<Result<Charge, PaymentsError>>,
     /// The notifications that were raised.
     pub notices: Vec<(OrgId, Notice)>,
@@ -185,7 +185,7 @@ impl Kit {
         Arc::new(Orgs(self.provider.clone()))
     }
 
-    /// An organization on the free plan.
+    /// Creates an organization on the free plan.
     pub async fn org(&self, slug: &str) -> OrgId {
         let org: OrgId = self.store.clock_rng().id();
         let insert = format!(
@@ -197,7 +197,7 @@ impl Kit {
         org
     }
 
-    /// A project at the node with access to AI models.
+    /// Creates a project on the node, with access to AI models.
     pub async fn project(&self, org: OrgId, name: &str) -> ProjectId {
         let project: ProjectId = self.store.clock_rng().id();
         let (id, org, node) = (project.as_uuid(), org.as_uuid(), self.node.as_uuid());
@@ -215,7 +215,7 @@ impl Kit {
         project
     }
 
-    /// An organization with this credit in cents, and a project.
+    /// Creates an organization with this credit in cents, and a project.
     pub async fn customer(&self, slug: &str, cents: i64) -> (OrgId, ProjectId) {
         let org = self.org(slug).await;
         if cents > 0 {
@@ -234,13 +234,13 @@ impl Kit {
         self.billing.admit_call(self.node, &request).await.unwrap()
     }
 
-    /// Settles a call with its reported usage. Returns whether it was the first time.
+    /// Settles a call with its reported usage. Returns whether this call of the function ended it.
     pub async fn settle(&self, id: Uuid, input_tokens: i64, output_tokens: i64) -> bool {
         let usage = CallUsage { input_tokens, output_tokens, estimated: false };
         self.billing.settle_call(self.node, id, Some(usage)).await.unwrap()
     }
 
-    /// An admitted and settled call.
+    /// Admits and settles a call.
     pub async fn call(&self, project: ProjectId, input_tokens: i64, output_tokens: i64) -> Uuid {
         let id = random_id();
         self.admit(project, id).await.unwrap();
@@ -248,15 +248,15 @@ impl Kit {
         id
     }
 
-    /// The ledger of an organization, the oldest row first, as kind, amount and balance.
+    /// Returns the ledger of an organization, oldest row first, as kind, amount and balance.
     pub async fn ledger(&self, org: OrgId) -> Vec<(String, i64, i64)> {
         let page = self.billing.ledger(org, 200, None).await.unwrap();
         let rows = page.items.into_iter().rev();
         rows.map(|row| (row.kind.to_string(), row.amount_micro_cents, row.balance_micro_cents)).collect()
     }
 
-    /// The ids of the ledger have no gaps, its times and running balances rise, the last balance is that of the account,
-    /// and the sums of each project are those of its rows.
+    /// Checks that the ledger is consistent: its ids have no gaps, its times and running balances increase, its last
+    /// balance is that of the account, and the sums of each project are those of its rows.
     pub async fn assert_consistent(&self) {
         let rows = "SELECT count(*) FROM (SELECT *, row_number() OVER w AS expected_id, \
             sum(amount_micro_cents) OVER w AS expected_balance, lag(created_at) OVER w AS previous FROM billing.ledger \
@@ -281,7 +281,7 @@ impl Kit {
 
     /// Delivers a body under a new id. Returns whether the plan changed.
     pub async fn deliver(&self, body: &Value) -> bool {
-        // The ids of the audit log rise with the time.
+        // Advance the clock, so that the ids of the audit log are in the order of the events.
         self.clock.advance(1);
         let id = format!("delivery_{}", self.deliveries.fetch_add(1, Ordering::Relaxed));
         self.deliver_as(&id, body).await.unwrap()
@@ -303,7 +303,7 @@ impl Kit {
         self.database.rows(&query).await.remove(0)["plan"].as_str().unwrap().to_owned()
     }
 
-    /// The names of the audit events of an organization, the oldest first.
+    /// Returns the names of the audit events of an organization, oldest first.
     pub async fn events(&self, org: OrgId) -> Vec<String> {
         let query = format!("SELECT event FROM store.audit WHERE org_id = '{}' ORDER BY id", org.as_uuid());
         let rows = self.database.rows(&query).await;
@@ -320,7 +320,7 @@ impl Kit {
     }
 }
 
-/// The event `subscription.updated` with a modification time in seconds after the start of 2026.
+/// Returns the event `subscription.updated`. `modified` is its modification time, in seconds after the start of 2026.
 pub fn subscription(org: OrgId, id: &str, status: &str, modified: u32) -> Value {
     json!({ "type": "subscription.updated", "timestamp": "2026-01-01T00:00:00Z", "data": {
         "id": id, "status": status, "current_period_end": "2026-02-01T00:00:00.123456Z", "cancel_at_period_end": false,
@@ -333,7 +333,7 @@ pub fn modified_at(seconds: u32) -> String {
     format!("2026-01-01T00:{:02}:{:02}.000001Z", seconds / 60, seconds % 60)
 }
 
-/// The event `order.paid` of AI credit.
+/// Returns the event `order.paid` of AI credit.
 pub fn order(org: OrgId, id: &str, cents: i64) -> Value {
     json!({ "type": "order.paid", "timestamp": "2026-01-01T00:00:00Z", "data": {
         "id": id, "product_id": CREDIT, "billing_reason": "purchase", "net_amount": cents, "currency": "usd",
@@ -341,7 +341,7 @@ pub fn order(org: OrgId, id: &str, cents: i64) -> Value {
     } })
 }
 
-/// The actor of the changes in these tests.
+/// Returns the actor of the changes in these tests.
 pub fn actor() -> Actor {
     Actor::service("test")
 }

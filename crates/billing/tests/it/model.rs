@@ -1,4 +1,4 @@
-//! A randomized model of the ledger: concurrent credits, calls, repeated and lost settlements.
+//! A randomized model of the ledger: concurrent credits, calls, and repeated and lost settlements.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -33,8 +33,8 @@ impl Numbers {
     }
 }
 
-/// 10,000 operations in rounds of ten concurrent tasks. After each round, every row of the ledger is checked, and each
-/// balance is the one that the model computes.
+/// Runs 10,000 operations in rounds of ten concurrent tasks. After each round, checks every row of the ledger, and
+/// compares each balance with the one that the model computes.
 #[tokio::test(flavor = "multi_thread")]
 async fn ledger_sums_to_the_balance_after_every_step() {
     let mut limits = Limits::default();
@@ -50,7 +50,7 @@ async fn ledger_sums_to_the_balance_after_every_step() {
     for round in 0..ROUNDS {
         join_all((0..TASKS).map(|task| operate(&kit, &accounts, round * TASKS + task))).await;
         if round % 10 == 0 {
-            // The open calls of the rounds before are lost now.
+            // The open calls of the previous rounds are lost now.
             kit.clock.advance(16 * 60);
             kit.billing.end_lost_calls().await.unwrap();
         }
@@ -78,7 +78,7 @@ async fn operate(kit: &Kit, accounts: &[Account], seed: u64) {
         let (input, output) = (i64::try_from(numbers.below(900)).unwrap(), i64::try_from(numbers.below(900)).unwrap());
         let id = random_id();
         match numbers.below(10) {
-            // An order, under two ids of webhooks.
+            // An order that arrives under two webhook ids.
             0 => {
                 let order = order(account.org, &format!("order_{seed}_{operation}"), input + 1);
                 let ids = [0, 1].map(|copy| format!("msg_{seed}_{operation}_{copy}"));

@@ -1,4 +1,4 @@
-//! Events out of order: the provider's modification time decides, for each subscription.
+//! Events out of order. For each subscription, the provider's modification time decides.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ async fn older_event_changes_nothing_and_equal_is_not_older() {
     assert_eq!(kit.plan(org).await, "pro");
     assert!(kit.deliver(&subscription(org, "sub_1", "canceled", 10)).await);
     assert_eq!(kit.plan(org).await, "free");
-    // Instants are compared, to the microsecond, and not texts.
+    // Instants are compared to the microsecond, not as texts.
     let at = |time: &str, status: &str| {
         let mut event = subscription(org, "sub_1", status, 0);
         event["data"]["modified_at"] = time.into();
@@ -23,7 +23,7 @@ async fn older_event_changes_nothing_and_equal_is_not_older() {
     assert!(!kit.deliver(&at("2026-01-01T01:00:00.000001Z", "canceled")).await);
     assert!(!kit.deliver(&at("2025-12-31T19:00:00.000001-06:00", "canceled")).await);
     assert!(kit.deliver(&at("2026-01-01T01:00:00.000002Z", "canceled")).await);
-    // Without a modification time, the time of the event counts.
+    // If there is no modification time, the time of the event counts.
     let mut undated = subscription(org, "sub_1", "active", 0);
     undated["data"]["modified_at"] = Value::Null;
     assert!(!kit.deliver(&undated).await);
@@ -43,7 +43,7 @@ async fn late_end_of_an_old_subscription_does_not_end_a_new_one() {
     assert_eq!(kit.plan(org).await, "free");
 }
 
-/// A subscription belongs to one organization: an event that names another one changes neither.
+/// A subscription belongs to one organization. An event that names another organization changes neither of them.
 #[tokio::test]
 async fn subscription_stays_with_its_organization() {
     let kit = Kit::start().await;

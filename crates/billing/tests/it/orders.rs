@@ -9,7 +9,7 @@ async fn order_is_credited_once_whatever_ids_it_arrives_under() {
     let kit = Kit::start().await;
     let org = kit.org("acme").await;
     for _ in 0..3 {
-        // A credit does not change the plan.
+        // Credit does not change the plan.
         assert!(!kit.deliver(&order(org, "order_1", 500)).await);
     }
     assert_eq!(kit.balance(org).await, 500_000_000);

@@ -54,7 +54,7 @@ async fn other_events_and_products_are_only_recorded() {
     let mut other = active.clone();
     other["data"]["product_id"] = "product-domain".into();
     assert!(!kit.deliver(&other).await);
-    // None of them moved the watermark.
+    // None of these events changed the stored modification time.
     assert_eq!(kit.plan(org).await, "free");
     assert!(kit.deliver(&subscription(org, "sub_1", "active", 1)).await);
     assert_eq!((kit.count("webhooks").await, kit.count("unassigned_events").await), (6, 0));
@@ -70,7 +70,7 @@ async fn organization_is_found_by_its_id_only() {
     for id in &ids {
         let mut event = subscription(org, "sub_1", "active", 0);
         event["data"]["customer"]["external_id"] = id.clone();
-        // The metadata counts only without an external id.
+        // The metadata counts only if there is no external id.
         event["data"]["metadata"]["org"] = org.to_string().into();
         assert!(!kit.deliver(&event).await, "{id}");
     }
@@ -141,12 +141,12 @@ async fn cancellation_is_shown_at_once_and_can_be_reverted() {
     };
     respond(true, 20);
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
-    // An event that the provider created before does not revert it.
+    // An event that the provider created before the cancellation does not revert it.
     kit.deliver(&subscription(org, "sub_1", "active", 15)).await;
     assert!(kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end);
     respond(false, 30);
     assert!(!cancel(false, Plan::Pro).await.unwrap().cancel_at_period_end);
-    // It was already so at the provider.
+    // The subscription already had this state at the provider.
     kit.provider.0.lock().unwrap().response = Some(Ok(None));
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
     kit.provider.0.lock().unwrap().response = Some(Ok(None));

@@ -13,7 +13,7 @@ async fn concurrent_redeliveries_are_applied_once() {
         let (id, event) = (format!("msg_{round}"), subscription(org, "sub_1", plan, round));
         let applied = join_all((0..10).map(|_| kit.deliver_as(&id, &event))).await;
         assert_eq!(applied.into_iter().filter(|applied| *applied.as_ref().unwrap()).count(), 1, "{round}");
-        // The same order under different ids.
+        // The same order arrives under different ids.
         let event = order(org, &credit, 100);
         join_all((0..10).map(|_| kit.deliver(&event))).await;
     }
@@ -22,7 +22,7 @@ async fn concurrent_redeliveries_are_applied_once() {
     kit.assert_consistent().await;
 }
 
-/// The last state wins, whatever the order of arrival.
+/// The newest state wins, whatever the order of arrival.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_events_of_two_subscriptions_end_in_the_right_plan() {
     let kit = Kit::start().await;
@@ -43,7 +43,7 @@ async fn concurrent_events_of_two_subscriptions_end_in_the_right_plan() {
     }
 }
 
-/// A crash between the effect and the response: Postgres rolled back, so the redelivery applies the event.
+/// A crash between the effect and the response: Postgres has rolled back, so the redelivery applies the event.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_effect_leaves_the_id_free() {
     let kit = Kit::start().await;

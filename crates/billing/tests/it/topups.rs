@@ -17,7 +17,7 @@ const ON: AutoTopupChange =
     AutoTopupChange { enabled: true, amount_micro_cents: Some(AMOUNT), threshold_micro_cents: Some(200 * CENT) };
 const OFF: AutoTopupChange = AutoTopupChange { enabled: false, amount_micro_cents: None, threshold_micro_cents: None };
 
-/// An organization with a card, auto top-up below two dollars, and three dollars of credit.
+/// Creates an organization with a saved payment method, auto top-up below two dollars, and three dollars of credit.
 async fn customer(kit: &Kit) -> (OrgId, ProjectId) {
     kit.provider.state().has_card = true;
     let customer = kit.customer("acme", 300).await;
@@ -27,7 +27,7 @@ async fn customer(kit: &Kit) -> (OrgId, ProjectId) {
     customer
 }
 
-/// The top-ups of the outbox.
+/// Returns the top-ups in the outbox.
 async fn queued(kit: &Kit) -> Vec<Uuid> {
     let rows = format!("SELECT key FROM store.outbox WHERE topic = '{TOP_UP_TOPIC}' ORDER BY created_at");
     let rows = kit.database.rows(&rows).await;
@@ -86,7 +86,7 @@ async fn concurrent_calls_below_the_threshold_trigger_one_topup() {
     join_all(ids.iter().map(|id| kit.settle(*id, 0, DOLLAR))).await;
     let [topup] = queued(&kit).await[..] else { panic!("more than one") };
     kit.billing.charge_topup(topup).await.unwrap();
-    // Charging credits nothing; the event does.
+    // The charge credits nothing; the webhook does.
     assert!(kit.balance(org).await < 0);
     assert_eq!(states(&kit).await, ["charged"]);
     {
@@ -145,7 +145,7 @@ async fn lost_response_is_resumed_with_the_same_order() {
         kit.billing.charge_topup(topup).await.unwrap_err();
         assert_eq!(states(&kit).await, ["pending"]);
     }
-    // Turning it off does not abandon an order that may be paid.
+    // Turning auto top-up off does not abandon an order that may be paid.
     kit.billing.set_auto_topup(&actor(), org, OFF).await.unwrap();
     kit.billing.charge_topup(topup).await.unwrap();
     assert_eq!(kit.provider.state().finalized, ["draft_1", "draft_1", "draft_1"]);
@@ -181,7 +181,7 @@ async fn declined_charge_turns_auto_topup_off() {
     assert_eq!(kit.provider.state().notices, [(org, Notice::TopUpDeclined)]);
     assert!(!kit.billing.credit(org).await.unwrap().auto_topup.enabled);
     assert_eq!(kit.events(org).await, ["billing.credit", "ai.autotopup.on", "ai.autotopup.off"]);
-    // It stays off.
+    // Auto top-up stays off.
     kit.call(project, 1, 1).await;
     assert_eq!((queued(&kit).await.len(), states(&kit).await), (1, vec!["declined".to_owned()]));
 }
@@ -224,7 +224,7 @@ async fn rejected_order_turns_auto_topup_off() {
     assert_eq!(states(&kit).await, ["declined", "pending"]);
 }
 
-/// Without credit, no call is admitted, so no deduction starts a top-up. A refused call does.
+/// Without credit, no call is admitted, so no deduction starts a top-up. Instead, a rejected call starts one.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_calls_start_one_topup() {
     let mut limits = Limits::default();
@@ -264,7 +264,7 @@ async fn payment_method_is_looked_up_once_a_minute() {
     let org = kit.org("acme").await;
     let shown = async || kit.billing.credit(org).await.unwrap().has_payment_method;
     assert!(!shown().await);
-    // A new one is shown at once.
+    // A new payment method is shown immediately.
     kit.provider.state().has_card = true;
     for _ in 0..5 {
         assert!(shown().await);
@@ -273,7 +273,7 @@ async fn payment_method_is_looked_up_once_a_minute() {
     kit.provider.state().has_card = false;
     kit.clock.advance(60);
     assert!(!shown().await);
-    // A change is always checked.
+    // A change of auto top-up always checks the payment method.
     kit.provider.state().has_card = true;
     assert!(shown().await);
     kit.provider.state().has_card = false;

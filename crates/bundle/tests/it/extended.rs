@@ -9,7 +9,7 @@ const PAX: Option<&str> = Some("PaxHeaders/it");
 const LONG_NAME: Option<&str> = Some("./@LongLink");
 const GLOBAL: Option<&str> = Some("pax_global_header");
 
-/// An archive with this extended header before a valid file.
+/// Returns an archive with this extended header before a valid file.
 fn before_a_file(kind: u8, name: Option<&str>, content: &[u8]) -> Vec<u8> {
     valid_with(|tar| tar.entry(name.unwrap().as_bytes(), kind, content).file("assets/a", "x"))
 }

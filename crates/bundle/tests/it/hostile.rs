@@ -14,7 +14,7 @@ pub fn check(cases: impl IntoIterator<Item = Case>) {
     }
 }
 
-/// A valid bundle with additional content.
+/// Returns a valid bundle with additional content.
 pub fn valid_with(more: impl FnOnce(Tar) -> Tar) -> Vec<u8> {
     more(Tar::valid()).gzip()
 }

@@ -9,7 +9,7 @@ use crate::support::{Tar, collect, gzip, header, read_too_large};
 
 const SMALL: Limits = Limits { compressed: u64::MAX, unpacked: 1 << 20, entries: 10 };
 
-/// The bytes that the reader may read beyond the violation: one buffer.
+/// The number of bytes that the reader may read beyond the violation: one buffer.
 const READ_AHEAD: u64 = 32 * 1024;
 
 /// Counts the bytes read from an input.
@@ -23,7 +23,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A gzip member that starts with `start` and repeats `part` forever.
+/// Returns a gzip member that starts with `start` and repeats `part` forever.
 fn endless(start: &[u8], part: &[u8]) -> impl Read + use<> {
     let mut member = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     member.extend(deflate(start));

@@ -129,8 +129,8 @@ proptest! {
     }
 }
 
-/// The rule for names: on a case-insensitive file system, every path has one spelling and is either a file or a
-/// directory.
+/// Returns whether the names obey the rule: on a case-insensitive file system, every path has one spelling and is
+/// either a file or a directory.
 fn compatible(names: &BTreeSet<(String, bool)>) -> bool {
     let mut known_paths: BTreeMap<String, (String, bool)> = BTreeMap::new();
     names.iter().all(|(path, directory)| {

@@ -12,13 +12,13 @@ use crate::schema::nodes;
 
 /// Nodes on a [`store::Connection`].
 pub trait NodeRepository {
-    /// Inserts a node; false if its name is taken.
+    /// Inserts a node. Returns false if its name is taken.
     ///
     /// # Errors
-    /// A violation of `nodes_git_key` if there is another git node.
+    /// Returns a violation of `nodes_git_key` if another git node exists.
     async fn node_insert(&mut self, node: &Node, token_hash: TokenHash) -> Result<bool>;
 
-    /// Replaces a node's credential; `None` if the node does not exist.
+    /// Replaces a node's credential. Returns `None` if the node does not exist.
     async fn node_set_token(&mut self, name: &str, token_hash: TokenHash) -> Result<Option<Node>>;
 
     /// Returns the node of this kind with this credential.
@@ -30,13 +30,14 @@ pub trait NodeRepository {
     /// Lists the nodes by name.
     async fn node_list(&mut self) -> Result<Vec<NodeView>>;
 
-    /// Returns the node for projects with the fewest placements, of those with a Postgres if `with_database`.
+    /// Returns the node for projects with the fewest placements. If `with_database` is set, considers only nodes with a
+    /// Postgres.
     async fn node_least_loaded(&mut self, with_database: bool) -> Result<Option<NodeId>>;
 
-    /// Returns the load of each node for projects except `excluded`.
+    /// Returns the load of each node for projects, without the node `excluded`.
     async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<NodeLoad>>;
 
-    /// Whether the node announced a Postgres.
+    /// Returns whether the node announced a Postgres.
     async fn node_has_database(&mut self, node: NodeId) -> Result<bool>;
 
     /// Stores the announcement of a node. Returns false if the node does not exist.
@@ -45,18 +46,18 @@ pub trait NodeRepository {
     /// Deletes a node without placements.
     ///
     /// # Errors
-    /// A violation of `placements_node_id_fkey` if the node has placements.
+    /// Returns a violation of `placements_node_id_fkey` if the node has placements.
     async fn node_delete(&mut self, node: NodeId) -> Result<()>;
 
-    /// Increases the node's revision and returns it; `None` if the node does not exist. Locks the node's row until the
-    /// transaction ends.
+    /// Increases the node's revision and returns it, or `None` if the node does not exist. Locks the node's row until
+    /// the transaction ends.
     async fn node_raise_revision(&mut self, node: NodeId, by: i64) -> Result<Option<i64>>;
 
     /// Records the time of a poll, unless the recorded one is less than a minute old.
     async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()>;
 
-    /// Records the number of a batch; false if this number or a greater one was recorded before. Locks the node's row
-    /// until the transaction ends.
+    /// Records the number of a batch. Returns false if this number or a greater one was recorded before. Locks the
+    /// node's row until the transaction ends.
     async fn node_accept_batch(&mut self, node: NodeId, batch: i64) -> Result<bool>;
 
     /// Returns the number of the node's last accepted batch.
@@ -67,9 +68,9 @@ pub trait NodeRepository {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable)]
 pub struct NodeLoad {
     pub node: NodeId,
-    /// The number of its placements.
+    /// The number of the node's placements.
     pub placements: i64,
-    /// Whether it announced a Postgres.
+    /// Whether the node announced a Postgres.
     pub has_database: bool,
 }
 

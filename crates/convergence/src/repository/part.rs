@@ -14,9 +14,9 @@ use crate::schema::{nodes, parts};
 pub struct PartRecord {
     pub project: ProjectId,
     pub part: &'static str,
-    /// The home node and its revision; `None` while the placement is pending.
+    /// The home node, and the revision that the part gets. `None` while the placement is pending.
     pub home: Option<(NodeId, i64)>,
-    /// `None` if the part is no longer desired.
+    /// The value. `None` if the part is no longer desired.
     pub desired: Option<Value>,
     pub at: Time,
 }
@@ -34,13 +34,13 @@ pub trait PartRepository {
     /// Writes a part of a project whose placement is locked.
     async fn part_upsert(&mut self, part: PartRecord) -> Result<()>;
 
-    /// Whether the part of this project is desired.
+    /// Returns whether the part of this project is desired.
     async fn part_is_desired(&mut self, project: ProjectId, part: &str) -> Result<bool>;
 
     /// Gives a desired part of a locked placement a new revision of its home node.
     async fn part_set_revision(&mut self, project: ProjectId, part: &str, revision: i64, at: Time) -> Result<()>;
 
-    /// Returns those of these projects for which the part is desired.
+    /// Returns the projects among these for which the part is desired.
     async fn part_filter_desired(&mut self, projects: &[ProjectId], part: &str) -> Result<Vec<ProjectId>>;
 
     /// Counts the parts of these projects.
@@ -49,15 +49,15 @@ pub trait PartRepository {
     /// Counts the desired parts of this project.
     async fn part_count_desired(&mut self, project: ProjectId) -> Result<i64>;
 
-    /// Removes all parts of a locked placement from the desired state. Each part gets a revision above `after`, which
+    /// Removes all parts of a locked placement from the desired state. Each part gets a revision above `after`. `after`
     /// is `None` for a pending placement.
     async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()>;
 
-    /// Returns the parts of a node's desired state that changed after `since`, in one snapshot; `None` if the node does
-    /// not exist.
+    /// Returns the parts of a node's desired state that changed after `since`, in one snapshot. Returns `None` if the
+    /// node does not exist.
     async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<StoredState>>;
 
-    /// Whether the desired state of the node contains this bundle.
+    /// Returns whether the desired state of the node contains this bundle.
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool>;
 }
 
@@ -70,7 +70,7 @@ struct PartRow {
     desired: Option<serde_json::Value>,
 }
 
-/// Numbers the parts from `$1 + 1`. If `$1` is null, they have no node and get revision 0.
+/// Gives the removed parts the revisions from `$1 + 1`. If `$1` is null, the parts have no node and get revision 0.
 const REMOVE_PARTS: &str = "UPDATE convergence.parts p SET desired = NULL, updated_at = $2, \
         revision = coalesce($1 + removed.number, 0) FROM ( \
         SELECT project_id, part, row_number() OVER (ORDER BY part) AS number \

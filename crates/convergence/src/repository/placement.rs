@@ -15,7 +15,7 @@ pub trait PlacementRepository {
     /// Locks the project's placement.
     async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>>;
 
-    /// Inserts a pending placement, or one that has ended. Returns false if the project has a placement.
+    /// Inserts a placement that is pending, or that has already ended. Returns false if the project has a placement.
     async fn placement_insert(&mut self, project: ProjectId, at: Time, ended_at: Option<Time>) -> Result<bool>;
 
     /// Marks a locked placement as ended, because its project was deleted.
@@ -24,10 +24,10 @@ pub trait PlacementRepository {
     /// Deletes the placements and the parts of these projects.
     async fn placement_delete(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Deletes those of the placements of these projects without a desired part, with their parts.
+    /// Deletes the placements of these projects that have no desired part, with all their parts.
     async fn placement_purge(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Whether any placement is pending: of a project that was not deleted, or with a final part.
+    /// Returns whether any placement is pending. A placement of a deleted project counts only if it has a final part.
     async fn placement_has_pending(&mut self) -> Result<bool>;
 
     /// Locks the pending placements and returns their projects.
@@ -43,13 +43,13 @@ pub trait PlacementRepository {
     /// Makes locked placements pending, without a home node.
     async fn placement_unassign(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Returns those of these projects that are placed on the node.
+    /// Returns the projects among these that are placed on the node.
     async fn placement_filter_by_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
 
-    /// Locks the placements of those of these projects that are placed on the node, and returns these projects.
+    /// Locks the placements on the node of these projects, and returns the projects that are placed on it.
     async fn placement_lock_on_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
 
-    /// Moves a placement to a state that follows its present one. Returns false if it cannot follow.
+    /// Moves a placement to a state. Returns false if the state cannot follow the current one.
     async fn placement_enter(&mut self, project: ProjectId, state: PlacementState) -> Result<bool>;
 }
 
@@ -57,21 +57,22 @@ pub trait PlacementRepository {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable, Selectable)]
 #[diesel(table_name = placements)]
 pub struct PlacementRecord {
-    /// The home node; `None` while the placement is pending.
+    /// The home node. `None` while the placement is pending.
     #[diesel(column_name = node_id)]
     pub home: Option<NodeId>,
     pub state: PlacementState,
-    /// When the project was deleted.
+    /// The time at which the project was deleted.
     pub ended_at: Option<Time>,
 }
 
-/// Numbers the parts from `$1 + 1`, by project and name.
+/// Gives the moved parts the revisions from `$1 + 1`, ordered by project and name.
 const MOVE_PARTS: &str = "UPDATE convergence.parts p SET node_id = $2, revision = $1 + moved.number FROM ( \
         SELECT project_id, part, row_number() OVER (ORDER BY project_id, part) AS number \
         FROM convergence.parts WHERE project_id = ANY ($3) \
     ) moved WHERE p.project_id = moved.project_id AND p.part = moved.part";
 
-/// Whether a placement has a desired part. As text, because the compiler needs minutes for the nested query.
+/// The SQL condition that the placement has a desired part. It is raw SQL, because diesel's nested query takes minutes
+/// to compile.
 const HAS_DESIRED_PART: &str = "EXISTS (SELECT FROM convergence.parts c \
     WHERE c.project_id = convergence.placements.project_id AND c.desired IS NOT NULL)";
 
@@ -132,7 +133,8 @@ impl PlacementRepository for Connection {
     async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, after: i64) -> Result<i64> {
         let moved = || placements::table.filter(placements::project_id.eq_any(projects));
         diesel::update(moved()).set(placements::node_id.eq(home)).execute(self).await?;
-        // A suspension and an operation on the database move with the project.
+        // Only pending placements become active. Placements that are suspended or in an operation on the database keep
+        // their state when they move.
         let pending = moved().filter(placements::state.eq(PlacementState::Pending));
         diesel::update(pending).set(placements::state.eq(PlacementState::Active)).execute(self).await?;
         let parts = diesel::sql_query(MOVE_PARTS)

@@ -21,13 +21,13 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 
 impl Convergence {
     /// Returns the full desired state of the node if `since` is 0, otherwise the changes after that revision. Waits for
-    /// the first change up to `wait`, and at most 30 seconds.
+    /// the first change for up to `wait`, but at most for 30 seconds.
     ///
     /// # Errors
-    /// [`ConvergenceError::UnknownNode`] for a revoked node, [`ConvergenceError::NoCore`].
+    /// Returns [`ConvergenceError::UnknownNode`] for a revoked node, [`ConvergenceError::NoCore`].
     pub async fn desired(&self, node: NodeId, since: i64, wait: Duration) -> Result<Desired> {
         let deadline = Instant::now() + wait.min(MAX_WAIT);
-        // Subscribes before the first read, so that a change between the read and the wait is not missed.
+        // Subscribe before the first read, so that the poll does not miss a change between the read and the wait.
         let mut wake_ups = self.core()?.subscribe();
         self.store.connection().await?.node_record_seen(node, self.store.clock_rng().now()).await?;
         loop {
@@ -44,9 +44,9 @@ impl Convergence {
         }
     }
 
-    /// Assigns the pending projects that the node can serve to it, and returns their number. A first deploy that runs
-    /// while the first node is added stays pending, because neither transaction sees the other. The next relist assigns
-    /// it.
+    /// Assigns the pending projects that the node can serve to it, and returns their number. If a first deployment runs
+    /// while the first node is added, neither transaction sees the other, and the project stays pending. The next
+    /// relist of the node assigns it.
     pub(super) async fn assign_pending(&self, node: NodeId) -> Result<usize> {
         if !self.store.connection().await?.placement_has_pending().await? {
             return Ok(0);
@@ -64,8 +64,8 @@ impl Convergence {
             .await
     }
 
-    /// Builds the response. A value that is loaded here can be newer than its revision; the node then receives it again
-    /// with the newer one.
+    /// Builds the response. A value that is loaded here can be newer than its revision. The node then receives the
+    /// value again with the newer revision.
     async fn build_document(&self, stored: StoredState, full: bool) -> Result<Desired> {
         let StoredState { revision, batch, parts } = stored;
         let (parts, unavailable) = self.registry.complete(&self.store, parts).await?;

@@ -24,7 +24,7 @@ pub use placements::Placements;
 
 type Result<T> = std::result::Result<T, ConvergenceError>;
 
-/// Serves the desired state of nodes and accepts their reports. Cheap to clone.
+/// Serves the desired state to nodes and accepts their reports. Cheap to clone.
 #[derive(Clone)]
 pub struct Convergence {
     store: Store,
@@ -44,7 +44,7 @@ impl Builder {
     /// Registers the calling context as the owner of the part `P`, and returns the part's writer.
     ///
     /// # Errors
-    /// [`AlreadyRegistered::Part`].
+    /// Returns [`AlreadyRegistered::Part`].
     pub fn register_part<P: DesiredPart>(&mut self) -> std::result::Result<PartWriter<P>, AlreadyRegistered> {
         self.registry.register_part::<P>()?;
         Ok(PartWriter::new(self.writer.clone()))
@@ -54,7 +54,7 @@ impl Builder {
     /// writer.
     ///
     /// # Errors
-    /// [`AlreadyRegistered::Part`].
+    /// Returns [`AlreadyRegistered::Part`].
     pub fn register_sourced_part<P: DesiredPart>(
         &mut self,
         source: Arc<dyn PartSource<P>>,
@@ -63,10 +63,11 @@ impl Builder {
         Ok(SourcedPartWriter::new(self.writer.clone()))
     }
 
-    /// Registers the calling context as the owner of the part `P` of purged projects, and returns the part's writer.
+    /// Registers the calling context as the owner of the part `P`, which outlives its project, and returns the part's
+    /// writer.
     ///
     /// # Errors
-    /// [`AlreadyRegistered::Part`].
+    /// Returns [`AlreadyRegistered::Part`].
     pub fn register_final_part<P: DesiredPart>(
         &mut self,
     ) -> std::result::Result<FinalPartWriter<P>, AlreadyRegistered> {
@@ -74,13 +75,13 @@ impl Builder {
         Ok(FinalPartWriter::new(self.writer.clone()))
     }
 
-    /// Returns the remover, for the context that deletes projects.
+    /// Returns the remover. Only the context that deletes projects uses it.
     #[must_use]
     pub fn project_remover(&self) -> ProjectRemover {
         ProjectRemover::new(self.writer.clone())
     }
 
-    /// Returns the access to placements, for the context of databases.
+    /// Returns the access to placements. Only the context of databases uses it.
     #[must_use]
     pub fn database_placements(&self) -> DatabasePlacements {
         DatabasePlacements::new(self.writer.clone())
@@ -89,7 +90,7 @@ impl Builder {
     /// Registers the receiver of all reports of kind `K`.
     ///
     /// # Errors
-    /// [`AlreadyRegistered::Kind`].
+    /// Returns [`AlreadyRegistered::Kind`].
     pub fn register_receiver<K: ReportKind>(
         &mut self,
         receiver: Arc<dyn ReportReceiver<K>>,
@@ -122,15 +123,15 @@ impl Convergence {
     /// Returns the link to the nodes.
     ///
     /// # Errors
-    /// [`ConvergenceError::NoCore`] if the link is off.
+    /// Returns [`ConvergenceError::NoCore`] if the link is off.
     pub fn core(&self) -> Result<&dyn Core> {
         self.writer.core.as_deref().ok_or(ConvergenceError::NoCore)
     }
 
-    /// Stores the announcement of a node. A node with a Postgres gets the pending projects.
+    /// Stores the announcement of a node. A node with a Postgres then gets the pending projects.
     ///
     /// # Errors
-    /// [`ConvergenceError::UnknownNode`] for a revoked node, [`ConvergenceError::NoCore`].
+    /// Returns [`ConvergenceError::UnknownNode`] for a revoked node, [`ConvergenceError::NoCore`].
     pub async fn announce(&self, node: NodeId, info: NodeInfo) -> Result<()> {
         self.core()?;
         let has_database = info.database.is_some();
@@ -143,19 +144,19 @@ impl Convergence {
         Ok(())
     }
 
-    /// Whether the node is the project's home node.
+    /// Returns whether the node is the project's home node.
     ///
     /// # Errors
-    /// [`ConvergenceError::NoCore`].
+    /// Returns [`ConvergenceError::NoCore`].
     pub async fn is_home(&self, node: NodeId, project: ProjectId) -> Result<bool> {
         self.core()?;
         Ok(!self.store.connection().await?.placement_filter_by_node(node, &[project]).await?.is_empty())
     }
 
-    /// Checks that the node may fetch this bundle, because its desired state contains the bundle.
+    /// Checks that the node may fetch this bundle: its desired state must contain the bundle.
     ///
     /// # Errors
-    /// [`ConvergenceError::NotPlacedOnNode`], [`ConvergenceError::NoCore`].
+    /// Returns [`ConvergenceError::NotPlacedOnNode`] or [`ConvergenceError::NoCore`].
     pub async fn authorize_bundle(&self, node: NodeId, bundle: Digest) -> Result<()> {
         self.core()?;
         if self.store.connection().await?.bundle_is_placed(node, bundle).await? {

@@ -15,7 +15,7 @@ use crate::error::ConvergenceError;
 use crate::model::{NewNode, Node, NodeKind, NodeName, NodeView, Revocation};
 use crate::repository::{NodeLoad, NodeRepository as _, PartRepository as _, PlacementRepository as _};
 
-/// A revocation is retried if a project is concurrently assigned to the node.
+/// The maximum number of attempts to revoke a node. An attempt fails if a project is concurrently assigned to the node.
 const MAX_REVOKE_ATTEMPTS: usize = 5;
 
 /// The operations on the nodes of an installation. Cheap to clone.
@@ -31,10 +31,10 @@ impl Nodes {
         Self { store }
     }
 
-    /// Adds a node. Assigns the pending projects without a database to a node for projects.
+    /// Adds a node. If it is a node for projects, assigns the pending projects without a database to it.
     ///
     /// # Errors
-    /// [`ConvergenceError::NodeNameTaken`], [`ConvergenceError::GitNodeExists`].
+    /// Returns [`ConvergenceError::NodeNameTaken`] or [`ConvergenceError::GitNodeExists`].
     pub async fn add(&self, actor: &Actor, name: NodeName, kind: NodeKind) -> Result<NewNode> {
         let clock_rng = self.store.clock_rng();
         let node = Node { id: clock_rng.id(), name, kind, created_at: clock_rng.now() };
@@ -58,11 +58,11 @@ impl Nodes {
             .await
     }
 
-    /// Replaces a node's credential, or adds a node of this kind if it does not exist. The old credential is revoked
-    /// immediately.
+    /// Replaces a node's credential, or adds a node of this kind if there is no node with the name. Revokes the old
+    /// credential immediately.
     ///
     /// # Errors
-    /// [`ConvergenceError::GitNodeExists`].
+    /// Returns [`ConvergenceError::GitNodeExists`].
     pub async fn renew(&self, actor: &Actor, name: NodeName, kind: NodeKind) -> Result<NewNode> {
         let token = Token::mint(TokenKind::Node, self.store.clock_rng());
         let renewed = self.store.transaction(actor, async |tx| {
@@ -83,17 +83,17 @@ impl Nodes {
     /// Lists the nodes by name.
     ///
     /// # Errors
-    /// [`ConvergenceError::Store`].
+    /// Returns [`ConvergenceError::Store`].
     pub async fn list(&self) -> Result<Vec<NodeView>> {
         Ok(self.store.connection().await?.node_list().await?)
     }
 
-    /// Deletes a node with its credential, and moves its projects to the nodes with the fewest placements: those with a
-    /// database only to nodes that announced a Postgres. Without such a node, the projects become pending. The machine
-    /// keeps serving its last state until the operator stops it.
+    /// Deletes a node with its credential, and moves its projects to the nodes with the fewest placements. A project
+    /// with a database moves only to a node that announced a Postgres. Without such a node, the projects become
+    /// pending. The revoked machine keeps serving its last state until the operator stops it.
     ///
     /// # Errors
-    /// [`ConvergenceError::NodeNotFound`].
+    /// Returns [`ConvergenceError::NodeNotFound`].
     pub async fn revoke(&self, actor: &Actor, name: &NodeName) -> Result<Revocation> {
         for _ in 1..MAX_REVOKE_ATTEMPTS {
             match self.try_revoke(actor, name).await {
@@ -127,7 +127,8 @@ impl Nodes {
                     match home {
                         Some(home) if assign_to_node(tx, home, &projects, 0).await?.is_some() => {
                             moved += projects.len();
-                            // Uses Postgres, whichever link is configured: a poll finds the change without a wake-up.
+                            // This sends the wake-up through Postgres even if another link is configured. Without a
+                            // wake-up, the next poll finds the change.
                             EmbeddedCore::default().wake(tx, home).await?;
                         }
                         _ => {
@@ -147,7 +148,7 @@ impl Nodes {
     /// Returns the node of this kind with this credential.
     ///
     /// # Errors
-    /// [`ConvergenceError::UnknownNode`].
+    /// Returns [`ConvergenceError::UnknownNode`].
     pub async fn authenticate(&self, token: &Token, kind: NodeKind) -> Result<NodeId> {
         let node = self.store.connection().await?.node_by_token(token.hash(), kind).await?;
         node.ok_or(ConvergenceError::UnknownNode)

@@ -26,10 +26,12 @@ impl Placements {
         Self { store }
     }
 
-    /// Suspends a project: its home node keeps the database and refuses all logins. Returns false if it was suspended.
+    /// Suspends a project: its home node keeps the database and refuses all logins. Returns false if the project was
+    /// already suspended.
     ///
     /// # Errors
-    /// [`ConvergenceError::PlacementNotFound`], [`ConvergenceError::PlacementBusy`] during an operation on the database.
+    /// Returns [`ConvergenceError::PlacementNotFound`], [`ConvergenceError::PlacementBusy`] during an operation on the
+    /// database.
     pub async fn suspend(&self, actor: &Actor, project: ProjectId) -> Result<bool> {
         let from = |state| matches!(state, PlacementState::Active | PlacementState::Pending);
         self.change(actor, project, "placement.suspend", from, |_| PlacementState::Suspended).await
@@ -38,13 +40,13 @@ impl Placements {
     /// Ends the suspension of a project. Returns false if it was not suspended.
     ///
     /// # Errors
-    /// [`ConvergenceError::PlacementNotFound`].
+    /// Returns [`ConvergenceError::PlacementNotFound`].
     pub async fn resume(&self, actor: &Actor, project: ProjectId) -> Result<bool> {
         let to = |has_home| if has_home { PlacementState::Active } else { PlacementState::Pending };
         self.change(actor, project, "placement.resume", |state| state == PlacementState::Suspended, to).await
     }
 
-    /// Changes the state of a placement, and publishes the part `database`, which contains it.
+    /// Changes the state of a placement, and publishes the part `database`, which contains the state.
     async fn change(
         &self,
         actor: &Actor,
@@ -75,7 +77,8 @@ impl Placements {
                     && let Some((home, revision)) = raise_revision(tx, home, 1).await?
                 {
                     tx.part_set_revision(project, Database::NAME, revision, at).await?;
-                    // Uses Postgres, whichever link is configured: a poll finds the change without a wake-up.
+                    // This sends the wake-up through Postgres even if another link is configured. Without a wake-up,
+                    // the next poll finds the change.
                     EmbeddedCore::default().wake(tx, home).await?;
                 }
                 let event = Event::of_platform(name, project, json!({}));

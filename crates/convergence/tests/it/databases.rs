@@ -26,7 +26,7 @@ impl DesiredPart for Counter {
     const NAME: &'static str = "counter";
 }
 
-/// The service with the part `database` and another part, which each report about a deployment changes.
+/// The service with two parts: the part `database`, and another part. Each report about a deployment changes both.
 struct Databases {
     kit: Kit,
     convergence: Convergence,
@@ -83,7 +83,7 @@ impl Databases {
         Self { convergence: builder.build(), kit, placements, operator, part, counter }
     }
 
-    /// Adds a node that announces a Postgres or none.
+    /// Adds a node that announces this Postgres, or none.
     async fn node(&self, name: &str, database: Option<DatabaseServer>) -> NodeId {
         let node = self.kit.add_node(name).await.node.id;
         self.convergence.announce(node, NodeInfo { database }).await.unwrap();
@@ -105,7 +105,7 @@ impl Databases {
         self.kit.store.transaction_unaudited(work).await.unwrap();
     }
 
-    /// The home node, the state and the epoch.
+    /// Returns the home node, the state and the epoch.
     async fn placement(&self, project: ProjectId) -> (Option<String>, String, i64) {
         let query = format!(
             "SELECT n.name, p.state, p.epoch FROM convergence.placements p \
@@ -304,7 +304,7 @@ async fn receiver_that_writes_parts_does_not_deadlock_with_writers() {
     };
     let reports = async {
         for batch in 1..=20 {
-            // In another order than that of the locks.
+            // Report in another order than that of the locks.
             let reports = projects.iter().rev().map(report).collect();
             it.convergence.report(node, Batch { batch, reports }).await.unwrap();
         }

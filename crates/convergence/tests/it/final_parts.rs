@@ -20,7 +20,7 @@ impl FinalPart {
         Self { kit, writer }
     }
 
-    /// A project that was deleted and then purged, with a final part.
+    /// Returns a project that was deleted and then purged, with a final part.
     async fn purged_project(&self) -> ProjectId {
         let project = self.kit.new_project();
         self.kit.set_site(project, Some(site(1))).await;
@@ -35,7 +35,7 @@ impl FinalPart {
         project
     }
 
-    /// The projects whose final part a node receives.
+    /// Returns the projects whose final part a node receives.
     async fn desired(&self, node: NodeId) -> Vec<ProjectId> {
         let parts = parts::<DeletedStorage>(&self.kit.desired(node, 0).await);
         parts.into_iter().filter(|it| it.part.is_some()).map(|it| it.project).collect()
@@ -50,7 +50,7 @@ async fn final_part_stays_after_the_purge_until_its_end() {
     let desired = fixture.kit.desired(node, 0).await;
     assert!(sites(&desired).iter().all(|site| site.part.is_none()), "{desired:?}");
     assert_eq!(fixture.desired(node).await, [project]);
-    // The other parts of a deleted project stay refused.
+    // Writes of other parts of the deleted project are still rejected.
     let refused = fixture.kit.try_set_site(project, Some(site(2))).await;
     assert!(matches!(refused, Err(ConvergenceError::ProjectDeleted)), "{refused:?}");
     let end = async |tx: &mut Connection| fixture.writer.end(tx, project).await;
@@ -65,7 +65,7 @@ async fn final_part_moves_to_another_node_and_waits_for_one() {
     let first = fixture.kit.add_node("first").await.node;
     let project = fixture.purged_project().await;
     fixture.kit.nodes.revoke(&operator(), &first.name).await.unwrap();
-    // The next node takes the projects that wait, also this one.
+    // The next node gets the pending projects, including this one.
     let second = fixture.kit.add_node("second").await.node;
     assert_eq!(fixture.desired(second.id).await, [project]);
     let third = fixture.kit.add_node("third").await.node;

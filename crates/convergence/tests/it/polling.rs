@@ -11,7 +11,7 @@ use crate::kit::{Kit, deploy_event, operator, site, sites};
 
 /// The longest wait that a poll may request.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// Less than the poll interval of five seconds: a poll that returns sooner was woken up.
+/// Less than the poll interval of five seconds. So a poll that returns within this time was woken up.
 const WAKE_UP_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Counts the connections of this test that listen.

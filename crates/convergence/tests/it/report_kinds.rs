@@ -90,7 +90,7 @@ async fn invalid_report_rejects_whole_batch() {
         assert_eq!(field["path"], path);
         assert!(field["message"].as_str().unwrap().contains(message), "{field}");
     }
-    // The number was not recorded: the node sends the other reports under it.
+    // The number of the batch was not recorded, so the node can send the other reports under it.
     let rest = Batch { batch: 1, reports: vec![usage(project, 3)] };
     meter.0.lock().unwrap().clear();
     assert_eq!(convergence.report(node, rest).await.unwrap(), Receipt { batch: 1 });

@@ -52,8 +52,8 @@ pub struct DatabaseConnect {
     pub url: Password,
 }
 
-/// A password, or an address that contains one. It is serialisable for the responses that contain it, and its `Debug`
-/// does not show it.
+/// A password, or an address that contains one. It is serialisable for the responses that contain it. Its `Debug`
+/// implementation does not show it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Password(String);
@@ -65,7 +65,7 @@ impl Password {
         Self(plaintext)
     }
 
-    /// The plaintext.
+    /// Returns the plaintext.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

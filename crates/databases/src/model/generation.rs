@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use validator::Validate;
 
 kernel::words! {
-    /// The trigger of a generation.
+    /// The reason why a generation was made.
     pub enum GenerationKind {
-        /// On the grid of the schedule.
+        /// The schedule.
         Scheduled = "scheduled",
-        /// Before a restore.
+        /// A restore, which replaces the database.
         PreRestore = "pre_restore",
-        /// Before the database was deleted.
+        /// The deletion of the database.
         Final = "final",
     } example Scheduled
 }
@@ -31,9 +31,9 @@ kernel::words! {
     }))
 )]
 pub struct Generation {
-    /// The epoch of the placement in which it was made.
+    /// The epoch of the project's placement at the time of the backup.
     pub epoch: i64,
-    /// Unique for the life of the project, and increasing.
+    /// The number of the generation. It increases, and is unique for the life of the project.
     pub seq: i64,
     pub kind: GenerationKind,
     /// The size of the stored object, in bytes.
@@ -42,7 +42,7 @@ pub struct Generation {
     pub sha256: String,
     /// The name of the stored object.
     pub offsite_key: String,
-    /// The time of its content.
+    /// The time of the backup. The generation contains the state of the database at this time.
     pub created_at: Time,
 }
 
@@ -51,14 +51,14 @@ pub struct Generation {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseGenerations {
-    /// Newest first, of the project's present and earlier databases.
+    /// The generations of the project's current and earlier databases, newest first.
     pub items: Vec<Generation>,
-    /// When the node last compared stored generations with their digests; null if it never did.
+    /// The time at which the node last compared stored generations with their digests. Null if it never did.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_checked_at: Option<Time>,
 }
 
-/// The generation to restore, as listed.
+/// The generation to restore, as in the listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -88,6 +88,6 @@ pub struct DatabaseExport {
     pub key: String,
     /// The size of the stored object, in bytes.
     pub size_bytes: i64,
-    /// The time of its content.
+    /// The time of the image. It contains the state of the database at this time.
     pub created_at: Time,
 }

@@ -7,7 +7,7 @@ use validator::Validate;
 kernel::words! {
     /// The kind of an operation.
     pub enum OperationKind {
-        /// Replaces the content by that of a generation.
+        /// Replaces the content of the database with that of a generation.
         RestoreGeneration = "restore_generation",
         /// Deletes the database.
         Delete = "delete",
@@ -25,7 +25,7 @@ kernel::words! {
         Draining = "draining",
         /// The node stores a generation of the drained database.
         Sealing = "sealing",
-        /// The node swaps or removes the database. The operation cannot be aborted any more.
+        /// The node swaps or removes the database. The operation can no longer be aborted.
         Committing = "committing",
         /// The node allows logins again.
         Reactivating = "reactivating",
@@ -35,7 +35,7 @@ kernel::words! {
 }
 
 impl Phase {
-    /// The phase after this one in an operation of this kind.
+    /// Returns the phase after this one in an operation of this kind.
     #[must_use]
     pub const fn next(self, kind: OperationKind) -> Self {
         match (self, kind) {
@@ -57,8 +57,8 @@ pub struct Operation {
     pub project_id: ProjectId,
     pub kind: OperationKind,
     pub phase: Phase,
-    /// Why the operation ended without success: `aborted`, `restore_failed` or `delete_failed`. Null while it runs and
-    /// after a success.
+    /// The reason why the operation ended without success: `aborted`, `restore_failed` or `delete_failed`. Null while
+    /// it runs and after a success.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub terminal_code: Option<String>,
     pub created_at: Time,

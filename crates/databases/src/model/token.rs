@@ -20,7 +20,7 @@ kernel::text! {
 pub struct NewDatabaseToken {
     #[serde(default)]
     pub name: Option<TokenName>,
-    /// Without it, the token is valid until it is revoked.
+    /// The lifetime in seconds. Without it, the token is valid until it is revoked.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 60, maximum = 2_592_000))]
     #[validate(range(min = 60, max = 2_592_000))]
@@ -33,15 +33,15 @@ pub struct NewDatabaseToken {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "name": "reports", "expiresAt": "2026-11-21T09:00:00.000Z" })))]
 pub struct DatabaseToken {
-    /// Identifies the token, and is the user of its logins.
+    /// The id of the token, which is also the user name of its logins.
     pub user: DatabaseTokenId,
-    /// Only in the response that creates the token.
+    /// The password. Present only in the response that creates the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Password>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub name: Option<String>,
     pub created_at: Time,
-    /// Null if the token is valid until it is revoked.
+    /// The time at which the token expires. Null if it is valid until it is revoked.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_at: Option<Time>,
 }

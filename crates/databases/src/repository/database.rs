@@ -8,7 +8,7 @@ use store::{Connection, Result};
 
 use crate::schema::{databases, homes};
 
-/// A database to insert. Its `Debug` does not show the password.
+/// A database to insert. Its `Debug` implementation does not show the password.
 #[derive(Debug)]
 pub struct DatabaseRecord {
     pub id: DatabaseId,
@@ -22,9 +22,9 @@ pub struct DatabaseRecord {
 pub struct DatabaseAddress {
     pub id: DatabaseId,
     pub password: Sealed,
-    /// `None` while the project has no home node.
+    /// The home node. `None` while the project has none.
     pub home: Option<NodeId>,
-    /// `None` if the home node has no Postgres.
+    /// The Postgres of the home node. `None` if it has none.
     pub server: Option<Server>,
 }
 

@@ -1,4 +1,4 @@
-//! Exports. At most one of a project is pending.
+//! Exports. A project has at most one pending export.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -14,19 +14,19 @@ use crate::schema::exports;
 pub enum ExportState {
     Pending,
     Stored(DatabaseExport),
-    /// With the reason.
+    /// The export failed, for this reason.
     Failed(String),
 }
 
 /// Exports on a [`store::Connection`].
 pub trait ExportRepository {
-    /// Whether the project has a pending export.
+    /// Returns whether the project has a pending export.
     async fn export_is_pending(&mut self, project: ProjectId) -> Result<bool>;
 
-    /// Inserts a pending export of a project without one.
+    /// Inserts a pending export. The project has no other pending export.
     async fn export_insert(&mut self, project: ProjectId, export: ExportId, at: Time) -> Result<()>;
 
-    /// Returns the state of an export; `None` if its project was purged.
+    /// Returns the state of an export, or `None` if its project was purged.
     async fn export_state(&mut self, export: ExportId) -> Result<Option<ExportState>>;
 
     /// Ends a pending export of a project. Returns false if it is not pending.
@@ -38,7 +38,7 @@ pub trait ExportRepository {
         at: Time,
     ) -> Result<bool>;
 
-    /// Ends the pending exports of a project that started before this time, with this reason.
+    /// Ends the pending exports of a project that started before this time. `reason` is their error.
     async fn export_fail_pending(
         &mut self,
         project: ProjectId,
@@ -47,7 +47,7 @@ pub trait ExportRepository {
         at: Time,
     ) -> Result<()>;
 
-    /// Ends the pending exports of all projects that started before this time, with this reason.
+    /// Ends the pending exports of all projects that started before this time. `reason` is their error.
     async fn export_fail_overdue(&mut self, started_before: Time, reason: &str, at: Time) -> Result<usize>;
 
     /// Deletes a batch of exports that started before this time, and returns their number.

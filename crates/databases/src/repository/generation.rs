@@ -13,7 +13,7 @@ use crate::schema::{generations, sequences, sources};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerationRecord {
     pub database: DatabaseId,
-    /// The object, which identifies the generation in its project.
+    /// The name of the stored object. It identifies the generation within its project.
     pub key: String,
     pub epoch: i64,
     pub kind: GenerationKind,
@@ -22,7 +22,7 @@ pub struct GenerationRecord {
     pub created_at: Time,
 }
 
-/// The days for which scheduled generations are kept, by plan.
+/// The number of days for which scheduled generations are kept, for each plan.
 #[derive(Debug, Clone, Copy)]
 pub struct BackupDays {
     pub free: u32,
@@ -31,14 +31,14 @@ pub struct BackupDays {
 
 /// Generations on a [`store::Connection`].
 pub trait GenerationRepository {
-    /// Whether the project has a generation with this key.
+    /// Returns whether the project has a generation with this key.
     async fn generation_exists(&mut self, project: ProjectId, key: &str) -> Result<bool>;
 
-    /// Inserts a generation of a project whose numbers are locked.
+    /// Inserts a generation. The caller holds the lock of the project's numbers.
     async fn generation_insert(&mut self, project: ProjectId, seq: i64, generation: GenerationRecord) -> Result<()>;
 
-    /// Lists the generations of a project by descending number: scheduled ones after `scheduled_after`, others after
-    /// `others_after`, and the one from which the node would create the database.
+    /// Lists the generations of a project by descending number: scheduled ones that were made after `scheduled_after`,
+    /// others that were made after `others_after`, and the one from which the node would create the database.
     async fn generation_list(
         &mut self,
         project: ProjectId,
@@ -52,14 +52,15 @@ pub trait GenerationRepository {
     /// Returns the generation with this number.
     async fn generation_by_seq(&mut self, project: ProjectId, seq: i64) -> Result<Option<Generation>>;
 
-    /// Returns when the node last checked stored generations of the project.
+    /// Returns the time at which the node last checked stored generations of the project.
     async fn generations_checked_at(&mut self, project: ProjectId) -> Result<Option<Time>>;
 
-    /// Deletes a batch of generations that are kept no longer, and returns their number.
+    /// Deletes a batch of generations whose retention is over, and returns their number.
     async fn generation_purge(&mut self, days: BackupDays, now: Time) -> Result<usize>;
 }
 
-/// The project of a deleted project's generations has no plan. An hour later than the node deletes the object.
+/// Deletes a generation one hour later than the node deletes its object. A deleted project has no plan, so all its
+/// generations have the retention of those that are not scheduled.
 const PURGE: &str = "DELETE FROM databases.generations d USING ( \
         SELECT g.project_id, g.seq FROM databases.generations g \
         LEFT JOIN databases.project_plans p ON p.id = g.project_id \
@@ -144,7 +145,7 @@ impl GenerationRepository for Connection {
     }
 
     async fn generation_purge(&mut self, days: BackupDays, now: Time) -> Result<usize> {
-        // A century is as good as any longer time, and no overflow.
+        // Limit the days, so that the interval cannot overflow. A century is long enough for any setting.
         let days_of = |days: u32| i32::try_from(days).unwrap_or(MAX_DAYS).min(MAX_DAYS);
         let purge = diesel::sql_query(PURGE)
             .bind::<Timestamptz, _>(now)

@@ -1,4 +1,4 @@
-//! Operations. At most one of a project runs.
+//! Operations. At most one operation of a project runs at a time.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -15,7 +15,7 @@ pub struct OperationRecord {
     pub project: ProjectId,
     pub database: DatabaseId,
     pub kind: OperationKind,
-    /// The generation to restore.
+    /// The number of the generation to restore.
     pub seq: Option<i64>,
     pub created_at: Time,
 }
@@ -27,13 +27,13 @@ pub struct RunningOperation {
     pub id: OperationId,
     pub kind: OperationKind,
     pub phase: Phase,
-    /// The generation to restore.
+    /// The number of the generation to restore.
     pub seq: Option<i64>,
 }
 
 /// Operations on a [`store::Connection`].
 pub trait OperationRepository {
-    /// Inserts an operation of a project without a running one.
+    /// Inserts an operation. The project has no other running operation.
     async fn operation_insert(&mut self, operation: OperationRecord) -> Result<()>;
 
     /// Returns an operation of a project.
@@ -42,11 +42,11 @@ pub trait OperationRepository {
     /// Returns the running operation of a project.
     async fn operation_running(&mut self, project: ProjectId) -> Result<Option<RunningOperation>>;
 
-    /// Moves a running operation from a phase to another one. Returns false if it is not in that phase.
+    /// Moves a running operation from one phase to another. Returns false if it is not in the phase `from`.
     async fn operation_advance(&mut self, operation: OperationId, from: Phase, to: Phase, at: Time) -> Result<bool>;
 
-    /// Ends a running operation with this terminal code if it has not reached its irreversible phase. Returns false
-    /// otherwise.
+    /// Ends a running operation with this terminal code, unless it has reached its irreversible phase. Returns whether
+    /// the operation ended.
     async fn operation_cancel(&mut self, operation: OperationId, code: &'static str, at: Time) -> Result<bool>;
 
     /// Deletes a batch of operations that ended before this time, and returns their number.

@@ -1,4 +1,4 @@
-//! The part of the desired state, in one statement, so that its revision matches its content.
+//! The part of the desired state. One statement reads it, so that its revision matches its content.
 
 use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text, Timestamptz, Uuid};
@@ -13,14 +13,14 @@ use crate::model::{OperationKind, Phase};
 pub struct DatabasePart {
     pub revision: i64,
     pub id: DatabaseId,
-    /// The verifier of the project's login; `None` once the database is deleted.
+    /// The verifier of the project's login. `None` after the database is deleted.
     pub verifier: Option<Verifier>,
     /// The valid tokens.
     pub tokens: Vec<Login>,
     pub plan: Plan,
     pub epoch: i64,
     pub suspended: bool,
-    /// The generation from which the node creates a database that does not exist there.
+    /// The generation from which the node creates the database if it does not exist on the node.
     pub source: Option<StoredObject>,
     pub operation: Option<PartOperation>,
     /// The pending exports.
@@ -35,7 +35,7 @@ pub struct Login {
     pub expires_at: Option<Time>,
 }
 
-/// A SCRAM-SHA-256 verifier. Its `Debug` does not show it.
+/// A SCRAM-SHA-256 verifier. Its `Debug` implementation does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier(pub String);
 
@@ -59,7 +59,7 @@ pub struct PartOperation {
 
 /// The part of the desired state on a [`store::Connection`].
 pub trait PartRepository {
-    /// Returns the part of those of these projects that have one.
+    /// Returns the part of the projects among these that have one.
     async fn part_load(&mut self, projects: &[ProjectId], now: Time) -> Result<Vec<(ProjectId, DatabasePart)>>;
 }
 

@@ -1,4 +1,4 @@
-//! Projects, and their numbers that survive the deletion of a database.
+//! Projects, and their numbers, which outlive the database.
 
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
@@ -20,23 +20,23 @@ pub struct ProjectPlan {
 
 /// Projects on a [`store::Connection`].
 pub trait ProjectRepository {
-    /// Returns a project with its organization and plan; `None` for a deleted project.
+    /// Returns a project with its organization and plan, or `None` for a deleted project.
     async fn project_plan(&mut self, project: ProjectId) -> Result<Option<ProjectPlan>>;
 
     /// Finds a project by the slug of its organization and its name, for operators.
     async fn project_by_name(&mut self, org: &str, name: &str) -> Result<Option<ProjectId>>;
 
-    /// Creates the numbers of a project without any.
+    /// Creates the numbers of a project that has none yet.
     async fn sequence_create(&mut self, project: ProjectId) -> Result<()>;
 
     /// Increases the revision of the project's part and returns it.
     async fn revision_raise(&mut self, project: ProjectId) -> Result<i64>;
 
-    /// Locks the numbers of the project and returns the number of its last generation; `None` for a project that never
-    /// had a database.
+    /// Locks the numbers of the project, and returns the number of its last generation. Returns `None` for a project
+    /// that never had a database.
     async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<i64>>;
 
-    /// Sets the number of the last generation of a project whose numbers are locked.
+    /// Sets the number of the last generation. The caller holds the lock of the project's numbers.
     async fn seq_set(&mut self, project: ProjectId, seq: i64) -> Result<()>;
 }
 

@@ -17,19 +17,19 @@ pub struct Observation {
     /// Whether the database exists and admits its logins.
     pub ready: bool,
     pub size_bytes: i64,
-    /// Whether it is read-only because of its size.
+    /// Whether the database is read-only because of its size.
     pub read_only: bool,
-    /// The time up to which a generation contains all writes.
+    /// The time until which the backups contain all writes.
     pub fresh_at: Option<Time>,
-    /// When the node last checked stored generations.
+    /// The time at which the node last checked stored generations.
     pub checked_at: Option<Time>,
-    /// Why backups fail.
+    /// The reason why backups fail.
     pub backup_error: Option<String>,
-    /// The generation from which the node created the database because it did not exist there.
+    /// The generation from which the node created the database, if it did not exist on the node.
     pub recovered_from: Option<String>,
 }
 
-/// The values of the report before.
+/// The values of the previous report.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub struct Before {
     #[diesel(sql_type = Bool)]
@@ -54,22 +54,22 @@ pub struct StaleBackup {
 
 /// Observed state on a [`store::Connection`].
 pub trait ReportRepository {
-    /// Stores an observation, unless a later revision was reported, the revision does not exist yet, or the project has
-    /// another database now. Returns the values before.
+    /// Stores an observation, and returns the previous values. Does nothing if a later revision was reported, if the
+    /// revision does not exist yet, or if the project has another database now.
     async fn database_observe(&mut self, project: ProjectId, observed: &Observation) -> Result<Option<Before>>;
 
-    /// Stores when the node last checked stored generations of the project.
+    /// Stores the time at which the node last checked stored generations of the project.
     async fn generations_set_checked(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
     /// Marks a batch of databases whose backups are older than three intervals, and returns them.
     async fn backup_mark_stale(&mut self, now: Time) -> Result<Vec<StaleBackup>>;
 
-    /// Unmarks the databases whose backups are recent again.
+    /// Removes the mark from the databases whose backups are recent again.
     async fn backup_unmark_fresh(&mut self, now: Time) -> Result<()>;
 }
 
-/// The lock makes the previous values exact. A node reports a revision above the present one only if this database was
-/// restored from a backup; the node then fetches the full state again.
+/// Locks the row, so that the previous values are exact. A node reports a revision that is higher than the current one
+/// only if this schema was restored from a backup. The node then fetches the full state again.
 const OBSERVE: &str = "UPDATE databases.databases d SET applied_revision = $3, ready = $4, size_bytes = $5, \
         read_only = $6, fresh_at = $7, backup_failed = $8, recovered_key = coalesce($9, d.recovered_key) \
     FROM ( \
@@ -78,7 +78,7 @@ const OBSERVE: &str = "UPDATE databases.databases d SET applied_revision = $3, r
             AND $3 <= (SELECT revision FROM databases.sequences WHERE project_id = $2) FOR UPDATE \
     ) before WHERE d.id = before.id RETURNING before.read_only, before.backup_failed, before.recovered_key";
 
-/// Skips suspended projects, whose databases do not change.
+/// Skips suspended projects, because their databases do not change.
 const MARK_STALE: &str = "UPDATE databases.databases d SET backup_stale = true FROM ( \
         SELECT b.id, p.org_id, p.name FROM databases.databases b \
         JOIN databases.homes h ON h.project_id = b.project_id \

@@ -24,7 +24,7 @@ pub struct TokenRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenState {
     Valid,
-    /// Its node has not confirmed yet that it refuses the login.
+    /// The token is revoked, but its node has not confirmed yet that it refuses the login.
     Revoked,
 }
 
@@ -44,7 +44,7 @@ pub trait TokenRepository {
     /// Inserts a token.
     async fn token_insert(&mut self, token: TokenRecord) -> Result<()>;
 
-    /// Returns the state of a project's token that has not expired.
+    /// Returns the state of a project's token, unless it has expired.
     async fn token_state(
         &mut self,
         project: ProjectId,
@@ -52,13 +52,13 @@ pub trait TokenRepository {
         now: Time,
     ) -> Result<Option<TokenState>>;
 
-    /// Revokes a valid token from this revision of the part on.
+    /// Revokes a valid token. The revocation is part of this revision of the part and of later ones.
     async fn token_revoke(&mut self, token: DatabaseTokenId, revision: i64) -> Result<()>;
 
-    /// Whether the row of a token exists.
+    /// Returns whether the row of a token exists.
     async fn token_exists(&mut self, token: DatabaseTokenId) -> Result<bool>;
 
-    /// Deletes the tokens of a database that are revoked from this revision on, or from an earlier one.
+    /// Deletes the tokens of a database whose revocation is part of this revision.
     async fn token_delete_revoked(&mut self, database: DatabaseId, revision: i64) -> Result<()>;
 
     /// Deletes a batch of expired tokens, and returns their number.

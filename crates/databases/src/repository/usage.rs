@@ -1,4 +1,5 @@
-//! The operations of a project in a period, for the daily limits. Operations and exports are kept for longer than a day.
+//! The operations of a project in a period, for the daily limits. The rows of operations and exports are kept for
+//! longer than a day.
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Timestamptz, Uuid};
@@ -11,13 +12,14 @@ use store::{Connection, Result};
 pub enum LimitedOperation {
     Restore,
     Export,
-    /// Deletions and enablings.
+    /// A deletion or an activation of the database.
     Change,
 }
 
 /// The usage of daily limits on a [`store::Connection`].
 pub trait UsageRepository {
-    /// Returns the time of the `number`-th newest operation that began after `since`, from 1; `None` if there are fewer.
+    /// Returns the time of the `number`-th newest operation that began after `since`, counted from 1. Returns `None` if
+    /// there are fewer operations.
     async fn usage_nth_newest(
         &mut self,
         project: ProjectId,
@@ -32,7 +34,8 @@ const RESTORES: &str =
 
 const EXPORTS: &str = "SELECT started_at AS at FROM databases.exports WHERE project_id = $1";
 
-/// The row of a deleted database is gone. Its id begins with the milliseconds of its creation (RFC 9562 section 5.7).
+/// Reads the times of activations and deletions. The row of a deleted database no longer exists, so the time of its
+/// activation is read from its id, which begins with the milliseconds of its creation (RFC 9562 section 5.7).
 const CHANGES: &str = "SELECT created_at AS at FROM databases.operations WHERE project_id = $1 AND kind = 'delete' \
     UNION ALL SELECT created_at FROM databases.databases WHERE project_id = $1 \
     UNION ALL SELECT to_timestamp( \

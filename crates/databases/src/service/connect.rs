@@ -1,4 +1,4 @@
-//! Enabling the database, and how to connect to it.
+//! Activation of the database, and the information to connect to it.
 
 use kernel::audit::{Actor, Event};
 use kernel::{DatabaseId, ProjectId};
@@ -17,27 +17,28 @@ use crate::repository::{
 use crate::scram;
 
 impl Databases {
-    /// Whether the project has a database.
+    /// Returns whether the project has a database.
     ///
     /// # Errors
-    /// [`DatabaseError::Store`].
+    /// Returns [`DatabaseError::Store`].
     pub async fn exists(&self, project: ProjectId) -> Result<bool> {
         Ok(self.store.connection().await?.database_find(project).await?.is_some())
     }
 
-    /// Gives the project a database, and returns how to connect to it. Enabling an enabled database is a no-op. The home
-    /// node creates the database afterwards.
+    /// Gives the project a database, and returns how to connect to it. The home node creates the database later. This
+    /// is a no-op if the project already has one.
     ///
     /// # Errors
-    /// [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`], [`DatabaseError::NoNodeAdmin`],
-    /// [`DatabaseError::OperationInProgress`] while the node deletes the previous database,
-    /// [`DatabaseError::DailyLimit`], [`DatabaseError::ProjectNotFound`].
+    /// Returns [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`] or [`DatabaseError::NoNodeAdmin`];
+    /// [`DatabaseError::OperationInProgress`] while the node deletes the previous database;
+    /// [`DatabaseError::DailyLimit`]; or [`DatabaseError::ProjectNotFound`].
     pub async fn enable(&self, actor: &Actor, target: Target) -> Result<DatabaseConnect> {
         self.require_link()?;
         let Target { org, project, .. } = target;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                // Refers to the project's row, so it comes before the lock of the placement, as in the deletion of a project.
+                // The new row references the project's row and locks it. So insert it before the placement is locked,
+                // in the same order as the deletion of a project.
                 tx.sequence_create(project).await?;
                 match self.ports.placements.assign(tx, project).await? {
                     Home::Assigned => {}
@@ -66,8 +67,8 @@ impl Databases {
     /// Returns how to connect to the database, with the password.
     ///
     /// # Errors
-    /// [`DatabaseError::NoDatabase`]; [`DatabaseError::NoHomeNode`] or [`DatabaseError::NoNodeAdmin`] if the address is
-    /// not known at the moment.
+    /// Returns [`DatabaseError::NoDatabase`]. Returns [`DatabaseError::NoHomeNode`] or [`DatabaseError::NoNodeAdmin`]
+    /// if the address is currently unknown.
     pub async fn connect(&self, project: ProjectId) -> Result<DatabaseConnect> {
         self.open(self.address(project).await?)
     }
@@ -75,7 +76,7 @@ impl Databases {
     /// Returns the address of the database.
     ///
     /// # Errors
-    /// As of [`Self::connect`].
+    /// Returns the errors of [`Self::connect`].
     pub async fn endpoint(&self, project: ProjectId) -> Result<DatabaseEndpoint> {
         let address = self.address(project).await?;
         endpoint(address.id, require_server(&address)?)

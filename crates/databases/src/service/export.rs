@@ -14,19 +14,21 @@ use crate::model::DatabaseExport;
 use crate::ports::PlacementState;
 use crate::repository::{DatabaseRepository as _, ExportRepository as _, ExportState, LimitedOperation};
 
-/// The longest time for an export. Afterwards the node no longer makes it.
+/// The longest time for an export. After it, the node no longer makes the export.
 const TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) const TIMEOUT_SECONDS: i64 = 600;
 
 pub(super) const TIMED_OUT: &str = "the node did not finish it within 10 minutes";
 
 impl Databases {
-    /// Makes a diagnostic image of the database, and waits for it. A caller that goes away leaves the export to the node.
+    /// Makes a diagnostic image of the database, and waits for it. If the caller disconnects, the node still completes
+    /// the export.
     ///
     /// # Errors
-    /// [`DatabaseError::NoDatabase`], [`DatabaseError::Suspended`], [`DatabaseError::OperationInProgress`], also during
-    /// another export; [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`], [`DatabaseError::NoNodeAdmin`];
-    /// [`DatabaseError::ExportFailed`]; [`DatabaseError::DailyLimit`]; [`DatabaseError::ProjectNotFound`].
+    /// Returns [`DatabaseError::NoDatabase`], [`DatabaseError::Suspended`], or [`DatabaseError::OperationInProgress`],
+    /// also during another export. Returns [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`],
+    /// [`DatabaseError::NoNodeAdmin`], [`DatabaseError::ExportFailed`], [`DatabaseError::DailyLimit`] or
+    /// [`DatabaseError::ProjectNotFound`].
     pub async fn export(&self, actor: &Actor, target: Target) -> Result<DatabaseExport> {
         let Target { org, project, .. } = target;
         self.require_link()?;
@@ -50,12 +52,12 @@ impl Databases {
             .await?;
         match self.export_result(export).await? {
             Some(result) => result,
-            None => self.export_give_up(project, export).await,
+            None => self.export_fail_unfinished(project, export).await,
         }
     }
 
-    /// Stores the result of an export, in the transaction that accepts the report. A report of an export that has ended
-    /// changes nothing.
+    /// Stores the result of an export, in the transaction that accepts the report. Ignores the report if the export has
+    /// already ended.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -83,8 +85,8 @@ impl Databases {
         }
     }
 
-    /// Ends an export at its timeout, unless its result arrived.
-    async fn export_give_up(&self, project: ProjectId, export: ExportId) -> Result<DatabaseExport> {
+    /// Ends an export at its timeout, unless its result has arrived.
+    async fn export_fail_unfinished(&self, project: ProjectId, export: ExportId) -> Result<DatabaseExport> {
         let work = async |tx: &mut Connection| {
             self.ports.placements.lock(tx, project).await?;
             self.export_report(tx, project, export, Err(TIMED_OUT.to_owned())).await?;
@@ -94,7 +96,7 @@ impl Databases {
         state.and_then(ended).unwrap_or_else(|| Err(DatabaseError::ExportFailed("the project was deleted".to_owned())))
     }
 
-    /// Checks that the placement serves the database: the condition of an export and of an operation.
+    /// Checks that the placement serves the database, which is required for an export and for an operation.
     pub(super) async fn require_running(
         &self,
         tx: &mut Connection,
@@ -112,7 +114,7 @@ impl Databases {
     }
 }
 
-/// Returns the result of an export that has ended.
+/// Returns the result of an export, or `None` if it has not ended.
 fn ended(state: ExportState) -> Option<Result<DatabaseExport>> {
     match state {
         ExportState::Pending => None,

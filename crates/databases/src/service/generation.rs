@@ -7,17 +7,18 @@ use super::{DAY, Databases, Result};
 use crate::model::{DatabaseGenerations, Generation};
 use crate::repository::{DatabaseRepository as _, GenerationRecord, GenerationRepository as _, ProjectRepository as _};
 
-/// The days for which generations other than scheduled ones are kept.
+/// The number of days for which generations are kept that are not scheduled.
 const OTHER_DAYS: u32 = 30;
 
-/// Generations disappear from the list this long before the node deletes them, so that a listed one can be restored.
+/// The time between the removal of a generation from the list and its deletion by the node. So a listed generation can
+/// be restored.
 const MARGIN_SECONDS: i64 = 3600;
 
 impl Databases {
-    /// Lists the generations of a project, newest first, also without a database.
+    /// Lists the generations of a project, newest first, even if the project has no database.
     ///
     /// # Errors
-    /// [`DatabaseError::Store`](crate::DatabaseError::Store).
+    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store).
     pub async fn generations(&self, project: ProjectId) -> Result<DatabaseGenerations> {
         let mut connection = self.store.connection().await?;
         let items = self.listed(&mut connection, project).await?;
@@ -25,10 +26,10 @@ impl Databases {
         Ok(DatabaseGenerations { items, last_checked_at })
     }
 
-    /// Returns the most recent generation of a project with a database; `None` without a database.
+    /// Returns the most recent generation of a project. Returns `None` if the project has no database.
     ///
     /// # Errors
-    /// [`DatabaseError::Store`](crate::DatabaseError::Store).
+    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store).
     pub async fn last_generation(&self, project: ProjectId) -> Result<Option<Generation>> {
         let mut connection = self.store.connection().await?;
         if connection.database_find(project).await?.is_none() {
@@ -47,8 +48,8 @@ impl Databases {
     }
 
     /// Stores a reported generation under the next number of the project, in the transaction that accepts the report. A
-    /// node reports generations in the order in which it made them, so the number decides which one is newer, whatever
-    /// the clocks of nodes are. A generation that is stored already is a no-op.
+    /// node reports generations in the order in which it made them. So the number decides which generation is newer,
+    /// and not the clocks of nodes. Storing a generation again is a no-op.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -62,12 +63,13 @@ impl Databases {
         if tx.generation_exists(project, &generation.key).await? {
             return Ok(());
         }
-        // A clock that was ahead must not extend the retention.
+        // The clock of a node may be ahead, which must not extend the retention.
         let created_at = generation.created_at.min(self.store.clock_rng().now());
         let generation = GenerationRecord { created_at, ..generation };
         tx.seq_set(project, last + 1).await?;
         tx.generation_insert(project, last + 1, generation).await?;
-        // The node creates a lost database from the newest generation, and keeps that one.
+        // The part names the newest generation, from which the node creates a lost database and which it does not
+        // delete.
         if tx.database_find(project).await?.is_some() {
             self.publish_observed(tx, project).await?;
         }

@@ -9,10 +9,10 @@ use crate::repository::{LimitedOperation, UsageRepository as _};
 
 impl Databases {
     /// Checks that an operation may begin. The caller holds the lock of the placement, so that concurrent requests
-    /// cannot exceed the limit together. Operations that failed or were aborted count.
+    /// cannot exceed the limit together. Operations that failed or were aborted count, too.
     ///
     /// # Errors
-    /// [`DatabaseError::DailyLimit`].
+    /// Returns [`DatabaseError::DailyLimit`].
     pub(super) async fn ensure_below_daily_limit(
         &self,
         tx: &mut Connection,
@@ -30,7 +30,7 @@ impl Databases {
             _ => tx.usage_nth_newest(project, operation, now.plus_seconds(-DAY), limit).await?,
         };
         let Some(oldest) = oldest else { return Ok(()) };
-        // Rounded up.
+        // Round up.
         let millis = oldest.plus_seconds(DAY).unix_millis() - now.unix_millis();
         let retry_after = ((millis + 999) / 1000).max(1);
         Err(DatabaseError::DailyLimit { operations, limit, retry_after })

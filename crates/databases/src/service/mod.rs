@@ -54,18 +54,19 @@ impl Databases {
         Self { abuse_limits, ..self }
     }
 
-    /// Locks the placement of a project. Without one, the project has no database.
+    /// Locks the placement of a project. A project without a placement has no database.
     async fn lock(&self, tx: &mut Connection, project: ProjectId) -> Result<PlacementState> {
         self.ports.placements.lock(tx, project).await?.ok_or(DatabaseError::NoDatabase)
     }
 
-    /// Gives the part the next revision and publishes it, in the transaction that changes it. Returns the revision.
+    /// Gives the part the next revision and publishes it, in the transaction that changes the part. Returns the
+    /// revision.
     async fn publish(&self, tx: &mut Connection, project: ProjectId) -> Result<i64> {
         let revision = tx.revision_raise(project).await?;
         if self.ports.part.publish(tx, project).await? { Ok(revision) } else { Err(DatabaseError::ProjectNotFound) }
     }
 
-    /// Publishes the part of a locked placement, in a transaction that is not a request.
+    /// Publishes the part of a locked placement, in a transaction that does not belong to a request.
     async fn publish_observed(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
         tx.revision_raise(project).await?;
         self.ports.part.publish(tx, project).await.map(drop)

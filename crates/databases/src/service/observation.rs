@@ -8,8 +8,8 @@ use crate::ports::Notice;
 use crate::repository::{Before, GenerationRepository as _, Observation, ReportRepository as _, TokenRepository as _};
 
 impl Databases {
-    /// Stores a report of the home node, in the transaction that accepts it. A report of an earlier revision, or of a
-    /// database that was deleted, changes nothing. Notifies the organization of each crossing once.
+    /// Stores a report of the home node, in the transaction that accepts it. Ignores a report of an earlier revision,
+    /// or of a deleted database. Notifies the organization once for each change that concerns it.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -20,7 +20,7 @@ impl Databases {
         observed: Observation,
         progress: Option<Progress>,
     ) -> store::Result<()> {
-        // The node of a deleted project still reports.
+        // The project was deleted, but its node still reports.
         if self.ports.placements.lock(tx, project).await?.is_none() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Operations on the whole database: how they start and how they are aborted. `progress.rs` advances them.
+//! Starting and aborting operations on the whole database. `progress.rs` advances them.
 
 use kernel::audit::{Actor, Event};
 use kernel::{DatabaseId, OperationId, ProjectId, Time};
@@ -16,12 +16,13 @@ use crate::repository::{
 const ABORTED: &str = "aborted";
 
 impl Databases {
-    /// Starts to replace the content of the database by that of a listed generation.
+    /// Starts to replace the content of the database with that of a listed generation.
     ///
     /// # Errors
-    /// [`DatabaseError::GenerationNotFound`], [`DatabaseError::DatabaseRequired`], [`DatabaseError::Suspended`],
-    /// [`DatabaseError::OperationInProgress`], [`DatabaseError::NoCore`], [`DatabaseError::NoHomeNode`],
-    /// [`DatabaseError::NoNodeAdmin`], [`DatabaseError::DailyLimit`], [`DatabaseError::ProjectNotFound`].
+    /// Returns [`DatabaseError::GenerationNotFound`], [`DatabaseError::DatabaseRequired`],
+    /// [`DatabaseError::Suspended`], [`DatabaseError::OperationInProgress`], [`DatabaseError::NoCore`],
+    /// [`DatabaseError::NoHomeNode`], [`DatabaseError::NoNodeAdmin`], [`DatabaseError::DailyLimit`] or
+    /// [`DatabaseError::ProjectNotFound`].
     pub async fn restore(&self, actor: &Actor, target: Target, request: RestoreRequest) -> Result<OperationStarted> {
         self.require_link()?;
         let Target { org, project, .. } = target;
@@ -47,8 +48,8 @@ impl Databases {
     /// Starts to delete the database. `name` is the name of the project.
     ///
     /// # Errors
-    /// [`DatabaseError::ConfirmMismatch`], [`DatabaseError::NoDatabase`], [`DatabaseError::AuthEnabled`], and those of
-    /// [`Self::restore`] about the placement and the limit.
+    /// Returns [`DatabaseError::ConfirmMismatch`], [`DatabaseError::NoDatabase`] or [`DatabaseError::AuthEnabled`].
+    /// Also returns the errors of [`Self::restore`] about the placement and the limit.
     pub async fn delete(
         &self,
         actor: &Actor,
@@ -79,16 +80,17 @@ impl Databases {
     /// Returns an operation of the project.
     ///
     /// # Errors
-    /// [`DatabaseError::OperationNotFound`].
+    /// Returns [`DatabaseError::OperationNotFound`].
     pub async fn operation(&self, project: ProjectId, operation: OperationId) -> Result<Operation> {
         let found = self.store.connection().await?.operation_find(project, operation).await?;
         found.ok_or(DatabaseError::OperationNotFound)
     }
 
-    /// Aborts an operation that has not reached its irreversible phase. The database then serves as before.
+    /// Aborts an operation that has not reached its irreversible phase. The database then serves again as before.
     ///
     /// # Errors
-    /// [`DatabaseError::OperationNotFound`], [`DatabaseError::NotAbortable`], [`DatabaseError::ProjectNotFound`].
+    /// Returns [`DatabaseError::OperationNotFound`], [`DatabaseError::NotAbortable`] or
+    /// [`DatabaseError::ProjectNotFound`].
     pub async fn abort(&self, actor: &Actor, target: Target, operation: OperationId) -> Result<Operation> {
         let Target { org, project, .. } = target;
         let now = self.store.clock_rng().now();
@@ -106,7 +108,8 @@ impl Databases {
             .await
     }
 
-    /// Ends an operation before its irreversible phase. Returns false if it has reached it, or has ended.
+    /// Ends an operation before its irreversible phase. Returns false if the operation has reached this phase or has
+    /// ended.
     pub(super) async fn cancel(
         &self,
         tx: &mut Connection,
@@ -123,7 +126,8 @@ impl Databases {
         Ok(canceled)
     }
 
-    /// Starts an operation on a running placement. A pending export of the project fails, because the node ends it.
+    /// Starts an operation on a running placement. A pending export of the project fails, because the operation makes
+    /// the node end it.
     async fn start(
         &self,
         tx: &mut Connection,

@@ -1,5 +1,5 @@
-//! The progress of operations, as the home node reports it. Every step is guarded by the phase in which the operation
-//! is, so a report that is repeated, late or out of order changes nothing.
+//! The progress of operations, as the home node reports it. Every step checks the current phase of the operation. So a
+//! report that is repeated, late or out of order changes nothing.
 
 use kernel::{OperationId, ProjectId};
 use store::{Connection, Error};
@@ -14,7 +14,7 @@ use crate::repository::{
 /// The progress of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// The node has completed a phase. `Sealing` stores a generation.
+    /// The node has completed a phase. `generation` is the generation that the phase `Sealing` stored.
     Completed { operation: OperationId, phase: Phase, generation: Option<GenerationRecord> },
     /// The operation cannot succeed, and the node serves the old database again.
     Failed { operation: OperationId, reason: String },
@@ -54,7 +54,8 @@ impl Databases {
             return Ok(());
         }
         match (next, kind) {
-            // The worker loses its database here. The node deletes it in this phase.
+            // Delete the row at the start of this phase, so that the project no longer has a database. The node deletes
+            // the database in this phase.
             (Phase::Committing, OperationKind::Delete) => tx.database_delete(project).await?,
             (Phase::Reactivating, _) => {
                 let restored = tx.generation_by_seq(project, seq.unwrap_or_default()).await?;
@@ -77,7 +78,8 @@ impl Databases {
         }
     }
 
-    /// Ends an operation that failed. A failure in its irreversible phase is not final: the node repeats it.
+    /// Ends an operation that failed. A failure in the irreversible phase does not end it, because the node repeats the
+    /// phase.
     async fn fail(
         &self,
         tx: &mut Connection,

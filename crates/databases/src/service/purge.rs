@@ -12,18 +12,18 @@ use crate::repository::{
     StaleBackup, TokenRepository as _,
 };
 
-/// The days for which ended operations are kept.
+/// The number of days for which ended operations are kept.
 const OPERATION_DAYS: i64 = 30;
 
-/// The days for which a node keeps exports.
+/// The number of days for which a node keeps exports.
 const EXPORT_DAYS: i64 = 7;
 
 impl Databases {
-    /// Deletes expired tokens, generations that the node keeps no longer, and old operations and exports. Ends exports
-    /// whose caller went away and whose node did not answer. Returns the number of rows.
+    /// Deletes expired tokens, generations that the node no longer keeps, and old operations and exports. Ends exports
+    /// that are overdue because the caller disconnected and the node did not respond. Returns the number of rows.
     ///
     /// # Errors
-    /// [`DatabaseError::Store`](crate::DatabaseError::Store).
+    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store).
     pub async fn purge(&self) -> Result<usize> {
         let mut total = 0;
         loop {
@@ -62,7 +62,7 @@ impl Databases {
     /// Notifies the organizations of databases whose backups became too old, and returns their number.
     ///
     /// # Errors
-    /// [`DatabaseError::Store`](crate::DatabaseError::Store).
+    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store).
     pub async fn notify_stale(&self) -> Result<usize> {
         let now = self.store.clock_rng().now();
         let mut total = 0;

@@ -14,14 +14,14 @@ use crate::model::{DatabaseToken, NewDatabaseToken};
 use crate::repository::{DatabaseRepository as _, TokenRecord, TokenRepository as _, TokenState};
 use crate::scram;
 
-/// The longest wait for a node that refuses the login of a revoked token.
+/// The longest wait until a node refuses the login of a revoked token.
 const REVOCATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Databases {
     /// Lists the valid tokens of a database, newest first, without their passwords.
     ///
     /// # Errors
-    /// [`DatabaseError::NoDatabase`].
+    /// Returns [`DatabaseError::NoDatabase`].
     pub async fn tokens(&self, project: ProjectId, paging: &Paging<DatabaseTokenId>) -> Result<Page<DatabaseToken>> {
         let mut connection = self.store.connection().await?;
         let database = connection.database_find(project).await?.ok_or(DatabaseError::NoDatabase)?;
@@ -32,7 +32,7 @@ impl Databases {
     /// Creates a token. Only its verifier is stored.
     ///
     /// # Errors
-    /// [`DatabaseError::NoDatabase`], [`DatabaseError::TokenLimit`], [`DatabaseError::ProjectNotFound`].
+    /// Returns [`DatabaseError::NoDatabase`], [`DatabaseError::TokenLimit`] or [`DatabaseError::ProjectNotFound`].
     pub async fn token_create(
         &self,
         actor: &Actor,
@@ -68,12 +68,12 @@ impl Databases {
             .await
     }
 
-    /// Revokes a token, and waits until its node refuses the login. The revocation holds even if this call fails
-    /// afterwards; a repeated call waits again.
+    /// Revokes a token, and waits until its node refuses the login. The token stays revoked even if the wait fails. A
+    /// repeated call waits again.
     ///
     /// # Errors
-    /// [`DatabaseError::TokenNotFound`], also for a malformed user; [`DatabaseError::RevocationUnconfirmed`] if the node
-    /// did not confirm it within 10 seconds; [`DatabaseError::ProjectNotFound`].
+    /// Returns [`DatabaseError::TokenNotFound`], also for a malformed user; [`DatabaseError::RevocationUnconfirmed`] if
+    /// the node did not confirm the revocation within 10 seconds; or [`DatabaseError::ProjectNotFound`].
     pub async fn token_revoke(&self, actor: &Actor, target: Target, user: &str) -> Result<()> {
         let Target { org, project, .. } = target;
         let token: DatabaseTokenId = user.parse().map_err(|_| DatabaseError::TokenNotFound)?;
@@ -97,8 +97,8 @@ impl Databases {
         confirmed.ok_or(DatabaseError::RevocationUnconfirmed)
     }
 
-    /// Waits until the row of a revoked token is deleted, because its node has applied the revocation. Returns `None` at
-    /// the timeout.
+    /// Waits until the row of a revoked token is deleted, which happens when its node has applied the revocation.
+    /// Returns `None` at the timeout.
     async fn confirm_revocation(&self, token: DatabaseTokenId) -> Result<Option<()>> {
         let polls = Polls::new(REVOCATION_TIMEOUT);
         loop {

@@ -1,4 +1,4 @@
-//! Waits for the result of a node. They hold no connection, and may be dropped at any time.
+//! Waits for the result of a node. A wait holds no connection, and may be dropped at any time.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::Result;
 
-/// The first interval of the polls.
+/// The interval of the first polls.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The time after which a wait polls only at long intervals: an export can take minutes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time after which a wait polls only at long intervals, because an export can take minutes.
+const FIRST_PERIOD: Duration = Duration::from_secs(10);
 
 const LONG_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -26,8 +26,8 @@ impl Polls {
         Self { start: Instant::now(), timeout }
     }
 
-    /// Returns the end of the wait: the result of a poll, or `None` in it at the timeout. Otherwise sleeps until the next
-    /// poll. A poll that failed because Postgres was unavailable is repeated.
+    /// Returns `Some` if the wait has ended. It then contains the result of the poll, or `None` at the timeout.
+    /// Otherwise sleeps until the next poll. Repeats a poll that failed because Postgres was unavailable.
     pub(super) async fn end<T>(&self, polled: store::Result<Option<T>>) -> Option<Result<Option<T>>> {
         let waited = self.start.elapsed();
         match polled {
@@ -37,7 +37,7 @@ impl Polls {
             Err(store::Error::Unavailable(_)) if waited < self.timeout => {}
             Err(error) => return Some(Err(error.into())),
         }
-        tokio::time::sleep(if waited < PATIENCE { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
+        tokio::time::sleep(if waited < FIRST_PERIOD { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
         None
     }
 }

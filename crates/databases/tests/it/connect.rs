@@ -20,7 +20,7 @@ async fn connection_info_never_changes_and_names_the_home_node() {
     assert_eq!(enabled.url, Password::new(url));
     assert_eq!(kit.databases.connect(at.project).await.unwrap(), enabled);
     assert_eq!(kit.enable(at).await, enabled);
-    // The node's address follows its announcement.
+    // The address changes with the node's next announcement.
     kit.db_execute("UPDATE convergence.nodes SET database_host = 'db2.example', database_port = 6432").await;
     let moved = kit.databases.connect(at.project).await.unwrap();
     assert_eq!((moved.endpoint.host.as_str(), moved.endpoint.port), ("db2.example", 6432));

@@ -51,7 +51,7 @@ impl Kit {
     }
 }
 
-/// Checks that an operation is refused until this time has passed.
+/// Checks that an operation is rejected, and that it is allowed after `retry_after` seconds.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, DatabaseError>, limit: u32, retry_after: i64) {
     let error = result.unwrap_err();
@@ -73,7 +73,7 @@ async fn restores_of_a_project_are_limited() {
     refused(kit.restore_and_abort(at).await, 2, DAY - 120);
     assert_eq!(kit.placement(at).await, ("active".to_owned(), 1));
     assert_eq!(kit.db_number("SELECT count(*) FROM databases.operations").await, 2);
-    // The limit is that of a project, and of restores.
+    // Another project and another kind of operation have their own limits.
     kit.restore_and_abort(other).await.unwrap();
     kit.delete_completely(other).await;
     // The purge of ended operations does not lift the limit.
@@ -99,7 +99,7 @@ async fn exports_of_a_project_are_limited() {
     kit.advance(1);
     kit.export(at).await.unwrap();
     kit.scheduled(at).await;
-    // A limit of 0 refuses all.
+    // With a limit of 0, all operations are rejected.
     refused(kit.restore_and_abort(at).await, 0, DAY);
 }
 
@@ -111,7 +111,7 @@ async fn deletions_and_enablings_of_a_project_are_limited_together() {
     kit.delete_completely(at).await;
     kit.advance(60);
     kit.enable(at).await;
-    // Counts once.
+    // A deleted database counts only once.
     kit.enable(at).await;
     kit.delete_completely(at).await;
     refused(kit.databases.enable(&kit.actor, at).await, 4, DAY - 61);

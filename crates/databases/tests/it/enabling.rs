@@ -35,7 +35,7 @@ async fn enabling_needs_a_node_with_a_postgres() {
                   backup_interval_seconds = NULL";
     kit.db_execute(forget).await;
     assert_eq!(code(kit.databases.enable(&kit.actor, bare).await), "no_node_admin");
-    // A refusal leaves nothing behind.
+    // A rejected activation leaves no rows.
     assert_eq!(kit.db_number("SELECT count(*) FROM databases.sequences").await, 0);
     assert!(kit.audited().await.is_empty());
     assert!(kit.node.take_updates().is_empty());

@@ -12,7 +12,7 @@ use testkit::Audit;
 use crate::kit::{Kit, code};
 
 impl Kit {
-    /// Waits until the node is asked for an export.
+    /// Waits until the node receives a request for an export.
     async fn pending(&self, at: Target) -> ExportId {
         loop {
             if let Some(export) = self.part(at).await.unwrap().exports.pop() {
@@ -68,7 +68,7 @@ async fn one_export_of_a_project_is_pending() {
     let (at, _) = kit.database("shop").await;
     let node = async {
         let export = kit.pending(at).await;
-        // The other callers are refused first.
+        // Before the export ends, the other callers are rejected.
         tokio::time::sleep(Duration::from_millis(500)).await;
         kit.report_export(at, export, Ok(kit.stored("a"))).await;
     };
@@ -88,7 +88,7 @@ async fn caller_that_goes_away_leaves_no_pending_export() {
     let abandoned = kit.pending(at).await;
     assert_eq!(code(kit.databases.export(&kit.actor, at).await), "operation_in_progress");
     kit.advance(601);
-    // The node no longer makes it, and it does not block others.
+    // The part no longer contains the export, and the export does not block others.
     assert!(kit.part(at).await.unwrap().exports.is_empty());
     let node = async {
         let export = kit.pending(at).await;

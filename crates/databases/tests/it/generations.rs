@@ -47,7 +47,7 @@ async fn generations_are_listed_as_long_as_they_are_kept() {
     }
     assert_eq!(kit.pairs(at).await, [(1, 3), (1, 2), (1, 1)]);
     kit.advance(2 * DAY);
-    // The node would create the database from the newest one, so it is kept.
+    // The node would create the database from the newest generation, so it is kept.
     assert_eq!(kit.pairs(at).await, [(1, 3), (1, 2)]);
     kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
     assert_eq!(kit.pairs(at).await, [(1, 3), (1, 2), (1, 1)]);
@@ -74,8 +74,8 @@ async fn generation_from_the_future_does_not_stay_the_newest() {
 async fn number_and_not_the_clock_of_the_node_decides_which_generation_is_newer() {
     let kit = Kit::start().await;
     let (at, id) = kit.database("shop").await;
-    // The clock of the first node is ahead: the time of its second generation is that of its arrival. The clock of the
-    // next node is an hour behind.
+    // The clock of the first node is ahead, so its second generation gets the time at which the report arrives. The
+    // clock of the next node is an hour behind.
     for (key, seconds) in [("a", -60), ("b", DAY), ("c", -3600)] {
         kit.receive_generation(at, record(id, key, 1, GenerationKind::Scheduled, kit.now().plus_seconds(seconds)))
             .await;

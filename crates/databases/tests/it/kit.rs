@@ -115,7 +115,7 @@ impl Kit {
         self.db_execute(&format!("UPDATE convergence.placements SET {change} WHERE project_id = '{project}'")).await;
     }
 
-    /// The state and the epoch of the project's placement.
+    /// Returns the state and the epoch of the project's placement.
     pub async fn placement(&self, target: Target) -> (String, i64) {
         let select = format!(
             "SELECT state, epoch FROM convergence.placements WHERE project_id = '{}'",
@@ -138,7 +138,7 @@ impl Kit {
         self.databases.token_create(&self.actor, at, self.user(), new).await
     }
 
-    /// The part of a project, as the node receives it.
+    /// Returns the part of a project, as the node receives it.
     pub async fn part(&self, at: Target) -> Option<DatabasePart> {
         self.values.load(&mut *self.connection().await, &[at.project]).await.unwrap().remove(&at.project)
     }
@@ -160,13 +160,13 @@ impl Kit {
         self.receive(at, async |tx| self.databases.observe(tx, at.project, observed, progress).await).await;
     }
 
-    /// Receives progress with the present part applied.
+    /// Receives progress from a node that has applied the current part.
     pub async fn report(&self, at: Target, progress: Progress) {
         let part = self.part(at).await.unwrap();
         self.observe(at, observation(part.id, part.revision), Some(progress)).await;
     }
 
-    /// Completes the present phase of an operation, which must be this one.
+    /// Completes the current phase of an operation, which must be `phase`.
     pub async fn complete(&self, at: Target, operation: OperationId, phase: Phase) {
         let generation = match (phase, self.operation(at, operation).await.kind) {
             (Phase::Sealing, databases::OperationKind::Delete) => Some(GenerationKind::Final),
@@ -180,7 +180,7 @@ impl Kit {
         self.report(at, Progress::Completed { operation, phase, generation }).await;
     }
 
-    /// A generation of the present database with a new key.
+    /// Creates a generation of the current database with a new key.
     pub async fn generation(&self, at: Target, kind: GenerationKind) -> GenerationRecord {
         let part = self.part(at).await.unwrap();
         let key = format!("{}/{}.dump", at.project, self.store.clock_rng().id::<OperationId>());
@@ -220,7 +220,7 @@ impl Kit {
     }
 }
 
-/// An observation without anything special.
+/// Creates an observation of a database without problems.
 pub fn observation(database: DatabaseId, revision: i64) -> Observation {
     Observation {
         database,
@@ -240,7 +240,7 @@ pub fn record(database: DatabaseId, key: &str, epoch: i64, kind: GenerationKind,
     GenerationRecord { database, key: key.to_owned(), epoch, kind, size_bytes: 1000, sha256, created_at }
 }
 
-/// The code of a refusal.
+/// Returns the code of the error.
 pub fn code<T: std::fmt::Debug>(result: Result<T, DatabaseError>) -> &'static str {
     kernel::ApiError::code(&result.unwrap_err()).name
 }

@@ -60,7 +60,7 @@ async fn report_of_another_revision_or_database_changes_nothing() {
     }
     kit.observe(at, Observation { fresh_at: Some(kit.now()), ..observation(id, 5) }, None).await;
     let before = stored().await;
-    // A revision that does not exist yet is that of a control plane before a restore.
+    // A revision that does not exist yet comes from before a restore of the control plane.
     kit.observe(at, Observation { size_bytes: 1, read_only: true, ..observation(id, 7) }, None).await;
     kit.observe(at, Observation { size_bytes: 1, read_only: true, ..observation(id, 4) }, None).await;
     let other = kit.store.clock_rng().id();
@@ -70,7 +70,7 @@ async fn report_of_another_revision_or_database_changes_nothing() {
     let checked_at = Some(kit.now());
     kit.observe(at, Observation { checked_at, ..observation(id, 5) }, None).await;
     assert_eq!(kit.databases.generations(at.project).await.unwrap().last_checked_at, checked_at);
-    // A later report without a check, or an older check, keeps it.
+    // A later report without a check, or with an older check, does not change the stored time.
     let older = Some(kit.now().plus_seconds(-60));
     kit.observe(at, Observation { checked_at: older, ..observation(id, 5) }, None).await;
     assert_eq!(kit.databases.generations(at.project).await.unwrap().last_checked_at, checked_at);
@@ -95,7 +95,7 @@ async fn stale_backups_are_notified_once() {
     kit.advance(3 * HOUR - 2);
     assert_eq!(notify().await, []);
     kit.advance(1);
-    // Without any backup.
+    // No backup exists.
     assert_eq!(notify().await, stale(None));
     assert_eq!(notify().await, []);
     let fresh = kit.now();
@@ -104,7 +104,7 @@ async fn stale_backups_are_notified_once() {
     kit.advance(3 * HOUR + 1);
     assert_eq!(notify().await, stale(Some(fresh)));
     assert_eq!(notify().await, []);
-    // The interval is that of the node.
+    // The allowed age depends on the backup interval of the node.
     kit.db_execute("UPDATE convergence.nodes SET backup_interval_seconds = 7200").await;
     assert_eq!(notify().await, []);
     kit.advance(3 * HOUR);

@@ -38,7 +38,7 @@ async fn either_abort_or_commit_wins() {
         let part = kit.part(at).await.unwrap();
         let sealed = Progress::Completed { operation, phase: Phase::Sealing, generation: None };
         let abort = async {
-            // Both orders occur.
+            // With these delays, both orders occur.
             tokio::time::sleep(std::time::Duration::from_micros(300 * (round % 8))).await;
             kit.databases.abort(&kit.actor, at, operation).await
         };

@@ -51,7 +51,7 @@ async fn restore_passes_all_phases_and_raises_the_epoch() {
     assert_eq!(kit.notices.take(), [Notice::RestoreCompleted { project: "shop".to_owned(), epoch: 1, seq: 1 }]);
     let part = kit.part(at).await.unwrap();
     assert_eq!((part.id, part.epoch, part.operation), (id, 2, None));
-    // The node would create a lost database from the restored generation, until there is one of the new epoch.
+    // The node would create a lost database from the restored generation until there is a generation of the new epoch.
     assert_eq!(part.source.unwrap().key, chosen.offsite_key);
     let next = kit.scheduled(at).await;
     assert_eq!((next.epoch, next.seq), (2, 4));
@@ -61,7 +61,7 @@ async fn restore_passes_all_phases_and_raises_the_epoch() {
 }
 
 impl Kit {
-    /// Reports phases that are not the present one, which changes nothing.
+    /// Reports phases other than the current one, which changes nothing.
     async fn report_other_phases(&self, at: Target, operation: OperationId, present: Phase) {
         let state = async || (self.operation(at, operation).await, self.part(at).await, self.generations(at).await);
         let before = state().await;
@@ -97,7 +97,7 @@ async fn delete_removes_the_database_when_it_commits() {
     let part = kit.part(at).await.unwrap();
     assert_eq!((part.id, part.verifier, part.tokens.len()), (id, None, 0));
     assert_eq!(part.operation.unwrap().phase, Phase::Committing);
-    // The node still deletes the old one.
+    // The node has not deleted the old database yet.
     assert_eq!(code(kit.databases.enable(&kit.actor, at).await), "operation_in_progress");
     kit.node.take_updates();
     kit.complete(at, operation, Phase::Committing).await;
@@ -218,14 +218,14 @@ async fn failure_ends_an_operation_before_it_commits() {
     assert_eq!(kit.operation(at, operation).await.terminal_code.as_deref(), Some("delete_failed"));
     assert_eq!(kit.notices.take(), [Notice::BackupFailed { project, reason }]);
     assert!(kit.databases.exists(at.project).await.unwrap());
-    // After the point of no return, a failure is not the end.
+    // In the irreversible phase, a failure does not end the operation.
     let operation = kit.restore(at, &chosen).await.unwrap();
     kit.complete(at, operation, Phase::Draining).await;
     kit.complete(at, operation, Phase::Sealing).await;
     kit.report(at, failed(operation)).await;
     kit.expect(at, operation, Phase::Committing, "committing", 1).await;
     assert!(kit.notices.take().is_empty());
-    // The node creates the database from the chosen generation, even if it lost the prepared one.
+    // If the node lost the prepared database, it creates it again from the chosen generation.
     assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, chosen.offsite_key);
 }
 
@@ -245,7 +245,8 @@ async fn reports_about_a_deleted_project_change_nothing_but_keep_its_generations
     assert!(kit.node.take_updates().is_empty() && kit.notices.take().is_empty());
 }
 
-/// The node has not created the database yet, so there is nothing to back up: no write can have been acknowledged.
+/// The node has not created the database yet, so there is nothing to back up: the database cannot have acknowledged a
+/// write.
 #[tokio::test(flavor = "multi_thread")]
 async fn restore_before_the_database_exists_has_no_generation_before_it() {
     let kit = Kit::start().await;

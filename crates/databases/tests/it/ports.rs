@@ -1,4 +1,4 @@
-//! The ports of the service under test. Placements are those of `convergence` in the database, reached by SQL.
+//! The ports of the service under test. The placements are those of `convergence` in the database, accessed with SQL.
 
 use std::sync::{Arc, Mutex};
 

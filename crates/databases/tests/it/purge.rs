@@ -19,7 +19,7 @@ async fn rows_are_deleted_when_they_are_kept_no_longer() {
     let chosen = kit.generations(at).await.remove(0);
     let operation = kit.restore(at, &chosen).await.unwrap();
     kit.complete(at, operation, Phase::Draining).await;
-    // The generation of a running operation is kept.
+    // The generation that a running operation restores is kept.
     kit.advance(3 * DAY);
     assert_eq!(kit.databases.purge().await.unwrap(), 1);
     assert_eq!(kit.generations(at).await.len(), 1);
@@ -28,7 +28,7 @@ async fn rows_are_deleted_when_they_are_kept_no_longer() {
     kit.scheduled(at).await;
     assert_eq!(kit.databases.purge().await.unwrap(), 1);
     assert_eq!(kit.generations(at).await.iter().map(|generation| generation.seq).collect::<Vec<_>>(), [2]);
-    // The ended operation stays without its generation.
+    // The ended operation is kept, but its generation is not.
     assert_eq!(kit.operation(at, operation).await.terminal_code.as_deref(), Some("aborted"));
     kit.advance(30 * DAY + 1);
     kit.audited().await;

@@ -32,7 +32,7 @@ async fn password_does_not_open_in_another_row() {
         let error = kit.databases.connect(at.project).await.unwrap_err();
         assert!(matches!(error, DatabaseError::Store(store::Error::Inconsistent(_))), "{error:?}");
     }
-    // The address needs no password.
+    // The endpoint does not contain the password, so it is still available.
     kit.databases.endpoint(shop.project).await.unwrap();
     kit.db_execute(swap).await;
     assert_eq!(kit.databases.connect(shop.project).await.unwrap(), shop_connect);

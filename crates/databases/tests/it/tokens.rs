@@ -20,13 +20,13 @@ impl Kit {
         self.databases.token_revoke(&self.actor, at, &user.to_string()).await
     }
 
-    /// The home node applies the present part and reports it.
+    /// Reports that the home node has applied the current part.
     async fn apply(&self, at: Target) {
         let part = self.part(at).await.unwrap();
         self.observe(at, observation(part.id, part.revision), None).await;
     }
 
-    /// Applies the part as soon as the token is not in it.
+    /// Reports the current part as applied, as soon as it no longer contains the token.
     async fn apply_without(&self, at: Target, user: DatabaseTokenId) {
         while self.part(at).await.unwrap().tokens.iter().any(|login| login.user == user) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -98,7 +98,7 @@ async fn revocation_ends_when_the_node_has_applied_it() {
     let (at, _) = kit.database("shop").await;
     let (token, other) = (kit.token(at, None).await.unwrap(), kit.token(at, None).await.unwrap());
     kit.audited().await;
-    // A revision before the revocation does not end the wait.
+    // A report of a revision before the revocation does not end the wait.
     kit.apply(at).await;
     let (revoked, ()) = join(kit.revoke(at, token.user), kit.apply_without(at, token.user)).await;
     revoked.unwrap();
@@ -129,7 +129,7 @@ async fn unconfirmed_revocation_holds_and_a_repeated_one_waits_again() {
     })
     .await;
     revoked.unwrap();
-    // One revocation, one audit row.
+    // The concurrent requests revoke the token once and write one audit row.
     assert_eq!(kit.audited().await.len(), 1);
 }
 

@@ -1,7 +1,7 @@
 //! Conversion of names between text and wire format (RFC 1035 sections 3.1 and 5.1).
 //!
-//! Names are compared and sorted in wire format; text is only for people and files. ASCII letters are always lowercase,
-//! so equal names are equal bytes.
+//! Names are compared and sorted in wire format. Text is only for people and files. ASCII letters are always lowercase,
+//! so equal names have equal bytes.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(crate) const ROOT: &[u8] = &[0];
 const MAX_LABEL_LENGTH: usize = 63;
 /// The maximum length of a name in wire format.
 pub(crate) const MAX_NAME_LENGTH: usize = 255;
-/// The maximum length of a name as text: every octet as `\DDD`.
+/// The maximum length of a name as text, in which each octet may take four characters: `\DDD`.
 const MAX_TEXT_LENGTH: usize = 4 * MAX_NAME_LENGTH;
 
 /// A syntax error in a name. The message completes "the name …".
@@ -95,19 +95,20 @@ pub(crate) fn unescape(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// The labels of a name in wire format, from the left, without the root. Stops at invalid bytes.
+/// Returns the labels of a name in wire format, from the left, without the root. Stops at invalid bytes.
 pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     suffixes(wire).filter_map(|rest| rest.get(1..=usize::from(*rest.first()?)))
 }
 
-/// A name in wire format and all its suffixes, down to its last label.
+/// Returns a name in wire format and all its suffixes, down to its last label.
 pub(crate) fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let some = |rest: &&[u8]| rest.first().is_some_and(|length| *length != 0);
     let begin = Some(wire).filter(some);
     std::iter::successors(begin, move |rest| rest.get(usize::from(*rest.first()?) + 1..).filter(some))
 }
 
-/// The length of the uncompressed name at the start of these bytes; none if they do not begin with a name.
+/// Returns the length of the uncompressed name at the start of these bytes. Returns `None` if they do not begin with a
+/// name.
 pub(crate) fn wire_length(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     loop {
@@ -122,7 +123,7 @@ pub(crate) fn wire_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The absolute name as text, with the final dot.
+/// Returns the absolute name as text, with the final dot.
 pub(crate) fn text(wire: &[u8]) -> String {
     let mut text = String::with_capacity(wire.len());
     for label in labels(wire) {
@@ -132,7 +133,7 @@ pub(crate) fn text(wire: &[u8]) -> String {
     if text.is_empty() { ".".to_owned() } else { text }
 }
 
-/// Appends a label. Escapes all characters that Knot requires escaped, which are more than RFC 1035 requires.
+/// Appends a label. Escapes all characters for which Knot requires an escape, which are more than RFC 1035 requires.
 pub(crate) fn write_label(text: &mut String, label: &[u8]) {
     for &octet in label {
         if octet.is_ascii_alphanumeric() || b"-_*/".contains(&octet) {
@@ -146,7 +147,7 @@ pub(crate) fn write_label(text: &mut String, label: &[u8]) {
     }
 }
 
-/// Whether the text is an IP address, and so not meant as a name.
+/// Returns whether the text is an IP address, which the user did not mean as a name.
 pub(crate) fn is_address(text: &str) -> bool {
     text.strip_suffix('.').unwrap_or(text).parse::<std::net::IpAddr>().is_ok()
 }

@@ -11,8 +11,8 @@ pub use zone::ZoneName;
 /// A name in a zone, relative to it: `@` for the apex, otherwise for example `www` or `_dmarc.mail`. Lowercase, with
 /// canonical escapes (RFC 1035 section 5.1), without a final dot.
 ///
-/// As in Knot, letters, digits and `-_*/` are not escaped, other visible characters follow a backslash, and all other
-/// octets are `\DDD`. `Ord` compares the text; [`OwnerName::canonical_key`] gives the order of DNS.
+/// Escapes are those of Knot: letters, digits and `-_*/` are not escaped, other visible characters follow a backslash,
+/// and all other octets are `\DDD`. `Ord` compares the text; [`OwnerName::canonical_key`] gives the order of DNS.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerName(String);
 
@@ -30,11 +30,11 @@ pub enum InvalidName {
 impl OwnerName {
     /// Parses `@`, a name relative to the zone, or an absolute name, which ends in a dot or in the zone's name.
     ///
-    /// Not the inverse of [`Self::as_str`]: in the zone `example.org`, the text `example.org` is the apex. The inverse
-    /// is [`Self::new_unchecked`].
+    /// This is not the inverse of [`Self::as_str`]: in the zone `example.org`, the text `example.org` means the apex.
+    /// The inverse is [`Self::new_unchecked`].
     ///
     /// # Errors
-    /// A syntax error, or an absolute name outside the zone.
+    /// Returns an error for a syntax error, or an absolute name outside the zone.
     pub fn parse(text: &str, zone: &ZoneName) -> Result<Self, InvalidName> {
         let apex = zone.wire().into_bytes();
         if text == "@" || text == "." {
@@ -52,12 +52,12 @@ impl OwnerName {
     /// Converts an absolute, uncompressed name in wire format.
     ///
     /// # Errors
-    /// Invalid wire format, or a name outside the zone.
+    /// Returns an error for invalid wire format, or a name outside the zone.
     pub fn from_wire(wire: &[u8], zone: &ZoneName) -> Result<Self, InvalidName> {
         if labels::wire_length(wire) != Some(wire.len()) {
             return Err(NameError::Long.into());
         }
-        // Length octets are smaller than all letters, so only letters change.
+        // Length octets are smaller than all letters, so this changes only letters.
         let wire = wire.to_ascii_lowercase();
         let (mut text, mut rest) = (String::new(), wire.as_slice());
         let apex = zone.wire().into_bytes();
@@ -81,7 +81,7 @@ impl OwnerName {
         }
     }
 
-    /// The apex: the zone's own name.
+    /// Returns the name of the apex, which is the zone's own name.
     #[must_use]
     pub fn apex() -> Self {
         Self("@".to_owned())
@@ -93,25 +93,25 @@ impl OwnerName {
         Self(name)
     }
 
-    /// The name relative to the zone; `@` for the apex.
+    /// Returns the name relative to the zone; `@` for the apex.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the name is the apex.
+    /// Returns whether the name is the apex.
     #[must_use]
     pub fn is_apex(&self) -> bool {
         self.0 == "@"
     }
 
-    /// The absolute name, without the final dot.
+    /// Returns the absolute name, without the final dot.
     #[must_use]
     pub fn absolute(&self, zone: &ZoneName) -> String {
         if self.is_apex() { zone.as_str().to_owned() } else { format!("{}.{}", self.0, zone.as_str()) }
     }
 
-    /// The absolute name in wire format.
+    /// Returns the absolute name in wire format.
     #[must_use]
     pub fn wire(&self, zone: &ZoneName) -> WireName {
         let mut wire = self.relative_wire();
@@ -119,9 +119,9 @@ impl OwnerName {
         WireName::new_unchecked(wire)
     }
 
-    /// The sort key of the canonical order (RFC 4034 section 6.1): the labels from the right, each followed by a zero
-    /// byte. The bytes 0 and 1 of a label become two bytes, so that a label sorts before its extensions. Different names
-    /// have different keys; the apex has the empty key.
+    /// Returns the sort key of the canonical order (RFC 4034 section 6.1): the labels from the right, each followed by
+    /// a zero byte. The bytes 0 and 1 of a label become two bytes, so that a label sorts before its extensions.
+    /// Different names have different keys; the apex has the empty key.
     #[must_use]
     pub fn canonical_key(&self) -> Vec<u8> {
         let wire = self.relative_wire();
@@ -139,7 +139,7 @@ impl OwnerName {
         key
     }
 
-    /// The labels relative to the zone, in wire format. The text is valid, so parsing does not fail.
+    /// Returns the labels relative to the zone, in wire format. The text is valid, so parsing cannot fail.
     fn relative_wire(&self) -> Vec<u8> {
         if self.is_apex() { Vec::new() } else { labels::parse_labels(&self.0).unwrap_or_default().0 }
     }

@@ -21,19 +21,20 @@ impl WireName {
         Self(wire)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes.
+    /// Returns the bytes without copying them.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// The name as text, lowercase without the final dot. Returns `None` for names that [`Self::from_host`] rejects.
+    /// Returns the name as text, lowercase without the final dot. Returns `None` for names that [`Self::from_host`]
+    /// rejects.
     #[must_use]
     pub fn to_host(&self) -> Option<String> {
         let mut text = String::with_capacity(self.0.len());

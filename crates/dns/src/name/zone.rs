@@ -16,7 +16,7 @@ impl ZoneName {
     /// Parses a name in Unicode or punycode, in any case, with or without the final dot.
     ///
     /// # Errors
-    /// A name that a zone cannot have.
+    /// Returns an error for a name that a zone cannot have.
     pub fn parse(text: &str) -> Result<Self, InvalidDomain> {
         domain::parse(text, Characters::Underscore).map(Self)
     }
@@ -27,13 +27,13 @@ impl ZoneName {
         Self(name)
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name in wire format.
+    /// Returns the name in wire format.
     #[must_use]
     pub fn wire(&self) -> WireName {
         WireName::new_unchecked(labels::parse(&self.0, labels::ROOT).unwrap_or_else(|_| labels::ROOT.to_vec()))

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The maximum number of connections of all secondaries. After a start, each secondary queries all its zones.
+/// The maximum number of connections of all secondaries together. The limit is high because each secondary queries all
+/// its zones after a start.
 const MAX_SECONDARY_CONNECTIONS: usize = 512;
 /// The maximum number of connections of one address.
 const MAX_CONNECTIONS_PER_ADDRESS: usize = 256;
-/// The maximum number of connections of all other clients, which only receive REFUSED.
+/// The maximum number of connections of all other clients together. They only receive REFUSED.
 const MAX_OTHER_CONNECTIONS: usize = 16;
 
 /// Counters of open connections, shared between clones.

@@ -2,8 +2,8 @@
 //!
 //! It answers SOA, AXFR (RFC 5936) and IXFR (RFC 1995) queries of the configured secondaries and refuses all other
 //! requests. Transfers require a valid TSIG signature (RFC 8945). Records are sent as they are stored. A transfer keeps
-//! one page of rrsets and one message in memory, for zones of any size. A large transfer also holds a Postgres
-//! connection, so their number is limited.
+//! one page of rrsets and one message in memory, whatever the size of the zone. A large transfer also holds a Postgres
+//! connection, so the number of large transfers is limited.
 
 mod connections;
 mod notify;
@@ -31,7 +31,7 @@ use shared::Shared;
 
 pub use notify::Notifier;
 
-/// The maximum number of concurrent zone lookups, which leaves Postgres connections for API requests.
+/// The maximum number of concurrent zone lookups. The limit leaves Postgres connections for API requests.
 const MAX_LOOKUPS: usize = 4;
 /// The maximum number of concurrent large transfers.
 const MAX_LARGE_TRANSFERS: usize = 3;
@@ -39,8 +39,8 @@ const MAX_LARGE_TRANSFERS: usize = 3;
 /// The configuration of the primary.
 #[derive(Debug, Clone)]
 pub struct PrimaryConfig {
-    /// The address for UDP and TCP. Not a wildcard address: UDP answers could then leave from another address than the
-    /// one that received the query.
+    /// The address for UDP and TCP. It must not be a wildcard address, because a UDP answer could then be sent from
+    /// another address than the one that received the query.
     pub listen: SocketAddr,
     /// The key that the primary shares with its secondaries.
     pub key: TsigKey,
@@ -62,7 +62,7 @@ impl Primary {
     /// Starts to listen, within a tokio runtime. Queries receive SERVFAIL while Postgres is unavailable.
     ///
     /// # Errors
-    /// An address in use, or an invalid catalog name.
+    /// Returns an error for an address in use, or an invalid catalog name.
     pub fn bind(config: PrimaryConfig, store: Store, hosting: Hosting) -> io::Result<Self> {
         let (listener, socket) = bind_both(config.listen)?;
         let listen = listener.local_addr()?;
@@ -84,7 +84,7 @@ impl Primary {
         Ok(Self { listen, tasks })
     }
 
-    /// Waits for the listeners, which do not end before the primary is dropped.
+    /// Waits for the listeners, which run until the primary is dropped.
     pub async fn run(mut self) {
         while self.tasks.join_next().await.is_some() {}
     }

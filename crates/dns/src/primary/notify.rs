@@ -1,7 +1,7 @@
 //! Delivers notices of zone changes from the outbox to secondaries (RFC 1996).
 //!
-//! A notice is a hint: the secondary then queries the serial, so extra notices are harmless. A secondary that misses
-//! one queries the serial after the zone's refresh interval, and delivery gives up after about that time.
+//! A notice is only a hint to query the serial, so extra notices are harmless. A secondary that misses a notice queries
+//! the serial after the zone's refresh interval. Delivery gives up after about the same time.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,16 +23,18 @@ use crate::wire::{Message, TsigKey, Writer, kind, opcode, question, rcode};
 
 use super::PrimaryConfig;
 
-/// Timeout of an acknowledgement. Each delivery sends at most two messages.
+/// The timeout of an acknowledgement. Each delivery sends at most two messages.
 const ACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long delivery does not wait for a secondary that did not answer, so that it does not delay other notices.
+/// The time for which deliveries do not wait for a secondary that did not answer, so that it does not delay other
+/// notices.
 const SKIP_PERIOD: Duration = Duration::from_secs(10);
-/// Time for secondaries to load a new catalog before the notice of the zone whose group it changes. A signer that
-/// transfers the zone earlier keeps its old group.
+/// The time that secondaries have to load a new catalog before they receive the notice of the zone whose group it
+/// changes. A signer that transfers the zone before it loads the catalog keeps the zone's old group.
 const CATALOG_LOAD_TIME: Duration = Duration::from_secs(1);
-/// Attempts until a refusal counts as delivered: the secondary learns of the zone only from the catalog.
+/// The number of attempts after which a refusal counts as delivered. The secondary does not have the zone yet, and will
+/// get it from the catalog.
 const MAX_REFUSED_ATTEMPTS: i32 = 3;
-/// Attempts until delivery gives up. They take about an hour, as long as a zone's refresh interval.
+/// The number of attempts after which delivery gives up. They take about an hour, which is a zone's refresh interval.
 const MAX_ATTEMPTS: i32 = 18;
 
 /// The outbox handler for notices.
@@ -43,7 +45,7 @@ pub struct Notifier {
     /// The source address of notices, which secondaries may check.
     local_address: IpAddr,
     clock_rng: ClockRng,
-    /// Unresponsive secondaries, each with the end of the time without waiting.
+    /// The unresponsive secondaries. Deliveries do not wait for them until the given time.
     unresponsive: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
@@ -58,7 +60,7 @@ enum NotifyError {
 }
 
 impl Notifier {
-    /// Creates a notifier for the secondaries of this primary; none if the catalog name is invalid.
+    /// Creates a notifier for the secondaries of this primary. Returns `None` if the catalog name is invalid.
     #[must_use]
     pub fn new(config: &PrimaryConfig, clock_rng: ClockRng) -> Option<Self> {
         let catalog = WireName::from_host(config.catalog.as_str())?;
@@ -125,7 +127,8 @@ impl Notifier {
         Err(NotifyError::NoAnswer)
     }
 
-    /// Accepts unsigned errors, which some servers send. A forged error only prevents the second attempt.
+    /// Checks the signature of an answer. Also accepts unsigned errors, because some servers do not sign them. A forged
+    /// error can only prevent the second attempt.
     fn accepts_signature(&self, answer: &Message<'_>, chain: &crate::wire::TsigChain) -> bool {
         let is_signed = answer.records.iter().any(|record| record.kind == kind::TSIG);
         !is_signed

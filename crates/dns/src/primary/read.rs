@@ -12,9 +12,10 @@ use crate::{Hosting, ZoneName, serial};
 use super::Shared;
 use super::request::QueryKind;
 
-/// The size of a page. A zone of one page is buffered and sent without a Postgres connection.
+/// The size of a page. A zone that fits in one page is buffered, and its transfer holds no Postgres connection.
 pub(super) const PAGE: PageLimit = PageLimit { rrsets: 500, bytes: 1 << 20 };
-/// The maximum number of journal entries in an answer. With more, the whole zone is not much longer.
+/// The maximum number of journal entries in an answer. If there are more, a transfer of the whole zone is not much
+/// longer.
 const MAX_JOURNAL_ENTRIES: i64 = 1000;
 
 /// A zone at one serial.
@@ -27,18 +28,18 @@ pub(super) struct Zone {
 
 /// The content of an answer.
 pub(super) enum AnswerContent {
-    /// Only the SOA: the query asks for it, or nothing has changed.
+    /// Only the SOA, because the query asks for it or because nothing has changed.
     Soa(Zone),
     /// The changes since a serial.
     Changes(Zone, Vec<JournalEntry>),
     /// The whole zone.
     Whole(Zone, Vec<StoredSet>),
-    /// The whole zone, which is too large for the buffer.
+    /// The whole zone. It is too large for the buffer.
     Large,
 }
 
 impl Shared {
-    /// Reads the content of an answer; none if the zone does not exist.
+    /// Reads the content of an answer. Returns `None` if the zone does not exist.
     pub(super) async fn read_content(&self, name: &WireName, query: QueryKind) -> Result<Option<AnswerContent>> {
         if query == QueryKind::Soa {
             let mut connection = self.store.connection().await?;
@@ -51,7 +52,7 @@ impl Shared {
                     if !serial::is_newer(zone.served.serial, since) {
                         return Ok(Some(AnswerContent::Soa(zone)));
                     }
-                    // The journal's size is limited.
+                    // These changes fit in memory, because the journal's size is limited.
                     let changes = tx.served_changes(zone.served.id, since, MAX_JOURNAL_ENTRIES).await?;
                     if let Some(changes) = changes {
                         return Ok(Some(AnswerContent::Changes(zone, changes)));
@@ -80,7 +81,7 @@ impl Shared {
 }
 
 impl Zone {
-    /// The TTL and data of the SOA at a serial.
+    /// Returns the TTL and data of the SOA at a serial.
     pub(super) fn soa(&self, hosting: &Hosting, serial: u32) -> (u32, Vec<u8>) {
         let (ttl, soa) = if self.is_catalog { Hosting::catalog_soa(serial) } else { hosting.soa(&self.name, serial) };
         (ttl, soa.rdata().wire().to_vec())

@@ -11,13 +11,13 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// A reply to a parsed request.
+    /// Creates a reply to a parsed request.
     pub(super) fn for_message(message: &Message<'_>) -> Self {
         let question = message.question().ok().cloned();
         Self { header: message.header, question, has_edns: message.edns().is_some(), chain: None }
     }
 
-    /// A reply to a request with only a valid header.
+    /// Creates a reply to a request of which only the header is valid.
     pub(super) fn for_header(header: Header) -> Self {
         Self { header, question: None, has_edns: false, chain: None }
     }
@@ -48,7 +48,7 @@ impl Reply {
         self.end(writer, 0, now)
     }
 
-    /// An answer without records, with a response code.
+    /// Returns an answer with a response code and without records.
     pub(super) fn error(mut self, code: u16, now: u64) -> Vec<u8> {
         let extended = u8::try_from(code >> 4).unwrap_or_default();
         let mut writer = Writer::response(&self.header, code, false);

@@ -28,9 +28,9 @@ pub(super) enum QueryKind {
 
 /// The result of the checks.
 pub(super) enum RequestCheck {
-    /// Not a request. An answer could start an endless loop.
+    /// The message is not a request and gets no answer. An answer to an answer could start an endless loop.
     Ignored,
-    /// An immediate answer.
+    /// The request can be answered without a zone lookup. Contains the answer.
     Answered(Vec<u8>),
     /// A query for this zone.
     Query { zone: WireName, query: QueryKind, reply: Box<Reply> },
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// The zone and kind of the query, or a response code.
+/// Returns the zone and the kind of the query, or a response code.
 fn parse_query(message: &Message<'_>, transport: Transport, is_signed: bool) -> Result<(WireName, QueryKind), u16> {
     if message.header.opcode() != opcode::QUERY {
         return Err(rcode::NOTIMP);
@@ -84,7 +84,7 @@ fn parse_query(message: &Message<'_>, transport: Transport, is_signed: bool) -> 
         (kind::AXFR, Transport::Tcp) => QueryKind::Axfr,
         (kind::IXFR, transport) => {
             let since = ixfr_serial(message, name)?;
-            // After the SOA, the client retries over TCP (RFC 1995 section 2).
+            // Over UDP, answer with the SOA only. The client then retries over TCP (RFC 1995 section 2).
             if transport == Transport::Udp { QueryKind::Soa } else { QueryKind::Ixfr(since) }
         }
         _ => return Err(rcode::REFUSED),
@@ -95,7 +95,7 @@ fn parse_query(message: &Message<'_>, transport: Transport, is_signed: bool) -> 
     Ok((name.clone(), query))
 }
 
-/// The client's serial in an IXFR query (RFC 1995 section 3).
+/// Returns the client's serial in an IXFR query (RFC 1995 section 3).
 fn ixfr_serial(message: &Message<'_>, zone: &WireName) -> Result<u32, u16> {
     let is_own_soa = |record: &&Record<'_>| record.kind == kind::SOA && record.name == *zone;
     let soa = message.section(Section::Authority).find(is_own_soa).ok_or(rcode::FORMERR)?;

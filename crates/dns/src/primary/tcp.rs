@@ -1,4 +1,4 @@
-//! Connections over TCP (RFC 7766) with sequential requests.
+//! Connections over TCP (RFC 7766). The requests of a connection are processed one after the other.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Shared;
 use super::request::{RequestCheck, Transport};
 
-/// Timeout to receive a complete request, and to send each message of an answer.
+/// The timeout to receive a complete request, and to send each message of an answer.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum length of a request. A question, an SOA and a signature need less than half of it.
 const MAX_REQUEST_LENGTH: usize = 4096;
-/// The least time between two warnings about failures to accept connections.
+/// The minimum time between two warnings about failures to accept connections.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The sending half of a connection.

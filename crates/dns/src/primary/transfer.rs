@@ -20,18 +20,19 @@ use super::reply::Reply;
 use super::request::QueryKind;
 use super::tcp::MessageSink;
 
-/// The length in bytes at which a message is sent. Compression pointers cannot reach names beyond it.
+/// The length in bytes at which a message is sent. Compression pointers cannot reach names that lie further from the
+/// start.
 const FLUSH_LENGTH: usize = 16 * 1024;
-/// How long a large transfer waits for a permit.
+/// The longest time for which a large transfer waits for a permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout of a large transfer.
+/// The timeout of a large transfer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The reason why an answer ends early.
 enum AnswerError {
-    /// Postgres, or its content.
+    /// Postgres failed, or a stored value is invalid.
     Store(store::Error),
-    /// The connection to the client.
+    /// The connection to the client failed.
     Io(io::Error),
 }
 
@@ -63,7 +64,7 @@ struct AnswerWriter<'s> {
 }
 
 impl Shared {
-    /// The answer over UDP, which is one message.
+    /// Returns the answer over UDP, which is one message.
     pub(super) async fn udp_answer(&self, zone: &WireName, mut reply: Reply) -> Vec<u8> {
         let content = {
             let _permit = self.lookup_permits.acquire().await.ok();
@@ -162,7 +163,7 @@ impl<'s> AnswerWriter<'s> {
                 self.write_sets(&zone, &sets).await?;
                 self.write_soa(&zone, zone.served.serial).await?;
             }
-            // `Shared::transfer_large` sends this content.
+            // `Shared::transfer_large` sends the content of a large zone.
             AnswerContent::Large => {}
         }
         self.flush().await
@@ -170,7 +171,7 @@ impl<'s> AnswerWriter<'s> {
 
     async fn write_pages(&mut self, tx: &mut Connection, name: &WireName) -> Result<(), AnswerError> {
         let zone = self.shared.find_zone(tx, name).await?;
-        // It existed before this snapshot.
+        // The zone existed when its content was first read, before this snapshot.
         let zone = zone.ok_or_else(|| store::Error::Unavailable("the zone was deleted".into()))?;
         self.write_soa(&zone, zone.served.serial).await?;
         let mut after = None;
@@ -185,7 +186,8 @@ impl<'s> AnswerWriter<'s> {
         self.flush().await
     }
 
-    /// The difference sequences (RFC 1995 section 4): deleted, then added records, each part after its SOA.
+    /// Writes the difference sequences (RFC 1995 section 4): first the deleted and then the added records, each part
+    /// after its SOA.
     async fn write_changes(&mut self, zone: &Zone, changes: &[JournalEntry]) -> Result<(), AnswerError> {
         self.write_soa(zone, zone.served.serial).await?;
         for update in changes.chunk_by(|one, next| one.to_serial == next.to_serial) {
@@ -202,7 +204,7 @@ impl<'s> AnswerWriter<'s> {
         self.write_soa(zone, zone.served.serial).await
     }
 
-    /// Sends the records that only `side` contains. With different TTLs, all records differ.
+    /// Sends the records that only `side` contains. If the TTLs of both sides differ, all records count as different.
     async fn write_missing_records(
         &mut self,
         zone: &Zone,
@@ -248,7 +250,7 @@ impl<'s> AnswerWriter<'s> {
         Ok(self.sink.send(&message).await?)
     }
 
-    /// Sends a response code if nothing was sent yet, and closes the connection otherwise.
+    /// Sends a response code if nothing was sent yet. Otherwise closes the connection.
     async fn abort(self, error: AnswerError) -> io::Result<()> {
         match error {
             AnswerError::Io(cause) => Err(cause),

@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 use super::Shared;
 use super::request::{RequestCheck, Transport};
 
-/// The maximum number of concurrent requests. The primary drops more, because UDP clients retry.
+/// The maximum number of concurrent requests. The primary drops further requests, because UDP clients retry.
 const MAX_CONCURRENT_REQUESTS: usize = 256;
-/// The maximum length of a request. A longer request is truncated and so invalid.
+/// The maximum length of a request. A longer request is truncated, and therefore invalid.
 const MAX_REQUEST_LENGTH: usize = 4096;
 
 /// Answers requests until it is dropped.
@@ -21,7 +21,7 @@ pub(super) async fn listen(shared: Arc<Shared>, socket: UdpSocket) {
     loop {
         tokio::select! {
             received = socket.recv_from(&mut buffer) => {
-                // The error belongs to an earlier answer that could not be delivered.
+                // The error is about an earlier answer that could not be delivered.
                 let Ok((length, source)) = received else { continue };
                 let request = buffer.get(..length).unwrap_or_default();
                 match shared.check_request(source.ip(), Transport::Udp, request) {

@@ -6,7 +6,7 @@
 use super::{InvalidRecord, reject};
 
 pub(super) fn check(flags: &[u8], tag: &[u8], value: &[u8]) -> Result<(), InvalidRecord> {
-    // Section 4.1: all bits except "critical" are reserved and zero.
+    // RFC 8659 section 4.1: all bits except "critical" are reserved and zero.
     if !matches!(flags, [0 | 128]) {
         return reject("has flags that are neither 0 nor 128");
     }
@@ -25,7 +25,8 @@ pub(super) fn check(flags: &[u8], tag: &[u8], value: &[u8]) -> Result<(), Invali
     }
 }
 
-/// Section 4.2: `[domain] [";" [tag "=" value *(";" tag "=" value)]]`.
+/// Returns whether the value has the form of RFC 8659 section 4.2: `[domain] [";" [tag "=" value *(";" tag "="
+/// value)]]`.
 fn is_issuer(value: &[u8]) -> bool {
     let mut pieces = value.split(|octet| *octet == b';').map(trim);
     let domain = pieces.next().unwrap_or_default();

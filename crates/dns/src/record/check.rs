@@ -7,7 +7,7 @@ use crate::name::labels::{self, ROOT};
 /// Checks the fields of a record, in wire format.
 ///
 /// The root is a valid target: it means that a domain accepts no mail (RFC 7505) or lacks a service (RFC 2782). Only NS
-/// records cannot have it.
+/// records must not have it.
 pub(super) fn check(kind: RecordType, parts: &[&[u8]]) -> Result<(), InvalidRecord> {
     match (kind, parts) {
         (RecordType::Caa, [flags, tag, value]) => caa::check(flags, tag, value),
@@ -35,7 +35,8 @@ fn name(wire: &[u8]) -> Result<(), InvalidRecord> {
     if labels::is_address(&text) { reject(format!("has an IP address instead of a name: {text}")) } else { Ok(()) }
 }
 
-/// Host names have no underscores (RFC 952), but some mail servers do, and nameservers accept them.
+/// Checks a host name. Accepts underscores, which RFC 952 does not allow: the names of some mail servers contain them,
+/// and nameservers accept them.
 fn host(wire: &[u8]) -> Result<(), InvalidRecord> {
     name(wire)?;
     let is_host = |label: &[u8]| {
@@ -49,7 +50,7 @@ fn host(wire: &[u8]) -> Result<(), InvalidRecord> {
     }
 }
 
-/// RFC 4255 section 3.1.2, RFC 6594 section 4.
+/// Returns the length of an SSHFP fingerprint of this type (RFC 4255 section 3.1.2, RFC 6594 section 4).
 fn sshfp_length(kind: &[u8]) -> Option<usize> {
     match kind {
         [1] => Some(20),
@@ -58,7 +59,7 @@ fn sshfp_length(kind: &[u8]) -> Option<usize> {
     }
 }
 
-/// RFC 6698 section 2.1.3.
+/// Returns the length of TLSA data with this matching type (RFC 6698 section 2.1.3).
 fn tlsa_length(kind: &[u8]) -> Option<usize> {
     match kind {
         [1] => Some(32),
@@ -77,7 +78,7 @@ fn digest(what: &str, length: Option<usize>, digest: &[u8]) -> Result<(), Invali
     }
 }
 
-/// RFC 3403 section 4.1 and RFC 3402 section 3.2.
+/// Checks the flags and the expression of a NAPTR record (RFC 3403 section 4.1 and RFC 3402 section 3.2).
 fn naptr(flags: &[u8], expression: &[u8]) -> Result<(), InvalidRecord> {
     if !strings(flags).flatten().all(u8::is_ascii_alphanumeric) {
         return reject("has flags with other characters than letters and digits");

@@ -15,14 +15,14 @@ pub(super) enum Kind {
     Octet,
     Short,
     Long,
-    /// Four octets. Text may have units (`1h30m`), as nameservers accept them.
+    /// Four octets. The text may have units (`1h30m`), which nameservers accept, too.
     Seconds,
     V4,
     V6,
     Name,
     /// A character string (RFC 1035 section 3.3): a length and up to 255 octets.
     Text,
-    /// One or more character strings. Longer text is split.
+    /// One or more character strings. A text that is too long for one string is split.
     Texts,
     /// The remaining octets as one string of any length.
     Value,
@@ -138,7 +138,7 @@ impl Field {
 }
 
 impl Kind {
-    /// Formats the octets of a field; none if they are invalid.
+    /// Formats the octets of a field. Returns `None` if they are invalid.
     pub fn text(self, wire: &[u8]) -> Option<String> {
         Some(match self {
             Self::Octet => wire.first()?.to_string(),
@@ -157,13 +157,13 @@ impl Kind {
     }
 }
 
-/// A decimal number, digits only.
+/// Parses a decimal number that consists of digits only.
 pub(super) fn number<N: FromStr>(word: Word<'_>) -> Option<N> {
     let text = word.bare()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A time in seconds, or in weeks, days, hours, minutes and seconds: `1h30m`.
+/// Parses a time in seconds, or in weeks, days, hours, minutes and seconds, such as `1h30m`.
 pub(crate) fn seconds(text: &str) -> Option<u32> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().ok();
@@ -203,7 +203,7 @@ pub(super) fn hex<'a>(words: impl IntoIterator<Item = &'a Word<'a>>) -> Result<V
     if high.is_some() { reject("has an odd number of hex digits") } else { Ok(octets) }
 }
 
-/// The complete character strings. Stops at an incomplete one.
+/// Returns the complete character strings. Stops at an incomplete one.
 pub(super) fn strings(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = wire;
     std::iter::from_fn(move || {

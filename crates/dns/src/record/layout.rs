@@ -4,7 +4,7 @@
 use super::field::{Field, Kind, Words};
 use super::{InvalidRecord, RecordType, loc, reject, svcb};
 
-/// The fields of a type. Their order is the same in wire format and in text.
+/// Returns the fields of a type. Their order is the same in wire format and in text.
 const fn fields(kind: RecordType) -> &'static [Field] {
     use Kind::{Digest, Location, Long, Name, Octet, Params, Seconds, Short, Tag, Text, Texts, V4, V6, Value};
     match kind {
@@ -71,7 +71,7 @@ pub(super) fn read(kind: RecordType, words: &[super::Word<'_>], origin: &[u8]) -
     }
 }
 
-/// The octets of each field; none if they are not valid for the type.
+/// Splits record data into the octets of each field. Returns `None` if the data is not valid for the type.
 pub(super) fn split(kind: RecordType, wire: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = wire;
     let mut parts = Vec::with_capacity(fields(kind).len());
@@ -83,14 +83,15 @@ pub(super) fn split(kind: RecordType, wire: &[u8]) -> Option<Vec<&[u8]>> {
     rest.is_empty().then_some(parts)
 }
 
-/// Normalises fields with several representations in wire format.
+/// Normalises the fields that have several representations in wire format.
 pub(super) fn normalise(kind: RecordType, wire: &mut [u8]) {
     let mut rest = wire;
     for field in fields(kind) {
         let length = field.1.length(rest).unwrap_or_default();
         let Some((part, tail)) = std::mem::take(&mut rest).split_at_mut_checked(length) else { return };
         match field.1 {
-            // Length octets of names are smaller than all letters; the length octet of a tag may not be.
+            // Length octets of names are smaller than all letters, so this changes only letters. The length octet of a
+            // tag can be a letter, so it is skipped.
             Kind::Name => part.make_ascii_lowercase(),
             Kind::Tag => part.get_mut(1..).unwrap_or_default().make_ascii_lowercase(),
             Kind::Location => loc::normalise(part),
@@ -107,7 +108,7 @@ pub(super) fn text(kind: RecordType, wire: &[u8]) -> Option<String> {
 }
 
 impl Kind {
-    /// The length of the field at the start of these octets.
+    /// Returns the length of the field at the start of these octets.
     fn length(self, wire: &[u8]) -> Option<usize> {
         match self {
             Self::Octet => Some(1),

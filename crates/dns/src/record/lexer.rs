@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::InvalidRecord;
 use crate::name::labels::unescape;
 
-/// The maximum length of a word: the longest record, with each octet as `\DDD`.
+/// The maximum length of a word: that of the longest record, in which each octet may be written as `\DDD`.
 const MAX_WORD_LENGTH: usize = 4 * 65_535 + 2;
 
 /// A word, or the text between two quotation marks.
@@ -23,7 +23,7 @@ pub(crate) enum Token<'a> {
     Word(Word<'a>),
     Open,
     Close,
-    /// From `;` to the end of the line.
+    /// The text from `;` to the end of the line.
     Comment,
     EndOfLine,
 }
@@ -53,12 +53,12 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// Whether white space precedes the next token.
+    /// Returns whether white space precedes the next token.
     pub fn is_indented(&self) -> bool {
         matches!(self.peek(), Some(b' ' | b'\t'))
     }
 
-    /// The next token. After an error, the rest of the line is skipped.
+    /// Returns the next token. After an error, skips the rest of the line.
     pub fn next(&mut self) -> Result<Option<Token<'a>>, LexError> {
         let token = self.token();
         if token.is_err() {
@@ -163,7 +163,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The words of one record. Rejects parentheses, comments and line ends, which only zone files may have.
+/// Splits the text of one record into words. Rejects parentheses, comments and line ends, which only zone files may
+/// have.
 pub(crate) fn words(text: &str) -> Result<Vec<Word<'_>>, InvalidRecord> {
     let (mut lexer, mut words) = (Lexer::new(text), Vec::new());
     loop {
@@ -182,12 +183,13 @@ pub(crate) fn words(text: &str) -> Result<Vec<Word<'_>>, InvalidRecord> {
 }
 
 impl<'a> Word<'a> {
-    /// The text of an unquoted word. Numbers, addresses and names must not be quoted.
+    /// Returns the text of an unquoted word. Numbers, addresses and names must not be quoted.
     pub fn bare(self) -> Option<&'a str> {
         (!self.is_quoted).then_some(self.text)
     }
 
-    /// The unescaped octets; none if the word contains a quotation mark, as only service parameters do.
+    /// Returns the unescaped octets. Returns `None` if the word contains a quotation mark, which is allowed only in
+    /// service parameters.
     pub fn octets(self) -> Option<Vec<u8>> {
         let mut octets = Vec::with_capacity(self.text.len());
         let mut bytes = self.text.bytes();
@@ -201,7 +203,7 @@ impl<'a> Word<'a> {
         Some(octets)
     }
 
-    /// The text for messages, truncated to 60 characters.
+    /// Returns the text for messages, truncated to 60 characters.
     pub fn truncated(self) -> Cow<'a, str> {
         match self.text.char_indices().nth(60) {
             Some((end, _)) => Cow::Owned(format!("{}…", self.text.get(..end).unwrap_or_default())),
@@ -210,7 +212,8 @@ impl<'a> Word<'a> {
     }
 }
 
-/// Octets as one quoted string. All but visible ASCII is `\DDD`, so that no octet ends the line or the string.
+/// Formats octets as one quoted string. Writes all octets except visible ASCII as `\DDD`, so that no octet ends the
+/// line or the string.
 pub(crate) fn quote(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() + 2);
     text.push('"');

@@ -1,6 +1,6 @@
 //! LOC records (RFC 1876).
 //!
-//! In wire format, sizes are one digit and a power of ten: 1.25 m becomes 1 m, as in nameservers.
+//! In wire format, a size is one digit and a power of ten. So 1.25 m becomes 1 m, as in nameservers.
 
 use super::field::Words;
 use super::{InvalidRecord, reject};
@@ -44,7 +44,7 @@ pub(super) fn check(wire: &[u8]) -> Result<(), InvalidRecord> {
     Ok(())
 }
 
-/// Clears the exponent of sizes of 0, so that equal sizes are equal bytes.
+/// Clears the exponent of sizes of 0, so that equal sizes have equal bytes.
 pub(super) fn normalise(wire: &mut [u8]) {
     for size in wire.iter_mut().skip(1).take(3).filter(|size| **size >> 4 == 0) {
         *size = 0;
@@ -66,7 +66,7 @@ pub(super) fn text(wire: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Version, sizes, latitude, longitude and altitude.
+/// Splits LOC data into version, sizes, latitude, longitude and altitude.
 fn parts(wire: &[u8]) -> Option<(u8, [u8; 3], u32, u32, u32)> {
     let (head, rest) = wire.split_first_chunk::<4>()?;
     let [version, sizes @ ..] = *head;
@@ -76,7 +76,7 @@ fn parts(wire: &[u8]) -> Option<(u8, [u8; 3], u32, u32, u32)> {
     Some((version, sizes, number(latitude), number(longitude), u32::from_be_bytes(rest.try_into().ok()?)))
 }
 
-/// `degrees [minutes [seconds]] direction`.
+/// Parses an angle: `degrees [minutes [seconds]] direction`.
 fn angle(words: &mut Words<'_>, plus: &str, minus: &str, max: u32) -> Result<u32, InvalidRecord> {
     let error =
         |what: &str| InvalidRecord(format!("has an invalid angle, which should look like 51 30 12.748 {plus}: {what}"));
@@ -99,7 +99,7 @@ fn angle(words: &mut Words<'_>, plus: &str, minus: &str, max: u32) -> Result<u32
     Err(error("the direction is missing"))
 }
 
-/// From 100 km below to 42,849 km above, in centimetres.
+/// Parses an altitude from 100 km below to 42,849 km above the reference spheroid, to centimetres.
 fn altitude(words: &mut Words<'_>) -> Result<u32, InvalidRecord> {
     let text = words.next().and_then(|word| word.bare()).unwrap_or_default();
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
@@ -123,12 +123,12 @@ fn size(words: &mut Words<'_>, default: u64) -> Result<u8, InvalidRecord> {
     Ok(u8::try_from(mantissa << 4).unwrap_or_default() | exponent)
 }
 
-/// Parses metres, with or without the unit, to centimetres.
+/// Parses a length in metres, with or without the unit, to centimetres.
 fn length(text: &str) -> Option<u64> {
     decimal(text.strip_suffix(['m', 'M']).unwrap_or(text), 2)
 }
 
-/// Parses a decimal number with up to this many decimal places, which scale the result.
+/// Parses a decimal number with up to `places` decimal places. The result is scaled by that power of ten.
 fn decimal(text: &str, places: usize) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

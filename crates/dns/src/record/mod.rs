@@ -1,7 +1,7 @@
 //! Record types, and record data in wire format and as text.
 //!
-//! Each type is a list of fields ([`shape`]). Text is parsed to wire format, which is the input of checks and of
-//! formatting. So records from zone files, RFC 3597 hex and Postgres follow the same rules.
+//! Each type is a list of fields ([`shape`]). Text is parsed to wire format, and checks and formatting work on the wire
+//! format. So records from zone files, RFC 3597 hex and Postgres follow the same rules.
 
 mod caa;
 mod check;
@@ -33,7 +33,8 @@ impl Rdata {
     /// Parses presentation format (RFC 1035 section 5.1) or generic format (RFC 3597). Names can be relative to `zone`.
     ///
     /// # Errors
-    /// Data that nameservers reject, and obvious mistakes: an IP address instead of a name, an unquoted `;`.
+    /// Returns an error for data that nameservers reject, and for obvious mistakes: an IP address instead of a name, or
+    /// an unquoted `;`.
     pub fn parse(kind: RecordType, text: &str, zone: &ZoneName) -> Result<Self, InvalidRecord> {
         Self::parse_words(kind, &lexer::words(text)?, zone.wire().as_bytes())
     }
@@ -41,7 +42,7 @@ impl Rdata {
     /// Checks and normalises data in uncompressed wire format.
     ///
     /// # Errors
-    /// Data that is not valid for the type.
+    /// Returns an error for data that is not valid for the type.
     pub fn from_wire(kind: RecordType, mut wire: Vec<u8>) -> Result<Self, InvalidRecord> {
         if wire.len() > Self::MAX_BYTES {
             return reject(format!("is longer than {} bytes", Self::MAX_BYTES));
@@ -59,7 +60,7 @@ impl Rdata {
         Self(wire)
     }
 
-    /// The data in wire format.
+    /// Returns the data in wire format.
     #[must_use]
     pub fn wire(&self) -> &[u8] {
         &self.0

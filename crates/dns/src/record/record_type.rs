@@ -25,7 +25,7 @@ kernel::words! {
 }
 
 impl RecordType {
-    /// The number of the type (IANA, "Resource Record (RR) TYPEs").
+    /// Returns the number of the type (IANA, "Resource Record (RR) TYPEs").
     #[must_use]
     pub const fn code(self) -> u16 {
         match self {

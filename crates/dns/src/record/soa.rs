@@ -35,7 +35,7 @@ impl Soa {
         Rdata(wire)
     }
 
-    /// Decodes a record; none if it is not valid SOA data.
+    /// Decodes a record. Returns `None` if it is not valid SOA data.
     #[must_use]
     pub fn from_rdata(data: &Rdata) -> Option<Self> {
         let parts = layout::split(RecordType::Soa, data.wire())?;

@@ -1,7 +1,7 @@
 //! The parameters of service bindings (RFC 9460 section 2, RFC 9461, RFC 9540).
 //!
-//! In wire format, a parameter is a key, a length and a value; keys are unique and ascending. Clients must not use a
-//! record that breaks a rule, so all rules are checked in wire format, for input in any format.
+//! In wire format, a parameter is a key, a length and a value. Keys are unique and ascending. Clients must not use a
+//! record that breaks a rule. So all rules are checked in wire format, whatever the format of the input.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,14 +22,15 @@ const ECH: u16 = 5;
 const IPV6HINT: u16 = 6;
 const DOHPATH: u16 = 7;
 const OHTTP: u16 = 8;
-/// Reserved as "invalid key" (RFC 9460 section 14.3.2).
+/// The key that is reserved as "invalid key" (RFC 9460 section 14.3.2).
 const INVALID: u16 = u16::MAX;
 
-/// Names by number. The last two are parsed, but written as `key7` and `key8`: Knot 3.2 does not know their names.
+/// The names of keys by number. The last two names are accepted, but written as `key7` and `key8`, because Knot 3.2
+/// does not know them.
 const NAMES: [&str; 9] =
     ["mandatory", "alpn", "no-default-alpn", "port", "ipv4hint", "ech", "ipv6hint", "dohpath", "ohttp"];
 
-/// Whether the octets are parameters. Does not check their values.
+/// Returns whether the octets are well-formed parameters. Does not check their values.
 pub(super) fn is_well_formed(wire: &[u8]) -> bool {
     params(wire).map(|(_, value)| 4 + value.len()).sum::<usize>() == wire.len()
 }
@@ -155,11 +156,11 @@ fn is_valid_value(key: u16, value: &[u8]) -> bool {
         PORT => value.len() == 2,
         IPV4HINT => !value.is_empty() && value.len().is_multiple_of(4),
         IPV6HINT => !value.is_empty() && value.len().is_multiple_of(16),
-        // A list that begins with its length (RFC 9849 section 4).
+        // The value is a list that begins with its length (RFC 9849 section 4).
         ECH => value
             .split_first_chunk()
             .is_some_and(|(length, list)| !list.is_empty() && usize::from(u16::from_be_bytes(*length)) == list.len()),
-        // RFC 9461 section 5: a relative URI template with the variable "dns".
+        // RFC 9461 section 5: the value is a relative URI template with the variable "dns".
         DOHPATH => value.starts_with(b"/") && std::str::from_utf8(value).is_ok_and(has_dns_variable),
         INVALID => false,
         _ => true,
@@ -172,7 +173,7 @@ fn has_dns_variable(template: &str) -> bool {
     names.any(|name| name == "dns")
 }
 
-/// The complete keys and values. Stops at an incomplete one.
+/// Returns the complete keys and values. Stops at an incomplete one.
 fn params(wire: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = wire;
     std::iter::from_fn(move || {
@@ -229,7 +230,7 @@ fn join<T: AsRef<[u8]>>(items: impl Iterator<Item = T>) -> Vec<u8> {
     items.map(|item| item.as_ref().to_vec()).collect::<Vec<_>>().join(&b',')
 }
 
-/// Whether the octet needs no quotation marks.
+/// Returns whether the octet needs no quotation marks.
 fn is_plain(octet: &u8) -> bool {
     octet.is_ascii_alphanumeric() || b"-._:/+=,".contains(octet)
 }

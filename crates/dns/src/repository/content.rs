@@ -21,7 +21,7 @@ pub struct RrsetPosition {
     kind: RecordType,
 }
 
-/// The maximum size of a page. The rrset that exceeds `bytes` is the last one of its page.
+/// The maximum size of a page. The rrset with which a page exceeds `bytes` is the last one of the page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimit {
     pub rrsets: usize,
@@ -32,13 +32,13 @@ pub struct PageLimit {
 /// A page of the content of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RrsetPage {
-    /// In the order of their positions.
+    /// The rrsets, in the order of their positions.
     pub sets: Vec<StoredSet>,
-    /// The position of the last rrset. None if no further page follows.
+    /// The position of the last rrset. `None` on the last page.
     pub next: Option<RrsetPosition>,
 }
 
-/// A changed rrset, as it was before the change. None stands for no rrset.
+/// A changed rrset, as it was before the change. `None` means that the rrset did not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerSet {
     pub owner: OwnerName,
@@ -48,8 +48,8 @@ pub struct FormerSet {
 
 /// The content of zones on a [`store::Connection`].
 pub trait ContentRepository {
-    /// The rrsets of a zone with this number of rrsets: those after a position, or the first ones. Requires a
-    /// transaction.
+    /// Returns the rrsets of a zone after a position, or the first ones. `zone` contains the number of its rrsets.
+    /// Requires a transaction.
     async fn rrset_page(
         &mut self,
         zone: (ZoneId, u32),
@@ -57,11 +57,11 @@ pub trait ContentRepository {
         limit: PageLimit,
     ) -> Result<RrsetPage>;
 
-    /// The rrsets that the journal entries after this number changed, oldest change first.
+    /// Returns the rrsets that were changed by the journal entries after this number, oldest change first.
     async fn rrsets_changed_since(&mut self, zone: ZoneId, number: i64) -> Result<Vec<FormerSet>>;
 }
 
-/// Ends a page by size without reading the data of the rrsets behind it, which Postgres stores separately.
+/// Ends a page by size. Does not read the data of the rrsets after the page, which Postgres stores separately.
 const PAGE: &str = "\
     SELECT name, kind, ttl, rdata, managed_by FROM ( \
         SELECT page.*, sum(octet_length(name) + octet_length(rdata)) \
@@ -70,8 +70,8 @@ const PAGE: &str = "\
             ORDER BY sort_key, kind LIMIT $4) page) sized \
     WHERE coalesce(bytes_before, 0) < $5 ORDER BY sort_key, kind";
 
-/// For the rest of the transaction. Postgres has no statistics of a new zone. It would assume few rrsets, and read and
-/// sort all of them for each page, instead of a part of the index.
+/// Disables sorting for the rest of the transaction. Postgres has no statistics of a new zone and assumes few rrsets.
+/// For each page, it would then read and sort all rrsets instead of reading a part of the index.
 const DISABLE_SORT: &str = "SET LOCAL enable_sort = off";
 
 type FormerRow = (String, RecordType, Option<i32>, Option<Vec<u8>>, Option<ManagedBy>);
@@ -86,7 +86,7 @@ impl ContentRepository for Connection {
         if usize::try_from(rrset_count).is_ok_and(|count| count > limit.rrsets) {
             Prepared(diesel::sql_query(DISABLE_SORT)).execute(self).await?;
         }
-        // Every rrset is behind the empty key with the empty type.
+        // Every rrset comes after the empty key with the empty type.
         let (sort_key, kind) = after.map_or((&[][..], ""), |after| (&after.sort_key, after.kind.as_str()));
         let page = diesel::sql_query(PAGE)
             .bind::<Uuid, _>(zone)
@@ -115,7 +115,7 @@ impl ContentRepository for Connection {
 }
 
 impl RrsetPosition {
-    /// The position of the rrset of this name and type.
+    /// Returns the position of the rrset of this name and type.
     #[must_use]
     pub fn of(owner: &OwnerName, kind: RecordType) -> Self {
         Self { sort_key: owner.canonical_key(), kind }
@@ -123,7 +123,7 @@ impl RrsetPosition {
 }
 
 impl StoredSet {
-    /// The bytes of the rrset, as in [`super::ZoneSize`].
+    /// Returns the bytes of the rrset, as in [`super::ZoneSize`].
     pub(crate) fn bytes(&self) -> u64 {
         rrset_bytes(&self.set.owner, &self.set.records)
     }

@@ -14,15 +14,15 @@ use crate::schema::deleted_zones;
 /// A deleted zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedZone {
-    /// The id of the zone. A zone that is created again has another id.
+    /// The id of the zone. A zone that is created again with the same name has another id.
     pub id: ZoneId,
     pub name: ZoneName,
 }
 
 /// Deleted zones on a [`store::Connection`].
 pub trait DeletedZoneRepository {
-    /// Remembers a zone that the organization deletes, in the transaction that deletes it. Keeps the newest `limit`
-    /// deleted zones of the organization.
+    /// Stores a zone as deleted, in the transaction that deletes it. Keeps the newest `limit` deleted zones of the
+    /// organization.
     async fn deleted_zone_insert(
         &mut self,
         org: OrgId,
@@ -32,18 +32,18 @@ pub trait DeletedZoneRepository {
         limit: i64,
     ) -> Result<()>;
 
-    /// Forgets the deleted zone of this name, in the transaction that creates the zone again.
-    async fn deleted_zone_forget(&mut self, name: &ZoneName) -> Result<()>;
+    /// Removes the deleted zone of this name, in the transaction that creates the zone again.
+    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<()>;
 
-    /// The deleted zones of other organizations that have this name, enclose it or are below it, sorted by path. With
-    /// the catalog lock, the result is valid until the transaction ends.
+    /// Returns the deleted zones of other organizations that have this name, enclose it or are below it, sorted by
+    /// path. If the caller holds the catalog lock, the result is valid until the transaction ends.
     async fn deleted_zones_related(&mut self, org: OrgId, name: &ZoneName, limit: i64) -> Result<Vec<DeletedZone>>;
 
     /// Leases deleted zones whose delegations are due for a check. They are due again at `leased_until`.
     async fn deleted_zones_lease(&mut self, now: Time, leased_until: Time, limit: i64) -> Result<Vec<DeletedZone>>;
 
-    /// Forgets these deleted zones. Skips those that other transactions have locked.
-    async fn deleted_zones_forget(&mut self, zones: &[ZoneId]) -> Result<()>;
+    /// Removes these deleted zones. Skips those that other transactions have locked.
+    async fn deleted_zones_purge(&mut self, zones: &[ZoneId]) -> Result<()>;
 }
 
 #[derive(Queryable, Selectable, QueryableByName)]
@@ -57,7 +57,7 @@ const DELETE_OLDEST: &str = "\
     DELETE FROM dns.deleted_zones WHERE id = ANY (ARRAY( \
         SELECT id FROM dns.deleted_zones WHERE org_id = $1 ORDER BY deleted_at DESC, id DESC OFFSET $2))";
 
-/// `ARRAY(…)`, so that Postgres evaluates the limit once.
+/// Uses `ARRAY(…)`, so that Postgres evaluates the limit once.
 const LEASE_DUE: &str = "\
     UPDATE dns.deleted_zones SET next_check_at = $2 WHERE id = ANY (ARRAY( \
         SELECT id FROM dns.deleted_zones WHERE next_check_at <= $1 \
@@ -99,7 +99,7 @@ impl DeletedZoneRepository for Connection {
         Ok(())
     }
 
-    async fn deleted_zone_forget(&mut self, name: &ZoneName) -> Result<()> {
+    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<()> {
         let same = deleted_zones::table.filter(deleted_zones::name.eq(name.as_str()));
         diesel::delete(same).execute(self).await?;
         Ok(())
@@ -122,7 +122,7 @@ impl DeletedZoneRepository for Connection {
         Ok(rows.into_iter().map(DeletedZone::from).collect())
     }
 
-    async fn deleted_zones_forget(&mut self, zones: &[ZoneId]) -> Result<()> {
+    async fn deleted_zones_purge(&mut self, zones: &[ZoneId]) -> Result<()> {
         if !zones.is_empty() {
             let forget = diesel::sql_query(FORGET).bind::<Array<Uuid>, _>(zones);
             Prepared(forget).execute(self).await?;

@@ -4,7 +4,8 @@ use store::{Error, Result};
 
 use crate::{OwnerName, Rdata};
 
-/// Each length fits in two bytes, because [`crate::RecordSet::MAX_BYTES`] limits the set.
+/// Packs records into the column format. Each length fits in two bytes, because [`crate::RecordSet::MAX_BYTES`] limits
+/// the set.
 pub(super) fn pack(records: &[Rdata]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(records.iter().map(record_len).sum());
     for record in records {
@@ -15,12 +16,12 @@ pub(super) fn pack(records: &[Rdata]) -> Vec<u8> {
     packed
 }
 
-/// The length of [`pack`]'s result.
+/// Returns the length of [`pack`]'s result.
 pub(super) fn packed_len(records: &[Rdata]) -> u64 {
     records.iter().map(record_len).sum::<usize>() as u64
 }
 
-/// The bytes of an rrset, as in [`super::ZoneSize`].
+/// Returns the bytes of an rrset, as in [`super::ZoneSize`].
 pub(super) fn rrset_bytes(owner: &OwnerName, records: &[Rdata]) -> u64 {
     owner.as_str().len() as u64 + packed_len(records)
 }

@@ -12,7 +12,7 @@ use crate::model::ManagedBy;
 use crate::schema::{rrsets, zones};
 use crate::{OwnerName, Rdata, RecordSet, RecordType};
 
-/// The maximum size of the data in a zone's journal, in bytes. A transfer of the changes is not larger.
+/// The maximum size of the data in a zone's journal, in bytes. So a transfer of the changes is not larger, either.
 const MAX_JOURNAL_BYTES: u64 = 1 << 20;
 
 /// A stored rrset.
@@ -22,10 +22,10 @@ pub struct StoredSet {
     pub managed_by: Option<ManagedBy>,
 }
 
-/// TTL in seconds, records, and the part of the platform that manages them.
+/// The content of an rrset: its TTL in seconds, its records, and the part of the platform that manages it.
 pub type Content = (u32, Vec<Rdata>, Option<ManagedBy>);
 
-/// A change of one rrset. None stands for no rrset.
+/// A change of one rrset. `None` means that the rrset does not exist before or after the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     pub owner: OwnerName,
@@ -42,24 +42,24 @@ pub struct ZoneSize {
     pub bytes: u64,
 }
 
-/// Edits of a zone under one new serial.
+/// The edits of a zone that get one new serial.
 #[derive(Debug)]
 pub struct ZoneUpdate<'a> {
-    /// The zone as read under its row lock.
+    /// The zone, as it was read under its row lock.
     pub zone: ZoneRecord,
     pub serial: u32,
     pub edits: &'a [Edit],
     /// The zone's rrset count and bytes after the edits.
     pub size: ZoneSize,
-    /// The maximum number of journal entries. More edits than that clear the journal.
+    /// The maximum number of journal entries. An update with more edits clears the journal.
     pub max_journal_entries: i64,
-    /// The time of the next signer check of a signed zone, which looks for the new serial.
+    /// The time of the next signer check of a signed zone. The check finds out whether the signer has the new serial.
     pub signer_check_at: Time,
 }
 
 /// Rrsets on a [`store::Connection`].
 pub trait RrsetRepository {
-    /// The rrsets at these names of a zone.
+    /// Returns the rrsets at these names of a zone.
     async fn rrset_at(&mut self, zone: ZoneId, owners: &[&OwnerName]) -> Result<Vec<StoredSet>>;
 
     /// Writes edits, the journal and the serial, in one statement whose cost does not grow with the zone. Returns the
@@ -77,8 +77,8 @@ pub(super) struct RrsetRow {
     managed_by: Option<ManagedBy>,
 }
 
-/// The edits are arrays of the same length. An update with more edits than the journal keeps clears the journal:
-/// secondaries with an earlier serial transfer the whole zone.
+/// The edits are arrays of the same length. An update with more edits than the journal may have entries clears the
+/// journal. Secondaries with an earlier serial then transfer the whole zone.
 const APPLY: &str = "\
     WITH edits AS ( \
         SELECT * FROM unnest($4, $5, $6, $7, $8, $9, $10, $11, $12) WITH ORDINALITY \
@@ -124,9 +124,9 @@ impl RrsetRepository for Connection {
         let ZoneUpdate { zone, serial, edits, size, max_journal_entries, signer_check_at } = update;
         let journal_bytes: u64 = edits.iter().map(Edit::journal_bytes).sum();
         let max_journal_entries = kept_entries(&zone, edits, journal_bytes, max_journal_entries);
-        let is_noted = i64::try_from(edits.len()).is_ok_and(|edits| edits <= max_journal_entries);
-        // Only the journal needs the content before a large update.
-        let old: fn(&Edit) -> Option<&Content> = if is_noted { |edit| edit.old.as_ref() } else { |_| None };
+        let is_recorded = i64::try_from(edits.len()).is_ok_and(|edits| edits <= max_journal_entries);
+        // Only the journal needs the old content, and it does not store large updates.
+        let old: fn(&Edit) -> Option<&Content> = if is_recorded { |edit| edit.old.as_ref() } else { |_| None };
         let new: fn(&Edit) -> Option<&Content> = |edit| edit.new.as_ref();
         let apply = diesel::sql_query(APPLY)
             .bind::<Uuid, _>(zone.id)
@@ -145,7 +145,7 @@ impl RrsetRepository for Connection {
             .bind::<BigInt, _>(max_journal_entries)
             .bind::<Integer, _>(size.rrset_count.cast_signed() - zone.rrset_count.cast_signed())
             .bind::<BigInt, _>(size.bytes.cast_signed() - zone.bytes.cast_signed())
-            .bind::<BigInt, _>(if is_noted { journal_bytes.cast_signed() } else { 0 })
+            .bind::<BigInt, _>(if is_recorded { journal_bytes.cast_signed() } else { 0 })
             .bind::<Timestamptz, _>(signer_check_at);
         let updated = Prepared(apply).get_result(self).await.optional()?;
         let JournalRow { journal_bytes } =
@@ -157,8 +157,8 @@ impl RrsetRepository for Connection {
     }
 }
 
-/// The maximum number of journal entries after an update, so that the journal stays within its maximum size: all, only
-/// those of the update, or none.
+/// Returns the maximum number of journal entries after an update, so that the journal stays within its maximum size.
+/// The journal keeps all entries, only those of the update, or none.
 fn kept_entries(zone: &ZoneRecord, edits: &[Edit], added_bytes: u64, max_entries: i64) -> i64 {
     if added_bytes > MAX_JOURNAL_BYTES {
         0
@@ -186,7 +186,7 @@ fn managed_by((.., managed_by): &Content) -> Option<&'static str> {
 }
 
 impl Edit {
-    /// The bytes of the content before and after the edit, which the journal stores.
+    /// Returns the number of bytes of the content before and after the edit, which the journal stores.
     fn journal_bytes(&self) -> u64 {
         let contents = self.old.iter().chain(&self.new);
         contents.map(|(_, records, _)| packed_len(records)).sum()
@@ -194,7 +194,7 @@ impl Edit {
 }
 
 impl ZoneSize {
-    /// The size of a zone after these edits.
+    /// Returns the size of a zone after these edits.
     pub fn after(zone: &ZoneRecord, edits: &[Edit]) -> Result<Self> {
         let (mut rrset_count, mut bytes) = (i64::from(zone.rrset_count), zone.bytes.cast_signed());
         for Edit { owner, old, new, .. } in edits {

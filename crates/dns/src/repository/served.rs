@@ -36,10 +36,11 @@ pub trait ServedRepository {
     /// Finds a zone by name.
     async fn served_find(&mut self, name: &str) -> Result<Option<ServedZone>>;
 
-    /// The catalog. Its name is a setting and is not stored.
+    /// Returns the catalog. Its name is a setting and is not stored.
     async fn served_catalog(&mut self) -> Result<ServedZone>;
 
-    /// The journal entries since a serial; none if the journal does not reach back that far or has too many entries.
+    /// Returns the journal entries since a serial. Returns `None` if the journal does not reach back that far or has
+    /// too many entries.
     async fn served_changes(&mut self, zone: ZoneId, from_serial: u32, limit: i64)
     -> Result<Option<Vec<JournalEntry>>>;
 }
@@ -78,7 +79,7 @@ impl ServedRepository for Connection {
         let first = journal.filter(changes::from_serial.eq(i64::from(from_serial)));
         let first: Option<i64> = first.select(changes::number).order(changes::number).first(self).await.optional()?;
         let Some(first) = first else { return Ok(None) };
-        // If the entry before was purged, it may belong to the same update, which would then be incomplete.
+        // If the previous entry was purged, it may belong to the same update, which would then be incomplete.
         let before: Option<i64> =
             journal.filter(changes::number.eq(first - 1)).select(changes::to_serial).first(self).await.optional()?;
         if first > 1 && before != Some(from_serial.into()) {

@@ -23,7 +23,7 @@ pub struct SignerCheck {
     /// See [`ZoneRecord::is_unsigning`](super::ZoneRecord::is_unsigning).
     pub is_unsigning: bool,
     pub last_view: Option<SignerView>,
-    /// The end of the leased_until on this check. A writer that requests an earlier check changes the column.
+    /// The end of the lease on this check. A writer that requests an earlier check overwrites the column.
     pub leased_until: Time,
 }
 
@@ -32,7 +32,7 @@ pub trait SignerCheckRepository {
     /// Leases zones that are due for a signer check. They become due again at `leased_until`.
     async fn signer_checks_claim(&mut self, now: Time, leased_until: Time, limit: i64) -> Result<Vec<SignerCheck>>;
 
-    /// Records the observed state, and the time of the next check unless another writer has changed it.
+    /// Records the observed state. Also sets the time of the next check, unless another writer has changed it.
     async fn signer_check_record(
         &mut self,
         check: &SignerCheck,
@@ -54,7 +54,7 @@ struct SignerCheckRow {
     signer: Option<serde_json::Value>,
 }
 
-/// `ARRAY(…)`, so that Postgres evaluates the limit once.
+/// Uses `ARRAY(…)`, so that Postgres evaluates the limit once.
 const CLAIM_DUE: &str = "\
     UPDATE dns.zones SET signer_check_at = $2 WHERE id = ANY (ARRAY( \
         SELECT id FROM dns.zones WHERE signer_check_at <= $1 ORDER BY signer_check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) \

@@ -15,7 +15,7 @@ use crate::{OwnerName, Rdata, RecordType, ZoneName};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneRecord {
     pub id: ZoneId,
-    /// None only for the catalog.
+    /// The organization. `None` only for the catalog.
     pub org: Option<OrgId>,
     pub name: ZoneName,
     pub serial: u32,
@@ -38,7 +38,7 @@ pub struct ZoneRecord {
 }
 
 impl ZoneRecord {
-    /// The serial of the next change.
+    /// Returns the serial of the next change.
     pub(crate) fn next_serial(&self, now: Time) -> u32 {
         crate::serial::next(now, self.serial, self.signer.as_ref().and_then(|view| view.serial))
     }
@@ -46,7 +46,7 @@ impl ZoneRecord {
 
 /// Zones on a [`store::Connection`].
 pub trait ZoneRepository {
-    /// The zones of an organization, by name.
+    /// Returns the zones of an organization, sorted by name.
     async fn zone_list(
         &mut self,
         org: OrgId,
@@ -54,31 +54,37 @@ pub trait ZoneRepository {
         paging: &Paging<String>,
     ) -> Result<Vec<ZoneRecord>>;
 
-    /// One zone of an organization.
+    /// Returns one zone of an organization.
     async fn zone_find(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
 
-    /// One zone of an organization, locked until the transaction ends.
+    /// Locks one zone of an organization until the transaction ends, and returns it.
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
 
+<<<<<<< HEAD
     /// A zone.
     async fn zone_get(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
     /// A zone, locked until the transaction ends.
+=======
+    /// Locks a zone until the transaction ends, and returns it.
+>>>>>>> 3e80913774f3d03f32b76cd83cecc8c6cd97665d
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
-    /// The catalog, locked until the transaction ends. Transactions lock the catalog before zones.
+    /// Locks the catalog until the transaction ends, and returns it. Transactions lock the catalog before zones.
     async fn catalog_lock(&mut self) -> Result<ZoneRecord>;
 
-    /// Whether another organization has this zone, a parent of it or a subdomain of it. Requires the catalog lock.
+    /// Returns whether another organization has this zone, a parent of it or a subdomain of it. The caller holds the
+    /// catalog lock.
     async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
 
-    /// The number of an organization's zones. With the catalog lock, it is valid until the transaction ends.
+    /// Returns the number of an organization's zones. If the caller holds the catalog lock, the number is valid until
+    /// the transaction ends.
     async fn zone_count(&mut self, org: OrgId) -> Result<i64>;
 
-    /// The number of the last change of a zone; none if the zone does not exist.
+    /// Returns the number of the last change of a zone. Returns `None` if the zone does not exist.
     async fn zone_last_change(&mut self, zone: ZoneId) -> Result<Option<i64>>;
 
-    /// The organization's zones that contain a name, the most specific one first.
+    /// Returns the organization's zones that contain a name, the most specific one first.
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
 
     /// Writes a new zone, without rrsets.
@@ -99,11 +105,16 @@ pub trait ZoneRepository {
         signer_check_at: Option<Time>,
     ) -> Result<()>;
 
+<<<<<<< HEAD
     /// Sets whether a zone without DNSSEC stays signed, and when its last DS record was removed.
     async fn zone_set_unsigning(&mut self, zone: ZoneId, is_unsigning: bool, ds_removed_at: Option<Time>)
     -> Result<()>;
 
     /// Zones whose managed apex NS rrset differs from these records, with their organizations; without the catalog.
+=======
+    /// Returns the zones whose managed apex NS rrset differs from these records, with their organizations. Excludes the
+    /// catalog.
+>>>>>>> 3e80913774f3d03f32b76cd83cecc8c6cd97665d
     async fn zones_with_stale_nameservers(&mut self, nameservers: &[Rdata], limit: i64)
     -> Result<Vec<(ZoneId, OrgId)>>;
 }
@@ -281,7 +292,7 @@ impl ZoneRepository for Connection {
     }
 }
 
-/// The organization's zone of this name.
+/// Returns the organization's zone of this name.
 #[diesel::dsl::auto_type(no_type_alias)]
 fn zone_of_org<'a>(org: OrgId, name: &'a str) -> _ {
     zones::table.filter(zones::name.eq(name)).filter(zones::org_id.eq(org))
@@ -291,17 +302,18 @@ pub(super) fn read_row<T: TryFrom<ZoneRow, Error = Error>>(found: QueryResult<Zo
     found.optional()?.map(T::try_from).transpose()
 }
 
-/// The name and all its parent names.
+/// Returns the name and all its parent names.
 pub(super) fn with_parents(name: &str) -> Vec<&str> {
     std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, rest)| rest)).collect()
 }
 
-/// The labels from the root down, each followed by a dot.
+/// Returns the labels from the root down, each followed by a dot.
 pub(super) fn path(name: &ZoneName) -> String {
     name.as_str().rsplit('.').flat_map(|label| [label, "."]).collect()
 }
 
-/// The range of the paths of a name and the names below it, without its end: `/` is the character after the dot.
+/// Returns the range of the paths of a name and of the names below it. The end is exclusive: it ends in `/`, the
+/// character after the dot.
 pub(super) fn path_range(name: &ZoneName) -> (String, String) {
     let first = path(name);
     let end = format!("{}/", first.trim_end_matches('.'));

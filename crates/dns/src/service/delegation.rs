@@ -1,6 +1,6 @@
-//! The delegations of deleted zones. While the delegation of a deleted zone names this platform's nameservers, the
-//! owner of any zone with its name, or with a name above or below it, would answer for the domain. Only the former
-//! organization may create such a zone.
+//! The delegations of deleted zones. A deleted zone may still be delegated to this platform's nameservers. Then the
+//! organization that creates a zone with its name, or with a name above or below it, answers for the domain. So only
+//! the former organization may create such a zone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::repository::{
 /// The timeout of a check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The number of checks that a creation may need, if there are many deleted zones or they change concurrently.
+/// The maximum number of checks for the creation of a zone. It may need several if there are many deleted zones or they
+/// change concurrently.
 pub(super) const MAX_CHECKS: usize = 4;
 
 /// The number of deleted zones in one check.
@@ -28,13 +29,14 @@ const MAX_CHECKED_ZONES: i64 = 50;
 /// The number of concurrent checks of an organization, so that one organization cannot exhaust the resolver.
 const MAX_CHECKS_PER_ORG: usize = 4;
 
-/// The number of remembered deleted zones of an organization, the newest ones: as many as zones in the pro plan.
+/// The maximum number of deleted zones that are stored for an organization. The oldest are removed. It is as large as
+/// the number of zones in the pro plan.
 const MAX_DELETED_ZONES: i64 = 1000;
 
-/// When the background job first checks the delegation of a deleted zone: 30 days after the deletion.
+/// The time after the deletion of a zone at which the background job first checks its delegation: 30 days.
 const FIRST_CHECK_SECONDS: i64 = 30 * 24 * 3600;
 
-/// When the background job checks a delegation again.
+/// The time after which the background job checks a delegation again.
 const CHECK_INTERVAL_SECONDS: i64 = 24 * 3600;
 
 /// The result of an attempt to create a zone.
@@ -46,7 +48,7 @@ pub(super) enum CreateAttempt {
     CheckFirst(Vec<DeletedZone>),
 }
 
-/// Looks up delegations. The organizations share the resolver.
+/// Looks up delegations. All organizations share the resolver.
 #[derive(Debug)]
 pub(super) struct Delegations {
     resolver: Arc<dyn Resolver>,
@@ -57,11 +59,12 @@ pub(super) struct Delegations {
 /// The public delegation of a deleted zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Delegation {
-    /// It does not exist, or names only nameservers of others.
+    /// The delegation does not exist, or names only nameservers of others.
     Elsewhere,
-    /// It names these of our nameservers.
+    /// The delegation names these nameservers, which belong to this platform.
     Here(Vec<String>),
-    /// Its nameservers do not serve the zone. After a deletion, ours do not.
+    /// The nameservers of the delegation do not serve the zone. This includes ours, which no longer serve a deleted
+    /// zone.
     Broken,
     /// The lookup failed for this reason.
     Unknown(String),
@@ -72,11 +75,11 @@ impl Delegations {
         Self { resolver, permits: KeyedSemaphores::new(MAX_CHECKS_PER_ORG) }
     }
 
-    /// Looks up the delegations of zones, in the order of the zones. [`Delegation::Broken`] is only distinguished from
-    /// [`Delegation::Unknown`] if the zones share a top-level domain.
+    /// Looks up the delegations of zones, in the order of the zones. Distinguishes [`Delegation::Broken`] from
+    /// [`Delegation::Unknown`] only if the zones share a top-level domain.
     async fn find(&self, zones: &[DeletedZone], ours: &[String]) -> Vec<Delegation> {
         let mut names: Vec<String> = zones.iter().map(|zone| zone.name.as_str().to_owned()).collect();
-        // A resolver that fails for the top-level domain as well is itself broken.
+        // Also look up the top-level domain. If the resolver fails for it as well, the resolver itself is broken.
         names.extend(names.first().and_then(|name| name.rsplit('.').next()).map(str::to_owned));
         let mut found = self.resolver.ns(&names, LOOKUP_TIMEOUT).await;
         let control = found.pop().filter(|_| found.len() == zones.len());
@@ -102,17 +105,17 @@ fn classify(records: NsRecords, ours: &[String], resolver_works: bool) -> Delega
 }
 
 impl Dns {
-    /// Checks the delegations of deleted zones of other organizations. Forgets those that are not delegated here, so
-    /// that the organization can create its zone.
+    /// Checks the delegations of deleted zones of other organizations. Removes the deleted zones that are not delegated
+    /// here, so that the organization can create its zone.
     ///
-    /// Call it outside transactions and without a connection: the lookups take seconds.
+    /// Call this outside transactions and without a connection, because the lookups take seconds.
     pub(super) async fn release_undelegated(&self, org: OrgId, zones: &[DeletedZone]) -> Result<()> {
         let permits = self.delegations.permits.of(org);
         let Ok(_permit) = permits.try_acquire() else {
             return Err(DnsError::DelegationUnknown("too many concurrent checks for this organization".to_owned()));
         };
         let delegations = self.delegations.find(zones, self.hosting()?.nameservers()).await;
-        self.forget_undelegated(zones, &delegations).await?;
+        self.purge_undelegated(zones, &delegations).await?;
         let mut unknown = None;
         for (zone, delegation) in zones.iter().zip(delegations) {
             let name = zone.name.as_str();
@@ -130,11 +133,12 @@ impl Dns {
         unknown.map_or(Ok(()), Err)
     }
 
-    /// Forgets the deleted zones that are no longer delegated here, from 30 days after their deletion. Returns their
-    /// number. A lookup that fails forgets nothing. Several processes share the work.
+    /// Removes the deleted zones that are no longer delegated here, and returns their number. Checks a deleted zone for
+    /// the first time 30 days after its deletion. If the lookup fails, the zone is kept. Several processes share the
+    /// work.
     ///
     /// # Errors
-    /// [`DnsError::Store`]. Zones that were forgotten before the error stay forgotten.
+    /// Returns [`DnsError::Store`]. Zones that were removed before the error stay removed.
     pub async fn purge_deleted_zones(&self) -> Result<usize> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(0) };
         let mut purged = 0;
@@ -146,31 +150,32 @@ impl Dns {
                 return Ok(purged);
             }
             let delegations = self.delegations.find(&due, hosting.nameservers()).await;
-            purged += self.forget_undelegated(&due, &delegations).await?;
-            // With a broken resolver, each batch would take seconds.
+            purged += self.purge_undelegated(&due, &delegations).await?;
+            // If the resolver is broken, stop: each further batch would take seconds.
             if delegations.iter().all(|it| matches!(it, Delegation::Unknown(_))) {
                 return Ok(purged);
             }
         }
     }
 
-    /// Remembers a zone in the transaction that deletes it.
+    /// Stores a zone as deleted, in the transaction that deletes it.
     pub(super) async fn remember_deleted(&self, tx: &mut Connection, org: OrgId, zone: &ZoneRecord) -> Result<()> {
         let now = self.store.clock_rng().now();
         let first_check_at = now.plus_seconds(FIRST_CHECK_SECONDS);
         Ok(tx.deleted_zone_insert(org, zone, now, first_check_at, MAX_DELETED_ZONES).await?)
     }
 
-    async fn forget_undelegated(&self, zones: &[DeletedZone], delegations: &[Delegation]) -> Result<usize> {
+    async fn purge_undelegated(&self, zones: &[DeletedZone], delegations: &[Delegation]) -> Result<usize> {
         let released = zones.iter().zip(delegations).filter(|(_, delegation)| **delegation == Delegation::Elsewhere);
         let released: Vec<ZoneId> = released.map(|(zone, _)| zone.id).collect();
-        self.store.connection().await?.deleted_zones_forget(&released).await?;
+        self.store.connection().await?.deleted_zones_purge(&released).await?;
         Ok(released.len())
     }
 }
 
-/// Returns the deleted zones of other organizations that overlap with the name of a new zone, if no existing zone of
-/// another organization, and no name that another one is registering, does. Requires the catalog lock.
+/// Returns the deleted zones of other organizations that overlap with the name of a new zone. Fails if an existing zone
+/// of another organization overlaps with it, or a name that another one is registering. The caller holds the catalog
+/// lock.
 pub(super) async fn find_conflicts(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<Vec<DeletedZone>> {
     check_overlap(tx, org, name).await?;
     Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)

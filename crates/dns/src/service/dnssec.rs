@@ -16,14 +16,14 @@ use crate::repository::{SignerCheck, SignerCheckRepository as _, ZoneRecord, Zon
 use crate::serial;
 use crate::signer::Signer;
 
-/// Interval of signer checks of a signed zone in its desired state, in seconds.
+/// The interval of signer checks of a signed zone that has reached its desired state, in seconds.
 const IDLE_INTERVAL: i64 = 300;
-/// Interval of signer checks until a zone reaches its desired state, in seconds.
+/// The interval of signer checks until a zone reaches its desired state, in seconds.
 pub(super) const ACTIVE_INTERVAL: i64 = 2;
-/// Delay of the next check after a failed check or for a stuck zone, in seconds.
+/// The delay of the next check after a failed check or for a stuck zone, in seconds.
 const RETRY_DELAY: i64 = 15;
-/// The extra serial increment when the group changes. A signer raises its serial when it signs, so it may be ahead of
-/// the last check, and it ignores a zone that is not newer.
+/// The extra increment of the serial when the group of a zone changes. A signer raises its serial when it signs, so its
+/// serial may be higher than at the last check. It ignores a zone whose serial is not newer.
 const GROUP_CHANGE_INCREMENT: u32 = 60;
 /// The maximum number of concurrent signer checks.
 const MAX_CONCURRENT_CHECKS: i64 = 32;
@@ -31,17 +31,17 @@ const MAX_CONCURRENT_CHECKS: i64 = 32;
 /// The observed state of a zone at its signer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// None when the signer does not serve the zone.
+    /// The serial at the signer. `None` if the signer does not serve the zone.
     pub serial: Option<u32>,
     pub keys: Vec<Dnskey>,
     pub cds: Vec<Ds>,
 }
 
 impl Dns {
-    /// The DNSSEC state of a zone, with the last signer check.
+    /// Returns the DNSSEC state of a zone, with the last signer check.
     ///
     /// # Errors
-    /// [`DnsError::ZoneNotFound`].
+    /// Returns [`DnsError::ZoneNotFound`].
     pub async fn dnssec(&self, org: OrgId, name: &str) -> Result<Dnssec> {
         self.hosting()?;
         let zone = load_zone(&mut *self.store.connection().await?, org, name).await?;
@@ -51,7 +51,7 @@ impl Dns {
     /// Enables or disables DNSSEC for a zone, and clears its recorded DS records.
     ///
     /// # Errors
-    /// [`DnsError::ZoneNotFound`].
+    /// Returns [`DnsError::ZoneNotFound`].
     pub async fn dnssec_switch(
         &self,
         actor: &Actor,
@@ -84,6 +84,7 @@ impl Dns {
             .await
     }
 
+<<<<<<< HEAD
     /// Stores a changed DNSSEC state of a locked zone. If its group in the locked catalog changes, raises its serial.
     pub(super) async fn change_signing(
         &self,
@@ -115,9 +116,13 @@ impl Dns {
     }
 
     /// Records the DS records that the parent has received. An empty list means "not yet" and is a no-op.
+=======
+    /// Records the DS records that were added to the parent zone. An empty list means "not yet" and is a no-op.
+>>>>>>> 3e80913774f3d03f32b76cd83cecc8c6cd97665d
     ///
     /// # Errors
-    /// [`DnsError::InvalidField`] for an invalid DS record, [`DnsError::DnssecOff`], [`DnsError::ZoneNotFound`].
+    /// Returns [`DnsError::InvalidField`] for an invalid DS record, [`DnsError::DnssecOff`],
+    /// [`DnsError::ZoneNotFound`].
     pub async fn ds_set(&self, actor: &Actor, org: OrgId, name: &str, report: DsReport) -> Result<AtSerial<Zone>> {
         self.hosting()?;
         let ds = report.ds.into_iter().enumerate().map(check_ds).collect::<Result<Vec<Ds>>>()?;
@@ -141,7 +146,7 @@ impl Dns {
     /// Runs all due signer checks and returns their number. Several processes share the work.
     ///
     /// # Errors
-    /// [`DnsError::Store`]. Results that were recorded before the error stay.
+    /// Returns [`DnsError::Store`]. Results that were recorded before the error are kept.
     pub async fn check_signers(&self, signer: &Signer) -> Result<usize> {
         let mut checked = 0;
         loop {
@@ -156,7 +161,8 @@ impl Dns {
                 return Ok(checked);
             }
             checked += due.len();
-            // Concurrently, so that an unreachable signer costs one timeout instead of one per zone.
+            // Run the checks concurrently, so that an unreachable signer costs one timeout instead of one for each
+            // zone.
             let results = join_all(due.iter().map(|check| signer.check(&check.name))).await;
             for (check, result) in due.iter().zip(results) {
                 self.record_check(check, result.map_err(|error| error.to_string())).await?;
@@ -188,7 +194,7 @@ impl Dns {
         let is_stuck = view.error.is_none() && is_stuck(check, &view, is_as_desired);
         let signer_check_at = match &view.error {
             Some(_) => Some(now.plus_seconds(RETRY_DELAY)),
-            // The transfer and signing of a large zone take a while.
+            // A large zone can seem stuck during its transfer and signing, which take a while.
             None if is_stuck => Some(now.plus_seconds(RETRY_DELAY)),
             None if !is_as_desired => Some(now.plus_seconds(ACTIVE_INTERVAL)),
             // An unsigned zone needs no further checks.
@@ -211,11 +217,12 @@ impl Dns {
         let now = Some(self.store.clock_rng().now());
         self.store
             .transaction(&Actor::service("dnssec"), async |tx: &mut Connection| {
-                // A change by a user since the check began wins.
+                // If a user changed the zone since the check began, the user's change takes precedence.
                 let is_unchanged = |zone: &ZoneRecord| zone.dnssec == check.dnssec && zone.ds == check.ds;
                 let zone = tx.zone_lock_by_id(check.id).await?.filter(is_unchanged);
                 let Some(zone) = zone else { return Ok(Outcome::Unchanged(())) };
-                // Readers see the DS records together with their keys.
+                // Record the check in the same transaction, so that readers see the DS records together with their
+                // keys.
                 tx.signer_check_record(check, view, now).await?;
                 let (zone, recorded) = set_ds(tx, zone, view.cds.clone(), now).await?;
                 if self.registrations.is_registered(tx, check.org, zone.name.as_str()).await? {
@@ -229,14 +236,15 @@ impl Dns {
     }
 }
 
-/// Whether the signer requests other DS records than at the last check. Otherwise DS records of a user stay.
+/// Returns whether the signer requests other DS records than at the last check. If not, DS records that a user has set
+/// are kept.
 fn requests_new_ds(check: &SignerCheck, view: &SignerView) -> bool {
     let last_cds = check.last_view.as_ref().map(|view| &view.cds);
     !view.cds.is_empty() && (check.ds.is_empty() || last_cds.is_some_and(|cds| !cds.is_empty() && *cds != view.cds))
 }
 
-/// Whether the signer ignores the zone: its serial is the same as at the last check, and it does not serve the desired
-/// state or is ahead of an unsigned zone.
+/// Returns whether the signer seems to ignore the zone. This is so if its serial is the same as at the last check, and
+/// it either does not serve the desired state or is ahead of an unsigned zone.
 fn is_stuck(check: &SignerCheck, view: &SignerView, is_as_desired: bool) -> bool {
     let Some(signer_serial) = view.serial else { return false };
     let last_serial = check.last_view.as_ref().and_then(|view| view.serial);
@@ -282,7 +290,7 @@ fn check_ds((index, ds): (usize, Ds)) -> Result<Ds> {
     Ok(Ds { digest: ds.digest.to_ascii_uppercase(), ..ds })
 }
 
-/// The DS records that CDS records request, without the delete request (RFC 8078 section 4).
+/// Returns the DS records that CDS records request, without the delete request (RFC 8078 section 4).
 fn requested_ds(cds: &[Ds]) -> Vec<Ds> {
     let upper = |ds: &Ds| Ds { digest: ds.digest.to_ascii_uppercase(), ..ds.clone() };
     let mut ds: Vec<Ds> = cds.iter().filter(|ds| ds.algorithm != 0).map(upper).collect();

@@ -14,10 +14,10 @@ use crate::{OwnerName, RecordSet, RecordType};
 
 /// The maximum number of journal entries of a zone.
 pub(super) const MAX_JOURNAL_ENTRIES: i64 = 1000;
-/// Delay of the signer check after a change, in seconds.
+/// The delay of the signer check after a change, in seconds.
 const SIGNER_CHECK_DELAY: i64 = 2;
 
-/// The requested content of an rrset. None deletes it.
+/// The requested content of an rrset. `None` deletes the rrset.
 #[derive(Debug, Clone)]
 pub(super) struct RrsetChange {
     pub(super) owner: OwnerName,
@@ -28,7 +28,7 @@ pub(super) struct RrsetChange {
 /// The edits that result from changes, and the rejected changes.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Without no-ops.
+    /// The edits, without no-ops.
     pub(super) edits: Vec<Edit>,
     /// The position and error of each rejected change.
     pub(super) rejected: Vec<(usize, DnsError)>,
@@ -43,15 +43,15 @@ impl RrsetChange {
         Self { owner, kind, content: None }
     }
 
-    /// The edit in a zone without rrsets.
+    /// Returns the edit in a zone that has no rrsets yet.
     pub(super) fn into_insert(self) -> Edit {
         Edit { owner: self.owner, kind: self.kind, old: None, new: self.content }
     }
 }
 
 impl Dns {
-    /// Plans changes against the stored rrsets at their names. Users have no `editor`. The plan stays valid while the
-    /// caller holds the zone's row lock.
+    /// Plans changes against the stored rrsets at their names. `editor` is the part of the platform that makes the
+    /// changes, or `None` for a user. The plan stays valid while the caller holds the zone's row lock.
     pub(super) async fn plan(
         &self,
         tx: &mut Connection,
@@ -78,7 +78,8 @@ impl Dns {
         if rejected.is_empty() { Ok(edits) } else { Err(rejected.swap_remove(0).1) }
     }
 
-    /// Writes edits under one new serial and notifies the nameservers. Returns the changed zone. No edits are a no-op.
+    /// Writes edits under one new serial, notifies the nameservers, and returns the changed zone. Without edits, this
+    /// is a no-op.
     pub(super) async fn apply_edits(
         &self,
         tx: &mut Connection,
@@ -93,7 +94,7 @@ impl Dns {
         Ok(zone)
     }
 
-    /// Enqueues a notice for the nameservers, if a hidden primary runs.
+    /// Enqueues a notice for the nameservers, if this installation runs a hidden primary.
     pub(super) async fn enqueue_notice(&self, tx: &mut Connection, notice: &Notice) -> Result<()> {
         if self.hosting()?.has_primary {
             notify::enqueue(&self.store, tx, notice).await?;
@@ -126,7 +127,7 @@ pub(super) fn plan_changes(
     changes: Vec<RrsetChange>,
     editor: Option<ManagedBy>,
 ) -> Plan {
-    // The contents are moved, not cloned: a plan may contain a whole zone.
+    // Move the contents instead of cloning them, because a plan may contain a whole zone.
     let mut before: BTreeMap<(OwnerName, RecordType), Content> = BTreeMap::new();
     let mut kinds_after: BTreeMap<OwnerName, BTreeSet<RecordType>> = BTreeMap::new();
     for StoredSet { set: RecordSet { owner, kind, ttl, records }, managed_by } in stored {
@@ -167,7 +168,7 @@ pub(super) fn plan_changes(
     Plan { edits: edits.collect(), rejected }
 }
 
-/// Audit data of edits: the names and types of the first 100.
+/// Returns the audit data of edits: the names and types of the first 100.
 pub(super) fn audit_data(zone: &ZoneRecord, edits: &[Edit]) -> serde_json::Value {
     const MAX_AUDITED: usize = 100;
     let rrsets = edits.iter().take(MAX_AUDITED).map(|edit| {

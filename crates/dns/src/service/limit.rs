@@ -12,22 +12,23 @@ use crate::repository::{Edit, ZoneRecord, ZoneRepository as _, ZoneSize};
 const MAX_RRSETS: u32 = 100_000;
 
 impl Dns {
-    /// Checks that the organization may have another zone. The caller holds the catalog lock, so that the number does
-    /// not change before the zone is written.
+    /// Checks that the organization may have another zone. The caller holds the catalog lock, so that the number of
+    /// zones does not change before the new zone is written.
     ///
     /// # Errors
-    /// [`DnsError::ZoneLimit`].
+    /// Returns [`DnsError::ZoneLimit`].
     pub(super) async fn check_zone_count(&self, tx: &mut Connection, org: OrgId) -> Result<()> {
         let plan = self.plan_of(tx, org).await?;
         let (limit, count) = (self.limits.for_plan(plan).zones, tx.zone_count(org).await?);
         if count >= i64::from(limit) { Err(DnsError::ZoneLimit { limit, count, plan }) } else { Ok(()) }
     }
 
-    /// The size of a locked zone after these edits. A zone above a limit may shrink, but not grow: the plan may have
-    /// changed. The platform's own rrsets are exempt, as they must stay correct in a full zone.
+    /// Returns the size of a locked zone after these edits. A zone can be above the limit after a change of the plan;
+    /// it may then shrink, but not grow. The platform's own rrsets are exempt from the limit, because they must stay
+    /// correct in a full zone.
     ///
     /// # Errors
-    /// [`DnsError::ZoneBytesLimit`], [`DnsError::InvalidField`] for too many rrsets.
+    /// Returns [`DnsError::ZoneBytesLimit`], or [`DnsError::InvalidField`] for too many rrsets.
     pub(super) async fn check_size(&self, tx: &mut Connection, zone: &ZoneRecord, edits: &[Edit]) -> Result<ZoneSize> {
         let size = ZoneSize::after(zone, edits)?;
         let is_exempt = |edit: &Edit| edit.new.as_ref().is_none_or(|(.., by)| *by == Some(ManagedBy::System));
@@ -35,7 +36,7 @@ impl Dns {
         if size.rrset_count > MAX_RRSETS && size.rrset_count > zone.rrset_count {
             return Err(InvalidField::new("", format!("a zone can have at most {MAX_RRSETS} rrsets")).into());
         }
-        // Most zones are within the limit of every plan and need no lookup.
+        // Most zones are within the limit of every plan, so the plan need not be looked up.
         let smallest_limit = Plan::ALL.iter().map(|plan| self.limits.for_plan(*plan).zone_bytes).min();
         if size.bytes <= zone.bytes || size.bytes <= smallest_limit.unwrap_or_default() {
             return Ok(size);

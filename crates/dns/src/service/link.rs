@@ -13,7 +13,7 @@ use crate::{OwnerName, RecordSet, RecordType};
 /// The result of linking a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkResult {
-    /// The records exist. `changed` says whether this call wrote them.
+    /// The records exist. `changed` states whether this call wrote them.
     Linked { changed: bool },
     /// The organization has no zone that contains the name.
     NoZone,
@@ -26,10 +26,11 @@ pub enum LinkResult {
 }
 
 impl Dns {
-    /// The organization's most specific zone that contains a name; none if this installation does not host zones.
+    /// Returns the organization's most specific zone that contains a name. Returns `None` if there is no such zone or
+    /// this installation does not host zones.
     ///
     /// # Errors
-    /// [`crate::DnsError::Store`].
+    /// Returns [`crate::DnsError::Store`].
     pub async fn enclosing_zone(&self, connection: &mut Connection, org: OrgId, host: &str) -> Result<Option<String>> {
         if self.hosting.is_none() {
             return Ok(None);
@@ -41,11 +42,11 @@ impl Dns {
     /// Writes the records that point a hostname to the platform, in the caller's transaction.
     ///
     /// # Errors
-    /// [`crate::DnsError::Store`].
+    /// Returns [`crate::DnsError::Store`].
     pub async fn link(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<LinkResult> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(LinkResult::NoZone) };
         let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().next() else { return Ok(LinkResult::NoZone) };
-        // Deleted concurrently.
+        // The zone was deleted concurrently.
         let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(LinkResult::NoZone) };
         let Ok(owner) = OwnerName::parse(host, &zone.name) else { return Ok(LinkResult::NoZone) };
         let records = hosting.link_records(&owner, &zone.name);
@@ -57,7 +58,7 @@ impl Dns {
         let is_occupied = tx.rrset_at(zone.id, &[&owner]).await?.into_iter().any(|stored| {
             let is_replaceable = stored.managed_by == Some(ManagedBy::Project);
             let is_address = matches!(stored.set.kind, RecordType::A | RecordType::Aaaa | RecordType::Cname);
-            // A CNAME conflicts with all other types, addresses only with addresses and CNAME.
+            // A CNAME conflicts with all other types. Addresses conflict only with addresses and with a CNAME.
             let conflicts = ours(RecordType::Cname).is_some() || is_address;
             !is_replaceable && conflicts && ours(stored.set.kind) != Some(&stored.set.records)
         });
@@ -81,12 +82,12 @@ impl Dns {
     /// Deletes the records that [`Dns::link`] wrote, in the caller's transaction.
     ///
     /// # Errors
-    /// [`crate::DnsError::Store`].
+    /// Returns [`crate::DnsError::Store`].
     pub async fn unlink(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<()> {
         if self.hosting.is_none() {
             return Ok(());
         }
-        // A more specific zone may have been created since.
+        // The records can be in any enclosing zone: a more specific zone may have been created since they were written.
         for name in tx.zones_enclosing(org, host).await? {
             let Some(zone) = tx.zone_lock(org, &name).await? else { continue };
             let Ok(owner) = OwnerName::parse(host, &zone.name) else { continue };

@@ -55,7 +55,7 @@ pub struct Dns {
 pub enum Precondition {
     #[default]
     Any,
-    /// One of these.
+    /// The zone must have one of these serials.
     Serials(Vec<u32>),
 }
 
@@ -76,10 +76,10 @@ impl Dns {
         Self { store, hosting: hosting.map(Arc::new), limits, organizations, registrations, delegations, read_permits }
     }
 
-    /// The hosting configuration.
+    /// Returns the hosting configuration.
     ///
     /// # Errors
-    /// [`DnsError::NotConfigured`].
+    /// Returns [`DnsError::NotConfigured`].
     pub fn hosting(&self) -> Result<&Hosting> {
         self.hosting.as_deref().ok_or(DnsError::NotConfigured)
     }
@@ -107,7 +107,7 @@ impl Dns {
             name: zone.name.as_str().to_owned(),
             serial: zone.serial,
             nameservers: self.hosting()?.nameservers().to_vec(),
-            // The SOA is not stored.
+            // Count the SOA, too, which is not stored.
             rrset_count: zone.rrset_count + 1,
             bytes: zone.bytes,
             dnssec: ZoneDnssec { state: zone.dnssec, ds: zone.ds.clone() },
@@ -116,7 +116,7 @@ impl Dns {
     }
 }
 
-/// Parses a zone name. A zone with an invalid name cannot exist.
+/// Parses the name of an existing zone. A zone with an invalid name cannot exist.
 fn parse_zone_name(name: &str) -> Result<ZoneName> {
     ZoneName::parse(name).map_err(|_| DnsError::ZoneNotFound)
 }

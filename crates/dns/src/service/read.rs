@@ -1,7 +1,7 @@
-//! Reads of zones of any size: one version of a zone, in pages.
+//! Reads of zones of any size. A read returns one version of a zone, in pages.
 //!
 //! Clients may take minutes to receive a large zone, so no connection or transaction is held between two pages. If the
-//! zone changes during the read, the journal gives the content of a page before the changes.
+//! zone changes during the read, the journal provides the content that a page had before the changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::repository::{
 use crate::zonefile;
 use crate::{OwnerName, RecordSet, RecordType};
 
-/// The size of a page. Its text is up to five times as long.
+/// The size of a page. The page's text is up to five times as long.
 pub(super) const PAGE: PageLimit = PageLimit { rrsets: 2000, bytes: 128 * 1024 };
-/// How often a page is read if Postgres is unavailable.
+/// How often the read of a page is attempted if Postgres is unavailable.
 const MAX_ATTEMPTS: usize = 3;
 /// The time between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// The maximum number of concurrent reads of zones with more than one page.
 const MAX_LARGE_READS: usize = 64;
-/// The maximum number of these reads for the zones of one organization.
+/// The maximum number of such reads for the zones of one organization.
 const MAX_LARGE_READS_PER_ORG: usize = 16;
 
 /// The content of one version of a zone, in canonical order (RFC 4034 section 6.1), starting with the SOA.
@@ -42,7 +42,7 @@ pub struct ZoneReader {
     zone: Zone,
     /// The page that was read with the zone.
     first: Option<Vec<StoredSet>>,
-    /// The last rrset of the previous page, if another page follows.
+    /// The last rrset of the previous page. `None` if no further page follows.
     after: Option<RrsetPosition>,
     _permit: Option<ReadPermit>,
 }
@@ -65,7 +65,7 @@ impl Dns {
     /// Reads a zone with all its rrsets.
     ///
     /// # Errors
-    /// [`DnsError::ZoneNotFound`], [`DnsError::TooManyReads`].
+    /// Returns [`DnsError::ZoneNotFound`] or [`DnsError::TooManyReads`].
     pub async fn zone(&self, org: OrgId, name: &str) -> Result<ZoneReader> {
         self.hosting()?;
         self.store
@@ -76,7 +76,7 @@ impl Dns {
             .await
     }
 
-    /// Opens a zone that was read in this transaction.
+    /// Opens a reader for a zone that was read in this transaction.
     pub(super) async fn open_zone(&self, tx: &mut Connection, org: OrgId, record: ZoneRecord) -> Result<ZoneReader> {
         let RrsetPage { mut sets, next } = tx.rrset_page((record.id, record.rrset_count), None, PAGE).await?;
         sets.insert(0, soa(self.hosting()?, &record));
@@ -87,7 +87,7 @@ impl Dns {
 }
 
 impl ZoneReader {
-    /// The zone.
+    /// Returns the zone.
     #[must_use]
     pub fn zone(&self) -> &Zone {
         &self.zone
@@ -96,7 +96,8 @@ impl ZoneReader {
     /// Reads the next rrsets. Returns `None` at the end.
     ///
     /// # Errors
-    /// [`DnsError::Store`], also if the zone was deleted or has changed too much to know its previous content.
+    /// Returns [`DnsError::Store`]. This includes the case that the zone was deleted, or has changed so much that its
+    /// previous content is no longer known.
     pub async fn next_page(&mut self) -> Result<Option<Vec<StoredSet>>> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
@@ -106,7 +107,7 @@ impl ZoneReader {
         let page = loop {
             let page = self.store.snapshot(async |tx: &mut Connection| read_page(tx, &self.record, &after).await).await;
             match page {
-                // An error would end a response that the client has received in part.
+                // Retry, because an error would end a response that the client has already received in part.
                 Err(DnsError::Store(store::Error::Unavailable(_))) if attempts < MAX_ATTEMPTS => {
                     attempts += 1;
                     tokio::time::sleep(RETRY_DELAY).await;
@@ -121,7 +122,7 @@ impl ZoneReader {
     /// Reads the next lines of the zone file. Returns `None` at the end. At each name, the NS records come first.
     ///
     /// # Errors
-    /// As [`ZoneReader::next_page`].
+    /// Returns the errors of [`ZoneReader::next_page`].
     pub async fn next_lines(&mut self) -> Result<Option<String>> {
         let is_first = self.first.is_some();
         let Some(page) = self.next_page().await? else { return Ok(None) };
@@ -130,17 +131,17 @@ impl ZoneReader {
         Ok(Some(text))
     }
 
-    /// The API representation of an rrset of the zone.
+    /// Returns the API representation of an rrset of the zone.
     #[must_use]
     pub fn rrset(&self, stored: &StoredSet) -> Rrset {
         let RecordSet { owner, kind, ttl, records } = &stored.set;
         Rrset::new(&self.record.name, (owner, *kind), *ttl, records, stored.managed_by)
     }
 
-    /// Reads the whole zone. Only for zones whose size the caller knows.
+    /// Reads the whole zone into memory. Only for zones whose size the caller knows.
     ///
     /// # Errors
-    /// As [`ZoneReader::next_page`].
+    /// Returns the errors of [`ZoneReader::next_page`].
     pub async fn collect(mut self) -> Result<ZoneDetail> {
         let mut rrsets = Vec::new();
         while let Some(page) = self.next_page().await? {
@@ -150,14 +151,14 @@ impl ZoneReader {
     }
 }
 
-/// The SOA, which is not stored.
+/// Returns the SOA, which is not stored.
 fn soa(hosting: &Hosting, zone: &ZoneRecord) -> StoredSet {
     let (ttl, soa) = hosting.soa(&zone.name, zone.serial);
     let set = RecordSet { owner: OwnerName::apex(), kind: RecordType::Soa, ttl, records: vec![soa.rdata()] };
     StoredSet { set, managed_by: Some(ManagedBy::System) }
 }
 
-/// Reads the page behind a position, with the content that it had in this version of the zone.
+/// Reads the page after a position, with the content that it had in this version of the zone.
 async fn read_page(tx: &mut Connection, zone: &ZoneRecord, after: &RrsetPosition) -> Result<RrsetPage> {
     let unavailable = |reason: &str| DnsError::Store(store::Error::Unavailable(reason.into()));
     let last_change =
@@ -175,7 +176,7 @@ async fn read_page(tx: &mut Connection, zone: &ZoneRecord, after: &RrsetPosition
     Ok(page)
 }
 
-/// Undoes changes in the rrsets of a range of positions.
+/// Undoes the journaled changes of the rrsets in a range of positions.
 fn undo(sets: Vec<StoredSet>, former: Vec<FormerSet>, is_in_range: impl Fn(&RrsetPosition) -> bool) -> Vec<StoredSet> {
     let mut sets: BTreeMap<RrsetPosition, StoredSet> =
         sets.into_iter().map(|stored| (stored.position(), stored)).collect();

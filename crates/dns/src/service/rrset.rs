@@ -15,8 +15,8 @@ impl Dns {
     /// Replaces the content of an rrset. The same content is a no-op and keeps the serial.
     ///
     /// # Errors
-    /// [`DnsError::InvalidField`] for an invalid name, type or record, [`DnsError::Managed`],
-    /// [`DnsError::CnameConflict`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`],
+    /// Returns [`DnsError::InvalidField`] for an invalid name, type or record. Also returns [`DnsError::Managed`],
+    /// [`DnsError::CnameConflict`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`] and
     /// [`DnsError::SerialMismatch`].
     pub async fn rrset_put(
         &self,
@@ -34,7 +34,7 @@ impl Dns {
                 let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let owner = OwnerName::parse(name, &zone.name).map_err(|error| InvalidField::new("name", error))?;
                 let change = if kind == RecordType::Soa {
-                    // Rejected as managed when the change is planned.
+                    // Users cannot change an SOA. Planning the change rejects it as managed.
                     RrsetChange::delete(owner.clone(), kind)
                 } else {
                     RrsetChange::set(parse_set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
@@ -56,7 +56,8 @@ impl Dns {
     /// Deletes an rrset.
     ///
     /// # Errors
-    /// [`DnsError::RrsetNotFound`], [`DnsError::Managed`], [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
+    /// Returns [`DnsError::RrsetNotFound`], [`DnsError::Managed`], [`DnsError::ZoneNotFound`] or
+    /// [`DnsError::SerialMismatch`].
     pub async fn rrset_delete(
         &self,
         actor: &Actor,
@@ -81,10 +82,10 @@ impl Dns {
             .await
     }
 
-    /// Changes several rrsets, all or none.
+    /// Changes several rrsets. Applies either all changes or none.
     ///
     /// # Errors
-    /// [`DnsError::InvalidItems`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`],
+    /// Returns [`DnsError::InvalidItems`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`] or
     /// [`DnsError::SerialMismatch`].
     pub async fn rrsets_patch(
         &self,
@@ -100,7 +101,7 @@ impl Dns {
                 let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let edits = self.plan_patch(tx, &zone, &rrsets).await?;
                 if dry_run || edits.is_empty() {
-                    // `apply_edits` checks the size of a change that is written.
+                    // A dry run does not call `apply_edits`, which checks the size of a change that is written.
                     self.check_size(tx, &zone, &edits).await?;
                     return Ok(Outcome::Unchanged(RrsetChanges::at(&zone, edits)));
                 }
@@ -128,8 +129,8 @@ impl Dns {
     }
 }
 
-/// The rrsets that a change adds, changes and removes. The text of each is created when it is read, because a change can
-/// remove a whole zone.
+/// The rrsets that a change adds, changes and removes. The text of an rrset is created only when it is read, because a
+/// change can remove a whole zone.
 #[derive(Debug)]
 pub struct RrsetChanges {
     zone: ZoneName,
@@ -141,17 +142,17 @@ impl RrsetChanges {
         AtSerial { serial: zone.serial, value: Self { zone: zone.name.clone(), edits } }
     }
 
-    /// The new rrsets.
+    /// Returns the new rrsets.
     pub fn added(&self) -> impl Iterator<Item = Rrset> {
         self.views(|edit| edit.new.as_ref().filter(|_| edit.old.is_none()))
     }
 
-    /// The rrsets with other content, as they are after the change.
+    /// Returns the rrsets that get other content, as they are after the change.
     pub fn changed(&self) -> impl Iterator<Item = Rrset> {
         self.views(|edit| edit.new.as_ref().filter(|_| edit.old.is_some()))
     }
 
-    /// The deleted rrsets, as they were before the change.
+    /// Returns the deleted rrsets, as they were before the change.
     pub fn removed(&self) -> impl Iterator<Item = Rrset> {
         self.views(|edit| edit.old.as_ref().filter(|_| edit.new.is_none()))
     }
@@ -215,7 +216,7 @@ fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<RrsetChang
 fn parse_change(zone: &ZoneName, item: &RrsetPatch) -> Result<RrsetChange> {
     let owner = OwnerName::parse(&item.name, zone).map_err(|error| InvalidField::new("name", error))?;
     let kind: RecordType = item.kind.parse().map_err(|error| InvalidField::new("type", error))?;
-    // An SOA is always rejected as managed; its content does not matter.
+    // Planning the change rejects every SOA as managed, so its content does not matter.
     if item.records.is_empty() || kind == RecordType::Soa {
         return Ok(RrsetChange::delete(owner, kind));
     }

@@ -29,7 +29,7 @@ pub struct InitialContent<'a> {
 #[derive(Debug)]
 pub struct CreatedZone {
     pub zone: ZoneReader,
-    /// Whether the zone did not exist before.
+    /// Whether this call created the zone.
     pub is_new: bool,
 }
 
@@ -37,7 +37,7 @@ impl Dns {
     /// Lists the zones of an organization by name: all zones, or those in `only`.
     ///
     /// # Errors
-    /// [`DnsError::NotConfigured`].
+    /// Returns [`DnsError::NotConfigured`].
     pub async fn zones(&self, org: OrgId, only: Option<&[ZoneId]>, paging: &Paging<String>) -> Result<Page<Zone>> {
         self.hosting()?;
         let zones = self.store.connection().await?.zone_list(org, only, paging).await?;
@@ -45,10 +45,10 @@ impl Dns {
         Ok(Page::cut(zones, paging, |zone: &Zone| zone.name.clone()))
     }
 
-    /// One zone without its rrsets.
+    /// Returns one zone without its rrsets.
     ///
     /// # Errors
-    /// [`DnsError::ZoneNotFound`].
+    /// Returns [`DnsError::ZoneNotFound`].
     pub async fn zone_entry(&self, org: OrgId, name: &str) -> Result<Zone> {
         self.hosting()?;
         self.zone_view(&load_zone(&mut *self.store.connection().await?, org, name).await?)
@@ -57,16 +57,17 @@ impl Dns {
     /// Creates a zone with SOA and NS records. If the organization already has the zone, returns it unchanged.
     ///
     /// # Errors
-    /// [`DnsError::InvalidField`] for an invalid name, [`DnsError::ZoneTaken`], [`DnsError::ZoneDelegated`],
-    /// [`DnsError::DelegationUnknown`], [`DnsError::ZoneLimit`], [`DnsError::TooManyReads`].
+    /// Returns [`DnsError::InvalidField`] for an invalid name. Also returns [`DnsError::ZoneTaken`],
+    /// [`DnsError::ZoneDelegated`], [`DnsError::DelegationUnknown`], [`DnsError::ZoneLimit`] and
+    /// [`DnsError::TooManyReads`].
     pub async fn zone_create(&self, actor: &Actor, org: OrgId, new: NewZone) -> Result<ZoneReader> {
         Ok(self.zone_create_with(actor, org, new, InitialContent::default()).await?.zone)
     }
 
-    /// Creates a zone with initial content, which an existing zone does not receive.
+    /// Creates a zone with initial content. If the zone already exists, its content is not changed.
     ///
     /// # Errors
-    /// The errors of [`Dns::zone_create`], [`DnsError::InvalidItems`], and [`DnsError::ZoneBytesLimit`].
+    /// Returns the errors of [`Dns::zone_create`], [`DnsError::InvalidItems`] or [`DnsError::ZoneBytesLimit`].
     pub async fn zone_create_with(
         &self,
         actor: &Actor,
@@ -82,7 +83,7 @@ impl Dns {
                 CreateAttempt::CheckFirst(_) if checks == MAX_CHECKS => {
                     return Err(DnsError::DelegationUnknown("there are too many such zones".to_owned()));
                 }
-                // Between the attempts, so that no transaction waits for the lookups.
+                // Check between the attempts, so that no transaction waits for the lookups.
                 CreateAttempt::CheckFirst(deleted) => self.release_undelegated(org, &deleted).await?,
             }
             checks += 1;
@@ -147,7 +148,7 @@ impl Dns {
         let hosting = self.hosting()?;
         let dnssec = if content.dnssec { DnssecState::Signing } else { DnssecState::Off };
         let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone()) };
-        tx.deleted_zone_forget(&zone.name).await?;
+        tx.deleted_zone_purge(&zone.name).await?;
         tx.zone_insert(org, &zone).await?;
         if content.dnssec {
             let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
@@ -165,11 +166,11 @@ impl Dns {
         Ok((zone, event))
     }
 
-    /// Deletes a zone with all its rrsets and removes it from the catalog. Remembers its name, so that another
+    /// Deletes a zone with all its rrsets and removes it from the catalog. Stores its name, so that another
     /// organization cannot take over a domain that is still delegated here.
     ///
     /// # Errors
-    /// [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`].
+    /// Returns [`DnsError::ZoneNotFound`] or [`DnsError::SerialMismatch`].
     pub async fn zone_delete(&self, actor: &Actor, org: OrgId, name: &str, precondition: &Precondition) -> Result<()> {
         self.hosting()?;
         self.store
@@ -186,10 +187,11 @@ impl Dns {
             .await
     }
 
-    /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of stale zones.
+    /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of zones that had other
+    /// ones.
     ///
     /// # Errors
-    /// [`DnsError::Store`]. Zones that were changed before the error stay changed.
+    /// Returns [`DnsError::Store`]. Zones that were changed before the error stay changed.
     pub async fn reconcile_nameservers(&self) -> Result<usize> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(0) };
         let (_, ns) = hosting.ns();
@@ -205,7 +207,7 @@ impl Dns {
                         if edits.is_empty() {
                             return Ok(Outcome::Unchanged(()));
                         }
-                        // The journal does not record the new primary in the SOA: clear it.
+                        // Clear the journal, because it does not contain the new primary of the SOA.
                         let zone = self.write_edits(tx, zone, &edits, 0).await?;
                         self.enqueue_notice(tx, &Notice::for_zone(&zone)).await?;
                         let data = json!({ "zone": zone.name.as_str(), "nameservers": hosting.nameservers() });
@@ -223,7 +225,7 @@ impl Dns {
         }
     }
 
-    /// A new zone, not yet stored.
+    /// Returns a new zone that is not stored yet.
     fn new_zone(&self, org: OrgId, name: ZoneName) -> ZoneRecord {
         let now = self.store.clock_rng().now();
         ZoneRecord {
@@ -245,19 +247,19 @@ impl Dns {
     }
 }
 
-/// The change that sets the apex NS rrset.
+/// Returns the change that sets the apex NS rrset.
 fn nameserver_change(hosting: &Hosting) -> RrsetChange {
     let (ttl, ns) = hosting.ns();
     let set = RecordSet { owner: OwnerName::apex(), kind: RecordType::Ns, ttl, records: ns.to_vec() };
     RrsetChange::set(set, Some(ManagedBy::System))
 }
 
-/// The catalog group of a zone (contract section 6).
+/// Returns the catalog group of a zone (contract section 6).
 pub(super) fn catalog_group(zone: &ZoneRecord) -> &'static str {
     if zone.dnssec == DnssecState::Off && !zone.is_unsigning { "plain" } else { "signed" }
 }
 
-/// The catalog rrsets of a zone (RFC 9432 sections 4.3 and 4.4.2).
+/// Returns the catalog rrsets of a zone (RFC 9432 sections 4.3 and 4.4.2).
 pub(super) fn catalog_rrsets(zone: &ZoneRecord, listed: bool) -> Vec<RrsetChange> {
     let label = zone.id.as_uuid().simple();
     let member = OwnerName::new_unchecked(format!("{label}.zones"));

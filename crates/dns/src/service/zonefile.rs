@@ -25,12 +25,12 @@ pub enum ImportResult {
 }
 
 impl Dns {
-    /// Replaces the content of a zone with that of a file. Managed rrsets stay: the import ignores the SOA and apex NS
-    /// records of the file, which must not change other managed rrsets.
+    /// Replaces the content of a zone with that of a file. Managed rrsets stay. The import ignores the SOA and apex NS
+    /// records of the file, and rejects a file that changes other managed rrsets.
     ///
     /// # Errors
-    /// [`DnsError::InvalidLines`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`],
-    /// [`DnsError::SerialMismatch`], [`DnsError::TooManyReads`].
+    /// Returns [`DnsError::InvalidLines`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`],
+    /// [`DnsError::SerialMismatch`] or [`DnsError::TooManyReads`].
     pub async fn zonefile_put(
         &self,
         actor: &Actor,
@@ -41,7 +41,7 @@ impl Dns {
     ) -> Result<ImportResult> {
         self.hosting()?;
         let origin = load_zone(&mut *self.store.connection().await?, org, name).await?.name;
-        // A large file would block a thread that serves requests.
+        // Parse on another thread, because a large file would block a thread that serves requests.
         let read = tokio::task::spawn_blocking(move || zonefile::read(&origin, &text)).await;
         let file = read.map_err(store::Error::inconsistent)?.map_err(DnsError::InvalidLines)?;
         self.store
@@ -58,7 +58,7 @@ impl Dns {
                     return Err(DnsError::InvalidLines(plan.rejected.iter().map(line_error).collect()));
                 }
                 if dry_run {
-                    // `apply_edits` checks the size of a change that is written.
+                    // A dry run does not call `apply_edits`, which checks the size of a change that is written.
                     self.check_size(tx, &zone, &plan.edits).await?;
                     return Ok(Outcome::Unchanged(ImportResult::DryRun(RrsetChanges::at(&zone, plan.edits))));
                 }

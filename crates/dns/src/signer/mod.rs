@@ -17,7 +17,7 @@ use crate::wire::{
 };
 use crate::{Dnskey, Ds, Observation, ZoneName};
 
-/// Timeout of one signer check with all its queries.
+/// The timeout of one signer check with all its queries.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A nameserver that signs zones.
@@ -63,7 +63,7 @@ impl Signer {
     /// Queries the state of a zone at the signer.
     ///
     /// # Errors
-    /// A failed query. A signer that does not serve the zone is not an error.
+    /// Returns an error if a query fails. A signer that does not serve the zone is not an error.
     pub async fn check(&self, zone: &ZoneName) -> Result<Observation, SignerError> {
         timeout(CHECK_TIMEOUT, self.query_all(zone)).await.map_err(|_| SignerError::Timeout)?
     }
@@ -104,7 +104,7 @@ impl Signer {
             // The signer does not serve the zone, or has not loaded it yet.
             rcode::REFUSED | rcode::NOTAUTH | rcode::SERVFAIL => return Ok(Answer::default()),
             rcode::NOERROR if message.header.is_authoritative() => {}
-            // A cached answer or a referral: the signer does not serve the zone.
+            // The answer is cached or a referral, so the signer does not serve the zone.
             rcode::NOERROR => return Ok(Answer::default()),
             code => return Err(SignerError::Refused(code)),
         }
@@ -129,7 +129,7 @@ fn dnskey(data: &[u8]) -> Result<Dnskey, MalformedMessage> {
     Ok(Dnskey { key_tag: key_tag(data), flags, algorithm, public_key: STANDARD.encode(key) })
 }
 
-/// The key tag of a DNSKEY record (RFC 4034 appendix B), except for the obsolete algorithm 1.
+/// Computes the key tag of a DNSKEY record (RFC 4034 appendix B), except for the obsolete algorithm 1.
 fn key_tag(data: &[u8]) -> u16 {
     let words = data.chunks(2).map(|word| match word {
         [high, low] => u32::from(u16::from_be_bytes([*high, *low])),

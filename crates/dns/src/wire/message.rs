@@ -42,7 +42,7 @@ pub struct Record<'a> {
     pub kind: u16,
     pub class: u16,
     pub ttl: u32,
-    /// Names in it may be compressed.
+    /// The data. Names in it may be compressed.
     pub data: &'a [u8],
     /// The offset of the record in its message.
     pub(super) begin: usize,
@@ -63,7 +63,7 @@ impl Header {
     /// Reads the header, the first twelve bytes of a message.
     ///
     /// # Errors
-    /// Fewer than twelve bytes.
+    /// Returns an error for fewer than twelve bytes.
     pub fn read(message: &[u8]) -> Result<Self, MalformedMessage> {
         let mut reader = Reader::new(message);
         let mut next = || reader.u16();
@@ -109,7 +109,7 @@ impl<'a> Message<'a> {
     /// Parses a complete message.
     ///
     /// # Errors
-    /// A truncated message, trailing bytes, or an invalid name.
+    /// Returns an error for a truncated message, trailing bytes, or an invalid name.
     pub fn read(bytes: &'a [u8]) -> Result<Self, MalformedMessage> {
         let header = Header::read(bytes)?;
         let [questions, answers, authorities, additionals] = header.counts;
@@ -129,10 +129,10 @@ impl<'a> Message<'a> {
         if reader.is_at_end() { Ok(message) } else { Err(MalformedMessage) }
     }
 
-    /// The only question.
+    /// Returns the only question.
     ///
     /// # Errors
-    /// No question, or more than one.
+    /// Returns an error for no question, or more than one.
     pub fn question(&self) -> Result<&Question, MalformedMessage> {
         match self.questions.as_slice() {
             [question] => Ok(question),
@@ -140,22 +140,22 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The records of a section.
+    /// Returns the records of a section.
     pub fn section(&self, section: Section) -> impl Iterator<Item = &Record<'a>> {
         self.records.iter().filter(move |record| record.section == section)
     }
 
-    /// The EDNS version of the sender (RFC 6891), if it supports EDNS.
+    /// Returns the EDNS version of the sender (RFC 6891), if it supports EDNS.
     #[must_use]
     pub fn edns(&self) -> Option<u8> {
         let opt = self.section(Section::Additional).find(|record| record.kind == kind::OPT)?;
         Some(opt.ttl.to_be_bytes()[1])
     }
 
-    /// The serial of an SOA record.
+    /// Returns the serial of an SOA record.
     ///
     /// # Errors
-    /// Data that is not valid for an SOA.
+    /// Returns an error for data that is not valid for an SOA.
     pub fn serial(&self, soa: &Record<'_>) -> Result<u32, MalformedMessage> {
         let mut reader = Reader::at(self.bytes, soa.data_at);
         reader.name()?;
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A signed message with all sections.
+    /// Returns a signed message with all sections.
     fn rich() -> Vec<u8> {
         let zone = WireName::from_host("example.org").unwrap();
         let mut writer = Writer::request(7, opcode::NOTIFY, true);

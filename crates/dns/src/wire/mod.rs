@@ -1,7 +1,8 @@
 //! DNS messages (RFC 1035 section 4), limited to the messages between nameservers.
 //!
-//! Transfers need features that general codecs lack: records sent byte for byte as stored, and signatures over each of
-//! many messages (RFC 8945 section 5.3.1). Parsing never panics: any input is a message or [`MalformedMessage`].
+//! Transfers need features that general codecs lack: sending records byte for byte as stored, and signatures over each
+//! of many messages (RFC 8945 section 5.3.1). Parsing never panics: the result for any input is a message or
+//! [`MalformedMessage`].
 
 mod key;
 mod message;

@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
         Self { message, at }
     }
 
-    /// The current offset.
+    /// Returns the current offset.
     pub(crate) fn position(&self) -> usize {
         self.at
     }
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// 48 bits, the size of times in signatures.
+    /// Reads 48 bits, the size of times in signatures.
     pub(crate) fn u48(&mut self) -> Result<u64, MalformedMessage> {
         let (high, low) = (self.u16()?, self.u32()?);
         Ok(u64::from(high) << 32 | u64::from(low))
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn name(&mut self) -> Result<WireName, MalformedMessage> {
         let mut wire = Vec::new();
         let mut reader = *self;
-        // The offset after the first pointer, where the next read starts.
+        // The offset after the first pointer, at which the next read starts.
         let mut after = None;
         let mut earliest = self.at;
         loop {

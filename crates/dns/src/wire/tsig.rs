@@ -27,13 +27,13 @@ pub enum TsigError {
     Unsigned,
     /// The signature is malformed, or is not the last record.
     Malformed,
-    /// Unknown key or algorithm.
+    /// The key or the algorithm is unknown.
     UnknownKey,
     /// The MAC does not match the key and the message.
     BadSignature,
     /// The MAC is truncated, which this implementation does not accept.
     Truncated,
-    /// The MAC matches, but the time is too far from the present. The chain signs the answer.
+    /// The MAC matches, but the time differs too much from the current time. The chain signs the answer.
     BadTime(Box<TsigChain>),
 }
 
@@ -52,7 +52,7 @@ impl TsigKey {
     /// Verifies the signature of a request.
     ///
     /// # Errors
-    /// The reason why the signature is rejected.
+    /// Returns the reason why the signature is rejected.
     pub fn check(&self, message: &Message<'_>, now: u64) -> Result<TsigChain, TsigError> {
         self.verify(message, now, &[])
     }
@@ -60,7 +60,7 @@ impl TsigKey {
     /// Verifies the signature of the answer to a request that was signed with `chain`.
     ///
     /// # Errors
-    /// The reason why the signature is rejected.
+    /// Returns the reason why the signature is rejected.
     pub fn check_answer(&self, message: &Message<'_>, now: u64, chain: &TsigChain) -> Result<(), TsigError> {
         self.verify(message, now, &with_length(&chain.mac)).map(drop)
     }
@@ -167,7 +167,7 @@ impl TsigError {
             Self::Unsigned | Self::Malformed => return answer,
         };
         match Signature::find(request) {
-            // Without a MAC (RFC 8945 section 5.3.2).
+            // The answer to this error has no MAC (RFC 8945 section 5.3.2).
             Ok((_, signature)) => {
                 Signature { mac: Vec::new(), error, other: Vec::new(), ..signature }.append_to(answer)
             }
@@ -177,7 +177,8 @@ impl TsigError {
 }
 
 impl Signature {
-    /// The TSIG record of a message and its signature. It must be the last record, and the only TSIG record.
+    /// Returns the TSIG record of a message and the signature in it. The record must be the last one, and the only TSIG
+    /// record.
     fn find<'m, 'a>(message: &'m Message<'a>) -> Result<(&'m Record<'a>, Self), TsigError> {
         let mut signing = message.records.iter().filter(|record| record.kind == kind::TSIG);
         let record = signing.next().ok_or(TsigError::Unsigned)?;
@@ -203,7 +204,7 @@ impl Signature {
         Ok(Self { name: record.name.clone(), algorithm, time, fudge, mac, original_id, error, other })
     }
 
-    /// The TSIG variables that the MAC covers (RFC 8945 section 4.3.3).
+    /// Returns the TSIG variables that the MAC covers (RFC 8945 section 4.3.3).
     fn variables(&self) -> Vec<u8> {
         let class_and_ttl = [class::ANY.to_be_bytes(), [0; 2], [0; 2]].concat();
         let error = self.error.to_be_bytes();
@@ -218,7 +219,7 @@ impl Signature {
         .concat()
     }
 
-    /// The TSIG timers, which the MAC covers instead of the variables after the first message of an answer.
+    /// Returns the TSIG timers, which the MAC covers instead of the variables after the first message of an answer.
     fn timers(&self) -> Vec<u8> {
         self.time.to_be_bytes().into_iter().skip(2).chain(self.fudge.to_be_bytes()).collect()
     }
@@ -242,7 +243,7 @@ impl Signature {
     }
 }
 
-/// The message without its signature.
+/// Returns the message without its signature.
 fn without_signature(message: &Message<'_>, signature: &Record<'_>, id: u16) -> Vec<u8> {
     let mut bytes: Vec<u8> = message.bytes.iter().copied().take(signature.begin).collect();
     set_u16(&mut bytes, 0, id);
@@ -283,7 +284,7 @@ mod tests {
         TSigner::new(SECRET.to_vec(), TsigAlgorithm::HmacSha512, name, 300).unwrap()
     }
 
-    /// A request that hickory signed, and its MAC.
+    /// Returns a request that hickory signed, and its MAC.
     fn signed_request() -> (Vec<u8>, Vec<u8>) {
         let mut message = Theirs::query();
         message.add_query(Query::query(Name::from_ascii("example.org.").unwrap(), hickory_proto::rr::RecordType::AXFR));

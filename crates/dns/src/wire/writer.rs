@@ -6,7 +6,7 @@ use super::{Header, MAX_MESSAGE_LENGTH, MalformedMessage, Question, Section, cla
 use crate::name::WireName;
 use crate::name::labels::suffixes;
 
-/// A message under construction. Owner names are compressed (RFC 1035 section 4.1.4), record data is not.
+/// A message under construction. Owner names are compressed (RFC 1035 section 4.1.4); record data is not.
 pub(crate) struct Writer {
     bytes: Vec<u8>,
     /// The offset of each name suffix.
@@ -49,7 +49,7 @@ impl Writer {
     /// Adds a record of class IN.
     ///
     /// # Errors
-    /// The message would exceed the maximum length. It stays unchanged.
+    /// Returns an error if the message would exceed the maximum length. The message stays unchanged.
     pub(crate) fn record(
         &mut self,
         section: Section,
@@ -81,12 +81,12 @@ impl Writer {
         self.count(Section::Additional);
     }
 
-    /// The current length in bytes.
+    /// Returns the current length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether the section is empty.
+    /// Returns whether the section is empty.
     pub(crate) fn is_empty(&self, section: Section) -> bool {
         self.counts.get(section as usize).is_none_or(|count| *count == 0)
     }
@@ -129,7 +129,7 @@ impl Writer {
     }
 }
 
-/// A question of class IN.
+/// Returns a question of class IN.
 pub(crate) fn question(name: &WireName, kind: u16) -> Question {
     Question { name: name.clone(), kind, class: class::IN }
 }

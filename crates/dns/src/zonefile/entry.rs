@@ -2,13 +2,14 @@
 
 use crate::record::lexer::{LexError, Lexer, Token, Word};
 
-/// The maximum number of words of an entry: a record with one word per octet, and the fields before it.
+/// The maximum number of words in an entry. The longest record has one word for each octet, plus the fields before its
+/// data.
 const MAX_WORDS: usize = 65_600;
 
 /// The words of an entry, and its first line.
 pub(super) struct Entry<'a> {
     pub line: u32,
-    /// Whether the entry begins with white space, and so has the owner of the previous entry.
+    /// Whether the entry begins with white space. It then has the owner of the previous entry.
     pub is_indented: bool,
     pub words: Vec<Word<'a>>,
 }
@@ -41,7 +42,7 @@ impl<'a> Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, (u32, EntryError)>;
 
-    /// After an error, parsing continues at the next line, even within parentheses.
+    /// Returns the next entry. After an error, continues at the next line, even within parentheses.
     fn next(&mut self) -> Option<Self::Item> {
         let (mut words, mut depth) = (Vec::new(), 0_u32);
         let (mut line, mut is_indented) = (self.line, self.lexer.is_indented());

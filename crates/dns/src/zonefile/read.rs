@@ -13,12 +13,12 @@ const DNSSEC_TYPES: [&str; 8] = ["RRSIG", "NSEC", "NSEC3", "NSEC3PARAM", "DNSKEY
 
 /// Parses a zone file. Names are relative to the zone unless `$ORIGIN` sets another origin.
 ///
-/// The TTL of a record without one is, in this order: `$TTL`, the last stated TTL (RFC 1035 section 5.1), the SOA
-/// minimum, or 300 seconds. Records of one set must have the same TTL (RFC 2181 section 5.2). Duplicate records count
-/// once. The SOA may appear twice, because saved transfers end with it.
+/// A record without a TTL gets the first of these that exists: `$TTL`, the last stated TTL (RFC 1035 section 5.1), the
+/// SOA minimum, or 300 seconds. All records of a set must have the same TTL (RFC 2181 section 5.2). Duplicate records
+/// count once. The SOA may appear twice, because saved transfers end with it.
 ///
 /// # Errors
-/// All errors in line order, up to 100.
+/// Returns all errors in line order, up to 100.
 pub fn read(zone: &ZoneName, text: &str) -> Result<Zonefile, Vec<LineError>> {
     let mut reader = Parser::new(zone);
     let mut errors = Vec::new();
@@ -28,7 +28,7 @@ pub fn read(zone: &ZoneName, text: &str) -> Result<Zonefile, Vec<LineError>> {
             Err((line, error)) => Some((line, format!("the line {error}"))),
         };
         errors.extend(error.map(|(line, message)| LineError { line, message }));
-        // Errors of later lines would be cut off.
+        // Stop here, because errors of later lines would not be reported.
         if errors.len() == MAX_ERRORS {
             break;
         }
@@ -42,7 +42,7 @@ pub fn read(zone: &ZoneName, text: &str) -> Result<Zonefile, Vec<LineError>> {
 
 struct Parser<'z> {
     zone: &'z ZoneName,
-    /// In wire format.
+    /// The origin in wire format.
     origin: Vec<u8>,
     owner: CurrentOwner,
     ttl: DefaultTtl,
@@ -53,7 +53,7 @@ struct Parser<'z> {
 /// The owner of indented entries.
 enum CurrentOwner {
     Missing,
-    /// Invalid, and already reported.
+    /// The owner is invalid, and the error was already reported.
     Invalid,
     Name(OwnerName),
 }
@@ -166,7 +166,7 @@ impl DefaultTtl {
 }
 
 impl<'a, 'w> RecordHeader<'a, 'w> {
-    /// `[ttl] [class] type data`, or the class before the TTL.
+    /// Reads the words `[ttl] [class] type data`. The class may also come before the TTL.
     fn read(words: &'w [Word<'a>]) -> Result<Self, String> {
         let (mut ttl, mut has_class, mut rest) = (None, false, words);
         while let Some((word, tail)) = rest.split_first() {
@@ -190,7 +190,7 @@ impl<'a, 'w> RecordHeader<'a, 'w> {
     }
 }
 
-/// Whether a class is IN; none if the word is not a class.
+/// Returns whether a class is IN. Returns `None` if the word is not a class.
 fn class(text: &str) -> Option<bool> {
     let name = text.to_ascii_uppercase();
     match name.as_str() {

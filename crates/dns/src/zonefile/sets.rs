@@ -32,7 +32,7 @@ impl SetBuilder {
         Ok(())
     }
 
-    /// The sets in the order of their first lines, and their errors.
+    /// Returns the sets in the order of their first lines, and the errors of the sets.
     pub fn finish(self) -> (Vec<(u32, RecordSet)>, Vec<LineError>) {
         let mut errors = Vec::new();
         let sets: Vec<_> = self.sets.into_iter().map(|(line, set)| (line, sorted(set))).collect();
@@ -53,7 +53,7 @@ fn sorted(set: RecordSet) -> RecordSet {
     RecordSet::new(owner, kind, ttl, records)
 }
 
-/// Rejects a CNAME at a name with other types (RFC 1034 section 3.6.2), at the later of the two lines.
+/// Returns an error for a CNAME at a name with other types (RFC 1034 section 3.6.2), with the later of the two lines.
 fn check_cname(sets: &[&(u32, RecordSet)]) -> Option<LineError> {
     let (cname, set) = sets.iter().find(|(_, set)| set.kind == RecordType::Cname)?;
     let (other, another) = sets.iter().find(|(_, set)| set.kind != RecordType::Cname)?;

@@ -15,7 +15,7 @@ pub fn write<'a>(zone: &ZoneName, soa: &Soa, sets: impl IntoIterator<Item = &'a 
     text
 }
 
-/// The lines before the records.
+/// Returns the lines before the records.
 pub(crate) fn directives(zone: &ZoneName) -> String {
     format!("$ORIGIN {}.\n$TTL {}\n", zone.as_str(), RecordSet::DEFAULT_TTL)
 }
@@ -31,7 +31,7 @@ pub(crate) fn write_sets<'a>(text: &mut String, sets: impl IntoIterator<Item = &
     }
 }
 
-/// SOA, NS, then the other types by number.
+/// Returns the sort key of a type: SOA comes first, then NS, then the other types by number.
 fn order_of(kind: RecordType) -> (u8, u16) {
     let rank = match kind {
         RecordType::Soa => 0,

@@ -54,7 +54,7 @@ pub struct CurrentToken {
 impl<S: RequiredScope> Describe for SignedIn<S> {
     fn describe(operation: &mut Operation) {
         operation.require_caller(PolicyTarget::Account, None, Some(S::SCOPE));
-        // The error of a restricted token.
+        // A restricted token receives this error.
         operation.code(&Code::FORBIDDEN);
     }
 }

@@ -21,8 +21,9 @@ use crate::problem::Problem;
 use crate::protocol::{self, PROTECTED_RESOURCE};
 use crate::request_id::RequestId;
 
-/// Authenticates the caller, finds the target, and counts the request by its credential and its user, or by its address
-/// without a valid credential. Only existing credentials have a bucket, so that invented ones cannot exhaust memory.
+/// Authenticates the caller, finds the target, and counts the request by its credential and its user. Counts a request
+/// without a valid credential by its address. Only existing credentials have a bucket, so that invented ones cannot
+/// exhaust memory.
 pub(super) async fn authenticate(
     request: &HttpRequest,
     payload: &mut Payload,
@@ -32,7 +33,7 @@ pub(super) async fn authenticate(
     authenticate_with(request, payload, credential, target).await
 }
 
-/// Like `authenticate`, with a credential that was already read from the request.
+/// Like `authenticate`, with a credential that the caller of this function has already read from the request.
 pub(crate) async fn authenticate_with(
     request: &HttpRequest,
     payload: &mut Payload,
@@ -52,7 +53,7 @@ pub(crate) async fn authenticate_with(
     };
     let lookup = Lookup { credential, target, permit_request: needed };
     let caller = match resolve(&store, lookup).await {
-        // Permits cannot be stored, but the caller can still be authenticated.
+        // Postgres cannot store the taken permits, but the caller can still be authenticated.
         Err(error) if needed.is_some() && error.refuses_writes() => {
             resolve(&store, Lookup { permit_request: None, ..lookup }).await?
         }
@@ -74,7 +75,8 @@ pub(crate) async fn authenticate_with(
     if identity.is_stale(caller.last_used_at) {
         let credential = caller.credential;
         let oauth = web::Data::<OAuth>::extract(request, payload).await?;
-        // In the background: the response does not depend on it, and the next request repeats a failed update.
+        // Record the use in the background: the response does not depend on it, and the next request repeats a failed
+        // update.
         actix_web::rt::spawn(async move {
             let touched = match credential {
                 Credential::Grant(grant) => oauth.touch(grant).await.map_err(|error| error_chain(&error).to_string()),
@@ -88,7 +90,7 @@ pub(crate) async fn authenticate_with(
     Ok(caller)
 }
 
-/// The error of a request without a valid credential: `problem`, or 429 above the rate limit.
+/// Returns the error of a request without a valid credential: `problem`, or 429 if the address is above its rate limit.
 async fn reject_anonymous(request: &HttpRequest, store: &Store, limiters: &Limiters, problem: Problem) -> Problem {
     let counted = limiters.count_address(request, store, Limit::General, rate_limit_address(request)).await;
     counted.err().unwrap_or(problem)
@@ -102,8 +104,8 @@ pub(super) async fn count_anonymous(request: &HttpRequest, payload: &mut Payload
 }
 
 impl ResolvedCaller {
-    /// The caller as the actor of an operation that needs the role in the organization, if any. The transaction of the
-    /// operation checks the credential and the role again.
+    /// Returns the caller as the actor of an operation. `required_role` is the role that the operation needs in an
+    /// organization, if any. The transaction of the operation checks the credential and the role again.
     pub(crate) fn actor(&self, request: &HttpRequest, required_role: Option<RequiredRole>) -> Actor {
         Actor::user(self.user.id, self.credential, required_role, RequestId::text(request))
     }
@@ -153,13 +155,14 @@ impl ResolvedCaller {
         }
     }
 
-    /// The projects and zones that the token is restricted to.
+    /// Returns the projects and zones that the token is restricted to.
     pub(crate) fn restricted_targets(&self) -> Option<&RestrictedTargets> {
         self.restriction.as_ref().and_then(|restriction| restriction.targets.as_ref())
     }
 }
 
-/// The URL of the metadata of this API as a protected resource (RFC 9728 section 5.1), if apps can be connected.
+/// Returns the URL of the metadata of this API as a protected resource (RFC 9728 section 5.1). Returns `None` if apps
+/// cannot be connected.
 fn resource_metadata(request: &HttpRequest) -> Option<String> {
     request.app_data::<web::Data<OAuth>>()?.config().ok()?;
     let config = request.app_data::<web::Data<Config>>()?;

@@ -1,5 +1,6 @@
-//! The statements that check a caller again when a change commits: the credential is still valid, and the user still has
-//! the role. They lock the rows that they read, so a revocation either precedes the commit or waits for it.
+//! The statements that check a caller again when a change commits: the credential must still be valid, and the user
+//! must still have the role. They lock the rows that they read. So a concurrent revocation either precedes the commit
+//! or waits for it.
 
 use std::sync::LazyLock;
 
@@ -52,7 +53,7 @@ static OF_GRANT: LazyLock<CallerChecks> =
 static OF_SSH_KEY: LazyLock<CallerChecks> =
     LazyLock::new(|| caller_checks!("identity.ssh_keys c WHERE c.id = $1 AND $2::timestamptz IS NOT NULL"));
 
-/// The statements for a credential, with or without a required role.
+/// Returns the statements for a credential, with or without a required role.
 #[must_use]
 pub fn find_caller_check(credential: Credential, required_role: Option<RequiredRole>) -> Option<&'static CallerCheck> {
     let checks: &'static CallerChecks = match credential {
@@ -60,7 +61,7 @@ pub fn find_caller_check(credential: Credential, required_role: Option<RequiredR
         Credential::Token(_) => &OF_ACCESS_TOKEN,
         Credential::Grant(_) => &OF_GRANT,
         Credential::SshKey(_) => &OF_SSH_KEY,
-        // A client was authenticated in the transaction itself, which locks the row of the client.
+        // The transaction of a client itself locks the client's row.
         Credential::Client(_) | Credential::None | Credential::Operator | Credential::Service => return None,
     };
     Some(if required_role.is_some() { &checks.org } else { &checks.account })

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::problem::Problem;
 
 /// A user's credential: the hash under which it is stored, or the content of a signed token. Every match over the kinds
-/// is exhaustive, so that a new kind does not compile before each match handles it.
+/// is exhaustive, so the compiler lists the places that must handle a new kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PresentedCredential {
     /// A login session.
@@ -26,12 +26,13 @@ pub(crate) enum PresentedCredential {
     AccessToken(TokenHash),
     /// An access token of a connected app, with a valid signature.
     ConnectedApp(VerifiedToken),
-    /// An SSH key whose private key the caller has, by the SHA-256 of its public key. Only git clients present it.
+    /// An SSH key, by the SHA-256 of its public key. The caller has the private key. Only git clients present this
+    /// credential.
     SshKey(TokenHash),
 }
 
 impl PresentedCredential {
-    /// The key of the credential's rate limit.
+    /// Returns the key of the credential's rate limit.
     pub(super) fn hash(self) -> TokenHash {
         match self {
             Self::Session(hash) | Self::AccessToken(hash) | Self::SshKey(hash) => hash,
@@ -40,18 +41,18 @@ impl PresentedCredential {
         }
     }
 
-    /// Parses a personal access token; `None` if the text has another form.
+    /// Parses a personal access token. Returns `None` if the text has another form.
     pub(crate) fn access_token(text: &str) -> Option<Self> {
         Token::parse(TokenKind::Access, text.trim()).map(|token| Self::AccessToken(token.hash()))
     }
 
-    /// Parses the fingerprint of an SSH key; `None` if the text has another form.
+    /// Parses the fingerprint of an SSH key. Returns `None` if the text has another form.
     pub(crate) fn ssh_key(fingerprint: &str) -> Option<Self> {
         let digest = STANDARD_NO_PAD.decode(fingerprint.strip_prefix("SHA256:")?).ok()?;
         Some(Self::SshKey(TokenHash::from_digest(digest.try_into().ok()?)))
     }
 
-    /// Parses a bearer token. Its prefix determines its kind; a text without one is a token of a connected app
+    /// Parses a bearer token. The prefix determines its kind. A text without a prefix is a token of a connected app
     /// (contract section 1, "Credentials").
     async fn bearer(request: &HttpRequest, text: &str) -> Result<Self, Problem> {
         let text = text.trim();
@@ -96,7 +97,7 @@ pub(super) fn node_token(request: &HttpRequest) -> Result<Token, Problem> {
     token.flatten().ok_or_else(invalid_credential)
 }
 
-/// The scheme and the credential of the only `Authorization` header.
+/// Returns the scheme and the credential of the `Authorization` header, which must occur exactly once.
 fn authorization(request: &HttpRequest) -> Result<(&str, &str), Problem> {
     let mut sent = request.headers().get_all(AUTHORIZATION);
     let first = sent.next().ok_or_else(Problem::no_credential)?;
@@ -109,12 +110,12 @@ fn password(credential: &str) -> Option<String> {
     decoded.split_once(':').map(|(_, password)| password.to_owned())
 }
 
-/// 401 of an invalid credential.
+/// Returns the 401 error of an invalid credential.
 pub(crate) fn invalid_credential() -> Problem {
     CallerError::InvalidCredential.into()
 }
 
-/// The address that the request counts against.
+/// Returns the address by which the request is counted.
 pub(super) fn rate_limit_address(request: &HttpRequest) -> IpAddr {
     let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
@@ -122,7 +123,8 @@ pub(super) fn rate_limit_address(request: &HttpRequest) -> IpAddr {
     rate_limit_key(config.map_or(peer, |config| config.trusted_proxies.client(peer, forwarded)))
 }
 
-/// Counts an access token of a connected app that was rejected. `reason` is one of a few constants.
+/// Counts an access token of a connected app that was rejected. `reason` is a metric label, so it must be one of a few
+/// constants.
 pub(super) fn count_rejected_token(reason: &'static str) {
     static REJECTED: LazyLock<Counter<u64>> = LazyLock::new(|| {
         opentelemetry::global::meter("svc")

@@ -56,7 +56,8 @@ pub struct InProject<R, S> {
 }
 
 /// A member with at least the role in the organization of the path's zone, with the scope. For a token that is
-/// restricted to projects or zones, the zone must exist; for all other callers the service checks that.
+/// restricted to projects or zones, the policy also checks that the zone exists. For all other callers, the service
+/// checks that.
 #[derive(Debug)]
 pub struct InZone<R, S> {
     pub actor: Actor,
@@ -185,7 +186,7 @@ async fn authenticate_in_org(request: &HttpRequest, payload: &mut Payload) -> Re
     authenticate(request, payload, Target::Org { org: path_value(&path, "orgSlug")? }).await
 }
 
-/// The value of a path parameter that every route of the policy has.
+/// Returns the value of a path parameter that every route of the policy has.
 fn path_value<'a>(path: &'a Option<Rc<RouteMatch>>, name: &str) -> Result<&'a str, Problem> {
     let value = path.as_ref().and_then(|path| path.get(name));
     value.ok_or_else(|| Problem::internal(format!("the route has no parameter {name}")))

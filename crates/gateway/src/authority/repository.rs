@@ -1,4 +1,4 @@
-//! The policies of git repositories: of the API, and of git clients. A public repository has readers without a role.
+//! The policies of git repositories, for the API and for git clients. A public repository can be read without a role.
 
 use std::marker::PhantomData;
 
@@ -18,8 +18,8 @@ use super::statement::Target;
 use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch};
 use crate::problem::Problem;
 
-/// A viewer of the path's repository, or any user if the repository is public (contract section 1, "Roles"). The
-/// credential has the scope.
+/// A user with at least the role of a viewer of the path's repository, or any user if the repository is public
+/// (contract section 1, "Roles"). The credential has the scope.
 #[derive(Debug)]
 pub struct RepositoryReader<S> {
     pub actor: Actor,
@@ -84,7 +84,8 @@ pub(crate) enum GitDecision {
     NotFound,
 }
 
-/// Decides whether a git client may read or write a repository. A repository that the client may not see is not found.
+/// Decides whether a git client may read or write a repository. The decision is `NotFound` for a repository that the
+/// client may not see.
 pub(crate) async fn authorize_git(
     store: &Store,
     repositories: &Repositories,
@@ -119,7 +120,8 @@ fn decide(caller: Option<&ResolvedCaller>, repo: Option<RepoRecord>, write: bool
             _ => GitDecision::Unauthenticated,
         };
     };
-    // The lookup finds the project only for its members, and only if the token is not restricted to another one.
+    // The lookup finds the project only for members of its organization, and only if the token is not restricted to
+    // another project.
     let role = caller.org.as_ref().and_then(|org| org.role).filter(|_| caller.project.is_some());
     let Some(repo) = repo.filter(|_| is_public || role.is_some()) else { return GitDecision::NotFound };
     let (minimum, scope) = if write { (Role::Member, Scope::GitWrite) } else { (Role::Viewer, Scope::GitRead) };

@@ -1,5 +1,5 @@
-//! The lookup behind every policy: credential → user → membership → target in one statement. The statement also takes
-//! permits of the caller's rate limits when this process holds none.
+//! The lookup behind every policy: one statement follows the credential to the user, the membership and the target. If
+//! this process holds no permits of the caller's rate limits, the statement also takes some.
 
 use diesel::pg::Pg;
 use diesel::prelude::*;
@@ -22,7 +22,7 @@ use crate::limits::{CallerGrant, CallerRequest, PermitGrant, PermitRequest};
 pub(super) struct Lookup<'a> {
     pub(super) credential: PresentedCredential,
     pub(super) target: Target<'a>,
-    /// Permits of the caller's rate limits to take.
+    /// The permits to take from the caller's rate limits, if any.
     pub(super) permit_request: Option<CallerRequest>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct ResolvedCaller {
     pub(crate) last_used_at: Option<Time>,
     /// A token's scopes; `None` for a session, which has all scopes.
     pub(crate) scopes: Option<Vec<Scope>>,
-    /// A token's restriction.
+    /// A token's restriction. `None` for an unrestricted credential.
     pub(crate) restriction: Option<TokenRestriction>,
     pub(crate) user: Profile,
     pub(crate) org: Option<ResolvedOrg>,
@@ -42,7 +42,7 @@ pub(crate) struct ResolvedCaller {
     pub(crate) permit_grant: Option<CallerGrant>,
 }
 
-/// The organization that a token is restricted to, or parts of it.
+/// A token's restriction to an organization, or to parts of it.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenRestriction {
     pub(crate) org: OrgId,
@@ -127,8 +127,8 @@ struct Row {
     user_reset_at: Option<i64>,
 }
 
-/// Looks up a credential and a target; `None` if the credential is not valid. A failed lookup is an error, never an
-/// anonymous caller.
+/// Looks up a credential and a target. Returns `None` if the credential is not valid. A failed lookup is an error, and
+/// never results in an anonymous caller.
 pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<Option<ResolvedCaller>> {
     let Lookup { credential: presented, target, permit_request } = lookup;
     let text = statement(presented, target).text(permit_request.is_some());

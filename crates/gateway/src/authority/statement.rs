@@ -1,7 +1,7 @@
-//! The SQL that authenticates a caller and finds the target: one statement for each kind of credential and target,
-//! composed once. It reads across the contexts' tables. Its parameters: `$1` the credential (the hash under which it is
-//! stored; for a connected app an array of the ids of grant, client and user), `$2` the time, then
-//! the target's names, then the parameters of the rate limits of the credential and of its user.
+//! The SQL that authenticates a caller and finds the target. There is one statement for each kind of credential and
+//! target, which is composed once and reads the tables of several contexts. Its parameters: `$1` is the credential (the
+//! hash under which it is stored, or for a connected app an array of the ids of grant, client and user), `$2` is the
+//! time, then come the target's names, then the parameters of the rate limits of the credential and of its user.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ pub(crate) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The target's names, in the order of the statement's parameters.
+    /// Returns the target's names, in the order of the statement's parameters.
     pub(super) fn names(self) -> [Option<Option<&'a str>>; 2] {
         match self {
             Self::Account => [None, None],
@@ -46,14 +46,14 @@ const ACCESS_TOKEN: &str = "\
     FROM identity.access_tokens \
     WHERE token_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
 
-/// The scopes are those of the access token.
+/// Selects no scopes, because those of the access token apply.
 const GRANT: &str = "\
     SELECT id, user_id, last_used_at, NULL::text[] AS scopes, \
            NULL::uuid AS restricted_org_id, NULL::uuid[] AS restricted_project_ids, NULL::uuid[] AS restricted_zone_ids \
     FROM oauth.grants \
     WHERE id = ($1::uuid[])[1] AND client_id = ($1::uuid[])[2] AND user_id = ($1::uuid[])[3] AND expires_at > $2";
 
-/// A key has all scopes.
+/// Selects null as the scopes, because an SSH key has all scopes.
 const SSH_KEY: &str = "\
     SELECT id, user_id, last_used_at, NULL::text[] AS scopes, \
            NULL::uuid AS restricted_org_id, NULL::uuid[] AS restricted_project_ids, NULL::uuid[] AS restricted_zone_ids \
@@ -85,7 +85,7 @@ const JOIN_ZONE: &str = "\
     LEFT JOIN dns.zones z ON z.org_id = m.org_id AND z.name = $4 \
         AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR z.id = ANY (c.restricted_zone_ids))";
 
-/// The organization follows from the zone.
+/// Derives the organization from the zone.
 const JOIN_HOSTED_ZONE: &str = "\
     LEFT JOIN dns.zones z ON z.name = $3 AND (c.restricted_org_id IS NULL OR c.restricted_org_id = z.org_id) \
         AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR z.id = ANY (c.restricted_zone_ids)) \
@@ -107,11 +107,12 @@ impl Statement {
              {columns}, l.granted, l.reset_at, s.granted AS user_granted, s.reset_at AS user_reset_at \
              FROM c JOIN identity.users u ON u.id = c.user_id {joins}"
         );
-        // After the hash, the time and the names.
+        // These parameters follow the hash, the time and the names.
         let now = 3 + names;
         let of_credential = PermitParameters { now, permits: now + 1, cost: now + 2, bucket: now + 3 };
         let of_user = PermitParameters { now, permits: now + 4, cost: now + 5, bucket: now + 6 };
-        // The user's bucket is read after the credential's, so that concurrent statements lock the rows in one order.
+        // The statement reads the user's bucket after the credential's, so that concurrent statements lock the rows in
+        // the same order.
         let charge = of_credential.charge("'general ' || c.id", "FROM c");
         let charge_user = of_user.charge("'user ' || c.user_id", "FROM c, l");
         Self {
@@ -159,7 +160,7 @@ static OF_GRANT: LazyLock<Statements> = LazyLock::new(|| Statements::new(GRANT))
 
 static OF_SSH_KEY: LazyLock<Statements> = LazyLock::new(|| Statements::new(SSH_KEY));
 
-/// The statement for a credential and a target.
+/// Returns the statement for a credential and a target.
 pub(super) fn statement(presented: PresentedCredential, target: Target<'_>) -> &'static Statement {
     let statements: &'static Statements = match presented {
         PresentedCredential::Session(_) => &OF_SESSION,
@@ -182,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// A snapshot of every statement, so that reviews see the SQL.
+    /// Compares every statement with a snapshot, so that reviews see the SQL.
     #[test]
     fn statements_of_each_credential_and_target() {
         let hash = Token::mint(TokenKind::Access, &ClockRng::system()).hash();

@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 use super::{Describe, IntoResponse, Operation, RequestHeaders};
 use crate::problem::Problem;
 
-/// 200 with a body, its strong `ETag` and a maximum age; 304 if the client has this body (RFC 9110 section 13.1.2).
+/// A response of 200 with a body, its strong `ETag` and a maximum age, or of 304 if the client already has this body
+/// (RFC 9110 section 13.1.2).
 #[derive(Debug)]
 pub struct Cached<T> {
-    /// `None` if the client has it.
+    /// The body. `None` if the client already has it.
     body: Option<Vec<u8>>,
     etag: String,
     max_age_seconds: i64,
@@ -24,7 +25,7 @@ impl<T: Serialize> Cached<T> {
     /// Renders the body, and compares it with `If-None-Match`.
     ///
     /// # Errors
-    /// 500 if the body cannot be serialized.
+    /// Returns 500 if the body cannot be serialized.
     pub fn new(body: &T, max_age_seconds: i64, headers: &RequestHeaders) -> Result<Self, Problem> {
         let body = serde_json::to_vec(body).map_err(|error| Problem::internal(error.to_string()))?;
         let etag = format!("\"{}\"", Digest::of(&body));

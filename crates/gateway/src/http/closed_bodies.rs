@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Operation;
 use crate::json_schema::referenced_component;
 
-/// The keywords of which a schema needs one to limit its values.
+/// The keywords that limit the values of a schema. A schema without any of them accepts every value.
 const LIMITING: [&str; 7] = ["$ref", "type", "enum", "const", "allOf", "oneOf", "anyOf"];
 
 /// Returns the schemas in the operation's JSON body that accept unknown fields or any value.
@@ -41,7 +41,7 @@ impl<'a> Walk<'a> {
         if is_object(schema) {
             match schema.get("additionalProperties") {
                 Some(Value::Bool(false)) => {}
-                // A map: the schema of its values.
+                // A map with free names: check the schema of its values.
                 Some(values @ Value::Object(_)) => self.visit(values, name),
                 _ => drop(self.open.insert(format!("unknown fields in {name}"))),
             }

@@ -48,9 +48,9 @@ impl<K: Ord, V: PartialEq> Registry<K, V> {
 /// Checks the routes of one listener.
 ///
 /// # Errors
-/// Returns the areas, operations, schemas and path parameters that share a name with different meanings, the operations
-/// that share a route or an id, the operations whose parameters do not match their path, and the operations whose JSON
-/// body accepts unknown fields at some level.
+/// Returns an error if areas, operations, schemas or path parameters share a name with different meanings, if
+/// operations share a route or an id, if the parameters of an operation do not match its path, or if the JSON body of
+/// an operation accepts unknown fields at some level.
 pub(super) fn check(all: &[&Routes]) -> Result<(), Collisions> {
     let mut found = Vec::new();
     let operations = || all.iter().flat_map(|routes| routes.operations());

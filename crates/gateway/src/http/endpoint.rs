@@ -1,5 +1,5 @@
-//! An async function as a route. Its arguments are extracted in order, the policy first, so that a caller without
-//! permission learns nothing about the expected request.
+//! An async function as a route. Its arguments are extracted in order. The policy is the first one, so that a caller
+//! without permission learns nothing about the expected request.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

@@ -5,8 +5,8 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::{Describe, IntoResponse, Operation};
 
-/// The versions in `If-Match`; `None` if it is absent or `*`, which match any version. A tag of another form matches no
-/// version.
+/// Returns the versions in `If-Match`. Returns `None` if the header is absent or `*`, because any version is then
+/// accepted. A tag of another form matches no version.
 pub(crate) fn if_match(request: &HttpRequest) -> Option<Vec<u32>> {
     let mut sent = request.headers().get_all(IF_MATCH).peekable();
     sent.peek()?;

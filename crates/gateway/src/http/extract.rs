@@ -22,12 +22,12 @@ pub trait Extract: Describe + Sized {
 
 /// The first argument of every handler: it authorizes the caller.
 pub trait Policy: Extract {
-    /// The caller, if the policy authenticates one.
+    /// Returns the caller, if the policy authenticates one.
     fn actor(&mut self) -> Option<&mut Actor> {
         None
     }
 
-    /// The plan of the target's organization, if the policy has one and the limit of an upload depends on it.
+    /// Returns the plan of the target's organization, if the policy has one. The limit of an upload may depend on it.
     fn plan(&self) -> Option<Plan> {
         None
     }

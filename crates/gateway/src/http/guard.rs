@@ -68,7 +68,7 @@ pub async fn guard(
         let answer = problem.respond(request.request());
         return Ok(request.into_response(answer));
     }
-    // A server at capacity is still alive.
+    // A server at capacity is still alive, so health checks need no permit.
     if request.path() == "/healthz" {
         return Ok(next.call(request).await?.map_into_boxed_body());
     }
@@ -104,13 +104,13 @@ fn check_request(request: &ServiceRequest) -> Result<(), Problem> {
     }
 }
 
-/// Whether the headers are within their limits.
+/// Returns whether the headers are within their limits.
 pub(crate) fn headers_within_limits(headers: &HeaderMap) -> bool {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     headers.len() <= MAX_HEADERS && bytes <= MAX_HEADER_BYTES
 }
 
-/// Decodes percent encoding once; `None` if an escape is invalid or the result is not UTF-8.
+/// Decodes percent encoding once. Returns `None` if an escape is invalid or the result is not UTF-8.
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -128,7 +128,7 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether an unreserved character (RFC 3986 section 2.3) is percent-encoded.
+/// Returns whether an unreserved character (RFC 3986 section 2.3) is percent-encoded.
 fn has_needless_escape(path: &str) -> bool {
     path.split('%').skip(1).any(|rest| {
         let byte = rest.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 pub struct RequestHeaders(HttpRequest);
 
 impl RequestHeaders {
-    /// The value of a header, if it occurs once and is printable ASCII.
+    /// Returns the value of a header, if it occurs once and is printable ASCII.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut values = self.0.headers().get_all(name);
@@ -21,16 +21,17 @@ impl RequestHeaders {
         values.next().is_none().then(|| value.to_str().ok())?
     }
 
-    /// Whether a header occurs.
+    /// Returns whether a header occurs.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.headers().contains_key(name)
     }
 
-    /// The value of a cookie as the browser sent it, if exactly one cookie has this name and the value is UTF-8.
+    /// Returns the value of a cookie as the browser sent it, if exactly one cookie has this name and the value is
+    /// UTF-8.
     ///
-    /// A browser sends one cookie per name, path and domain, and only one whose name begins with `__Host-`. With a
-    /// second cookie of the name, another host has set one of the two.
+    /// A browser sends one cookie for each name, path and domain. It sends only one cookie whose name begins with
+    /// `__Host-`. If there are two cookies of such a name, another host has set one of them.
     #[must_use]
     pub fn cookie(&self, name: &str) -> Option<&str> {
         let mut values = self.0.headers().get_all(COOKIE).flat_map(|header| cookie_values(header.as_bytes(), name));

@@ -33,13 +33,13 @@ pub(crate) const IN_PROGRESS: Code = Code::new(
     Kind::Conflict,
     "Another request with this Idempotency-Key is still in progress; try again in a moment.",
 );
-/// 409: only the client can decide whether to repeat the request.
+/// 409: the response is lost, and only the client can decide whether to repeat the request.
 pub(crate) const ANSWER_LOST: Code = Code::new(
     "idempotency_answer_lost",
     Kind::Conflict,
     "The first request with this Idempotency-Key was executed, but its response was lost; check its result.",
 );
-/// 422: the key belongs to another request.
+/// 422: the key was used for another request.
 pub(crate) const MISMATCH: Code = Code::new(
     "idempotency_mismatch",
     Kind::Unprocessable,
@@ -49,10 +49,10 @@ pub(crate) const MISMATCH: Code = Code::new(
 const KEY: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The headers that are stored with a response.
+/// The headers that are stored together with a response.
 const STORED_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, ETAG, REQUEST_ID];
 
-/// How often a long request renews its claim.
+/// The interval at which a long request renews its claim.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Adds the header and its error codes to a route's description.
@@ -118,7 +118,7 @@ pub(crate) async fn check(
         *payload = Payload::Stream { payload: Box::pin(futures_util::stream::iter([Ok(Bytes::from(bytes))])) };
         (Some(digest), Arc::default())
     };
-    // Only a digest of the URL, which may be long and may contain a token.
+    // Store only a digest of the URL, which may be long and may contain a token.
     let route = Digest::of(format!("{} {}", request.method(), request.uri()).as_bytes()).to_string();
     let caller = actor.credential.to_string();
     let claim = store
@@ -183,7 +183,8 @@ impl IdempotentRequest {
             active.release().await;
             return Ok(response);
         };
-        // Only a POST that found a large existing object has a streamed response. It may be executed again.
+        // Only a POST that returned a large existing object has a streamed response. Do not store it, because the
+        // request may be executed again.
         if response.body().size() == BodySize::Stream {
             active.release().await;
             return Ok(response);
@@ -283,7 +284,8 @@ fn replay(answer: &[u8]) -> Result<HttpResponse, Problem> {
     Ok(response.insert_header((REPLAYED, "true")).body(body))
 }
 
-/// Reads an upload to its end and returns its digest. A larger upload than the plan allows was never stored.
+/// Reads an upload to its end and returns its digest. Rejects an upload that is larger than the plan allows, because no
+/// earlier request can have stored it.
 async fn drain(
     request: &HttpRequest,
     payload: &mut Payload,
@@ -301,7 +303,7 @@ async fn drain(
     Ok(*digest.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The largest bundle of a plan, in bytes; 0 for a policy without a plan.
+/// Returns the size of the largest bundle of a plan in bytes, or 0 for a policy without a plan.
 fn max_upload(request: &HttpRequest, plan: Option<Plan>) -> u64 {
     let limits = request.app_data::<web::Data<kernel::Limits>>();
     limits.zip(plan).map_or(0, |(limits, plan)| limits.for_plan(plan).bundle.compressed)
@@ -309,7 +311,7 @@ fn max_upload(request: &HttpRequest, plan: Option<Plan>) -> u64 {
 
 type PayloadItem = Result<Bytes, actix_web::error::PayloadError>;
 
-/// Hashes the body while it is read. The digest is set after the last byte.
+/// Hashes the body while it is read. The digest is available after the last byte.
 fn digest_of_stream(payload: &mut Payload) -> Arc<Mutex<Option<Digest>>> {
     let digest = Arc::new(Mutex::new(None));
     let through = HashingStream { body: payload.take(), digester: Some(Digester::default()), digest: digest.clone() };

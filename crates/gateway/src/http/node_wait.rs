@@ -16,17 +16,17 @@ use super::operation::Limits;
 use super::{Describe, Extract, Operation, guard};
 use crate::problem::Problem;
 
-/// The limit of waiting requests of an organization.
+/// The maximum number of waiting requests of an organization.
 const MAX_WAITS_PER_ORG: usize = 8;
 
-/// The limit of waiting requests of all callers.
+/// The maximum number of waiting requests of all callers.
 const MAX_WAITS: usize = 128;
 
-/// `Retry-After` of an organization above its limit, in seconds.
+/// The value of `Retry-After` for an organization above its limit, in seconds.
 const RETRY_SECONDS: &str = "5";
 
-/// The time that waiting requests have to finish during a graceful shutdown: less than the listener waits, so that the
-/// client receives a response.
+/// The time that waiting requests have to finish during a graceful shutdown. It is shorter than the time that the
+/// listener waits, so that the client receives a response.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
 /// States that the handler waits for a node. Such a request has the timeout of a long request.
@@ -62,7 +62,7 @@ impl Default for NodeWaitLimiter {
 /// Acquires the permits of a request that waits for a node. Other requests need none.
 ///
 /// # Errors
-/// 429 above the limit of the organization, 503 above the limit of all callers.
+/// Returns 429 above the limit of the organization, 503 above the limit of all callers.
 pub(super) fn acquire(
     request: &HttpRequest,
     actor: Option<&mut Actor>,
@@ -107,12 +107,12 @@ impl Shutdown {
         self.0.send_replace(true);
     }
 
-    /// Whether the shutdown has begun.
+    /// Returns whether the shutdown has begun.
     pub(super) fn has_begun(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Returns when waiting requests must end.
+    /// Completes when waiting requests must end.
     async fn deadline(&self) {
         // The sender lives as long as `self`, so the wait cannot fail.
         if self.0.subscribe().wait_for(|begun| *begun).await.is_ok() {
@@ -121,7 +121,8 @@ impl Shutdown {
     }
 }
 
-/// Returns when this request must end because of a shutdown; never for a request that does not wait for a node.
+/// Completes when this request must end because of a shutdown. Never completes for a request that does not wait for a
+/// node.
 pub(super) async fn shutdown_deadline(request: &HttpRequest, limits: Limits) {
     match request.app_data::<web::Data<Shutdown>>().filter(|_| limits.waits_for_node) {
         Some(shutdown) => shutdown.deadline().await,

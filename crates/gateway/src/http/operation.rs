@@ -17,7 +17,7 @@ use crate::protocol;
 /// The target of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyTarget {
-    /// None; the route needs no credential.
+    /// No target. The route needs no credential.
     Open,
     /// The caller's own account.
     Account,
@@ -34,7 +34,7 @@ pub enum PolicyTarget {
 /// The limits of a route's requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Whether the route is an upload, a long poll or waits for a node, with a longer timeout.
+    /// Whether the route has a longer timeout, because it is an upload, a long poll or a wait for a node.
     pub(crate) long: bool,
     /// Whether the handler waits for a node.
     pub(crate) waits_for_node: bool,
@@ -51,7 +51,7 @@ pub struct Operation {
     pub(crate) path: &'static str,
     /// The area of the route: its tag in the OpenAPI document.
     pub(crate) area: &'static str,
-    /// `area.verb_noun`.
+    /// The id of the operation: `area.verb_noun`.
     pub(crate) id: String,
     pub(crate) summary: &'static str,
     pub(crate) description: Option<&'static str>,
@@ -73,11 +73,11 @@ pub struct Operation {
     /// Fields in the `details` of errors.
     pub(crate) error_details: Vec<ErrorDetail>,
     pub(crate) schemas: BTreeMap<String, Value>,
-    /// The names of two or more different schemas.
+    /// The names that two or more different schemas share.
     pub(crate) ambiguous_schemas: Vec<String>,
     /// Whether successful responses have an `ETag`.
     pub(crate) has_etag: bool,
-    /// Whether the route is an upload, a long poll or waits for a node, with a longer timeout.
+    /// Whether the route has a longer timeout, because it is an upload, a long poll or a wait for a node.
     pub(crate) long: bool,
     /// Whether the handler waits for a node.
     pub(crate) waits_for_node: bool,
@@ -86,13 +86,13 @@ pub struct Operation {
     /// Whether the response never changes while the process runs.
     pub(crate) is_static: bool,
     pub(crate) links: Vec<Link>,
-    /// Parameters of the path that no argument of the handler describes.
+    /// The parameters of the path that no argument of the handler describes.
     pub(crate) undescribed: Vec<&'static str>,
-    /// Arguments of the handler that describe a path parameter that the path does not have.
+    /// The number of path parameters that arguments of the handler describe, but the path does not have.
     pub(crate) surplus_parameters: usize,
 }
 
-/// A link to a follow-up operation: a value in the response is a parameter of that operation's path. `pointer` is the
+/// A link to a follow-up operation. A value in the response is a path parameter of that operation, and `pointer` is the
 /// JSON pointer of the value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
@@ -149,18 +149,18 @@ impl Operation {
         self
     }
 
-    /// The names of the path's parameters.
+    /// Returns the names of the path's parameters.
     pub(crate) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
         parameters(self.path)
     }
 
-    /// Sets the summary: one imperative sentence.
+    /// Sets the summary, which is one imperative sentence.
     pub fn summary(&mut self, summary: &'static str) -> &mut Self {
         self.summary = summary;
         self
     }
 
-    /// Sets the description: what the summary cannot say, in a few sentences.
+    /// Sets the description, which adds in a few sentences what the summary cannot say.
     pub fn description(&mut self, description: &'static str) -> &mut Self {
         self.description = Some(description);
         self
@@ -188,8 +188,8 @@ impl Operation {
         self
     }
 
-    /// Adds a link to a follow-up operation. Its path parameter `parameter` is the value at `pointer` in the response;
-    /// its other parameters are those of this path.
+    /// Adds a link to a follow-up operation. The value at `pointer` in the response is the path parameter `parameter`
+    /// of that operation. Its other path parameters have the same values as in this path.
     pub fn link(&mut self, operation: &'static str, parameter: &'static str, pointer: &'static str) -> &mut Self {
         self.links.push(Link { operation, parameter, pointer });
         self
@@ -217,13 +217,14 @@ impl Operation {
         json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
     }
 
-    /// Sets the description of the body, and its limit in bytes. Every body can time out.
+    /// Sets the description of the body, and its limit in bytes. Also adds the error of a timeout, which every body can
+    /// have.
     pub(crate) fn body(&mut self, limit: usize, description: Value) {
         (self.body, self.body_limit) = (Some(description), limit);
         self.code(&protocol::REQUEST_TIMEOUT);
     }
 
-    /// The limits of a request.
+    /// Returns the limits of a request.
     pub(crate) fn limits(&self) -> Limits {
         let Self { long, waits_for_node, body_limit: body, upload, .. } = *self;
         Limits { long, waits_for_node, body, upload }
@@ -239,13 +240,13 @@ impl Operation {
         (self.waits_for_node, self.long) = (true, true);
     }
 
-    /// The path pattern.
+    /// Returns the path pattern.
     #[must_use]
     pub fn path(&self) -> &'static str {
         self.path
     }
 
-    /// The largest body, in bytes; `None` for bundles, whose limit depends on the plan.
+    /// Returns the size of the largest body in bytes. Returns `None` for bundles, whose limit depends on the plan.
     #[must_use]
     pub fn max_body_bytes(&self) -> Option<usize> {
         (self.upload != Some(UploadKind::Bundle)).then_some(self.body_limit)

@@ -1,5 +1,5 @@
-//! The write limit of an organization. Its writes wait for each other's row locks, and each waiting write holds a
-//! connection. Without a limit, one organization could exhaust the pool.
+//! The write limit of an organization. The writes of an organization wait for each other's row locks, and each waiting
+//! write holds a connection. Without a limit, one organization could exhaust the pool.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::Problem;
 
-/// The limit of concurrent writes of an organization: a quarter of the usual pool size.
+/// The maximum number of concurrent writes of an organization: a quarter of the usual pool size.
 const MAX_WRITES_PER_ORG: usize = 4;
 
-/// The longest wait for a permit. Together with the waits for a connection and a lock it stays below three seconds.
+/// The longest wait for a permit. The sum of this wait and the waits for a connection and a lock is less than three
+/// seconds.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(750);
 
 /// The semaphores of organizations with writes in progress.
@@ -34,7 +35,7 @@ tokio::task_local! {
 }
 
 /// Acquires a write permit of the organization in which the policy requires a role, if the request writes to one.
-/// Uploads and waits for a node need none: they rarely hold a connection, and have separate limits.
+/// Uploads and requests that wait for a node need no permit: they rarely hold a connection, and have their own limits.
 pub(super) async fn acquire(
     request: &HttpRequest,
     actor: Option<&mut Actor>,
@@ -58,14 +59,14 @@ async fn acquire_from(semaphore: Arc<Semaphore>) -> Result<OwnedSemaphorePermit,
     }
 }
 
-/// Runs a handler with its write permit, which it holds except during [`without_write_permit`].
+/// Runs a handler with its write permit. The handler holds the permit except during [`without_write_permit`].
 pub(super) async fn hold<F: Future>(permit: Option<OwnedSemaphorePermit>, handler: F) -> F::Output {
     HELD.scope(RefCell::new(permit), handler).await
 }
 
-/// Waits for an external system without the write permit of the request, so that a slow system does not block the
-/// organization's other changes. Without a request or a permit, just runs `call`. Returns `None` if no permit is free
-/// after the call; the caller must then fail.
+/// Runs `call`, which waits for an external system, without the write permit of the request. So a slow system does not
+/// block other changes of the organization. Returns `None` if no permit is free after the call; the caller must then
+/// fail. Outside a request, or without a permit, just runs `call`.
 pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
     let Some(permit) = HELD.try_with(RefCell::take).ok().flatten() else { return Some(call.await) };
     let semaphore = permit.semaphore().clone();
@@ -74,4 +75,10 @@ pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
     let permit = acquire_from(semaphore).await.ok()?;
     HELD.with(|held| held.replace(Some(permit)));
     Some(output)
+}
+
+/// Releases the write permit of the request for good, because its handler mostly waits for external systems.
+pub(crate) fn release_write_permit() {
+    // Without a request or a permit there is nothing to release.
+    let _ = HELD.try_with(RefCell::take);
 }

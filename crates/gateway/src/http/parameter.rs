@@ -7,13 +7,13 @@ pub(crate) const SEGMENT: &str = r"^[^\x00-\x1f\x7f-\x9f/.][^\x00-\x1f\x7f-\x9f/
 
 /// A type of path parameters. The OpenAPI document describes a parameter by its type.
 pub trait PathParameter {
-    /// One sentence for the OpenAPI document.
+    /// The description: one sentence for the OpenAPI document.
     const DESCRIPTION: &'static str;
 
-    /// The JSON schema of its values.
+    /// Returns the JSON schema of the parameter's values.
     fn schema() -> Value;
 
-    /// An example value.
+    /// Returns an example value, if there is one.
     fn example() -> Option<Value> {
         None
     }

@@ -8,7 +8,7 @@ use actix_web::dev::Payload;
 use super::{Describe, Extract, Operation, PathParameter, RouteMatch};
 use crate::problem::Problem;
 
-/// The last parameter of the path, or a tuple of the last ones. A value that does not parse is 404.
+/// The last parameter of the path, or a tuple of the last ones. The response is 404 if a value does not parse.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
@@ -17,7 +17,7 @@ pub trait PathParameters: Sized {
     /// Describes the parameters, in the path's order.
     fn describe(operation: &mut Operation);
 
-    /// Parses the parameters from all values of the path; `None` if one does not parse.
+    /// Parses the parameters from all values of the path. Returns `None` if one does not parse.
     fn parse(values: &[&str]) -> Option<Self>;
 }
 
@@ -58,7 +58,7 @@ impl<T: PathParameters> Extract for Path<T> {
     }
 }
 
-/// Implements [`PathParameter`] for types, with their own schema or that of the type after `as`.
+/// Implements [`PathParameter`] for types, with the type's own schema or with that of the type after `as`.
 macro_rules! path_parameters {
     (@schema $type:ty) => { <$type as utoipa::PartialSchema>::schema() };
     (@schema $type:ty, $schema:ty) => { <$schema as utoipa::PartialSchema>::schema() };

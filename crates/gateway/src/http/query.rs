@@ -20,11 +20,11 @@ pub struct Pagination<K>(pub Paging<K>);
 #[derive(Debug)]
 pub struct PageBefore {
     pub limit: u16,
-    /// The page contains rows with a smaller number; `None` for the first page.
+    /// The number below which the rows of the page are. `None` for the first page.
     pub before: Option<i64>,
 }
 
-/// `limit` of a listing without pages; `DEFAULT` if absent.
+/// `limit` of a listing without pages. `DEFAULT` if it is absent.
 #[derive(Debug)]
 pub struct Limit<const DEFAULT: u16>(pub u16);
 
@@ -100,7 +100,7 @@ fn describe_limit(operation: &mut Operation, default: u16) {
 fn limit(request: &HttpRequest, default: u16, errors: &mut Vec<FieldError>) -> u16 {
     match single(request, "limit", errors) {
         None => default,
-        // A number that overflows means the maximum.
+        // A number that is too large to parse means the maximum.
         Some(text) if positive(&text) => {
             text.parse().map_or(Paging::<()>::MAX_LIMIT, |limit: u16| limit.min(Paging::<()>::MAX_LIMIT))
         }
@@ -111,7 +111,7 @@ fn limit(request: &HttpRequest, default: u16, errors: &mut Vec<FieldError>) -> u
     }
 }
 
-/// Whether a text is a positive decimal number of any length.
+/// Returns whether a text is a positive decimal number of any length.
 fn positive(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0')
 }
@@ -148,7 +148,7 @@ impl<T: DeserializeOwned + ToSchema> Extract for Query<T> {
     }
 }
 
-/// The schema of a parameter without null: a query omits the parameter instead.
+/// Removes null from the schema of a parameter, because a query omits the parameter instead.
 fn present(schema: &Value) -> Value {
     let is_null = |it: &&Value| it.get("type").is_some_and(|it| it == "null");
     let choices = schema.get("oneOf").and_then(Value::as_array);
@@ -170,7 +170,7 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-/// The value of a parameter that must not be repeated.
+/// Returns the value of a parameter. Adds an error if the parameter is repeated.
 fn single(request: &HttpRequest, name: &str, errors: &mut Vec<FieldError>) -> Option<String> {
     let pairs: Vec<(String, String)> = serde_urlencoded::from_str(request.query_string()).unwrap_or_default();
     let mut values = pairs.into_iter().filter(|(key, _)| key == name).map(|(_, value)| value);

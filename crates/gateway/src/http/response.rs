@@ -146,7 +146,7 @@ impl IntoResponse for TemporaryRedirect {
     }
 }
 
-/// Omits the location, whose fragment may contain a token.
+/// The derived implementation would show the location, whose fragment may contain a token.
 impl std::fmt::Debug for SignInRedirect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SignInRedirect(…)")
@@ -166,13 +166,13 @@ impl IntoResponse for SignInRedirect {
 }
 
 impl Bytes {
-    /// A body in memory.
+    /// Returns a body in memory.
     pub fn whole(content_type: &str, bytes: impl Into<actix_web::web::Bytes>) -> Self {
         let response = HttpResponse::Ok().insert_header((header::CONTENT_TYPE, content_type)).body(bytes.into());
         Self { response }
     }
 
-    /// A stream of `length` bytes.
+    /// Returns a stream of `length` bytes.
     pub fn streamed<E: Into<Box<dyn std::error::Error>> + 'static>(
         content_type: &str,
         length: u64,
@@ -203,7 +203,7 @@ impl IntoResponse for Bytes {
     }
 }
 
-/// 200 with one of two bodies, as the description of a [`super::Streamed`] response.
+/// A type for the description of a [`super::Streamed`] response: 200 with one of two bodies.
 #[derive(Debug)]
 pub struct Either<A, B>(PhantomData<(A, B)>);
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use actix_web::{HttpMessage as _, HttpRequest};
 
-/// A trie of path patterns with `{parameters}`. A literal segment has precedence over a parameter.
+/// A trie of path patterns with `{parameters}`. A literal segment takes precedence over a parameter.
 pub(crate) struct RouteTrie<T> {
     literals: HashMap<&'static str, Self>,
     parameter: Option<Box<Self>>,
@@ -47,7 +47,7 @@ impl<T> RouteTrie<T> {
         Some((found, RouteMatch { pattern, parameters }))
     }
 
-    /// `rest` is the rest of the path without its leading slash; `None` at the end of the path.
+    /// Finds the rest of a path below this node. `rest` has no leading slash, and is `None` at the end of the path.
     fn walk<'p>(&self, rest: Option<&'p str>, values: &mut Vec<&'p str>) -> Option<(&'static str, &T)> {
         let Some(rest) = rest else {
             return self.route.as_ref().map(|(pattern, found)| (*pattern, found));
@@ -67,34 +67,34 @@ impl<T> RouteTrie<T> {
 }
 
 impl RouteMatch {
-    /// The route of a request, if it matches one.
+    /// Returns the route of a request, if it matches one.
     pub(crate) fn of(request: &HttpRequest) -> Option<Rc<Self>> {
         request.extensions().get::<Rc<Self>>().cloned()
     }
 
-    /// A parameter's value.
+    /// Returns a parameter's value.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The values of all parameters, in the path's order.
+    /// Returns the values of all parameters, in the path's order.
     pub(crate) fn values(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.parameters.iter().map(|(_, value)| value.as_str())
     }
 }
 
-/// The names of a pattern's parameters, in its order.
+/// Returns the names of a pattern's parameters, in its order.
 pub(super) fn parameters(pattern: &'static str) -> impl Iterator<Item = &'static str> {
     pattern.split('/').filter_map(parameter)
 }
 
-/// The pattern without the names of its parameters: patterns of one shape share a node of the trie.
+/// Returns the pattern without the names of its parameters. Patterns with the same result share a node of the trie.
 pub(super) fn shape(pattern: &'static str) -> String {
     let segments: Vec<&str> = pattern.split('/').map(|segment| parameter(segment).map_or(segment, |_| "{}")).collect();
     segments.join("/")
 }
 
-/// The name of a parameter segment; `None` for a literal.
+/// Returns the name of a parameter segment. Returns `None` for a literal segment.
 fn parameter(segment: &'static str) -> Option<&'static str> {
     segment.strip_prefix('{')?.strip_suffix('}')
 }

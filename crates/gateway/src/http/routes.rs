@@ -36,35 +36,36 @@ pub struct Routes {
     error_formats: Vec<(&'static str, &'static dyn ErrorFormat)>,
 }
 
-/// An area of [`Routes`]: operations that share a tag and an id prefix.
+/// A group of routes in [`Routes`], whose operations share a tag and an id prefix.
 pub struct Area<'a> {
     name: &'static str,
     routes: &'a mut Routes,
 }
 
 impl Routes {
-    /// Adds an area. `name` is the tag of its operations in the OpenAPI document, `description` the tag's description.
+    /// Adds an area. `name` is the tag of its operations in the OpenAPI document, and `description` is the tag's
+    /// description.
     pub fn area(&mut self, name: &'static str, description: &'static str) -> Area<'_> {
         self.areas.push((name, description));
         Area { name, routes: self }
     }
 
-    /// Sets the error format of `prefix` and every path below it. The default is the envelope.
+    /// Sets the error format of `prefix` and of all paths below it. The default is the envelope.
     pub fn error_format(&mut self, prefix: &'static str, format: &'static dyn ErrorFormat) {
         self.error_formats.push((prefix, format));
     }
 
-    /// The error format of a path.
+    /// Returns the error format of a path.
     pub(crate) fn error_format_of(&self, path: &str) -> &'static dyn ErrorFormat {
         error_format_of(&self.error_formats, path)
     }
 
-    /// All areas with their descriptions.
+    /// Returns all areas with their descriptions.
     pub fn areas(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.areas.iter().copied()
     }
 
-    /// The descriptions of all routes.
+    /// Returns the descriptions of all routes.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.entries.iter().map(|(operation, _)| operation)
     }
@@ -143,7 +144,8 @@ impl Router {
         })
     }
 
-    /// Adds the router to an application, for all requests. An unsupported method of a known path is 405 with `Allow`.
+    /// Adds the router to an application, for all requests. The response to an unsupported method of a known path is
+    /// 405 with `Allow`.
     pub fn configure(&self, app: &mut web::ServiceConfig) {
         let Self { trie, formats, schemas } = self.clone();
         app.app_data(formats).app_data(schemas);
@@ -158,7 +160,7 @@ fn dispatch(
     request: HttpRequest,
     payload: web::Payload,
 ) -> LocalBoxFuture<'static, HttpResponse> {
-    // actix decoded the path, except for characters that a segment must not contain.
+    // This path is decoded, except for characters that a segment must not contain.
     let found = trie.find(request.match_info().as_str()).map(|(Methods(methods), matched)| {
         request.extensions_mut().insert(Rc::new(matched));
         let run = methods.iter().find(|(method, _)| method == request.method()).map(|(_, run)| run.clone());

@@ -34,7 +34,7 @@ impl Schemas {
     }
 }
 
-/// The schemas of errors, which every operation refers to.
+/// Returns the schemas of errors, to which every operation refers.
 pub(super) fn error_schemas() -> [(String, Value); 2] {
     [named::<Envelope>(), named::<FieldError>()]
 }

@@ -1,8 +1,8 @@
 //! Responses that are sent while they are produced, for content that is too large for memory.
 //!
 //! A task writes the body in chunks, and waits until the client has received the previous ones. A body of one chunk is
-//! sent with its length, and an error before the first chunk is a usual error response. After it, the connection is
-//! closed without the end of the body, so that the client notices the error.
+//! sent with its length. An error before the first chunk becomes a normal error response. After the first chunk, an
+//! error closes the connection before the end of the body, so that the client notices it.
 
 use std::io;
 use std::marker::PhantomData;
@@ -23,16 +23,17 @@ use super::body::MIN_RATE;
 use super::{Describe, IntoResponse, Operation};
 use crate::problem::Problem;
 
-/// The size at which a chunk is sent, in bytes. Only a single larger value makes a chunk larger.
+/// The size at which a chunk is sent, in bytes. A chunk is larger only if a single value is.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The longest wait until the client receives a chunk.
+/// The longest wait for the client to receive a chunk.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time for which the response waits for the client before the minimum rate applies.
+/// The time for which the response has to wait for the client before the minimum rate applies.
 const SLOW_GRACE: Duration = Duration::from_secs(10);
 
-/// 200 with a body that is sent while it is produced. The route is described as if it returned an `R`.
+/// A response of 200 with a body that is sent while it is produced. The OpenAPI document describes the route as if it
+/// returned an `R`.
 pub struct Streamed<R> {
     response: HttpResponse,
     described_as: PhantomData<R>,
@@ -44,7 +45,7 @@ pub struct BodyWriter {
     buffer: Vec<u8>,
     parts: mpsc::Sender<Part>,
     sent_bytes: usize,
-    /// How long the body has waited for the client.
+    /// The time for which the body has waited for the client.
     waited: Duration,
 }
 
@@ -60,7 +61,7 @@ impl<R> Streamed<R> {
     /// Starts to produce a body, and waits for its first chunk.
     ///
     /// # Errors
-    /// Returns an error of `produce` before the first chunk.
+    /// Returns an error of `produce` that occurs before the first chunk.
     pub async fn produce(
         content_type: &'static str,
         produce: impl AsyncFnOnce(&mut BodyWriter) -> Result<(), Problem> + 'static,
@@ -72,7 +73,7 @@ impl<R> Streamed<R> {
                 Ok(()) => Part::End(std::mem::take(&mut body.buffer).into()),
                 Err(problem) => Part::Failed(problem),
             };
-            // Without a recipient, the client has closed the connection.
+            // Sending fails only if the client has closed the connection.
             let _ = body.send(end).await;
         };
         actix_web::rt::spawn(task.in_current_span());
@@ -88,7 +89,7 @@ impl<R> Streamed<R> {
     }
 }
 
-/// The chunks of a body. Its last item is an error if the body is incomplete.
+/// Returns the chunks of a body. The last item is an error if the body is incomplete.
 fn rest_of(first: Bytes, parts: mpsc::Receiver<Part>) -> impl Stream<Item = io::Result<Bytes>> {
     let rest = stream::unfold(Some(parts), async |parts| {
         let mut parts = parts?;
@@ -114,7 +115,7 @@ impl BodyWriter {
     /// Appends bytes. Waits if the client has not received the previous chunks.
     ///
     /// # Errors
-    /// The client is too slow or has closed the connection.
+    /// Returns an error if the client is too slow or has closed the connection.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() < CHUNK_BYTES {
@@ -127,16 +128,16 @@ impl BodyWriter {
     /// Appends a value as JSON.
     ///
     /// # Errors
-    /// As [`BodyWriter::write`].
+    /// Returns the errors of [`BodyWriter::write`].
     pub async fn write_json(&mut self, value: &impl Serialize) -> Result<(), Problem> {
         serde_json::to_writer(&mut self.buffer, value).map_err(|error| Problem::internal(error.to_string()))?;
         self.write(&[]).await
     }
 
-    /// Appends the items of a JSON array. `is_first` says whether the array is empty so far, and becomes false.
+    /// Appends the items of a JSON array. `is_first` states whether the array is still empty, and is set to false.
     ///
     /// # Errors
-    /// As [`BodyWriter::write`].
+    /// Returns the errors of [`BodyWriter::write`].
     pub async fn write_items(
         &mut self,
         items: impl Iterator<Item = impl Serialize>,
@@ -154,7 +155,7 @@ impl BodyWriter {
     /// Appends a JSON object without its closing brace.
     ///
     /// # Errors
-    /// As [`BodyWriter::write`].
+    /// Returns the errors of [`BodyWriter::write`].
     pub async fn open_object(&mut self, object: &impl Serialize) -> Result<(), Problem> {
         serde_json::to_writer(&mut self.buffer, object).map_err(|error| Problem::internal(error.to_string()))?;
         match self.buffer.pop() {
@@ -238,7 +239,7 @@ mod tests {
             written += 1;
         }
         drop(body);
-        // Two chunks do not wait for the client.
+        // The task writes two chunks without waiting for the client.
         assert_eq!(written, 4);
         assert_eq!(client.await.unwrap(), 5);
     }

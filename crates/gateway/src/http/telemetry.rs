@@ -31,7 +31,7 @@ static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
         .build()
 });
 
-/// The headers of every response. The last one is sent over HTTPS only.
+/// The headers of every response. The last one is sent only over HTTPS.
 static DEFAULT_HEADERS: LazyLock<[(HeaderName, HeaderValue); 5]> = LazyLock::new(|| {
     [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -60,7 +60,7 @@ pub async fn request_telemetry(
     let static_key = StaticResponses::key(&request);
     let stored = static_key.as_ref().and_then(|(responses, path)| Some((responses.get(path)?, *path)));
     let (mut response, route, span) = match stored {
-        // No handler runs, so there is nothing to put in a span.
+        // No handler runs, so there would be nothing in a span.
         Some((answer, path)) => (request.into_response(answer), path, Span::none()),
         None => {
             request.extensions_mut().insert(id.clone());
@@ -95,9 +95,10 @@ pub async fn request_telemetry(
     Ok(response)
 }
 
-/// The span of a request: the common fields of its log lines, as a child of the caller's trace.
+/// Creates the span of a request, as a child of the caller's trace. It has the common fields of the request's log
+/// lines.
 fn span(request: &ServiceRequest, id: &RequestId, method: &Method) -> Span {
-    // The error level, so that a filter for errors still shows the request id.
+    // The span has the level error, so that a filter for errors still shows the request id.
     let span = tracing::error_span!("request", otel.kind = "server", request_id = id.as_str(), %method);
     if request.headers().contains_key("traceparent") {
         let headers = HeaderExtractor(request.headers());
@@ -109,13 +110,13 @@ fn span(request: &ServiceRequest, id: &RequestId, method: &Method) -> Span {
     span
 }
 
-/// The method as a metric label. Unknown methods share one label, so that clients cannot create series.
+/// Returns the method as a metric label. Unknown methods share one label, so that clients cannot create new series.
 fn method_label(method: &Method) -> &'static str {
     let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     methods.into_iter().find(|name| *name == method.as_str()).unwrap_or("other")
 }
 
-/// Renders the errors of other layers in the error format of the path.
+/// Renders the errors of other layers in the error format of the request's path.
 fn ensure_envelope(response: ServiceResponse<impl MessageBody + 'static>) -> ServiceResponse<BoxBody> {
     let status = response.status();
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");

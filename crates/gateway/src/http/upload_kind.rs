@@ -13,14 +13,14 @@ static REJECTED: LazyLock<Counter<u64>> = LazyLock::new(|| {
 /// A kind of upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UploadKind {
-    /// A bundle: a stream. It occupies a thread while it is read.
+    /// A bundle, which is streamed. It occupies a thread while it is read.
     Bundle,
-    /// A zone file, which is held in memory as a whole.
+    /// A zone file, which is kept in memory as a whole.
     ZoneFile,
 }
 
 impl UploadKind {
-    /// The limit of concurrent uploads of all callers.
+    /// Returns the maximum number of concurrent uploads of all callers.
     pub(super) const fn max_total(self) -> usize {
         match self {
             Self::Bundle => 32,
@@ -28,7 +28,7 @@ impl UploadKind {
         }
     }
 
-    /// The limit of concurrent uploads of an organization, and of a user.
+    /// Returns the maximum number of concurrent uploads of an organization, which is also that of a user.
     pub(super) const fn max_per_tenant(self) -> usize {
         match self {
             Self::Bundle => 4,
@@ -36,7 +36,7 @@ impl UploadKind {
         }
     }
 
-    /// The kind as a metric label.
+    /// Returns the kind as a metric label.
     pub(super) fn label(self) -> KeyValue {
         let kind = match self {
             Self::Bundle => "bundle",
@@ -45,7 +45,7 @@ impl UploadKind {
         KeyValue::new("kind", kind)
     }
 
-    /// Counts a rejected upload: `organization`, `user` or `capacity` for the limit that it exceeded, or `slow`.
+    /// Counts a rejected upload. `reason` is the exceeded limit (`organization`, `user` or `capacity`), or `slow`.
     pub(super) fn count_rejection(self, reason: &'static str) {
         REJECTED.add(1, &[self.label(), KeyValue::new("reason", reason)]);
     }

@@ -1,4 +1,4 @@
-//! The limits of concurrent uploads: of all callers, of each organization and of each user. An upload may take minutes,
+//! The limits of concurrent uploads of all callers, of each organization and of each user. An upload may take minutes,
 //! so one tenant could otherwise hold all permits. Bundles and zone files have separate limits.
 
 use std::sync::{Arc, LazyLock};
@@ -15,7 +15,7 @@ use super::operation::Limits;
 use super::upload_kind::UploadKind;
 use crate::problem::Problem;
 
-/// `Retry-After` of a tenant above its limit, in seconds.
+/// The value of `Retry-After` for a tenant above its limit, in seconds.
 const RETRY_SECONDS: &str = "5";
 
 static IN_PROGRESS: LazyLock<UpDownCounter<i64>> = LazyLock::new(|| {
@@ -60,10 +60,10 @@ impl Default for UploadLimiter {
     }
 }
 
-/// Acquires the permits of an upload; `None` for other requests.
+/// Acquires the permits of an upload. Returns `None` for other requests, which need no permit.
 ///
 /// # Errors
-/// 429 above the limit of the caller or of the organization, 503 above the limit of all callers.
+/// Returns 429 above the limit of the caller or of the organization, 503 above the limit of all callers.
 pub(super) fn acquire(
     request: &HttpRequest,
     actor: Option<&mut Actor>,
@@ -104,7 +104,7 @@ impl Drop for UploadPermit {
 }
 
 impl Tenant {
-    /// Counts and returns the rejection of an upload above the tenant's limit.
+    /// Counts the rejection of an upload above the tenant's limit, and returns the error.
     fn above_limit(self, kind: UploadKind) -> Problem {
         let (of, subject) = match self {
             Self::Org(_) => ("organization", "the organization has"),

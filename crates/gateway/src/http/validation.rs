@@ -16,7 +16,8 @@ pub fn validate<T: DeserializeOwned + Validate + ToSchema>(schemas: &Schemas, va
     Ok(value)
 }
 
-/// Validates a value against its type's published schema, and deserializes it. Reports the given `field_errors`, too.
+/// Validates a value against its type's published schema, and deserializes it. The error also contains the given
+/// `field_errors`.
 pub fn decode<T: DeserializeOwned + ToSchema>(
     schemas: &Schemas,
     value: Value,
@@ -31,7 +32,7 @@ pub fn decode<T: DeserializeOwned + ToSchema>(
     })
 }
 
-/// The errors of a type's own rules, without the invalid values: one may be a password.
+/// Returns the errors of a type's own rules. Omits the invalid values, because one of them may be a password.
 fn rule_errors(path: &str, errors: &ValidationErrors) -> Vec<FieldError> {
     let within = |name: &str| {
         if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
@@ -69,7 +70,7 @@ fn camel_case(name: &str) -> String {
     camel
 }
 
-/// An error at a path. serde calls the root `.`.
+/// Creates the error of a field. serde uses the path `.` for the root.
 pub fn field_error(path: String, message: String) -> FieldError {
     let path = if path == "." { String::new() } else { path };
     FieldError { path, message }

@@ -1,4 +1,4 @@
-//! The metering of calls of AI models, for nodes.
+//! The routes with which nodes meter calls of AI models.
 
 use actix_web::web::Data;
 use billing::{AiModels, Billing, CallAdmission, CallProgress, CallRefusal, CallRequest, CallUsage};

@@ -11,7 +11,7 @@ use crate::authority::Open;
 use crate::http::{Bytes, Routes};
 use crate::problem::Problem;
 
-/// The routes of the internal listener.
+/// Returns the routes of the internal listener.
 #[must_use]
 pub fn routes() -> Routes {
     let mut routes = Routes::default();

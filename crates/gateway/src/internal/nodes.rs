@@ -96,7 +96,7 @@ async fn redeem(
     projects: Data<Projects>,
     Body(RedeemRequest { host, code }): Body<RedeemRequest>,
 ) -> Result<Json<RedeemResult>, Problem> {
-    // A code can be redeemed once, so this check must come first.
+    // Check the link before the code is redeemed, because a code can be redeemed only once.
     nodes.core()?;
     let (project, user) = projects.access_redeem(&host, &code).await?;
     if !nodes.is_home(by.node, project).await? {

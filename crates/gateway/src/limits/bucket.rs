@@ -6,7 +6,7 @@ use kernel::{Code, Time};
 
 use crate::problem::Problem;
 
-/// How long a process may use the permits that it took.
+/// The time for which a process may use the permits that it took.
 pub(super) const LOCAL_PERMIT_TTL_MICROS: i64 = 10_000_000;
 
 /// A request for permits of a bucket in Postgres. Zero permits only read the bucket.
@@ -41,7 +41,7 @@ pub(crate) struct RateLimitHeaders {
     pub(crate) state: String,
 }
 
-/// The numbers of the parameters of a statement that are the fields of a [`PermitRequest`].
+/// The numbers of the statement's parameters that correspond to the fields of a [`PermitRequest`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PermitParameters {
     pub(crate) now: usize,
@@ -51,11 +51,12 @@ pub(crate) struct PermitParameters {
 }
 
 impl PermitParameters {
-    /// An `INSERT` that charges a bucket for the granted permits, which may be none, and returns `granted` and
-    /// `reset_at`. `key` is the SQL expression of the bucket's key, and `from` the tables that it refers to, if any.
+    /// Returns an `INSERT` that charges a bucket for the granted permits, which may be none. It returns `granted` and
+    /// `reset_at`. `key` is the SQL expression of the bucket's key. `from` contains the tables to which `key` refers,
+    /// if any.
     pub(crate) fn charge(self, key: &str, from: &str) -> String {
         let Self { now, permits, cost, bucket } = self;
-        // A process with a fast clock may have written a later time than an empty bucket has.
+        // A process with a fast clock may have written a time that is later than the reset of an empty bucket.
         let reset_at = format!("LEAST(GREATEST(r.reset_at, ${now}), ${now} + ${bucket})");
         let granted = format!("LEAST(${permits}, GREATEST(0, (${now} + ${bucket} - {reset_at}) / ${cost}))");
         format!(
@@ -68,20 +69,20 @@ impl PermitParameters {
 }
 
 impl PermitRequest {
-    /// A request for the permits of one second, of a bucket that holds the permits of one minute.
+    /// Creates a request for the permits of one second from a bucket that holds the permits of one minute.
     pub(super) fn new(per_minute: i64, now: i64) -> Self {
         let cost = (60_000_000 / per_minute).max(1);
         Self { now, permits: (per_minute / 60).max(1), cost, bucket: cost * per_minute }
     }
 
-    /// The permits that are left in the bucket, given the time when it is full again.
+    /// Returns the number of permits that are left in the bucket. `reset_at` is the time when the bucket is full again.
     pub(super) fn remaining(&self, reset_at: i64) -> i64 {
         ((self.now + self.bucket - reset_at.max(self.now)) / self.cost).max(0)
     }
 }
 
 impl LocalPermits {
-    /// No local permits of a bucket.
+    /// Creates the state of a bucket without local permits.
     pub(super) fn none(needed: PermitRequest, granted: PermitGrant) -> Self {
         Self { permits: 0, reset_at: granted.reset_at, taken_at: needed.now }
     }
@@ -93,15 +94,15 @@ impl LocalPermits {
         is_available
     }
 
-    /// Whether neither this process nor the bucket has a permit left.
+    /// Returns whether neither this process nor the bucket has a permit left.
     pub(super) fn is_exhausted(&self, needed: PermitRequest) -> bool {
         let has_local = self.permits > 0 && needed.now < self.taken_at + LOCAL_PERMIT_TTL_MICROS;
-        // If the clock went back, `reset_at` is unreliable and Postgres decides.
+        // If the clock went back, `reset_at` is unreliable, so Postgres decides.
         !has_local && needed.remaining(self.reset_at) == 0 && self.reset_at <= needed.now + needed.bucket
     }
 
-    /// Adds granted permits, and takes one of them. Returns false if none is left: a concurrent request of the caller
-    /// may have received all of them. A request for zero permits already has its permit.
+    /// Adds granted permits, and takes one of them. Returns false if none is left, because concurrent requests of the
+    /// caller may have received all of them. A request for zero permits already has its permit.
     pub(super) fn accept(&mut self, needed: PermitRequest, granted: PermitGrant) -> bool {
         self.reset_at = self.reset_at.max(granted.reset_at);
         if needed.permits == 0 {
@@ -115,7 +116,7 @@ impl LocalPermits {
         self.take(needed.now)
     }
 
-    /// The permits that the caller has left, here and in the bucket.
+    /// Returns the number of permits that the caller has left, in this process and in the bucket.
     pub(super) fn remaining(&self, needed: PermitRequest) -> i64 {
         needed.remaining(self.reset_at) + self.permits
     }
@@ -131,7 +132,7 @@ pub(super) fn set_headers(request: &HttpRequest, name: &str, needed: PermitReque
     });
 }
 
-/// 429, with the headers of the bucket and the time after which it has a permit.
+/// Returns the error 429, with the headers of the bucket and the time after which it has a permit.
 pub(super) fn refuse(request: &HttpRequest, name: &str, needed: PermitRequest, local: LocalPermits) -> Problem {
     set_headers(request, name, needed, LocalPermits { permits: 0, ..local });
     let wait = seconds(local.reset_at + needed.cost - needed.bucket - needed.now).max(1);
@@ -139,7 +140,7 @@ pub(super) fn refuse(request: &HttpRequest, name: &str, needed: PermitRequest, l
     Problem::new(&Code::RATE_LIMITED, message).with_header(RETRY_AFTER, wait.to_string())
 }
 
-/// Whole seconds, rounded up.
+/// Converts to whole seconds, rounded up.
 fn seconds(micros: i64) -> i64 {
     (micros.max(0) + 999_999) / 1_000_000
 }

@@ -1,4 +1,5 @@
-//! The limits of authenticated callers: a bucket of the credential, and one that all credentials of its user share.
+//! The limits of authenticated callers. Each credential has a bucket, and all credentials of a user share another
+//! bucket.
 //!
 //! The statement that authenticates the caller also takes the permits of both buckets, so neither costs a round trip.
 
@@ -11,17 +12,17 @@ use super::bucket::{LocalPermits, PermitGrant, PermitRequest, refuse, set_header
 use super::{Key, Limit, Limiters, Local};
 use crate::problem::Problem;
 
-/// How long a process remembers a valid credential after its last request: one hour.
+/// The time for which a process remembers a valid credential after its last request: one hour.
 const KNOWN_CREDENTIAL_TTL_MICROS: i64 = 3_600_000_000;
 
 /// The limits of a caller, in the order of [`CallerRequest`] and [`CallerGrant`].
 const LIMITS: [Limit; 2] = [Limit::General, Limit::User];
 
-/// The permits to take of a caller's two buckets: that of the credential, then that of the user. No permits means that
-/// the request already took a local one.
+/// The permits to take from a caller's two buckets: first that of the credential, then that of the user. Zero permits
+/// mean that the request already took a local permit.
 pub(crate) type CallerRequest = [PermitRequest; 2];
 
-/// The permits that Postgres granted of a caller's two buckets, in the same order.
+/// The permits that Postgres granted from a caller's two buckets, in the same order.
 pub(crate) type CallerGrant = [PermitGrant; 2];
 
 /// A credential that was valid.
@@ -35,7 +36,7 @@ pub(super) struct KnownCredential {
 pub(crate) enum CallerPermits {
     /// The request took a local permit of each bucket.
     Taken,
-    /// The statement that authenticates the caller must take these permits. Pass its grant to
+    /// The statement that authenticates the caller must take these permits. Pass the grant to
     /// [`Limiters::accept_as_caller`].
     Ask(CallerRequest),
 }
@@ -47,8 +48,8 @@ impl KnownCredential {
 }
 
 impl Limiters {
-    /// Remembers a new credential as valid, so that the rate of its address does not block its first request.
-    /// [`Self::accept_as_caller`] remembers each credential that authenticates a request.
+    /// Remembers a new credential as valid, so that the rate limit of its address does not block its first request.
+    /// [`Self::accept_as_caller`] remembers every other credential when it authenticates a request.
     pub(crate) fn remember(&self, credential: &Token, user: UserId) {
         let known = KnownCredential { user, seen_at: self.now() };
         self.local().known.insert(credential.hash(), known);
@@ -62,8 +63,8 @@ impl Limiters {
     /// Takes a local permit of the credential's bucket and one of the user's bucket.
     ///
     /// # Errors
-    /// 429, if a bucket has no permit left. Also for a credential that this process has not seen as valid, if its
-    /// address is over its rate: guessing then costs no statement.
+    /// Returns 429 if a bucket has no permit left. Also returns it for a credential that this process has not seen as
+    /// valid if the address is above its rate limit, so that guessing credentials causes no statements.
     pub(crate) fn take_as_caller(
         &self,
         request: &HttpRequest,
@@ -76,7 +77,7 @@ impl Limiters {
         let Some(known) = local.known.get_mut(&credential) else {
             let bucket = (Limit::General, Key::Address(address));
             local.ensure_not_exhausted(request, bucket, needed[0])?;
-            // This process may already hold permits of the user, so take only the one that this request needs.
+            // This process may already hold permits of the user, so take only the one permit that this request needs.
             needed[1].permits = 1;
             return Ok(CallerPermits::Ask(needed));
         };
@@ -100,7 +101,7 @@ impl Limiters {
     /// Takes one of the granted permits of each bucket, keeps the others, and remembers the credential as valid.
     ///
     /// # Errors
-    /// 429, if no permit of a bucket was granted and no local one is left.
+    /// Returns 429 if no permit of a bucket was granted and no local one is left.
     pub(crate) fn accept_as_caller(
         &self,
         request: &HttpRequest,
@@ -124,14 +125,14 @@ impl Limiters {
             local.set_headers(request, buckets, needed);
             return Ok(());
         };
-        // A refused request uses no permit of the other bucket.
+        // A rejected request returns the permit of the other bucket.
         for bucket in taken {
             local.permits.entry(bucket).and_modify(|permits| permits.permits += 1);
         }
         Err(refuse(request, bucket.0.name(), needed, permits))
     }
 
-    /// Grants permits without Postgres, so that reads continue while it is read-only.
+    /// Grants permits without Postgres, so that reads continue to work while Postgres is read-only.
     pub(crate) fn grant_caller_locally(
         &self,
         credential: TokenHash,
@@ -169,7 +170,7 @@ impl Local {
     }
 }
 
-/// The buckets of a caller, in the order of [`CallerRequest`].
+/// Returns the buckets of a caller, in the order of [`CallerRequest`].
 fn buckets(credential: TokenHash, user: UserId) -> [(Limit, Key); 2] {
     [(Limit::General, Key::Credential(credential)), (Limit::User, Key::User(user))]
 }

@@ -1,5 +1,6 @@
-//! Rate limits that all processes share: a bucket for each caller in Postgres (GCRA), from which a process takes a few
-//! permits at a time. Few requests query Postgres, and all processes together never admit more than the limit.
+//! Rate limits that all processes share. Postgres stores a bucket for each caller (GCRA), from which a process takes a
+//! few permits at a time. So few requests query Postgres, and all processes together never admit more requests than the
+//! limit.
 //!
 //! This file counts requests by address. [`caller`] counts them by credential and by user.
 
@@ -116,7 +117,7 @@ impl Limiters {
     /// Counts a request by its address, and sets the headers of its response.
     ///
     /// # Errors
-    /// 429, if the address is over its rate.
+    /// Returns 429 if the address is above its rate limit.
     pub(crate) async fn count_address(
         &self,
         request: &HttpRequest,
@@ -130,7 +131,7 @@ impl Limiters {
     /// Counts a request by the client that it authenticated, and sets the headers of its response.
     ///
     /// # Errors
-    /// 429, if the client is over its rate.
+    /// Returns 429 if the client is above its rate limit.
     pub(crate) async fn count_client(
         &self,
         request: &HttpRequest,
@@ -173,7 +174,7 @@ impl Limiters {
     /// Takes a local permit of the bucket. Returns false if Postgres must grant more.
     ///
     /// # Errors
-    /// 429, if neither this process nor the bucket has a permit left.
+    /// Returns 429 if neither this process nor the bucket has a permit left.
     fn take_local(&self, request: &HttpRequest, bucket: (Limit, Key), needed: PermitRequest) -> Result<bool, Problem> {
         let mut local = self.local();
         if let Some(permits) = local.permits.get_mut(&bucket)
@@ -189,7 +190,7 @@ impl Limiters {
     /// Takes one of the granted permits, and keeps the others.
     ///
     /// # Errors
-    /// 429, if no permit was granted and no local permit is left.
+    /// Returns 429 if no permit was granted and no local permit is left.
     fn accept_grant(
         &self,
         request: &HttpRequest,
@@ -206,7 +207,7 @@ impl Limiters {
         Ok(())
     }
 
-    /// Grants permits without Postgres, so that reads continue while it is read-only.
+    /// Grants permits without Postgres, so that reads continue to work while Postgres is read-only.
     fn grant_locally(&self, bucket: (Limit, Key), needed: PermitRequest) -> PermitGrant {
         let reset_at = self.local().permits.get(&bucket).map_or(needed.now, |local| local.reset_at.max(needed.now));
         let permits = needed.permits.min(needed.remaining(reset_at));

@@ -10,12 +10,12 @@ use serde::Serialize;
 use crate::problem::{ErrorFormat, Problem};
 use crate::protocol;
 
-/// The challenge of a 401.
+/// The challenge in a 401 response.
 const CHALLENGE: &str = "X-API-Key realm=\"PowerDNS\"";
 
-/// 422 of a well-formed but unsupported request.
+/// 422: the request is well formed but not supported.
 const UNPROCESSABLE: Code = Code::new("unprocessable", Kind::Unprocessable, "The request is not supported.");
-/// 400 of a body that is not JSON.
+/// 400: the body is not JSON.
 pub(super) const MALFORMED: Code = Code::new("malformed", Kind::Invalid, "The body is not JSON.");
 
 /// PowerDNS's error body: `{"error": …}`.
@@ -44,8 +44,8 @@ impl ErrorFormat for PowerDnsErrors {
     }
 }
 
-/// The status of an error in PowerDNS: 422 for invalid values, where `/v1` has 400 or 409. In PowerDNS, a 409 means that
-/// the zone exists.
+/// Returns the status of an error in PowerDNS: 422 for invalid values, where `/v1` has 400 or 409. A 409 of PowerDNS
+/// means that the zone exists.
 fn status(code: &Code) -> StatusCode {
     let of_values = [
         &Code::BAD_REQUEST,
@@ -61,7 +61,8 @@ pub(super) fn unprocessable(message: impl Into<String>) -> Problem {
     Problem::new(&UNPROCESSABLE, message)
 }
 
-/// Names each rejected rrset as PowerDNS does. Its index in the change may differ from the one in the request.
+/// Names each rejected rrset in the message, as PowerDNS does, because its index in the change may differ from its
+/// index in the request.
 pub(super) fn dns_problem(error: DnsError) -> Problem {
     match error {
         DnsError::InvalidItems(items) => {

@@ -1,4 +1,4 @@
-//! The DNSSEC keys of a zone, as last seen at the signer, and PowerDNS's zone metadata, which is always empty.
+//! The DNSSEC keys of a zone, as of the last signer check, and PowerDNS's zone metadata, which is always empty.
 
 use ::dns::{Dnskey, Dnssec, Ds};
 use serde::Serialize;
@@ -30,14 +30,14 @@ text_path_parameters! {
 struct KeyView {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The key tag, in place of PowerDNS's key counter.
+    /// The key tag. It replaces PowerDNS's key counter.
     id: u16,
     keytype: &'static str,
     active: bool,
     published: bool,
     flags: u16,
     algorithm: String,
-    /// In presentation format, like the DS records (RFC 4034 sections 2.2 and 5.3).
+    /// The key in presentation format, like the DS records (RFC 4034 sections 2.2 and 5.3).
     dnskey: String,
     ds: Vec<String>,
 }
@@ -88,7 +88,8 @@ fn ds_text(ds: &Ds) -> String {
     format!("{} {} {} {}", ds.key_tag, ds.algorithm, ds.digest_type, ds.digest.to_ascii_lowercase())
 }
 
-/// The mnemonic of an algorithm (IANA, "DNS Security Algorithm Numbers"), or its number if it is no longer in use.
+/// Returns the mnemonic of an algorithm (IANA, "DNS Security Algorithm Numbers"), or the number of an algorithm that is
+/// no longer in use.
 fn algorithm_name(algorithm: u8) -> String {
     let name = match algorithm {
         8 => "RSASHA256",

@@ -1,9 +1,9 @@
-//! The PowerDNS-compatible API, `/api`: the requests that clients of PowerDNS's HTTP API send to a server of version
-//! 4.7, over the same zones as `/v1` (contract section 6).
+//! The PowerDNS-compatible API, `/api`. It accepts the requests that clients send to PowerDNS's HTTP API of version
+//! 4.7, and serves the same zones as `/v1` (contract section 6).
 //!
-//! The OpenAPI document does not contain it, because PowerDNS's documentation describes it. Bodies are parsed
-//! leniently, because clients send unneeded fields, and errors have PowerDNS's format. A setting that the service
-//! cannot store is rejected, not dropped.
+//! The OpenAPI document does not contain this API, because PowerDNS's documentation describes it. Bodies are parsed
+//! leniently, because clients send unneeded fields. Errors have PowerDNS's format. A setting that the service cannot
+//! store is rejected instead of ignored.
 
 mod error;
 mod keys;
@@ -17,7 +17,7 @@ mod zones;
 
 use crate::http::Routes;
 
-/// The routes, on the public listener next to those of [`crate::v1`].
+/// Returns the routes, on the public listener next to those of [`crate::v1`].
 #[must_use]
 pub fn routes() -> Routes {
     let mut routes = Routes::default();

@@ -1,8 +1,8 @@
 //! The policies of the PowerDNS-compatible API: types that state the minimum role and the scope. The caller is the user
-//! of the personal access token in `X-API-Key`.
+//! whose personal access token is in the header `X-API-Key`.
 //!
-//! The path names no organization: it follows from the zone, or for a new zone from the token. A zone that the token
-//! may not access is 404, like one that does not exist.
+//! The path does not contain the organization. It is that of the zone, or for a new zone that of the token. The
+//! response for a zone that the token may not access is 404, as for a zone that does not exist.
 
 use std::marker::PhantomData;
 
@@ -39,8 +39,8 @@ pub struct ApiKeyCaller<S> {
     scope: PhantomData<S>,
 }
 
-/// A member with at least the role in the organization of a new zone: the one that the token is restricted to, or the
-/// user's only one.
+/// A member with at least the role in the organization of a new zone. This is the organization to which the token is
+/// restricted, or else the user's only organization.
 #[derive(Debug)]
 pub struct ApiKeyOrg<R, S> {
     pub actor: Actor,
@@ -80,7 +80,8 @@ async fn authenticate<S: RequiredScope>(
 ) -> Result<ResolvedCaller, Problem> {
     let caller = authenticate_with(request, payload, read_api_key(request), target).await?;
     let caller = caller.with_scope(request, S::SCOPE)?;
-    // Without DNS hosting, the response reveals nothing about zones.
+    // The check of DNS hosting comes first, so that the response of an installation without it reveals nothing about
+    // zones.
     RequireDns::extract(request, payload).await?;
     Ok(caller)
 }
@@ -99,7 +100,7 @@ fn zone_not_found() -> Problem {
     Problem::new(&Code::NOT_FOUND, "Not Found: the zone does not exist, or the token has no access to it")
 }
 
-/// The organizations that the token may access, sorted by slug.
+/// Returns the organizations that the token may access, sorted by slug.
 async fn accessible_orgs(
     request: &HttpRequest,
     payload: &mut Payload,

@@ -1,5 +1,5 @@
-//! Requests. Clients send whole objects, and fields of other versions of PowerDNS. Unknown fields are ignored, as in
-//! PowerDNS.
+//! Requests. Clients send whole objects, and also fields of other versions of PowerDNS. Unknown fields are ignored, as
+//! in PowerDNS.
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
@@ -13,10 +13,10 @@ use super::rrset::RrsetBody;
 use crate::http::{Describe, Extract, Operation, parse_json, read_in_time};
 use crate::problem::Problem;
 
-/// The largest body, in bytes, as PowerDNS's `webserver-max-bodysize`.
+/// The largest body in bytes. It equals PowerDNS's `webserver-max-bodysize`.
 const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 
-/// A JSON body of any content type, because clients omit it.
+/// A JSON body of any content type, because clients omit the content type.
 #[derive(Debug)]
 pub(super) struct LenientJson<T>(pub(super) T);
 
@@ -38,7 +38,7 @@ pub(super) struct NewZoneBody {
     rrsets: Option<Vec<RrsetBody>>,
     pub(super) dnssec: Option<bool>,
     nsec3param: Option<String>,
-    /// A zone file.
+    /// The content of the zone as a zone file.
     zone: Option<String>,
 }
 
@@ -83,12 +83,12 @@ impl Extract for ZoneQuery {
 }
 
 impl ZoneQuery {
-    /// Whether the response contains rrsets.
+    /// Returns whether the response contains rrsets.
     pub(super) fn shows_rrsets(&self) -> bool {
         self.rrsets.as_deref() != Some("false")
     }
 
-    /// Whether the query requests an rrset.
+    /// Returns whether the query requests an rrset.
     pub(super) fn matches(&self, zone: &ZoneName, stored: &StoredSet) -> bool {
         let RecordSet { owner, kind, .. } = &stored.set;
         let is_same = |name: &str| name.trim_end_matches('.').eq_ignore_ascii_case(&owner.absolute(zone));
@@ -98,7 +98,7 @@ impl ZoneQuery {
 }
 
 impl NewZoneBody {
-    /// The rrsets of the new zone.
+    /// Returns the rrsets of the new zone.
     pub(super) fn take_patches(&mut self, zone: &ZoneName, hosting: &Hosting) -> Result<Vec<RrsetPatch>, Problem> {
         check_kind(self.kind.as_deref())?;
         check_nsec3param(self.nsec3param.as_deref())?;

@@ -13,7 +13,7 @@ pub(super) struct RrsetBody {
     kind: String,
     ttl: Option<u32>,
     changetype: Option<String>,
-    /// Absent if the client sends only comments, which the service does not store.
+    /// The records. Absent if the client sends only comments, which the service does not store.
     records: Option<Vec<RecordBody>>,
 }
 
@@ -24,15 +24,15 @@ struct RecordBody {
 }
 
 impl RrsetBody {
-    /// Converts the rrset to a change; `None` if there is nothing to change. `default_change` is the
-    /// change type of an rrset without one.
+    /// Converts the rrset to a change. Returns `None` if there is nothing to change. `default_change` is the change
+    /// type of an rrset that has none.
     pub(super) fn into_patch(
         self,
         zone: &ZoneName,
         hosting: &Hosting,
         default_change: Option<&str>,
     ) -> Result<Option<RrsetPatch>, Problem> {
-        // PowerDNS requires the trailing dot. Without it the name is ambiguous.
+        // PowerDNS requires the trailing dot, because the name is ambiguous without it.
         if !self.name.ends_with('.') {
             return Err(unprocessable(format!("DNS Name '{}' is not canonical", self.name)));
         }
@@ -55,7 +55,7 @@ impl RrsetBody {
         Ok(Some(RrsetPatch { name: self.name, kind: self.kind, ttl: self.ttl, records }))
     }
 
-    /// Whether the rrset is the zone's unchanged NS or SOA.
+    /// Returns whether the rrset is the zone's unchanged NS or SOA rrset.
     fn is_unchanged_managed_rrset(
         &self,
         zone: &ZoneName,
@@ -87,7 +87,7 @@ fn is_own_ns(zone: &ZoneName, hosting: &Hosting, ttl: Option<u32>, records: &[St
     ttl.is_none_or(|ttl| ttl == managed_ttl) && requested.is_ok_and(|requested| requested == managed)
 }
 
-/// Ignores the serial, which only the platform changes.
+/// Returns whether the records are the zone's own SOA. Ignores the serial, which only the platform changes.
 fn is_own_soa(zone: &ZoneName, hosting: &Hosting, records: &[String]) -> bool {
     let without_serial = |text: &str| {
         let fields = text.split_whitespace().enumerate().filter(|(index, _)| *index != 2);

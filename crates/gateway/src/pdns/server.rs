@@ -1,4 +1,4 @@
-//! The server object. Clients read the versions of the API and of PowerDNS from it.
+//! The server object. Clients read the versions of the API and of PowerDNS in it.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::authority::scope::DnsRead;
 use crate::http::Routes;
 use crate::problem::Problem;
 
-/// The emulated PowerDNS release. Clients parse it as numbers, and choose their requests by it.
+/// The emulated PowerDNS release. Clients parse it as numbers, and choose their requests depending on it.
 const VERSION: &str = "4.7.0";
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -59,7 +59,7 @@ async fn get(_: ApiKeyCaller<DnsRead>) -> Result<PdnsResponse<Server>, Problem> 
     Ok(PdnsResponse(SERVER))
 }
 
-/// Returns no settings. Clients look for PowerDNS features here, such as LUA records.
+/// Returns an empty list of settings, in which clients look for PowerDNS features such as LUA records.
 async fn config(_: ApiKeyCaller<DnsRead>) -> Result<PdnsResponse<[Value; 0]>, Problem> {
     Ok(PdnsResponse([]))
 }

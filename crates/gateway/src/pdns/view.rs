@@ -3,7 +3,7 @@
 use dns::{DnssecState, ManagedBy, Rrset, StoredSet, Zone, ZoneDetail};
 use serde::Serialize;
 
-/// The kind of zones whose secondaries are notified. Some clients request notifications only for this kind.
+/// The kind of zones whose secondaries are notified. Some clients request a notification only for zones of this kind.
 const KIND: &str = "Master";
 
 /// A zone in a listing.
@@ -92,15 +92,15 @@ impl ZoneDetailView {
         }
     }
 
-    /// Returns a new zone with its rrsets, none of which is hidden.
+    /// Returns a new zone with its rrsets. A new zone has no hidden rrsets.
     pub(super) fn with_rrsets(detail: ZoneDetail, org: &str) -> Self {
         let ZoneDetail { zone, rrsets } = detail;
         Self { rrsets: Some(rrsets.into_iter().map(RrsetView::of).collect()), ..Self::of(zone, org) }
     }
 }
 
-/// Whether an rrset is not hidden. Rrsets that the platform manages for projects and certificates are, because a client
-/// that manages the whole zone would delete them.
+/// Returns whether an rrset is visible. Rrsets that the platform manages for projects and certificates are hidden,
+/// because a client that manages the whole zone would delete them.
 pub(super) fn is_visible(stored: &StoredSet) -> bool {
     matches!(stored.managed_by, None | Some(ManagedBy::System))
 }

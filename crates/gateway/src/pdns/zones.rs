@@ -21,7 +21,7 @@ const ZONE: &str = "/api/v1/servers/localhost/zones/{zone}";
 
 const JSON: &str = "application/json";
 
-/// 409, where `/v1` returns the existing zone.
+/// 409 for an existing zone. In this case, `/v1` returns the zone instead.
 const EXISTS: Code = Code::new("zone_exists", Kind::Conflict, "The zone already exists.");
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -37,8 +37,8 @@ pub(super) fn routes(routes: &mut Routes) {
     area.put("rectify", "/api/v1/servers/localhost/zones/{zone}/rectify", rectify);
 }
 
-/// Returns all zones of all organizations that the token may access: PowerDNS has no pagination, and its clients expect
-/// the whole list. It is read and sent in pages.
+/// Returns all zones of all organizations that the token may access. PowerDNS has no pagination, and its clients expect
+/// the whole list. The list is read and sent in pages.
 async fn list(
     at: ApiKeyCaller<DnsRead>,
     zones: RequireDns,
@@ -72,7 +72,7 @@ async fn create(
     if !created.is_new {
         return Err(Problem::new(&EXISTS, format!("Conflict: the zone {}. already exists", name.as_str())));
     }
-    // Not larger than the request.
+    // A new zone is not larger than the request, so it fits in memory.
     let detail = created.zone.collect().await?;
     Ok(PdnsCreated(if query.shows_rrsets() {
         ZoneDetailView::with_rrsets(detail, &at.org.slug)
@@ -118,7 +118,8 @@ async fn patch(
     Ok(NoContent)
 }
 
-/// Switches DNSSEC, the only setting that can change. A request that changes no other setting is accepted.
+/// Switches DNSSEC, which is the only setting that can change. Accepts a request that leaves all other settings
+/// unchanged.
 async fn change(
     at: ApiKeyZone<Admin, DnsWrite>,
     zones: RequireDns,
@@ -175,7 +176,7 @@ async fn find_zone(zones: &RequireDns, org: OrgId, name: &str) -> Result<Option<
     }
 }
 
-/// The content of a JSON string, without the quotation marks.
+/// Escapes a text as the content of a JSON string, without the quotation marks.
 fn escape_json(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
@@ -187,7 +188,7 @@ struct ZonePages<'a> {
     name: Option<&'a str>,
     /// The zones that the token may access, if it is restricted to some.
     only: Option<&'a [ZoneId]>,
-    /// The next page; none after the last one.
+    /// The next page. `None` after the last one.
     paging: Option<Paging<String>>,
 }
 

@@ -11,7 +11,8 @@ use crate::protocol;
 
 /// Writes an error to the client.
 pub trait ErrorFormat: Send + Sync {
-    /// The component of the OpenAPI document that describes the body; `None` for a response without a body.
+    /// Returns the name of the component of the OpenAPI document that describes the body. Returns `None` for a response
+    /// without a body.
     fn schema(&self) -> Option<&'static str>;
 
     /// Returns the response, with the problem's headers.
@@ -22,13 +23,13 @@ pub trait ErrorFormat: Send + Sync {
 pub(crate) struct ErrorFormats(pub(crate) Vec<(&'static str, &'static dyn ErrorFormat)>);
 
 impl ErrorFormats {
-    /// The format of the longest prefix of whole segments; by default the envelope.
+    /// Returns the format for the longest matching prefix of whole path segments, or the envelope if none matches.
     pub(crate) fn of(&self, path: &str) -> &'static dyn ErrorFormat {
         error_format_of(&self.0, path)
     }
 }
 
-/// The format of the longest prefix of whole segments; by default the envelope.
+/// Returns the format for the longest matching prefix of whole path segments, or the envelope if none matches.
 pub(crate) fn error_format_of(
     formats: &[(&'static str, &'static dyn ErrorFormat)],
     path: &str,
@@ -73,7 +74,7 @@ impl ErrorFormat for EnvelopeFormat {
     }
 }
 
-/// A status without a body: the format of webhooks (specification, "Errors").
+/// A status without a body, which is the format of webhooks (specification, "Errors").
 pub(crate) struct BareStatus;
 
 impl ErrorFormat for BareStatus {
@@ -141,7 +142,7 @@ impl ErrorFormat for OauthErrors {
         };
         let mut response = with_headers(problem);
         response.insert_header((PRAGMA, HeaderValue::from_static("no-cache")));
-        // The characters that RFC 6749 section 5.2 allows.
+        // Only these characters are allowed by RFC 6749 section 5.2.
         let allowed = |c: char| matches!(c, ' '..='~') && c != '"' && c != '\\';
         let description: String = problem.message().chars().map(|c| if allowed(c) { c } else { '?' }).collect();
         response.json(OauthError { error, error_description: &description })

@@ -22,7 +22,7 @@ pub(crate) use format::{
 pub struct Problem {
     code: &'static Code,
     message: String,
-    /// Boxed, so that a `Result` with this error stays small.
+    /// The details, in a box so that a `Result` with this error stays small.
     details: Option<Box<Value>>,
     headers: Vec<(HeaderName, String)>,
     cause: Option<String>,
@@ -56,7 +56,7 @@ impl Problem {
         Self::new(&Code::BAD_REQUEST, message)
     }
 
-    /// 400 with every validation error.
+    /// Creates the error 400 with every validation error.
     pub(crate) fn validation_errors(errors: &[FieldError]) -> Self {
         let named = errors.iter().map(|error| match error.path.as_str() {
             "" => error.message.clone(),
@@ -70,7 +70,7 @@ impl Problem {
         Self::new(&Code::NOT_FOUND, "there is no resource at this address")
     }
 
-    /// 401 of a request without a credential (RFC 6750 section 3.1).
+    /// Creates the error 401 of a request without a credential (RFC 6750 section 3.1).
     pub(crate) fn no_credential() -> Self {
         let message = "the request has no credential; sign in, and send the token as Authorization: Bearer <token>";
         let mut problem = Self::new(&Code::UNAUTHENTICATED, message);
@@ -78,7 +78,8 @@ impl Problem {
         problem
     }
 
-    /// 401 of a client that used the header `Authorization` at the token endpoint (RFC 6749 section 5.2).
+    /// Creates the error 401 of a client that used the header `Authorization` at the token endpoint (RFC 6749 section
+    /// 5.2).
     pub(crate) fn invalid_client(message: impl Into<String>) -> Self {
         let mut problem = Self::new(&protocol::INVALID_CLIENT, message);
         problem.headers = vec![(WWW_AUTHENTICATE, "Basic realm=\"oauth\", charset=\"UTF-8\"".to_owned())];
@@ -108,8 +109,8 @@ impl Problem {
         self
     }
 
-    /// Whether a retry with the same idempotency key receives this error again. After any other error the key is free,
-    /// also for a corrected request.
+    /// Returns whether a retry with the same idempotency key receives this error again. After any other error, the
+    /// client can use the key again, even for a corrected request.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.code.kind, Kind::Forbidden | Kind::NotFound | Kind::Conflict | Kind::Unprocessable)
     }

@@ -13,7 +13,7 @@ use crate::openapi::Reference;
 use crate::problem::Problem;
 use crate::readiness::Readiness;
 
-/// The API reference loads its own scripts and styles, and calls only this API.
+/// The content security policy of the API reference, which loads its own scripts and styles and calls only this API.
 const REFERENCE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'";
 

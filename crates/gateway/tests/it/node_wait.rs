@@ -37,7 +37,7 @@ async fn work(_: Open) -> Result<Json<Waited>, Problem> {
     Ok(Json(Waited { seconds: 9 }))
 }
 
-/// Sends a request while the process shuts down after `stop` seconds. Returns the response and its time in seconds.
+/// Sends a request to a process that shuts down after `stop` seconds. Returns the response and its time in seconds.
 async fn post(path: &str, stop: Option<u64>) -> (TestResponse, u64) {
     let mut routes = Routes::default();
     let mut area = routes.area("test", "Waits.");
@@ -79,7 +79,7 @@ async fn shutdown_ends_a_wait_after_a_grace_with_a_response() {
         assert_eq!(response.json()["code"], "unavailable");
         assert_eq!(response.header("retry-after"), Some("1"));
     }
-    // A wait that finishes in time is not cut off, nor is another request.
+    // The shutdown does not cut off a wait that finishes in time, or another request.
     assert_eq!(post("/wait", Some(590)).await.0.status, StatusCode::OK);
     assert_eq!(post("/work", Some(0)).await.0.status, StatusCode::OK);
 }

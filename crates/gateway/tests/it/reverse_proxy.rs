@@ -22,7 +22,7 @@ impl Location {
         inherited.filter(|directive| directive[0] == name).map(|directive| directive[1].as_str()).next()
     }
 
-    /// The largest body in bytes; `None` for any size.
+    /// Returns the size of the largest body in bytes. Returns `None` if any size is accepted.
     fn max_body(&self, server: &Self) -> Option<u64> {
         let size = self.directive(server, "client_max_body_size").unwrap();
         let bytes = match size.strip_suffix('m') {
@@ -79,7 +79,7 @@ fn server(text: &str, name: &str) -> (Location, Vec<Location>) {
     panic!("no server {name}");
 }
 
-/// The location of a path: an exact one, the first matching regular expression, or the longest prefix
+/// Returns the location of a path: an exact one, the first matching regular expression, or the longest prefix
 /// (<https://nginx.org/en/docs/http/ngx_http_core_module.html#location>).
 fn location<'a>(locations: &'a [Location], path: &str) -> &'a Location {
     let find = |modifier: &str, matches: &dyn Fn(&Location) -> bool| {
@@ -113,7 +113,7 @@ fn nginx_accepts_the_bodies_that_the_server_accepts() {
             assert_eq!(location.directive(&server, "proxy_request_buffering"), Some("off"), "{path}");
             streams += 1;
         } else {
-            // nginx stores the body. Above the limit, so that the server's 413 reaches the client.
+            // nginx stores the body. Its limit must be above the server's, so that the server's 413 reaches the client.
             let limit = limits.into_iter().flatten().max().unwrap() as u64;
             assert!(accepted.is_some_and(|accepted| accepted > limit), "{path}: {accepted:?} for a limit of {limit}");
             largest = largest.max(limit);

@@ -40,7 +40,7 @@ async fn takes(_: Open, Path(Small(number)): Path<Small>) -> Result<NoContent, P
     Ok(NoContent)
 }
 
-/// The status and the envelope of a `GET`.
+/// Returns the status and the envelope of a `GET`.
 async fn get(path: &str) -> (StatusCode, Value) {
     let mut routes = Routes::default();
     let mut area = routes.area("test", "Handlers that fail.");

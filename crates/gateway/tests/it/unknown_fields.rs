@@ -31,8 +31,8 @@ fn resolve<'a>(schema: &'a Value, components: &'a Map<String, Value>) -> &'a Val
     }
 }
 
-/// Returns a value with every field and one item per list, or of another choice if there are several. The texts and
-/// numbers may violate the schema.
+/// Returns a value with every field and one item in each list. If a schema has several alternatives, `choice` selects
+/// one. The texts and numbers may violate the schema.
 fn complete(schema: &Value, components: &Map<String, Value>, choice: usize) -> Value {
     let schema = resolve(schema, components);
     let choices = ["oneOf", "anyOf"].iter().find_map(|key| schema[*key].as_array());

@@ -60,7 +60,7 @@ const P521: Curve = Curve {
     ],
 };
 
-/// Whether the coordinates, in big-endian order, are those of a point on the curve.
+/// Returns whether the coordinates, in big-endian order, are those of a point on the curve.
 pub(super) fn is_on_curve(curve: EcdsaCurve, x: &[u8], y: &[u8]) -> bool {
     let Curve { p, b } = match curve {
         EcdsaCurve::NistP256 => P256,
@@ -69,7 +69,7 @@ pub(super) fn is_on_curve(curve: EcdsaCurve, x: &[u8], y: &[u8]) -> bool {
     };
     let (p, b) = (from_words(p), from_words(b));
     let (x, y) = (BigUint::from_bytes_be(x), BigUint::from_bytes_be(y));
-    // A larger coordinate would be a second encoding of the same point.
+    // A coordinate of p or more would be a second encoding of the same point.
     x < p && y < p && (&y * &y + 3u32 * &x) % &p == (&x * &x * &x + b) % &p
 }
 

@@ -138,7 +138,8 @@ impl ParsedKey {
     }
 }
 
-/// Whether the key is an uncompressed point on its curve (RFC 5656 section 3.1). OpenSSH rejects compressed points.
+/// Returns whether the key is an uncompressed point on its curve (RFC 5656 section 3.1). OpenSSH rejects compressed
+/// points.
 fn has_valid_point(key: &EcdsaPublicKey) -> bool {
     let Some((4, coordinates)) = key.as_sec1_bytes().split_first() else { return false };
     let (x, y) = coordinates.split_at(coordinates.len() / 2);

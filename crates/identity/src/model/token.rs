@@ -33,10 +33,10 @@ pub struct AccessToken {
     /// The first 12 characters of the token.
     pub prefix: String,
     pub created_at: Time,
-    /// Null if the token does not expire.
+    /// The time at which the token expires. Null if it does not expire.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_at: Option<Time>,
-    /// Accurate to ten minutes.
+    /// The last use, accurate to ten minutes.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_used_at: Option<Time>,
     #[cfg_attr(feature = "openapi", schema(required))]

@@ -26,7 +26,7 @@ pub struct TokenRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestrictionRecord {
     pub org: OrgId,
-    /// Without projects and zones, the token can access the whole organization.
+    /// The projects. Without projects and zones, the token can access the whole organization.
     pub projects: Option<Vec<ProjectId>>,
     pub zones: Option<Vec<ZoneId>>,
 }

@@ -1,8 +1,8 @@
 //! Sign-in at the code host (specification, "Login and identity"; RFC 6749 section 4.1, RFC 7636, RFC 9700).
 //!
-//! A sign-in is bound to the browser that started it: the callback is valid only with that browser's cookie. An
-//! attacker cannot send a link that signs a victim in to the attacker's account. A sign-in ends once, within ten
-//! minutes.
+//! A sign-in is bound to the browser that started it: the callback is valid only with that browser's cookie. So an
+//! attacker cannot send a link that signs a victim in to the attacker's account. A sign-in can end only once, and only
+//! within ten minutes.
 
 use std::sync::Arc;
 
@@ -75,8 +75,8 @@ impl Identity {
     /// Ends the sign-in with this state and browser cookie. `response` is the code or the error of the code host.
     ///
     /// # Errors
-    /// Returns [`IdentityError::UnknownLogin`] if the sign-in, and so its redirect, is unknown. Later errors are in the
-    /// outcome.
+    /// Returns [`IdentityError::UnknownLogin`] if the sign-in is unknown, because its redirect is then unknown too.
+    /// Later errors are in the outcome.
     pub async fn login_end(
         &self,
         actor: &Actor,
@@ -137,7 +137,7 @@ fn sha256(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }
 
-/// Omits the fields, because the address contains the state.
+/// The derived implementation would show the state, which the address contains.
 impl std::fmt::Debug for LoginStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("LoginStart(…)")

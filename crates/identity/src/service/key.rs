@@ -44,7 +44,7 @@ impl Identity {
     /// Removes a key. The next SSH connection with it is rejected.
     ///
     /// # Errors
-    /// [`IdentityError::KeyNotFound`].
+    /// Returns [`IdentityError::KeyNotFound`].
     pub async fn key_delete(&self, actor: &Actor, user: UserId, key: KeyId) -> Result<()> {
         self.store
             .transaction(actor, async |tx| {

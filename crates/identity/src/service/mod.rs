@@ -21,7 +21,7 @@ use crate::repository::{IdentityRepository as _, KeyRepository as _, NewSession,
 /// The lifetime of a login session (contract section 1): 30 days.
 const SESSION_LIFETIME_SECONDS: i64 = 30 * 24 * 3600;
 
-/// The resolution of the last use of a credential. It avoids a write for each read.
+/// The resolution of the last use of a credential. Because of it, most requests need no write.
 const LAST_USED_RESOLUTION_SECONDS: i64 = 600;
 
 /// The stored length of a `User-Agent`.
@@ -74,7 +74,7 @@ impl Identity {
     /// Ends a session of the user. The next request with it is rejected.
     ///
     /// # Errors
-    /// [`IdentityError::SessionNotFound`].
+    /// Returns [`IdentityError::SessionNotFound`].
     pub async fn session_end(&self, actor: &Actor, user: UserId, session: SessionId) -> Result<()> {
         self.store
             .transaction(actor, async |tx| {

@@ -68,7 +68,7 @@ impl Identity {
     /// Returns a token of the user.
     ///
     /// # Errors
-    /// [`IdentityError::TokenNotFound`].
+    /// Returns [`IdentityError::TokenNotFound`].
     pub async fn token(&self, user: UserId, token: TokenId) -> Result<AccessToken> {
         self.store.connection().await?.token_find(user, token).await?.ok_or(IdentityError::TokenNotFound)
     }
@@ -77,7 +77,7 @@ impl Identity {
     /// is a no-op.
     ///
     /// # Errors
-    /// [`IdentityError::TokenNotFound`].
+    /// Returns [`IdentityError::TokenNotFound`].
     pub async fn token_revoke(&self, actor: &Actor, user: UserId, token: TokenId) -> Result<()> {
         let now = self.store.clock_rng().now();
         self.store

@@ -178,7 +178,7 @@ async fn neither_state_nor_cookie_nor_verifier_is_stored() {
     end(&identity, &login, Ok("ada")).await.unwrap().outcome.unwrap();
     let verifier = host.exchanged()[0][2].clone();
     for secret in [login.state.reveal(), login.browser.reveal(), &verifier] {
-        // Postgres prints bytes in hex.
+        // Postgres prints bytes as hex digits.
         assert!(!stored.contains(secret) && !stored.contains(&hex(secret.as_bytes())), "{stored}");
         let events = Value::from(kit.db_rows("SELECT a::text FROM store.audit a").await).to_string();
         assert!(!events.contains(secret), "{events}");
@@ -221,7 +221,7 @@ async fn sign_in_ends_only_in_the_browser_that_started_it() {
     let session = Token::mint(TokenKind::Session, kit.store.clock_rng());
     let (state, browser) = (mine.state.reveal(), mine.browser.reveal());
     for texts in [
-        // The state of another browser, the cookie of another browser, and made-up values.
+        // A state of another browser, a cookie of another browser, and made-up values.
         (state, theirs.browser.reveal()),
         (theirs.state.reveal(), browser),
         (state, made_up.reveal()),

@@ -71,7 +71,7 @@ async fn concurrent_sign_in_after_a_failed_one_creates_the_user() {
     assert_eq!((kit.port.calls(), kit.db_counts().await), (2, [1, 19, 1, 1, 19]));
 }
 
-/// Checks from another connection whether the transaction of its caller is still open.
+/// A port that checks from another connection whether the transaction of its caller is still open.
 struct TransactionProbe {
     store: Store,
     is_uncommitted: AtomicBool,

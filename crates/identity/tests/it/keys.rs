@@ -280,7 +280,7 @@ async fn one_of_concurrent_registrations_of_a_key_succeeds() {
     }
     kit.audited().await;
     for (_, fingerprint, line) in SUPPORTED {
-        // Including two by the same user.
+        // Two of the additions are by the same user.
         let additions = users.iter().map(|user| add(&kit, *user, line)).chain([add(&kit, users[0], line)]);
         let (added, refused): (Vec<_>, Vec<_>) = join_all(additions).await.into_iter().partition(Result::is_ok);
         assert_eq!(added.len(), 1);

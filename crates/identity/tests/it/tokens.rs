@@ -82,7 +82,7 @@ async fn only_hash_and_prefix_of_a_token_are_stored() {
     assert_eq!(kit.db_rows(hash).await, [json!({ "hash": Digest::of(token.as_bytes()).hex() })]);
     for table in ["identity.access_tokens", "store.audit"] {
         let rows = Value::from(kit.db_rows(&format!("SELECT t::text FROM {table} t")).await).to_string();
-        // Neither the token nor its remainder after the prefix.
+        // The rows contain neither the token nor its part after the stored prefix.
         assert!(rows.contains("org:read") && !rows.contains(&token[12..]), "{rows}");
         // A name may be a mail address, so the audit log omits it.
         assert_eq!(rows.contains("laptop"), table != "store.audit", "{rows}");

@@ -13,7 +13,7 @@ pub struct Claims {
     pub expires_at: Time,
 }
 
-/// A token whose signature and claims are valid. Whether its grant still exists is not part of it.
+/// A token whose signature and claims are valid. Its grant may no longer exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedToken {
     pub user: UserId,

@@ -1,6 +1,7 @@
 //! Verification of access tokens (RFC 9068 section 4, RFC 8725).
 //!
-//! The key determines the algorithm: nothing in a header selects one. `jku`, `jwk`, `x5u` and `x5c` have no effect.
+//! The key determines the algorithm. No field of the header selects an algorithm or a key's location: `jku`, `jwk`,
+//! `x5u` and `x5c` have no effect.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +18,10 @@ use crate::error::OAuthError;
 
 /// The longest token that is read. This server issues tokens of about 700 bytes.
 const MAX_LENGTH: usize = 4096;
-/// How far the clock of another process of this installation may be ahead.
+/// The maximum time by which the clock of another process of this installation may be ahead.
 const CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// The reason why a token is rejected: a label for metrics. Clients do not receive it.
+/// The reason why a token is rejected, as a label for metrics. Clients do not receive it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the access token is invalid: {0}")]
 pub struct InvalidToken(pub &'static str);
@@ -70,7 +71,8 @@ impl<'a> UnverifiedToken<'a> {
         if media_type.strip_prefix("application/").unwrap_or(&media_type) != TYPE {
             return Err(InvalidToken("type"));
         }
-        // Extensions that a recipient must understand; this one understands none (RFC 7515 section 4.1.11).
+        // A recipient must reject extensions that it does not understand, and this one understands none (RFC 7515
+        // section 4.1.11).
         if header.has("crit") {
             return Err(InvalidToken("critical"));
         }
@@ -122,7 +124,7 @@ impl Object {
         serde_json::from_slice(&bytes).map_err(|_| InvalidToken("malformed"))
     }
 
-    /// Whether the object has this member, with any value.
+    /// Returns whether the object has this member, with any value.
     fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -170,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// 1,800,000,000 seconds after 1970.
+    /// 1,800,000,000 seconds after 1970-01-01T00:00:00Z.
     const NOW: &str = "2027-01-15T08:00:00Z";
     const HEADER: &str = r#"{"alg":"ES256","typ":"at+jwt","kid":"jwk_01h455vb4pex5vsknk084sn02q"}"#;
     const CLAIMS: &str = r#"{"iss":"https://svc.example","sub":"usr_01h455vb4pex5vsknk084sn02q",
@@ -201,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Inserts a member at the begin of an object.
+    /// Inserts a member at the beginning of an object.
     fn with(object: &str, member: &str) -> String {
         object.replacen('{', &format!("{{{member},"), 1)
     }

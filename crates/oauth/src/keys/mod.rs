@@ -1,8 +1,8 @@
 //! The keys that sign access tokens.
 //!
-//! A key is published from its creation and signs two minutes later: by then every cache of the key set has it. It stays
-//! published until the last token that it signed has expired. All times follow from the rows, so the processes of an
-//! installation agree without coordination.
+//! A key is published when it is created, and begins to sign two minutes later, when every cache of the key set
+//! contains it. It stays published until the last token that it signed has expired. All times follow from the rows, so
+//! the processes of an installation agree without coordination.
 
 mod rotation;
 mod set;
@@ -21,18 +21,19 @@ use crate::repository::KeyRepository as _;
 
 pub use set::{KeySet, PublishedKey};
 
-/// The private keys.
+/// The column of the private keys.
 pub(crate) const PRIVATE_KEY: SealedColumn =
     SealedColumn { table: "oauth.signing_keys", column: "private_key", row_key: &[("id", "uuid")] };
 
-/// The maximum age of the key set in a cache (specification, "Connected-app OAuth", rule 2).
+/// The maximum time for which a cache may keep the key set (specification, "Connected-app OAuth", rule 2).
 pub const KEY_SET_MAX_AGE_SECONDS: i64 = 60;
-/// From the creation of a key to its first signature: the processes of this installation reload the keys every ten
-/// seconds, and then the caches expire.
+/// The time from the creation of a key to its first signature. The processes of this installation reload the keys every
+/// ten seconds, and the caches expire after that.
 const PUBLICATION_SECONDS: i64 = 2 * KEY_SET_MAX_AGE_SECONDS;
 /// The lifetime of an access token (specification, "Limits").
 pub(crate) const ACCESS_TOKEN_SECONDS: i64 = 15 * 60;
-/// From the last signature of a key to its removal. The clocks of two processes may differ.
+/// The time from the last signature of a key to its removal. It includes the difference between the clocks of two
+/// processes.
 const RETIREMENT_SECONDS: i64 = ACCESS_TOKEN_SECONDS + 60;
 
 /// The signing keys. The operator's commands change them; every process of the authorization server caches them.
@@ -40,13 +41,13 @@ const RETIREMENT_SECONDS: i64 = ACCESS_TOKEN_SECONDS + 60;
 pub struct SigningKeys {
     store: Store,
     cache: Arc<RwLock<Option<Arc<KeySet>>>>,
-    /// When a token with an unknown key last caused a load, in seconds since 1970.
+    /// The time at which a token with an unknown key last caused a load of the keys, in seconds since 1970.
     #[cfg(feature = "server")]
     reloaded_at: Arc<AtomicI64>,
 }
 
 impl SigningKeys {
-    /// Returns the keys, not yet loaded.
+    /// Creates the keys without loading them.
     #[must_use]
     pub fn new(store: Store) -> Self {
         Self {
@@ -60,7 +61,7 @@ impl SigningKeys {
     /// Loads the keys into the cache. A background job calls it every ten seconds.
     ///
     /// # Errors
-    /// [`OAuthError::Store`], also if a private key cannot be opened.
+    /// Returns [`OAuthError::Store`], also if a private key cannot be opened.
     pub async fn load(&self) -> Result<Arc<KeySet>, OAuthError> {
         let records = self.store.connection().await?.key_list().await?;
         let previous = self.cached();
@@ -69,10 +70,10 @@ impl SigningKeys {
         Ok(keys)
     }
 
-    /// The cached keys. Loads them if this process has never done so.
+    /// Returns the cached keys. Loads them if this process has not loaded them yet.
     ///
     /// # Errors
-    /// The errors of [`Self::load`].
+    /// Returns the errors of [`Self::load`].
     pub async fn get(&self) -> Result<Arc<KeySet>, OAuthError> {
         match self.cached() {
             Some(keys) => Ok(keys),
@@ -85,10 +86,11 @@ impl SigningKeys {
     }
 
     #[cfg(feature = "server")]
-    /// Verifies an access token, without a query once this process has loaded the keys.
+    /// Verifies an access token. Queries the database only if this process has not loaded the keys yet, or the key is
+    /// unknown.
     ///
     /// # Errors
-    /// [`RejectedToken`].
+    /// Returns [`RejectedToken`].
     pub(crate) async fn verify(
         &self,
         token: &str,
@@ -99,7 +101,7 @@ impl SigningKeys {
         let keys = self.get().await.map_err(RejectedToken::Keys)?;
         let now = self.now();
         let Some(key) = keys.find(token.key, now) else {
-            // Another process may have created the key just now.
+            // Another process may have created the key recently.
             let keys = self.reload(now).await.map_err(RejectedToken::Keys)?.ok_or(InvalidToken("key"))?;
             let key = keys.find(token.key, now).ok_or(InvalidToken("key"))?;
             return Ok(token.verify(key.public_key(), Expected { issuer, audience, now })?);
@@ -107,8 +109,8 @@ impl SigningKeys {
         Ok(token.verify(key.public_key(), Expected { issuer, audience, now })?)
     }
 
-    /// Loads the keys because a token names an unknown one; `None` if that was done less than a second ago, so that
-    /// invented keys cause no load on Postgres.
+    /// Loads the keys because a token names an unknown one. Returns `None` if such a load was less than a second ago,
+    /// so that invented key ids cause no load on Postgres.
     #[cfg(feature = "server")]
     async fn reload(&self, now: Time) -> Result<Option<Arc<KeySet>>, OAuthError> {
         let previous = self.reloaded_at.swap(now.unix_seconds(), Ordering::Relaxed);

@@ -13,10 +13,10 @@ use crate::error::OAuthError;
 use crate::repository::{KeyRecord, KeyRepository as _};
 
 impl SigningKeys {
-    /// Creates the first key, which signs immediately. A no-op if there is a key. A background job calls it.
+    /// Creates the first key, which signs immediately. This is a no-op if a key exists. A background job calls it.
     ///
     /// # Errors
-    /// [`OAuthError::Store`].
+    /// Returns [`OAuthError::Store`].
     pub async fn ensure(&self, actor: &Actor) -> Result<(), OAuthError> {
         if self.get().await?.current(self.now()).is_some() {
             return Ok(());
@@ -38,7 +38,7 @@ impl SigningKeys {
     /// expired.
     ///
     /// # Errors
-    /// [`OAuthError::RotationInProgress`] while the newest key does not sign yet.
+    /// Returns [`OAuthError::RotationInProgress`] if the newest key does not sign yet.
     pub async fn rotate(&self, actor: &Actor) -> Result<KeySet, OAuthError> {
         self.store
             .transaction::<_, OAuthError>(actor, async |tx: &mut Connection| {
@@ -55,12 +55,11 @@ impl SigningKeys {
         self.list().await
     }
 
-    /// Removes a key immediately, for a key that others may know. Its tokens become invalid within ten seconds; their
-    /// clients can refresh. If the key
-    /// signs, a new one takes over immediately.
+    /// Removes a key immediately. Use this for a key that may be known to others. Its tokens become invalid within ten
+    /// seconds, and their clients can refresh them. If the key was signing, a new one takes over immediately.
     ///
     /// # Errors
-    /// [`OAuthError::KeyNotFound`].
+    /// Returns [`OAuthError::KeyNotFound`].
     pub async fn retire(&self, actor: &Actor, key: SigningKeyId) -> Result<KeySet, OAuthError> {
         self.store
             .transaction::<_, OAuthError>(actor, async |tx: &mut Connection| {
@@ -84,7 +83,7 @@ impl SigningKeys {
     /// Deletes the keys whose last token has expired. A background job calls it.
     ///
     /// # Errors
-    /// [`OAuthError::Store`].
+    /// Returns [`OAuthError::Store`].
     pub async fn purge(&self, actor: &Actor) -> Result<(), OAuthError> {
         let now = self.now();
         let keys = self.load().await?;
@@ -105,7 +104,7 @@ impl SigningKeys {
     /// Reads the keys from the database.
     ///
     /// # Errors
-    /// [`OAuthError::Store`].
+    /// Returns [`OAuthError::Store`].
     pub async fn list(&self) -> Result<KeySet, OAuthError> {
         let records = self.store.connection().await?.key_list().await?;
         KeySet::new(&self.store, records, None)

@@ -12,7 +12,7 @@ use crate::error::OAuthError;
 use crate::jwt::Signer;
 use crate::repository::KeyRecord;
 
-/// All keys, the newest first.
+/// All keys, newest first.
 #[derive(Debug)]
 pub struct KeySet {
     keys: Vec<PublishedKey>,
@@ -23,9 +23,9 @@ pub struct KeySet {
 pub struct PublishedKey {
     pub id: SigningKeyId,
     pub created_at: Time,
-    /// When the key starts to sign.
+    /// The time at which the key starts to sign.
     pub signs_from: Time,
-    /// When a newer key takes over; `None` for the newest key.
+    /// The time at which a newer key takes over. `None` for the newest key.
     pub signs_until: Option<Time>,
     public_key: Vec<u8>,
     #[cfg(feature = "server")]
@@ -47,24 +47,24 @@ impl KeySet {
         &self.keys
     }
 
-    /// The keys that the key set of RFC 7517 shows at this time, the newest first.
+    /// Returns the keys that the key set of RFC 7517 contains at this time, newest first.
     pub fn published(&self, now: Time) -> impl Iterator<Item = &PublishedKey> {
         self.keys.iter().filter(move |key| !key.is_retired(now))
     }
 
-    /// The key that signs at this time.
+    /// Returns the key that signs at this time.
     #[must_use]
     pub fn current(&self, now: Time) -> Option<&PublishedKey> {
         self.keys.iter().find(|key| key.signs_from <= now)
     }
 
     #[cfg(feature = "server")]
-    /// A published key.
+    /// Returns a key that is published at this time.
     pub(crate) fn find(&self, id: SigningKeyId, now: Time) -> Option<&PublishedKey> {
         self.published(now).find(|key| key.id == id)
     }
 
-    /// The published keys as JWKs (RFC 7517 section 5).
+    /// Returns the published keys as JWKs (RFC 7517 section 5).
     #[must_use]
     pub fn jwks(&self, now: Time) -> Value {
         self.published(now).map(PublishedKey::jwk).collect()
@@ -100,7 +100,7 @@ impl PublishedKey {
         })
     }
 
-    /// When the key leaves the key set: the last token that it signed has expired.
+    /// Returns the time at which the key leaves the key set, because the last token that it signed has expired.
     #[must_use]
     pub fn retires_at(&self) -> Option<Time> {
         self.signs_until.map(|until| until.plus_seconds(RETIREMENT_SECONDS))
@@ -120,7 +120,8 @@ impl PublishedKey {
         &self.signer
     }
 
-    /// The public key (RFC 7518 section 6.2.1). The point is `04`, x and y, 32 bytes each.
+    /// Returns the public key (RFC 7518 section 6.2.1). The stored point consists of the byte `04`, then x and y with
+    /// 32 bytes each.
     fn jwk(&self) -> Value {
         let coordinate = |at: usize| URL_SAFE_NO_PAD.encode(self.public_key.get(at..at + 32).unwrap_or_default());
         json!({

@@ -1,4 +1,4 @@
-//! Authorization requests, as the dashboard passes them on for its user.
+//! Authorization requests, as the dashboard forwards them for its user.
 
 use kernel::ClientId;
 use serde::{Deserialize, Serialize};
@@ -42,23 +42,23 @@ kernel::text! {
 pub struct AuthorizationRequest {
     pub response_type: ResponseType,
     pub client_id: ClientId,
-    /// Equal to a redirect URI of the client, except for the port of a loopback address.
+    /// The redirect URI. It must equal a redirect URI of the client, except for the port of a loopback address.
     #[validate(length(min = 1, max = 1024))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
     pub redirect_uri: String,
     pub code_challenge: CodeChallenge,
     pub code_challenge_method: CodeChallengeMethod,
-    /// Space-separated scopes. If absent, all scopes that the client may have.
+    /// The requested scopes, separated by spaces. If absent, all scopes that the client may have.
     #[serde(default)]
     #[validate(length(max = 1024))]
     #[cfg_attr(feature = "openapi", schema(max_length = 1024))]
     pub scope: Option<String>,
-    /// Returned to the client unchanged.
+    /// A value that is returned to the client unchanged.
     #[serde(default)]
     #[validate(length(max = 2048))]
     #[cfg_attr(feature = "openapi", schema(max_length = 2048))]
     pub state: Option<String>,
-    /// The audience of the access tokens (RFC 8707). If absent, it is that of this installation.
+    /// The audience of the access tokens (RFC 8707). If absent, the audience of this installation.
     #[serde(default)]
     #[validate(length(max = 1024))]
     #[cfg_attr(feature = "openapi", schema(max_length = 1024))]
@@ -78,7 +78,7 @@ pub struct AuthorizationRequest {
     }))
 )]
 pub struct AuthorizationResponse {
-    /// The URL to send the user's browser to. It contains `code`, or `error` and `error_description`; `state`; and `iss`
-    /// (RFC 9207).
+    /// The URL to send the user's browser to. It contains `code`, or `error` and `error_description`. It also contains
+    /// `state` and `iss` (RFC 9207).
     pub redirect: String,
 }

@@ -23,10 +23,10 @@ pub struct ConsentClient {
 /// A client to register.
 #[derive(Debug, Clone)]
 pub struct NewClient {
-    /// Shown to users. 1 to 100 characters.
+    /// The name that users see. 1 to 100 characters.
     pub name: String,
     pub redirect_uris: Vec<String>,
-    /// `None` for all scopes.
+    /// The scopes that the client may have. `None` for all scopes.
     pub scopes: Option<ScopeSet>,
     /// Whether the client can keep a secret.
     pub confidential: bool,
@@ -38,7 +38,7 @@ pub struct NewClient {
 #[derive(Debug)]
 pub struct ClientCreated {
     pub id: ClientId,
-    /// `None` for a public client.
+    /// The secret. `None` for a public client.
     pub secret: Option<Token>,
 }
 
@@ -50,12 +50,12 @@ pub struct ClientAuthentication {
     pub secret: Option<Secret>,
 }
 
-/// A client that authenticated itself, or a public client that named itself.
+/// A client that authenticated itself, or a public client that only stated its id.
 #[derive(Debug, Clone)]
 pub struct AuthenticatedClient(pub(crate) ClientRecord);
 
 impl AuthenticatedClient {
-    /// The client's id.
+    /// Returns the client's id.
     #[must_use]
     pub fn id(&self) -> ClientId {
         self.0.id

@@ -7,11 +7,11 @@ use validator::Validate;
 kernel::words! {
     /// The state of a device's request.
     pub enum DeviceState {
-        /// The user has not decided.
+        /// The user has not decided yet.
         Pending = "pending",
-        /// The user approved it.
+        /// The user approved the request.
         Approved = "approved",
-        /// The user denied it.
+        /// The user denied the request.
         Denied = "denied",
     }
 }
@@ -35,13 +35,13 @@ pub struct DeviceAuthorization {
     pub device_code: Token,
     /// The code that the user enters.
     pub user_code: String,
-    /// The page at which the user enters it.
+    /// The page on which the user enters the code.
     pub verification_uri: String,
-    /// The page with the code.
+    /// The URL of this page with the code.
     pub verification_uri_complete: String,
-    /// Seconds.
+    /// The lifetime of the codes in seconds.
     pub expires_in: i64,
-    /// The seconds to wait between two polls.
+    /// The minimum time between two polls, in seconds.
     pub interval: i32,
 }
 

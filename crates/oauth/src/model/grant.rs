@@ -15,7 +15,7 @@ pub struct Grant {
     pub client_name: String,
     pub scopes: Vec<Scope>,
     pub created_at: Time,
-    /// The last use of one of its tokens, to the minute.
+    /// The last use of one of its tokens, accurate to a minute.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub last_used_at: Option<Time>,
 }

@@ -12,7 +12,7 @@ pub use device::*;
 pub use grant::*;
 pub use token::*;
 
-/// Users approve by default.
+/// Returns the default: the user approves.
 fn approved() -> bool {
     true
 }

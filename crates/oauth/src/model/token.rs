@@ -17,18 +17,18 @@ pub struct CodeExchange {
 #[derive(Debug)]
 pub struct RefreshRequest {
     pub refresh_token: String,
-    /// A part of the grant's scopes, for this access token only.
+    /// The scopes of this access token, if they are only a part of the grant's scopes.
     pub scope: Option<String>,
     pub resource: Option<String>,
 }
 
-/// An access token with its signature. Its `Debug` does not show it.
+/// An access token with its signature. Its `Debug` implementation does not show it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct AccessToken(pub(crate) String);
 
 impl AccessToken {
-    /// The token.
+    /// Returns the token.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -57,11 +57,11 @@ impl std::fmt::Debug for AccessToken {
 pub struct TokenResponse {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub access_token: AccessToken,
-    /// Always `Bearer`.
+    /// The token type, which is always `Bearer`.
     pub token_type: &'static str,
-    /// Seconds.
+    /// The lifetime of the access token in seconds.
     pub expires_in: i64,
-    /// The refresh token to use next.
+    /// The refresh token to use for the next refresh.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub refresh_token: Token,
     /// The scopes of the access token, separated by spaces.

@@ -15,7 +15,7 @@ pub struct ClientRecord {
     pub redirect_uris: Vec<String>,
     /// The scopes that a grant to the client may have.
     pub scopes: ScopeSet,
-    /// `None` for a public client.
+    /// The hash of the secret. `None` for a public client.
     pub secret_hash: Option<TokenHash>,
     /// Whether the client may use the device flow.
     pub device: bool,
@@ -33,10 +33,11 @@ pub trait ClientRepository {
     /// Lists all clients, oldest first.
     async fn client_list(&mut self) -> Result<Vec<ClientRecord>>;
 
-    /// Returns a client, which is not removed until the transaction ends.
+    /// Returns a client, and prevents its removal until the transaction ends.
     async fn client_share(&mut self, client: ClientId) -> Result<Option<ClientRecord>>;
 
-    /// Locks a client until the transaction ends, against new codes and grants. Returns false if it does not exist.
+    /// Locks a client until the transaction ends, so that it gets no new codes and grants. Returns false if it does not
+    /// exist.
     async fn client_lock(&mut self, client: ClientId) -> Result<bool>;
 
     /// Deletes a client with its codes and grants.

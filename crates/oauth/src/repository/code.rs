@@ -19,7 +19,7 @@ pub struct CodeRecord {
     pub scopes: ScopeSet,
     pub created_at: Time,
     pub expires_at: Time,
-    /// The grant that the exchange created.
+    /// The grant that the exchange created. `None` before the exchange.
     pub grant: Option<GrantId>,
 }
 
@@ -28,10 +28,10 @@ pub trait CodeRepository {
     /// Inserts a code.
     async fn code_insert(&mut self, code: &CodeRecord) -> Result<()>;
 
-    /// Returns a code, also if it is used or expired.
+    /// Returns a code, even if it is used or expired.
     async fn code_find(&mut self, code: TokenHash) -> Result<Option<CodeRecord>>;
 
-    /// Marks a code as used, unless it is used or expired. Returns whether it was marked.
+    /// Marks a code as used. Returns false if it was used before or is expired.
     async fn code_use(&mut self, code: TokenHash, grant: GrantId, now: Time) -> Result<bool>;
 
     /// Deletes a batch of codes that expired without an exchange, and returns their number.

@@ -12,7 +12,7 @@ use crate::schema::{clients, device_codes};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceRecord {
     pub device_code_hash: TokenHash,
-    /// Eight letters, without the hyphen.
+    /// The user code: eight letters, without the hyphen.
     pub user_code: String,
     pub client: ClientId,
     pub scopes: ScopeSet,
@@ -23,7 +23,7 @@ pub struct DeviceRecord {
     pub last_polled_at: Option<Time>,
     pub created_at: Time,
     pub expires_at: Time,
-    /// The grant that the exchange created.
+    /// The grant that the exchange created. `None` before the exchange.
     pub grant: Option<GrantId>,
 }
 
@@ -35,22 +35,22 @@ pub trait DeviceRepository {
     /// Inserts a pending request. Returns false if another request has the user code.
     async fn device_insert(&mut self, device: &DeviceRecord) -> Result<bool>;
 
-    /// Returns a request by its device code, also if it is used or expired.
+    /// Returns a request by its device code, even if it is used or expired.
     async fn device_find(&mut self, device_code: TokenHash) -> Result<Option<DeviceRecord>>;
 
     /// Returns an undecided request by its user code, with the name of its client.
     async fn device_find_pending(&mut self, user_code: &str, now: Time) -> Result<Option<(DeviceRecord, String)>>;
 
-    /// Stores the time of a poll, and the interval from then on.
+    /// Stores the time of a poll, and the interval for the next polls.
     async fn device_poll(&mut self, device_code: TokenHash, now: Time, interval: i32) -> Result<()>;
 
-    /// Decides an undecided request. Returns false if it does not exist.
+    /// Decides an undecided request. Returns false if there is no such request.
     async fn device_decide(&mut self, user_code: &str, user: UserId, state: DeviceState, now: Time) -> Result<bool>;
 
     /// Marks an approved request as used. Returns false if it is used, expired or not approved.
     async fn device_use(&mut self, device_code: TokenHash, grant: GrantId, now: Time) -> Result<bool>;
 
-    /// Deletes a batch of requests that expired before a time without an exchange, and returns their number.
+    /// Deletes a batch of requests that expired before this time without an exchange, and returns their number.
     async fn device_purge(&mut self, before: Time) -> Result<usize>;
 }
 

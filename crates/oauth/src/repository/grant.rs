@@ -32,7 +32,7 @@ pub struct EndedGrant {
     pub user_id: UserId,
 }
 
-/// Which grants to end.
+/// Selects the grants to end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GrantFilter {
     pub grant: Option<GrantId>,
@@ -51,19 +51,20 @@ pub trait GrantRepository {
     /// Ends the live grants that match all given ids, and returns them.
     async fn grant_end(&mut self, filter: GrantFilter, now: Time) -> Result<Vec<EndedGrant>>;
 
-    /// Ends the grants of a user to a client beyond the `keep` that were used last, and returns them.
+    /// Keeps the `keep` grants of a user to a client that were used last, ends the others, and returns them.
     async fn grant_end_unused(&mut self, user: UserId, client: ClientId, keep: i64) -> Result<Vec<EndedGrant>>;
 
     /// Stores the current refresh token of a grant, sealed.
     async fn grant_set_successor(&mut self, grant: GrantId, successor: Sealed) -> Result<()>;
 
-    /// Records a use of an access token, unless the stored time is after `stale`.
+    /// Records a use of an access token, unless the stored time is later than `stale`.
     async fn grant_touch(&mut self, grant: GrantId, now: Time, stale: Time) -> Result<()>;
 
     /// Deletes a batch of expired grants, and returns their number.
     async fn grant_purge(&mut self, now: Time) -> Result<usize>;
 
-    /// Deletes the sealed refresh tokens of a batch of grants that were created before a time, and returns their number.
+    /// Deletes the sealed refresh tokens of a batch of grants, and returns their number. The tokens were created before
+    /// this time.
     async fn grant_purge_successors(&mut self, before: Time) -> Result<usize>;
 }
 
@@ -71,7 +72,7 @@ const END: &str = "DELETE FROM oauth.grants \
     WHERE expires_at > $1 AND ($2::uuid IS NOT NULL OR $4::uuid IS NOT NULL) \
       AND ($2 IS NULL OR id = $2) AND ($3::uuid IS NULL OR user_id = $3) AND ($4 IS NULL OR client_id = $4) \
     RETURNING id, client_id, user_id";
-/// Skips grants that another transaction changes: they are in use.
+/// Skips grants that another transaction is changing, because they are in use.
 const END_UNUSED: &str = "DELETE FROM oauth.grants WHERE id IN ( \
     SELECT id FROM oauth.grants WHERE client_id = $1 AND user_id = $2 \
     ORDER BY coalesce(last_used_at, created_at) DESC, id DESC OFFSET $3 FOR UPDATE SKIP LOCKED) \

@@ -8,11 +8,11 @@ use store::{Connection, Prepared, Result};
 
 use crate::schema::signing_keys;
 
-/// A signing key. Its `Debug` does not show the private key.
+/// A signing key. Its `Debug` implementation does not show the private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
     pub id: SigningKeyId,
-    /// The point, uncompressed.
+    /// The public key, as an uncompressed point.
     pub public_key: Vec<u8>,
     pub private_key: Sealed,
     pub created_at: Time,
@@ -21,10 +21,10 @@ pub struct KeyRecord {
 
 /// Signing keys on a [`store::Connection`].
 pub trait KeyRepository {
-    /// Serializes the changes of the keys until the transaction ends.
+    /// Locks the keys until the transaction ends, so that changes of them run one after the other.
     async fn key_lock(&mut self) -> Result<()>;
 
-    /// Lists the keys, the last to sign first.
+    /// Lists the keys. The key that starts to sign last is the first one.
     async fn key_list(&mut self) -> Result<Vec<KeyRecord>>;
 
     /// Inserts a key.

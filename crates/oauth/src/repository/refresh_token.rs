@@ -16,7 +16,7 @@ pub struct Rotation {
     pub client: ClientId,
     pub successor: TokenHash,
     pub now: Time,
-    /// When the grant expires without a further refresh.
+    /// The time at which the grant expires without a further refresh.
     pub expires_at: Time,
 }
 
@@ -44,7 +44,7 @@ pub struct PresentedToken {
     pub scopes: Vec<Scope>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub rotated_at: Option<Time>,
-    /// Whether the successor of a rotated token was not used yet.
+    /// Whether the token was rotated and its successor was not used yet.
     #[diesel(sql_type = Bool)]
     pub is_latest: bool,
     #[diesel(sql_type = Nullable<Binary>)]
@@ -54,7 +54,7 @@ pub struct PresentedToken {
 }
 
 impl PresentedToken {
-    /// The sealed successor, if it is stored.
+    /// Returns the sealed successor, if it is stored.
     #[must_use]
     pub fn successor(&self) -> Option<Sealed> {
         let (bytes, key_id) = self.successor.clone().zip(self.key_id.clone())?;
@@ -67,16 +67,16 @@ pub trait RefreshTokenRepository {
     /// Inserts the first refresh token of a grant.
     async fn refresh_token_insert(&mut self, grant: GrantId, token: TokenHash, now: Time) -> Result<()>;
 
-    /// Uses a refresh token of the client, and inserts its successor. Returns `None` and changes nothing if the token is
-    /// unknown, used or expired, or belongs to another client.
+    /// Marks a refresh token of the client as used, and inserts its successor. Returns `None` and changes nothing if
+    /// the token is unknown, used or expired, or belongs to another client.
     async fn refresh_token_rotate(&mut self, rotation: &Rotation) -> Result<Option<RefreshedGrant>>;
 
-    /// Returns a refresh token, also if it was used. Its grant is live.
+    /// Returns a refresh token, even if it was used. Its grant must be live.
     async fn refresh_token_find(&mut self, token: TokenHash, now: Time) -> Result<Option<PresentedToken>>;
 }
 
-/// Locks the grant before its token, as the end of a grant does. A concurrent statement that waited for the lock reads
-/// the row of the token again before it changes it.
+/// Locks the grant before its token, in the same order as the end of a grant. A concurrent statement that waits for the
+/// lock reads the token's row again before it changes the row.
 const ROTATE: &str = "\
     WITH g AS MATERIALIZED ( \
         SELECT g.id, g.user_id, g.scopes \

@@ -12,7 +12,7 @@ use crate::repository::{ClientRecord, ClientRepository as _, EndedGrant, GrantFi
 
 type Result<T> = std::result::Result<T, OAuthError>;
 
-/// The outbox topic of ended grants. The payload is `{"sid"}`, and the key the grant's id.
+/// The outbox topic of ended grants. The payload is `{"sid"}`, and the key is the grant's id.
 pub const REVOCATION_TOPIC: &str = "oauth.revocation";
 /// The maximum number of redirect URIs of a client.
 const MAX_REDIRECT_URIS: usize = 20;
@@ -34,7 +34,8 @@ impl Clients {
     /// Registers a client.
     ///
     /// # Errors
-    /// [`OAuthError::Field`] for an unusable name, for an unusable redirect URI or none, and for no scope.
+    /// Returns [`OAuthError::Field`] for an unusable name, for an unusable or missing redirect URI, and for an empty
+    /// set of scopes.
     pub async fn add(&self, actor: &Actor, new: NewClient) -> Result<ClientCreated> {
         let NewClient { name, redirect_uris, scopes, confidential, device } = new;
         let name = name.trim().to_owned();
@@ -77,7 +78,7 @@ impl Clients {
     /// Lists the clients, oldest first.
     ///
     /// # Errors
-    /// [`OAuthError::Store`].
+    /// Returns [`OAuthError::Store`].
     pub async fn list(&self) -> Result<Vec<RegisteredClient>> {
         let clients = self.store.connection().await?.client_list().await?;
         Ok(clients.into_iter().map(RegisteredClient::from).collect())
@@ -86,7 +87,7 @@ impl Clients {
     /// Removes a client, which ends its grants. Returns their number.
     ///
     /// # Errors
-    /// [`OAuthError::ClientNotFound`].
+    /// Returns [`OAuthError::ClientNotFound`].
     pub async fn remove(&self, actor: &Actor, client: ClientId) -> Result<usize> {
         let now = self.store.clock_rng().now();
         self.store
@@ -104,8 +105,8 @@ impl Clients {
     }
 }
 
-/// Enqueues a message to the model-lending service for each ended grant. A server without that service discards the
-/// messages.
+/// Enqueues a message to the model-lending service for each ended grant. If no such service is configured, the server
+/// discards the messages.
 pub(crate) async fn enqueue_revocations(store: &Store, tx: &mut Connection, ended: &[EndedGrant]) -> Result<()> {
     for grant in ended {
         store.enqueue(tx, REVOCATION_TOPIC, &grant.id.to_string(), &json!({ "sid": grant.id })).await?;

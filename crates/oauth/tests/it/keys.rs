@@ -33,7 +33,7 @@ async fn rotation_publishes_before_it_signs_and_retires_after_the_last_token() {
     let last = kit.refresh(&tokens).await.unwrap();
     kit.advance(1);
     assert_ne!(set.current(kit.now()).unwrap().id, old);
-    // The last token of the old key is valid until it expires.
+    // The last token of the old key stays valid until it expires.
     kit.advance(898);
     assert!(kit.oauth.verify(last.access_token.reveal()).await.is_ok());
     kit.advance(1);
@@ -58,7 +58,7 @@ async fn retired_key_is_replaced_at_once_and_its_tokens_are_rejected() {
     assert!(kit.oauth.verify(tokens.access_token.reveal()).await.is_err());
     let refreshed = kit.refresh(&tokens).await.unwrap();
     assert!(kit.oauth.verify(refreshed.access_token.reveal()).await.is_ok());
-    // Another process, which still caches the retired key, looks the unknown one up.
+    // Another process still caches the retired key. It loads the keys because it does not know the new one.
     other.verify(refreshed.access_token.reveal()).await.unwrap();
     assert!(other.verify(tokens.access_token.reveal()).await.is_err());
 }
@@ -69,7 +69,7 @@ async fn process_that_has_not_loaded_the_keys_verifies_its_first_token() {
     let tokens = kit.sign_in().await;
     let verified = kit.another_server().verify(tokens.access_token.reveal()).await.unwrap();
     assert_eq!((verified.user, verified.client), (kit.user, kit.client.id()));
-    // Keys that cannot be loaded say nothing about the token.
+    // If the keys cannot be loaded, the token is not rejected as invalid.
     let cut_off = kit.another_server();
     kit.db_execute("ALTER TABLE oauth.signing_keys RENAME TO hidden").await;
     let error = cut_off.verify(tokens.access_token.reveal()).await.unwrap_err();

@@ -36,7 +36,7 @@ impl Kit {
         Self::with_grace(0).await
     }
 
-    /// With this grace period for a repeated refresh, in seconds.
+    /// Starts with this grace period for a repeated refresh, in seconds.
     pub async fn with_grace(seconds: i64) -> Self {
         let base = TestStore::start().await;
         let oauth = Self::server(&base, seconds);
@@ -59,7 +59,7 @@ impl Kit {
         Self { oauth, client, user, base }
     }
 
-    /// Another process of the installation.
+    /// Creates the service of another process of the installation.
     pub fn server(base: &TestStore, refresh_grace_seconds: i64) -> OAuth {
         let config = OAuthConfig {
             issuer: "https://api.example".to_owned(),
@@ -71,7 +71,7 @@ impl Kit {
         OAuth::new(base.store.clone(), Some(config))
     }
 
-    /// Another process of the installation.
+    /// Creates the service of another process of the installation.
     pub fn another_server(&self) -> OAuth {
         Self::server(&self.base, 0)
     }
@@ -112,7 +112,7 @@ impl Kit {
     }
 }
 
-/// An actor whom no policy checks.
+/// Returns an actor whom no policy checks.
 pub fn operator() -> Actor {
     Actor::operator("test")
 }

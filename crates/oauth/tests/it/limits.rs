@@ -23,6 +23,6 @@ async fn new_grant_above_the_limit_ends_the_one_that_was_used_least_recently() {
     assert_eq!((event.event.as_str(), event.data["ended"].as_array().unwrap().len()), ("oauth.grant.create", 1));
     kit.refresh(&second).await.unwrap_err();
     kit.refresh(&oldest).await.unwrap();
-    // The end is reported to the model-lending service.
+    // The model-lending service receives a message about the end.
     assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox WHERE topic = 'oauth.revocation'").await, 1);
 }

@@ -1,5 +1,5 @@
 //! Rules of the authorization server that need no HTTP: limits, purges and the signing keys of several processes. The
-//! API tests cover the endpoints.
+//! API tests test the endpoints.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
 

@@ -16,11 +16,11 @@ async fn purge_deletes_only_what_no_grant_needs() {
 
     kit.advance(61);
     kit.oauth.purge().await.unwrap();
-    // The used code is remembered as long as its grant.
+    // The used code is kept as long as its grant.
     assert_eq!((count("codes").await, kit.db_number(stored).await), (1, 0));
     kit.exchange(unused).await.unwrap_err();
 
-    // The client of an expired device code learns that it expired, for a while.
+    // A device code is kept for some time after its expiry, so that its client learns that it expired.
     kit.advance(600);
     kit.oauth.purge().await.unwrap();
     let expired = kit.oauth.exchange_device_code(&kit.client, device.device_code.reveal(), None, "req-1").await;

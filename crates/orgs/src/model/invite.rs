@@ -11,11 +11,11 @@ kernel::words! {
     pub enum InviteState {
         /// The link can be used.
         Pending = "pending",
-        /// Not accepted within seven days. Sending the invitation again makes it pending.
+        /// The invitation was not accepted within seven days. Sending it again makes it pending.
         Expired = "expired",
-        /// Accepted.
+        /// The invitation was accepted.
         Used = "used",
-        /// Revoked by an admin.
+        /// An admin revoked the invitation.
         Revoked = "revoked",
     } example Pending
 }
@@ -25,7 +25,7 @@ kernel::words! {
     pub enum OpenState {
         /// The link can be used.
         Pending = "pending",
-        /// Not accepted within seven days. Sending the invitation again makes it pending.
+        /// The invitation was not accepted within seven days. Sending it again makes it pending.
         Expired = "expired",
     } example Pending
 }
@@ -67,7 +67,7 @@ pub struct Invite {
 pub struct InviteCreated {
     #[serde(flatten)]
     pub invite: Invite,
-    /// The link to join. Pass it on yourself if the installation sends no mail.
+    /// The link to join. If the installation sends no mail, send the link to the invited person yourself.
     #[cfg_attr(feature = "openapi", schema(format = Password))]
     pub accept_url: String,
 }
@@ -113,7 +113,7 @@ pub struct NewInvite {
     pub role: Role,
 }
 
-/// Omits the link.
+/// The derived implementation would show the link.
 impl std::fmt::Debug for InviteCreated {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InviteCreated").field("id", &self.invite.id).finish_non_exhaustive()

@@ -150,13 +150,13 @@ pub struct AuditEvent {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditFilter {
-    /// Only events with this name.
+    /// If set, matches only events with this name.
     pub event: Option<String>,
-    /// Only events of this user.
+    /// If set, matches only events of this user.
     pub actor: Option<UserId>,
-    /// Only events at this time or later.
+    /// If set, matches only events at this time or later.
     pub since: Option<Time>,
-    /// Only events before this time.
+    /// If set, matches only events before this time.
     pub until: Option<Time>,
 }
 

@@ -20,11 +20,12 @@ pub struct InviteRecord {
     pub org_id: OrgId,
     pub email: String,
     pub role: Role,
-    /// The token that the last request to send the invitation returned.
+    /// The hash of the token in the last response that contained a link.
     pub token_hash: TokenHash,
-    /// The token in the newest mail, if there is one. It also stays valid when a later request sends no mail.
+    /// The hash of the token in the newest mail, if there is one. The token stays valid if a later request creates a
+    /// new link but sends no mail.
     pub mailed_token_hash: Option<TokenHash>,
-    /// The admin who queued the newest mail, and knows its token.
+    /// The admin who queued the newest mail, and so knows its token.
     pub mailed_by: Option<UserId>,
     pub invited_by: UserId,
     pub created_at: Time,
@@ -43,7 +44,8 @@ pub trait InviteRepository {
     /// Returns the open invitation of an address, and locks its row. Ignores case.
     async fn invite_find_open(&mut self, org: OrgId, email: &str) -> Result<Option<InviteRecord>>;
 
-    /// Returns the invitation with this token, returned or mailed, and its organization.
+    /// Returns the invitation with this token, and its organization. The token may be the one of a response or of a
+    /// mail.
     async fn invite_find_by_token(&mut self, token: TokenHash) -> Result<Option<(InviteRecord, OrgRecord)>>;
 
     /// Returns the open invitations, including expired ones, newest first.
@@ -58,7 +60,7 @@ pub trait InviteRepository {
     /// Revokes an open invitation. Returns false if there is no such invitation.
     async fn invite_revoke(&mut self, org: OrgId, invite: InviteId, at: Time) -> Result<bool>;
 
-    /// Revokes the open invitations of which this user knows a link, and returns their ids.
+    /// Revokes the open invitations whose link this user knows, and returns their ids.
     async fn invite_revoke_all_by(&mut self, org: OrgId, by: UserId, at: Time) -> Result<Vec<InviteId>>;
 
     /// Stores the time at which the mail with this token was sent.
@@ -73,9 +75,9 @@ pub trait InviteRepository {
 
 #[diesel::declare_sql_function]
 extern "SQL" {
-    /// The text in lower case, for the comparison of addresses.
+    /// Returns the text in lower case, for the comparison of addresses.
     fn lower(text: Text) -> Text;
-    /// The same for a nullable text.
+    /// Like `lower`, for a nullable text.
     #[sql_name = "lower"]
     fn lower_nullable(text: diesel::sql_types::Nullable<Text>) -> diesel::sql_types::Nullable<Text>;
 }

@@ -15,15 +15,15 @@ pub struct InviteMailRecord {
     pub due_at: Time,
 }
 
-/// The invitation mails of an organization and of a user. The times are those at which a mail is or was due.
+/// The use of the mail limits by an organization and by a user. The times are those at which a mail is or was due.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub struct InviteMailUsage {
-    /// The mails of the organization.
+    /// The number of mails of the organization.
     #[diesel(sql_type = BigInt)]
     pub of_org: i64,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub oldest_of_org: Option<Time>,
-    /// The mails of the user, over all organizations.
+    /// The number of mails of the user, over all organizations.
     #[diesel(sql_type = BigInt)]
     pub of_user: i64,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -31,7 +31,7 @@ pub struct InviteMailUsage {
     /// The last mail of the organization to the address.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub last_of_org: Option<Time>,
-    /// The last mail of the organization or of the user to the address.
+    /// The last mail to the address, of the organization or of the user.
     #[diesel(sql_type = Nullable<Timestamptz>)]
     pub last: Option<Time>,
 }
@@ -54,7 +54,8 @@ pub trait InviteMailRepository {
 
 impl InviteMailRepository for Connection {
     async fn invite_mail_lock(&mut self, by: UserId) -> Result<()> {
-        // An advisory lock, because this context owns no row for a user. It is taken after the organization's row.
+        // An advisory lock, because this context has no row of its own for a user. It is taken after the organization's
+        // row lock.
         let lock = "SELECT pg_advisory_xact_lock(hashtextextended('orgs.invite_mails ' || $1::text, 0))";
         Prepared(diesel::sql_query(lock).bind::<Uuid, _>(by)).execute(self).await?;
         Ok(())

@@ -1,7 +1,7 @@
 //! Use cases of invitations (specification, "Organizations and members", rules 2 to 4).
 //!
-//! Each of them changes an invitation under its organization's row lock and checks the row count. Concurrent accepts,
-//! revocations and resends are serialized.
+//! Each use case changes an invitation under its organization's row lock and checks the row count. So concurrent
+//! accepts, revocations and resends run one after the other.
 
 use kernel::audit::{Actor, Event};
 use kernel::{InviteId, OrgId, Page, Paging, Role, Time, Token, TokenHash, TokenKind, UserId};
@@ -24,8 +24,8 @@ const ENDED_VISIBLE_SECONDS: i64 = 30 * 24 * 3600;
 pub enum InviteOutcome {
     /// The invitation is new.
     Created(InviteCreated),
-    /// The open invitation was renewed with a new link. The old links are invalid, except for the link of a mail of the
-    /// last ten minutes: no new mail is sent in that time.
+    /// The open invitation got a new link, and its old links became invalid. There is one exception: the link of a mail
+    /// of the last ten minutes stays valid, because no new mail is sent in that time.
     Resent(InviteCreated),
 }
 
@@ -33,7 +33,7 @@ impl Orgs {
     /// Invites an address, or sends its open invitation again with a new link, a new expiry and this role.
     ///
     /// # Errors
-    /// [`OrgError::AlreadyMember`], [`OrgError::TooManyInvites`], [`OrgError::TooManyInviteMails`].
+    /// Returns [`OrgError::AlreadyMember`], [`OrgError::TooManyInvites`] or [`OrgError::TooManyInviteMails`].
     pub async fn invite(&self, actor: &Actor, org: OrgId, by: UserId, new: NewInvite) -> Result<InviteOutcome> {
         let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
         let token = Token::mint(TokenKind::Invite, clock_rng);
@@ -76,7 +76,7 @@ impl Orgs {
     /// Revokes an open invitation, and withdraws its mail if it is still queued.
     ///
     /// # Errors
-    /// [`OrgError::InviteNotFound`], also for a used or revoked invitation.
+    /// Returns [`OrgError::InviteNotFound`], also for a used or revoked invitation.
     pub async fn invite_revoke(&self, actor: &Actor, org: OrgId, invite: InviteId) -> Result<()> {
         let now = self.store.clock_rng().now();
         self.store
@@ -94,7 +94,7 @@ impl Orgs {
     /// Returns the invitation, as shown to the holder of its link.
     ///
     /// # Errors
-    /// [`OrgError::InviteUnknown`], also for an invitation that ended more than thirty days ago.
+    /// Returns [`OrgError::InviteUnknown`], also for an invitation that ended more than thirty days ago.
     pub async fn invite_preview(&self, token: &str) -> Result<InviteView> {
         let (hash, now) = (parse_token(token)?, self.store.clock_rng().now());
         let found = self.store.connection().await?.invite_find_by_token(hash).await?;
@@ -106,7 +106,8 @@ impl Orgs {
     /// Accepts an invitation: makes `user` a member, once. A user who is already a member keeps their role.
     ///
     /// # Errors
-    /// [`OrgError::InviteUnknown`], [`OrgError::InviteUsed`], [`OrgError::InviteRevoked`], [`OrgError::InviteExpired`].
+    /// Returns [`OrgError::InviteUnknown`], [`OrgError::InviteUsed`], [`OrgError::InviteRevoked`] or
+    /// [`OrgError::InviteExpired`].
     pub async fn invite_accept(&self, actor: &Actor, user: UserId, token: &str) -> Result<JoinResult> {
         let (hash, now) = (parse_token(token)?, self.store.clock_rng().now());
         self.store
@@ -130,7 +131,7 @@ impl Orgs {
             .await
     }
 
-    /// Revokes the open invitations of which a user knows a link. For a user who is no longer an admin.
+    /// Revokes the open invitations whose link this user knows. Called for a user who is no longer an admin.
     pub(super) async fn revoke_invites_by(&self, tx: &mut Connection, org: OrgId, user: UserId) -> Result<usize> {
         let revoked = tx.invite_revoke_all_by(org, user, self.store.clock_rng().now()).await?;
         for invite in &revoked {
@@ -178,8 +179,8 @@ impl InviteRecord {
         }
     }
 
-    /// Returns the record of this invitation as a renewal of the open one, if there is one. The last mail of the open
-    /// one is kept.
+    /// Merges this invitation into the open one to the same address, if there is one: the result has the id and the
+    /// last mail of the open one.
     fn replacing(self, open: Option<Self>) -> Self {
         match open {
             None => self,

@@ -1,6 +1,7 @@
 //! The mails of invitations, which are limited so that they cannot flood a mailbox (contract section 1, "Plan limits").
 //!
-//! The limits also apply to the user who invites, over all organizations. Otherwise the user could create more of them.
+//! The limits apply to an organization and also to the user who invites, over all organizations. Otherwise a user could
+//! avoid them by creating more organizations.
 
 use kernel::{InviteId, Time, Token};
 use store::{Connection, outbox};
@@ -21,12 +22,13 @@ const PERIOD_SECONDS: i64 = 24 * 3600;
 impl Orgs {
     /// Queues the mail with the link, and returns the invitation to store.
     ///
-    /// A mail of the last ten minutes is kept if a worker has claimed it, and its link stays valid. Otherwise the mail
-    /// is replaced by one with the new link. The mail of a new invitation is due ten minutes after the last mail to the
-    /// same address. So revoking an invitation and inviting the address again sends no additional mail.
+    /// If a mail of the last ten minutes was already claimed by a worker, no new mail is queued, and the link of that
+    /// mail stays valid. Otherwise the queued mail is replaced by one with the new link. The mail of a new invitation
+    /// is due ten minutes after the last mail to the same address. So an admin who revokes an invitation and invites
+    /// the address again causes no additional mail.
     ///
     /// # Errors
-    /// [`OrgError::TooManyInviteMails`].
+    /// Returns [`OrgError::TooManyInviteMails`].
     pub(super) async fn invite_mail_queue(
         &self,
         tx: &mut Connection,
@@ -80,7 +82,7 @@ impl Orgs {
         for (count, limit, oldest, sender) in [of_org, of_user] {
             if count >= i64::from(limit) {
                 let next = oldest.unwrap_or(now).plus_seconds(PERIOD_SECONDS);
-                // Rounded up.
+                // Round up.
                 let retry_after = ((next.unix_millis() - now.unix_millis() + 999) / 1000).max(1);
                 return Err(OrgError::TooManyInviteMails { limit, sender, retry_after });
             }
@@ -89,7 +91,8 @@ impl Orgs {
     }
 }
 
-/// The time at which the newest mail of the invitation is due or was sent; `None` without a mail in the last day.
+/// Returns the time at which the newest mail of the invitation is due or was sent. Returns `None` without a mail in the
+/// last day.
 fn last_mailed(invite: &InviteRecord, usage: &InviteMailUsage) -> Option<Time> {
     invite.mailed_token_hash.and(usage.last_of_org.max(invite.sent_at))
 }

@@ -68,7 +68,7 @@ impl Orgs {
     /// Creates an organization whose first admin is `user`.
     ///
     /// # Errors
-    /// [`OrgError::SlugTaken`].
+    /// Returns [`OrgError::SlugTaken`].
     pub async fn create(&self, actor: &Actor, user: UserId, new: NewOrg) -> Result<Org> {
         let NewOrg { slug, name } = new;
         let name = name.map_or_else(|| slug.to_string(), |name| name.to_string());
@@ -120,7 +120,7 @@ impl Orgs {
     /// Returns the audit events of a user's own account, newest first: its sessions, credentials and grants.
     ///
     /// # Errors
-    /// [`OrgError::Store`].
+    /// Returns [`OrgError::Store`].
     pub async fn account_audit(
         &self,
         user: UserId,
@@ -163,7 +163,7 @@ impl Orgs {
     /// Adds a user who has signed in at least once.
     ///
     /// # Errors
-    /// [`OrgError::UserNotFound`], [`OrgError::AlreadyMember`].
+    /// Returns [`OrgError::UserNotFound`] or [`OrgError::AlreadyMember`].
     pub async fn member_add(&self, actor: &Actor, org: OrgId, new: NewMember) -> Result<Member> {
         let NewMember { provider, subject, role } = new;
         self.store
@@ -183,7 +183,7 @@ impl Orgs {
     /// Changes a member's role. The same role is a no-op.
     ///
     /// # Errors
-    /// [`OrgError::MemberNotFound`], [`OrgError::LastAdmin`].
+    /// Returns [`OrgError::MemberNotFound`] or [`OrgError::LastAdmin`].
     pub async fn member_set_role(&self, actor: &Actor, org: OrgId, user: UserId, change: RoleChange) -> Result<Member> {
         let RoleChange { role } = change;
         self.store
@@ -208,7 +208,7 @@ impl Orgs {
     /// Removes a member. Members can remove themselves, and admins can remove any member. `role` is the caller's role.
     ///
     /// # Errors
-    /// [`OrgError::AdminOnly`], [`OrgError::MemberNotFound`], [`OrgError::LastAdmin`].
+    /// Returns [`OrgError::AdminOnly`], [`OrgError::MemberNotFound`] or [`OrgError::LastAdmin`].
     pub async fn member_remove(&self, actor: &Actor, role: Role, org: OrgId, user: UserId) -> Result<()> {
         let leaving = actor.user == Some(user);
         if !leaving && role < Role::Admin {
@@ -246,7 +246,8 @@ impl Orgs {
     }
 }
 
-/// Returns the member under the organization's row lock, which serializes two admins who demote each other.
+/// Returns the member under the organization's row lock. The lock serializes the changes of two admins who demote each
+/// other.
 async fn lock_member(tx: &mut Connection, org: OrgId, user: UserId) -> Result<Member> {
     tx.org_lock(org).await?;
     tx.member_find(org, user).await?.ok_or(OrgError::MemberNotFound)

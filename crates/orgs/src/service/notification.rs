@@ -25,10 +25,10 @@ impl Orgs {
     /// Raises a notification in the transaction of its cause, and mails it to the admins who have an address. Returns
     /// `None` if the same notification was raised recently.
     ///
-    /// Locks the organization's row for kinds with such a deduplication interval.
+    /// Locks the organization's row for kinds that have a deduplication interval.
     ///
     /// # Errors
-    /// [`OrgError::OrgNotFound`].
+    /// Returns [`OrgError::OrgNotFound`].
     pub async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> Result<Option<NotificationId>> {
         let now = self.store.clock_rng().now();
         let (kind, project, interval) = notice.deduplication();

@@ -92,7 +92,7 @@ async fn new_invitation_of_a_revoked_address_is_mailed_after_ten_minutes() {
     kit.advance(TEN_MINUTES - 1);
     assert_eq!(mailed(&kit, &mailer).await.len(), 1);
     kit.advance(1);
-    // The withdrawn mails did not delay it further.
+    // The withdrawn mails did not delay the last one further.
     assert_eq!(mailed(&kit, &mailer).await[1..], [last]);
     assert!(listed(&kit, org).await[0].sent_at.is_some());
 }
@@ -152,7 +152,7 @@ async fn mails_of_an_organization_are_limited_per_day() {
     // A resend that sends no additional mail, and another organization, are not affected.
     assert!(matches!(kit.invite(org, ada, &email(5), Role::Viewer).await, Ok(InviteOutcome::Resent(_))));
     assert!(kit.invite(other, ada, "one-more@example.com", Role::Viewer).await.is_ok());
-    // Neither does revoking free a mail.
+    // Revoking an invitation does not free a mail either.
     revoke(&kit, org, listed(&kit, org).await[0].id).await.unwrap();
     refuses(&kit, org, ada, 100, DAY - 3600).await;
 

@@ -1,7 +1,8 @@
 //! The bundle store: one object per digest, written atomically.
 //!
-//! An upload streams through SHA-256, the validating reader and a temporary object. Memory use does not depend on its
-//! size: at most [`MAX_PENDING_CHUNKS`] chunks wait for the reader, and a few parts (`objects::PartLimits`) for the store.
+//! An upload streams through SHA-256, the validating reader and a temporary object. Memory use does not depend on the
+//! size of the upload: at most [`MAX_PENDING_CHUNKS`] chunks wait for the reader, and a few parts
+//! (`objects::PartLimits`) wait for the store.
 
 mod sweep;
 
@@ -45,7 +46,7 @@ pub struct StoredBundle {
 type Result<T> = std::result::Result<T, ProjectError>;
 
 impl Bundles {
-    /// A bundle store in an object store.
+    /// Creates a bundle store in an object store.
     #[must_use]
     pub const fn new(store: Store) -> Self {
         Self(store)
@@ -54,8 +55,8 @@ impl Bundles {
     /// Validates and stores an upload. A rejected or interrupted upload leaves no object behind.
     ///
     /// # Errors
-    /// [`ProjectError::Bundle`] for an invalid or too large bundle, [`ProjectError::UploadBroken`] when the body fails,
-    /// [`ProjectError::BundleStore`].
+    /// Returns [`ProjectError::Bundle`] for an invalid or too large bundle, [`ProjectError::UploadBroken`] if the body
+    /// fails, or [`ProjectError::BundleStore`].
     pub async fn receive<E>(
         &self,
         name: &str,
@@ -69,7 +70,7 @@ impl Bundles {
         let mut writer = ObjectWriter::new(self.0.objects.clone(), temporary.clone(), self.0.parts.clone());
         match stream_upload(&mut body, limits, &mut writer).await {
             Ok(received) => {
-                // In a separate task, so that it completes even if the request is cancelled.
+                // Commit in a separate task, so that the commit completes even if the request is cancelled.
                 let commit = commit(self.0.objects.clone(), writer, temporary, object_path(received.digest));
                 tokio::spawn(commit).await.map_err(store::Error::inconsistent)??;
                 Ok(received)
@@ -88,7 +89,7 @@ impl Bundles {
     /// Opens a bundle and returns its size and its bytes.
     ///
     /// # Errors
-    /// [`ProjectError::BundleNotFound`], [`ProjectError::BundleStore`].
+    /// Returns [`ProjectError::BundleNotFound`] or [`ProjectError::BundleStore`].
     pub async fn open(
         &self,
         digest: Digest,
@@ -103,10 +104,11 @@ impl Bundles {
     /// Deletes temporary objects that were last written before `before`, and returns their number. Killed processes
     /// leave such objects. `before` must be longer ago than the longest upload.
     ///
-    /// Parts of an incomplete S3 upload are not objects. A lifecycle rule of the bucket must remove them.
+    /// Does not delete the parts of an incomplete S3 upload, because they are not objects. A lifecycle rule of the
+    /// bucket must remove them.
     ///
     /// # Errors
-    /// [`ProjectError::BundleStore`].
+    /// Returns [`ProjectError::BundleStore`].
     pub async fn sweep(&self, before: Time) -> Result<usize> {
         match &self.0.folder {
             Some(folder) => {

@@ -40,7 +40,7 @@ fn delete_files(folder: &Path, before: SystemTime) -> io::Result<usize> {
     for entry in entries {
         match delete_if_old(&entry?, before) {
             Ok(is_old) => deleted += usize::from(is_old),
-            // Its writer has renamed it, or another process has deleted it.
+            // The file no longer exists: its writer has renamed it, or another process has deleted it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -22,7 +22,7 @@ pub struct AccessPolicy {
     pub has_password: bool,
     /// Whether a bypass key exists.
     pub has_bypass: bool,
-    /// When the policy last changed; initially the creation time of the project.
+    /// The time of the last change of the policy. Initially the creation time of the project.
     pub updated_at: Time,
 }
 
@@ -32,7 +32,7 @@ pub struct AccessPolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AccessChange {
     pub mode: AccessMode,
-    /// The new password. Without it, the current password is kept.
+    /// The new password. If it is omitted, the current password is kept.
     #[serde(default)]
     #[validate(length(min = 8, max = 128))]
     #[cfg_attr(feature = "openapi", schema(format = Password, min_length = 8, max_length = 128))]
@@ -82,7 +82,7 @@ pub struct Authorize {
     }))
 )]
 pub struct AccessAuthorize {
-    /// Contains a one-time code that grants access.
+    /// The URL. It contains a one-time code that grants access.
     #[cfg_attr(feature = "openapi", schema(format = Password))]
     pub redirect: String,
 }

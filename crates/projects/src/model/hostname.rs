@@ -50,7 +50,7 @@ kernel::words! {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "name": "www.example.org", "verify": [], "checks": [] })))]
 pub struct Hostname {
-    /// Lowercase punycode.
+    /// The name in lowercase punycode.
     pub name: String,
     pub kind: HostnameKind,
     pub state: HostnameState,
@@ -110,7 +110,7 @@ pub struct NewHostname {
 }
 
 impl VerifyRecord {
-    /// The TXT record that proves the ownership of a hostname with this token (contract section 5).
+    /// Creates the TXT record that proves the ownership of a hostname with this token (contract section 5).
     #[must_use]
     pub fn txt(hostname: &str, token: &str) -> Self {
         let (name, value) = (format!("_svc-verify.{hostname}"), format!("svc-verify={token}"));

@@ -22,7 +22,7 @@ kernel::text! {
 kernel::words! {
     /// The status that the project's node last reported for a deployment.
     pub enum DeploymentStatus {
-        /// No report since the deployment went live.
+        /// The node has not reported since the deployment went live.
         Pending = "pending",
         /// Visitors see the deployment.
         Serving = "serving",
@@ -54,11 +54,11 @@ pub struct Project {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectDetail {
     pub project: Project,
-    /// The live deployment; none before the first one.
+    /// The live deployment. Null before the first deployment.
     pub live: Option<Deployment>,
     pub hostnames: Vec<Hostname>,
     pub access: Access,
-    /// None before the first deployment.
+    /// The placement. Null until the first deployment, or the first resource that a node provides.
     pub placement: Option<Placement>,
 }
 
@@ -72,7 +72,7 @@ pub struct Placement {
     pub epoch: i64,
 }
 
-/// A version of a project. Immutable; never deleted.
+/// A version of a project. Its bundle never changes, and it is never deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -88,11 +88,11 @@ pub struct Placement {
 )]
 pub struct Deployment {
     pub id: DeploymentId,
-    /// 1, 2, 3 … without gaps within the project.
+    /// The number of the deployment within the project: 1, 2, 3 and so on, without gaps.
     pub version: i32,
     /// The digest of the upload.
     pub digest: Digest,
-    /// Bytes of the upload.
+    /// The size of the upload, in bytes.
     pub size_bytes: i64,
     /// Whether this is the desired deployment of the project; `status` is the observed state.
     pub live: bool,
@@ -100,7 +100,7 @@ pub struct Deployment {
     /// The cause of a crash or failure, for the user who deployed.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub status_message: Option<String>,
-    /// The source of the bundle; for display only.
+    /// The source of the bundle. For display only.
     pub git: Git,
     /// The resources that the manifest declares.
     pub declares: ResourceSet,
@@ -133,7 +133,7 @@ pub struct Author {
     }))
 )]
 pub struct Git {
-    /// 7 to 64 hex digits.
+    /// The id of the commit: 7 to 64 hex digits.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub commit: Option<String>,
     /// The first line of the commit's message, at most 200 characters.
@@ -159,7 +159,7 @@ pub struct NewProject {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectChange {
-    /// The new name. The default hostname changes with it.
+    /// The new name. The default hostname changes with the name.
     pub name: ProjectName,
 }
 
@@ -187,7 +187,7 @@ pub struct Rollback {
 
 impl Git {
     /// Reads the source from the upload's headers (specification, "Projects and deployments", rule 3), which the caller
-    /// has percent-decoded. Ignores malformed values; the deployment still succeeds.
+    /// has percent-decoded. Ignores malformed values, so that the deployment still succeeds.
     #[must_use]
     pub fn from_headers(
         commit: Option<&str>,

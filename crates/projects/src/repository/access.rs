@@ -27,8 +27,8 @@ pub struct ProtectedHostname {
 }
 
 impl ProtectedHostname {
-    /// Returns the minimum role for access. Every role is enough when the project is also open to others (contract
-    /// section 5).
+    /// Returns the minimum role for access. In a mode that also admits visitors outside the organization, every role is
+    /// enough (contract section 5).
     #[must_use]
     pub fn min_role(&self) -> Role {
         if self.mode == AccessMode::Org { Role::Member } else { Role::Viewer }

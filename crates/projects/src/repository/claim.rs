@@ -20,11 +20,11 @@ pub struct NewClaim<'a> {
     pub org: OrgId,
     /// The token for the TXT record.
     pub token: &'a str,
-    /// A message for users.
+    /// A message for users about the state of the claim.
     pub error: Option<&'a str>,
     pub at: Time,
     pub expires_at: Time,
-    /// Until when the claim reserves the name. Later, a claim of another project replaces it.
+    /// The time until which the claim reserves the name. After it, a claim of another project replaces this one.
     pub reserved_until: Time,
 }
 
@@ -38,9 +38,9 @@ pub struct Claim {
     pub state: HostnameState,
     pub token: String,
     pub expires_at: Option<Time>,
-    /// Until when the claim reserves the name.
+    /// The time until which the claim reserves the name.
     pub reserved_until: Option<Time>,
-    /// When an active hostname first failed its verification.
+    /// The time at which an active hostname first failed its verification.
     pub unverified_since: Option<Time>,
     /// Whether the hostname was last active for another organization.
     pub held_by_another_org: bool,
@@ -66,7 +66,7 @@ impl FailedVerification {
 
 /// Claims of hostnames on a [`store::Connection`].
 pub trait ClaimRepository {
-    /// Inserts a claim; returns false when the name is in use. Remembers the organization's first claim of the name.
+    /// Inserts a claim. Returns false if the name is in use. Also stores the organization's first claim of the name.
     async fn claim_insert(&mut self, claim: &NewClaim<'_>) -> Result<bool>;
 
     /// Finds the claim of a custom hostname.
@@ -87,8 +87,8 @@ pub trait ClaimRepository {
     /// Marks an active hostname as unverified; returns false when it already was.
     async fn claim_mark_unverified(&mut self, failure: &FailedVerification, at: Time) -> Result<bool>;
 
-    /// Turns an active, unverified hostname into a pending claim of the organization; returns false when it is no
-    /// longer unverified. The reservation of the name starts `at` this time.
+    /// Turns an active, unverified hostname into a pending claim of the organization. Returns false if the hostname is
+    /// no longer unverified. The reservation of the name starts `at` this time.
     async fn claim_detach(
         &mut self,
         org: OrgId,
@@ -100,7 +100,7 @@ pub trait ClaimRepository {
     /// Deletes an expired claim; returns false when it was verified or deleted concurrently.
     async fn claim_delete_expired(&mut self, claim: &Claim, at: Time) -> Result<bool>;
 
-    /// Forgets up to `limit` first claims from before `before`, and returns their number.
+    /// Deletes up to `limit` first claims that were made before `before`, and returns their number.
     async fn first_claims_purge(&mut self, before: Time, limit: i64) -> Result<usize>;
 }
 
@@ -118,7 +118,7 @@ struct ClaimRow {
 
 type ClaimTuple = (ClaimRow, (OrgId, String), Option<OrgId>);
 
-/// Inserts a claim, and the first claim of its organization, in one statement, because every claim runs it.
+/// Inserts a claim and the first claim of its organization. This is one statement, because every claim runs it.
 const INSERT: &str = "\
     WITH first AS (INSERT INTO projects.first_claims (org_id, name, claimed_at) VALUES ($3, $1, $6) \
         ON CONFLICT DO NOTHING) \
@@ -126,13 +126,13 @@ const INSERT: &str = "\
         next_check_at, claim_expires_at, reserved_until) \
     VALUES ($1, $2, 'custom', 'pending_dns', $4, $5, $6, $6, $7, $8) ON CONFLICT (name) DO NOTHING";
 
-/// `ARRAY(…)` evaluates the limit only once.
+/// With `ARRAY(…)`, Postgres evaluates the limit only once.
 const PURGE_FIRST_CLAIMS: &str = "\
     DELETE FROM projects.first_claims WHERE ctid = ANY (ARRAY( \
         SELECT ctid FROM projects.first_claims WHERE claimed_at < $1 LIMIT $2))";
 
-/// Records all failures in one statement, from parallel arrays. Writes no error message to a hostname that was verified
-/// concurrently.
+/// Records all failures in one statement, from parallel arrays. Does not write an error message to a hostname that was
+/// verified concurrently.
 const RECORD_FAILURES: &str = "\
     UPDATE projects.hostnames h \
     SET checks = u.checks, next_check_at = u.next_check_at, last_error = coalesce(u.error, h.last_error) \
@@ -162,7 +162,7 @@ impl ClaimRepository for Connection {
     }
 
     async fn claims_lease_due(&mut self, now: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>> {
-        // `ARRAY(…)` evaluates the limit only once.
+        // With `ARRAY(…)`, Postgres evaluates the limit only once.
         let lease = diesel::sql_query(
             "UPDATE projects.hostnames SET next_check_at = $2 WHERE name = ANY (ARRAY( \
                 SELECT name FROM projects.hostnames WHERE kind = 'custom' AND next_check_at <= $1 \
@@ -288,8 +288,8 @@ impl ClaimRepository for Connection {
     }
 }
 
-/// Remembers that the organization proved its ownership of a name: another organization needs a stronger proof from now
-/// on, and the organization may reserve the name again.
+/// Stores that the organization proved its ownership of a name. From now on, another organization needs a stronger
+/// proof, and this organization may reserve the name again.
 pub(super) async fn remember_proved(connection: &mut Connection, org: OrgId, name: &str, at: Time) -> Result<()> {
     let row = (former_hostnames::name.eq(name), former_hostnames::org_id.eq(org), former_hostnames::active_at.eq(at));
     let remember =
@@ -308,7 +308,7 @@ struct Name {
     name: String,
 }
 
-/// Selects hostnames with their projects and their former organizations.
+/// Selects hostnames with their projects, and with the organizations for which they were last active.
 #[diesel::dsl::auto_type(no_type_alias)]
 fn claims() -> _ {
     let row: AsSelect<ClaimRow, Pg> = ClaimRow::as_select();

@@ -10,7 +10,7 @@ use super::claim::remember_proved;
 use crate::model::{HostnameKind, HostnameState, Proof};
 use crate::schema::{hostnames, projects};
 
-/// The project that has a hostname. Two equal values describe the same claim in the same state.
+/// The project that has a hostname, with its claim. Two equal values describe the same claim in the same state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub project: ProjectId,
@@ -22,24 +22,24 @@ pub struct Holder {
     /// The token of the TXT record; `None` for a default hostname.
     pub token: Option<String>,
     pub claimed_at: Time,
-    /// When a pending claim expires.
+    /// The time at which a pending claim expires.
     pub expires_at: Option<Time>,
-    /// Until when a pending claim reserves the name.
+    /// The time until which a pending claim reserves the name.
     pub reserved_until: Option<Time>,
 }
 
 /// The claims of a name, for a project that claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameStatus {
-    /// The project that has the name; possibly the same project.
+    /// The project that has the name. It can be the claiming project itself.
     pub holder: Option<Holder>,
-    /// When the organization first claimed the name, if it has not proved its ownership since.
+    /// The time at which the organization first claimed the name, if it has not proved its ownership since.
     pub first_claimed_at: Option<Time>,
     /// Whether the name was last active for another organization.
     pub held_by_another_org: bool,
     /// The number of other custom hostnames of the project.
     pub custom: i64,
-    /// The number of those that are pending.
+    /// The number of these hostnames that are pending.
     pub pending: i64,
 }
 
@@ -81,8 +81,8 @@ pub trait HolderRepository {
 }
 
 impl Holder {
-    /// Whether a claim of the project replaces this claim without a proof: this one has expired, or it is a claim of
-    /// another project and no longer reserves the name.
+    /// Returns whether a claim of `project` can replace this claim without a proof. This is so if this claim has
+    /// expired, or if it belongs to another project and no longer reserves the name.
     #[must_use]
     pub fn yields_to(&self, project: ProjectId, at: Time) -> bool {
         let is_over = |end: Option<Time>| end.is_some_and(|end| end <= at);
@@ -121,7 +121,8 @@ struct StatusRow {
     pending: i64,
 }
 
-/// `$1` is the name, `$2` the organization, `$3` the project. All in one statement, because every claim runs it.
+/// Reads all claims of a name: `$1` is the name, `$2` the organization, `$3` the project. This is one statement,
+/// because every claim runs it.
 const STATUS: &str = "\
     SELECT h.project_id, p.org_id, h.kind, h.state, h.proof, h.verification_token, h.created_at, h.claim_expires_at, \
         h.reserved_until, f.claimed_at AS first_claimed_at, coalesce(o.org_id <> $2, false) AS held_by_another_org, \

@@ -29,7 +29,8 @@ pub struct ProjectRecord {
 
 /// Projects on a [`store::Connection`].
 pub trait ProjectRepository {
-    /// Counts the projects of an organization, without deleted ones. Reliable only while the organization is locked.
+    /// Counts the projects of an organization that are not deleted. The result is reliable only while the organization
+    /// is locked.
     async fn project_count(&mut self, org: OrgId) -> Result<i64>;
 
     /// Inserts a project; returns false when the organization has a project with this name.
@@ -56,7 +57,8 @@ pub trait ProjectRepository {
     /// Renames a project and its default hostname.
     ///
     /// # Errors
-    /// Violates `projects_org_id_name_live_key` or `hostnames_pkey` when the name or the hostname is in use.
+    /// Returns a violation of `projects_org_id_name_live_key` or `hostnames_pkey` if the name or the hostname is in
+    /// use.
     async fn project_rename(&mut self, project: ProjectId, name: &ProjectName, hostname: &str) -> Result<()>;
 
     /// Soft-deletes a project and frees its hostnames.
@@ -66,8 +68,8 @@ pub trait ProjectRepository {
     /// IDs.
     async fn project_purge(&mut self, deleted_before: Time, limit: i64) -> Result<Vec<ProjectId>>;
 
-    /// Increments and returns the project's last version. This locks the row until the transaction ends. Returns `None`
-    /// for an unknown project.
+    /// Increments the project's last version and returns it, or `None` for an unknown project. Locks the project's row
+    /// until the transaction ends.
     async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>>;
 
     /// Locks the project's row until the transaction ends and returns the live version, or `None` for an unknown
@@ -270,7 +272,7 @@ impl ProjectRepository for Connection {
             .for_update()
             .skip_locked();
         let purged: Vec<ProjectId> = expired.load(self).await?;
-        // The live version references a deployment, so it is cleared first.
+        // The live version references a deployment, so clear it before the deployments are deleted.
         let clear_live = diesel::update(projects::table.filter(projects::id.eq_any(&purged)));
         clear_live.set(projects::live_version.eq(None::<i32>)).execute(self).await?;
         diesel::delete(deployments::table.filter(deployments::project_id.eq_any(&purged))).execute(self).await?;
@@ -292,7 +294,7 @@ impl ProjectRepository for Connection {
     }
 }
 
-/// Builds the details from one row per hostname; the other columns repeat in each row.
+/// Builds the details from one row for each hostname. The other columns have the same values in every row.
 fn build_detail(rows: Vec<DetailRow>, slug: &str) -> Result<Option<ProjectDetail>> {
     let mut shared = None;
     let mut hostnames = Vec::with_capacity(rows.len());

@@ -30,7 +30,7 @@ impl Projects {
     /// Returns the access policy of a project.
     ///
     /// # Errors
-    /// [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::NotFound`].
     pub async fn access(&self, project: ProjectId) -> Result<AccessPolicy> {
         let found = self.store.connection().await?.access_find(project).await?;
         found.map(AccessPolicy::from).ok_or(ProjectError::NotFound)
@@ -39,7 +39,7 @@ impl Projects {
     /// Sets the access policy. Without a password, the current password is kept. Setting the same policy is a no-op.
     ///
     /// # Errors
-    /// [`ProjectError::Field`] for the mode `password` when no password is set, [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::Field`] for the mode `password` if no password is set, or [`ProjectError::NotFound`].
     pub async fn access_set(
         &self,
         actor: &Actor,
@@ -78,7 +78,7 @@ impl Projects {
     /// Creates a bypass key and replaces the previous one. Only this call returns the secret.
     ///
     /// # Errors
-    /// [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::NotFound`].
     pub async fn access_bypass_new(&self, actor: &Actor, org: &Org, project: ProjectId) -> Result<AccessBypass> {
         let (secret, now) = (Token::mint(TokenKind::Bypass, self.store.clock_rng()), self.store.clock_rng().now());
         self.store
@@ -95,7 +95,7 @@ impl Projects {
     /// Revokes the bypass key. Without a key this is a no-op.
     ///
     /// # Errors
-    /// [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::NotFound`].
     pub async fn access_bypass_revoke(&self, actor: &Actor, org: &Org, project: ProjectId) -> Result<()> {
         let now = self.store.clock_rng().now();
         self.store
@@ -115,8 +115,8 @@ impl Projects {
     /// Checks that `user` may access a hostname. Returns the redirect URL with an access code, which the front redeems.
     ///
     /// # Errors
-    /// [`ProjectError::UnknownHostname`], [`ProjectError::Outsider`], [`ProjectError::MembersOnly`],
-    /// [`ProjectError::Field`] when `next` is not a path on that host.
+    /// Returns [`ProjectError::UnknownHostname`], [`ProjectError::Outsider`] or [`ProjectError::MembersOnly`]. Returns
+    /// [`ProjectError::Field`] if `next` is not a path on that host.
     pub async fn access_authorize(&self, user: UserId, request: Authorize) -> Result<AccessAuthorize> {
         let Authorize { to, next } = request;
         if !is_path(&next) {
@@ -143,10 +143,11 @@ impl Projects {
         Ok(AccessAuthorize { redirect: format!("{site}/__svc/access/callback?code={code}&next={next}") })
     }
 
-    /// Redeems an access code once, at the host that it was issued for. Returns the project and the user.
+    /// Redeems an access code at the host for which it was issued. A code can be redeemed only once. Returns the
+    /// project and the user.
     ///
     /// # Errors
-    /// [`ProjectError::InvalidCode`].
+    /// Returns [`ProjectError::InvalidCode`].
     pub async fn access_redeem(&self, host: &str, code: &str) -> Result<(ProjectId, UserId)> {
         let invalid = || ProjectError::InvalidCode;
         let (key_id, bytes) = code.split_once('.').ok_or_else(invalid)?;
@@ -175,7 +176,7 @@ impl Projects {
     }
 }
 
-/// Binds a code to its host.
+/// Returns the associated data that binds a code to its host.
 fn associated_data(host: &str) -> AssociatedData<'_> {
     AssociatedData { table: "projects.used_access_codes", row: host, field: "code" }
 }

@@ -1,8 +1,8 @@
 //! Claims of hostnames: reservations, limits and takeovers.
 //!
-//! A claim reserves its name. To get a name that another project holds, a project publishes its TXT record, the
-//! strongest proof, and claims the name again. The lookup runs outside any transaction, and the transaction that takes
-//! the name over checks that its holder has not changed since.
+//! A claim reserves its name. If another project holds the name, a project can still get it: it publishes its TXT
+//! record, which is the strongest proof, and claims the name again. The lookup runs outside any transaction. The
+//! transaction that takes the name over then checks that the holder has not changed since the lookup.
 
 use kernel::audit::{Actor, Event};
 use kernel::{InvalidField, Plan, ProjectId, Time};
@@ -21,17 +21,18 @@ use crate::repository::{
     ProjectRepository as _, Takeover,
 };
 
-/// How often a claim is tried while its name changes concurrently.
+/// How often a claim is attempted if its name changes concurrently.
 const MAX_ATTEMPTS: usize = 3;
 
-/// How long an organization's first claim of a name that it has not proved is remembered: 90 days.
+/// The time for which an organization's first claim of a name is stored if the organization does not prove its
+/// ownership: 90 days.
 const FIRST_CLAIM_SECONDS: i64 = 90 * 24 * 3600;
 
 /// The message of a claim that does not reserve its name.
 const UNRESERVED: &str = "Your organization did not verify this hostname within seven days of its first claim. \
     Publish one of the records. Until then, another project can claim the hostname.";
 
-/// A name that a project wants.
+/// A name that a project claims.
 struct Candidate<'a> {
     name: &'a str,
     org: &'a Org,
@@ -51,12 +52,12 @@ enum Attempt {
 
 impl Projects {
     /// Claims a hostname for a project. Returns the existing hostname if the project already has it. A name in a hosted
-    /// zone of the organization becomes active immediately. A name of another project becomes active if the TXT record
-    /// of this project is published and that project does not prove its ownership by TXT.
+    /// zone of the organization becomes active immediately. A name that another project has becomes active if the TXT
+    /// record of the claiming project is published and the other project does not prove its ownership by TXT.
     ///
     /// # Errors
-    /// [`ProjectError::Field`] for an invalid hostname, [`ProjectError::HostnameHeld`], [`ProjectError::HostnameLimit`],
-    /// [`ProjectError::TooManyChecks`].
+    /// Returns [`ProjectError::Field`] for an invalid hostname, [`ProjectError::HostnameHeld`],
+    /// [`ProjectError::HostnameLimit`] or [`ProjectError::TooManyChecks`].
     pub async fn hostname_add(
         &self,
         actor: &Actor,
@@ -151,11 +152,11 @@ impl Projects {
         Ok(())
     }
 
-    /// Checks that the project's TXT record is published, and that the holder does not prove its ownership by TXT too.
-    /// Both records have the same name, so one lookup finds both.
+    /// Checks that the project's TXT record is published, and that the holder does not prove its ownership by TXT as
+    /// well. Both projects publish their records at the same name, so one lookup finds both.
     async fn require_stronger_proof(&self, candidate: &Candidate<'_>, holder: &Holder) -> Result<()> {
         let Some(token) = holder.token.as_ref().filter(|_| holder.kind == HostnameKind::Custom) else {
-            // The name was a default hostname before the platform's domain changed.
+            // A holder without a token has a default hostname, which was created before the platform's domain changed.
             return Err(ProjectError::HostnameTaken(candidate.name.to_owned()));
         };
         let record = candidate.record();
@@ -179,8 +180,8 @@ impl Projects {
         Ok(())
     }
 
-    /// Takes the hostname over from another project, after the project proved its ownership by TXT. Returns `None` when
-    /// the claim is no longer in the state in which `seen` was read, on which the proof was based.
+    /// Takes the hostname over from another project, after the claiming project proved its ownership by TXT. Returns
+    /// `None` if the holder's claim has changed since `seen` was read, because the proof is based on that state.
     async fn take_over(&self, actor: &Actor, candidate: &Candidate<'_>, seen: &Holder) -> Result<Option<Hostname>> {
         let Candidate { name, org, project, ref token } = *candidate;
         let now = self.store.clock_rng().now();
@@ -209,8 +210,8 @@ impl Projects {
             .await
     }
 
-    /// Notifies both organizations of a takeover, and writes the audit event of the one that lost the hostname. Neither
-    /// learns who the other one is.
+    /// Notifies both organizations of a takeover, and writes the audit event of the organization that lost the
+    /// hostname. Neither organization learns the identity of the other.
     async fn announce_takeover(&self, tx: &mut Connection, name: &str, winner: &Party, loser: &Party) -> Result<()> {
         let hostname = || name.to_owned();
         let notice = Notice::HostnameTakenOver { project: loser.name.clone(), hostname: hostname() };
@@ -221,10 +222,10 @@ impl Projects {
         Ok(self.store.append_system_event(tx, JOB, &event).await?)
     }
 
-    /// Forgets the first claims after 90 days.
+    /// Deletes the first claims that are older than 90 days.
     ///
     /// # Errors
-    /// [`ProjectError::Store`].
+    /// Returns [`ProjectError::Store`].
     pub async fn first_claims_purge(&self) -> Result<()> {
         let (before, limit) = (self.store.clock_rng().now().plus_seconds(-FIRST_CLAIM_SECONDS), store::BATCH_SIZE);
         while store::is_full_batch(self.store.connection().await?.first_claims_purge(before, limit).await?) {}
@@ -233,7 +234,7 @@ impl Projects {
 }
 
 impl Candidate<'_> {
-    /// The record that proves the ownership of the project.
+    /// Returns the record that proves the ownership of the project.
     fn record(&self) -> VerifyRecord {
         VerifyRecord::txt(self.name, &self.token)
     }
@@ -243,8 +244,8 @@ impl Candidate<'_> {
     }
 }
 
-/// Returns the claim to insert. It reserves the name for seven days in total since the organization's first claim. A
-/// later claim reserves nothing, and expires after seven days.
+/// Returns the claim to insert. It reserves the name until seven days after the organization's first claim. If that
+/// time is over, the claim reserves nothing, and still expires after seven days.
 fn new_claim<'a>(candidate: &'a Candidate<'_>, status: &NameStatus, now: Time) -> NewClaim<'a> {
     let Candidate { name, org, project, token } = candidate;
     let reserved_until = status.first_claimed_at.unwrap_or(now).plus_seconds(CLAIM_SECONDS);
@@ -254,7 +255,7 @@ fn new_claim<'a>(candidate: &'a Candidate<'_>, status: &NameStatus, now: Time) -
     NewClaim { name, project: *project, org: org.id, token, error, at: now, expires_at, reserved_until }
 }
 
-/// The hostname of a new claim.
+/// Returns the hostname of a new claim.
 fn pending(name: &str, token: &str, new: &NewClaim<'_>) -> Hostname {
     Hostname {
         name: name.to_owned(),

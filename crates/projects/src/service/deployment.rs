@@ -17,7 +17,7 @@ impl Projects {
     /// Lists the deployments of a project, newest first.
     ///
     /// # Errors
-    /// [`ProjectError::Store`].
+    /// Returns [`ProjectError::Store`].
     pub async fn deployments(&self, project: ProjectId, paging: &Paging<i32>) -> Result<Page<Deployment>> {
         let deployments = self.store.connection().await?.deployment_list(project, paging).await?;
         Ok(Page::cut(deployments, paging, |deployment| deployment.version))
@@ -26,7 +26,7 @@ impl Projects {
     /// Stores a bundle and makes it live as the project's next version.
     ///
     /// # Errors
-    /// The errors of [`crate::Bundles::receive`], [`ProjectError::NotFound`].
+    /// Returns the errors of [`crate::Bundles::receive`], or [`ProjectError::NotFound`].
     pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
         actor: &Actor,
@@ -69,16 +69,17 @@ impl Projects {
     /// Returns one deployment.
     ///
     /// # Errors
-    /// [`ProjectError::VersionNotFound`].
+    /// Returns [`ProjectError::VersionNotFound`].
     pub async fn deployment(&self, project: ProjectId, version: i32) -> Result<Deployment> {
         let found = self.store.connection().await?.deployment_find(project, version).await?;
         found.ok_or(ProjectError::VersionNotFound)
     }
 
-    /// Makes an earlier version live again, without a new deployment. A rollback to the live version is a no-op.
+    /// Makes an earlier version live again, without creating a new deployment. A rollback to the live version is a
+    /// no-op.
     ///
     /// # Errors
-    /// [`ProjectError::VersionNotFound`], [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::VersionNotFound`] or [`ProjectError::NotFound`].
     pub async fn rollback(&self, actor: &Actor, org: &Org, project: ProjectId, to: Rollback) -> Result<Deployment> {
         let Rollback { version } = to;
         self.store
@@ -89,7 +90,8 @@ impl Projects {
                     return Ok(Outcome::Unchanged(target));
                 }
                 self.go_live(tx, project, version).await?;
-                // Locks the deployment after the node's row, in the same order as the handling of reports.
+                // Lock the deployment after the node's row, as in the handling of reports. The opposite order could
+                // deadlock.
                 tx.deployment_set_status(project, version, DeploymentStatus::Pending, None).await?;
                 let deployment = tx.deployment_find(project, version).await?.ok_or(ProjectError::VersionNotFound)?;
                 let data = json!({ "from": live, "to": version });

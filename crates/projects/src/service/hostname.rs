@@ -1,8 +1,8 @@
 //! Custom hostnames: listing, deletion and periodic verification.
 //!
 //! A claim reserves a name for seven days. Verified ownership makes the hostname active. An active hostname is verified
-//! daily, and becomes a pending claim again after seven days without a proof. Both the API call and the background job,
-//! which runs every minute, use [`Projects::verify_ownership`].
+//! daily, and becomes a pending claim again after seven days without a proof. The API call and the background job,
+//! which runs every minute, both use [`Projects::verify_ownership`].
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Projects {
     /// Lists the hostnames of a project, the default hostname first.
     ///
     /// # Errors
-    /// [`ProjectError::Store`].
+    /// Returns [`ProjectError::Store`].
     pub async fn hostnames(&self, project: ProjectId) -> Result<Vec<Hostname>> {
         let hostnames = self.store.connection().await?.hostname_list(project).await?;
         Ok(hostnames.into_iter().map(|hostname| hostname.with_verify_records(&self.site.fallback_origin)).collect())
@@ -49,7 +49,7 @@ impl Projects {
     /// Deletes a custom hostname of a project. The name is free immediately.
     ///
     /// # Errors
-    /// [`ProjectError::DefaultHostname`], [`ProjectError::HostnameNotFound`].
+    /// Returns [`ProjectError::DefaultHostname`] or [`ProjectError::HostnameNotFound`].
     pub async fn hostname_delete(&self, actor: &Actor, org: &Org, project: ProjectId, name: &str) -> Result<()> {
         let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
         self.store
@@ -71,7 +71,7 @@ impl Projects {
     /// Verifies the ownership of a hostname now, like the background job.
     ///
     /// # Errors
-    /// [`ProjectError::HostnameNotFound`], [`ProjectError::TooManyChecks`].
+    /// Returns [`ProjectError::HostnameNotFound`] or [`ProjectError::TooManyChecks`].
     pub async fn hostname_verify(&self, actor: &Actor, project: ProjectId, name: &str) -> Result<Hostname> {
         let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
         let claim = self.store.connection().await?.claim_find(project, &name).await?;
@@ -90,7 +90,7 @@ impl Projects {
     /// Verifies all due hostnames. The background job runs this every minute; concurrent runs share the work.
     ///
     /// # Errors
-    /// [`ProjectError::Store`]. The results recorded before the error are kept.
+    /// Returns [`ProjectError::Store`]. The results that were recorded before the error are kept.
     pub async fn hostnames_check(&self) -> Result<usize> {
         let actor = Actor::service(JOB);
         let mut checked = 0;
@@ -116,7 +116,7 @@ impl Projects {
             for outcome in outcomes {
                 match outcome {
                     Ok(failure) => failures.extend(failure),
-                    // The hostname is due again when its lease expires.
+                    // The hostname becomes due again when its lease expires.
                     Err(error) => tracing::warn!(error = %error_chain(&error), "failed to verify a hostname"),
                 }
             }

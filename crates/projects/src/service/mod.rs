@@ -93,7 +93,7 @@ impl Projects {
     /// Creates a project and its default hostname, within the plan's limit.
     ///
     /// # Errors
-    /// [`ProjectError::Limit`], [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`].
+    /// Returns [`ProjectError::Limit`], [`ProjectError::NameTaken`] or [`ProjectError::HostnameTaken`].
     pub async fn create(&self, actor: &Actor, org: &Org, new: NewProject) -> Result<Project> {
         let clock_rng = self.store.clock_rng();
         let NewProject { name } = new;
@@ -127,8 +127,8 @@ impl Projects {
         created
     }
 
-    /// Notifies the organization in a separate transaction, because the request's was rolled back. It does not
-    /// touch the idempotency key; a failure is only logged.
+    /// Notifies the organization in a separate transaction, because the transaction of the request was rolled back. The
+    /// separate transaction does not mark the idempotency key as committed. A failure is only logged.
     async fn notify_limit_reached(&self, actor: &Actor, org: OrgId, limit: u32) -> Result<()> {
         let actor = Actor { idempotency: None, ..actor.clone() };
         self.store
@@ -142,7 +142,7 @@ impl Projects {
             .await
     }
 
-    /// The limits of each plan.
+    /// Returns the limits of each plan.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
@@ -151,7 +151,7 @@ impl Projects {
     /// Lists the projects of an organization, oldest first. `only` limits the list for a restricted credential.
     ///
     /// # Errors
-    /// [`ProjectError::Store`].
+    /// Returns [`ProjectError::Store`].
     pub async fn list(
         &self,
         org: &Org,
@@ -165,7 +165,7 @@ impl Projects {
     /// Returns the details of a project.
     ///
     /// # Errors
-    /// [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::NotFound`].
     pub async fn detail(&self, org: &Org, project: ProjectId) -> Result<ProjectDetail> {
         let detail = self.store.connection().await?.project_detail(org.id, project, &org.slug).await?;
         detail.ok_or(ProjectError::NotFound)
@@ -174,7 +174,7 @@ impl Projects {
     /// Returns the overview of a project.
     ///
     /// # Errors
-    /// [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::NotFound`].
     pub async fn overview(&self, org: &Org, project: ProjectId) -> Result<Overview> {
         let overview = self.store.connection().await?.project_overview(org.id, project).await?;
         overview.ok_or(ProjectError::NotFound)
@@ -183,7 +183,7 @@ impl Projects {
     /// Renames a project and its default hostname. Renaming to the same name is a no-op.
     ///
     /// # Errors
-    /// [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`], [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`] or [`ProjectError::NotFound`].
     pub async fn rename(
         &self,
         actor: &Actor,
@@ -212,7 +212,7 @@ impl Projects {
     /// Soft-deletes a project. It is no longer served, and its name and its hostnames are free immediately.
     ///
     /// # Errors
-    /// [`ProjectError::ConfirmMismatch`], [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::ConfirmMismatch`] or [`ProjectError::NotFound`].
     pub async fn delete(&self, actor: &Actor, org: &Org, project: ProjectId, deletion: ProjectDeletion) -> Result<()> {
         let now = self.store.clock_rng().now();
         self.store
@@ -229,7 +229,8 @@ impl Projects {
                 for hostname in hostnames.iter().filter(custom) {
                     self.zones.unlink(tx, org.id, &hostname.name).await?;
                 }
-                // Even without a deployment, other contexts may have written desired state for the project.
+                // Remove the desired state even without a deployment, because other contexts may have written a part of
+                // it.
                 self.placements.remove(tx, project).await?;
                 Ok(Outcome::Changed((), Event::in_org("project.delete", org.id, project, json!({ "name": name }))))
             })
@@ -240,7 +241,7 @@ impl Projects {
     /// bundles, which other projects may use.
     ///
     /// # Errors
-    /// [`ProjectError::Store`].
+    /// Returns [`ProjectError::Store`].
     pub async fn purge(&self) -> Result<usize> {
         let before = self.store.clock_rng().now().plus_seconds(-RETENTION_SECONDS);
         self.store
@@ -255,10 +256,10 @@ impl Projects {
             .await
     }
 
-    /// Opens a bundle and returns its size and its bytes, for the node that serves it.
+    /// Opens a bundle for the node that serves it, and returns the bundle's size and bytes.
     ///
     /// # Errors
-    /// [`ProjectError::BundleNotFound`], [`ProjectError::BundleStore`].
+    /// Returns [`ProjectError::BundleNotFound`] or [`ProjectError::BundleStore`].
     pub async fn bundle(
         &self,
         digest: Digest,

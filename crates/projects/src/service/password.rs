@@ -17,7 +17,7 @@ pub(super) async fn hash(clock_rng: &ClockRng, password: String) -> Result<Strin
     let permit = HASH_PERMITS.acquire().await.map_err(store::Error::inconsistent)?;
     let hashed = tokio::task::spawn_blocking(move || {
         let hash = Argon2::default().hash_password_with_salt(password.as_bytes(), &salt);
-        // Hold the permit until the hash is done, even if the request was cancelled.
+        // Hold the permit until the hash is complete, even if the request is cancelled.
         drop(permit);
         hash.map(|hash| hash.to_string()).map_err(|error| error.to_string())
     });

@@ -16,7 +16,7 @@ use crate::repository::{
     Claim, ClaimRepository as _, FailedVerification, HostnameRepository as _, ProjectRepository as _,
 };
 
-/// The time that an active hostname is served without a proof: 7 days.
+/// The time for which an active hostname is served without a proof: 7 days.
 const GRACE_SECONDS: i64 = 7 * 24 * 3600;
 
 /// The check interval of a pending hostname (specification, States, "Hostname").
@@ -80,8 +80,8 @@ impl Projects {
         Ok(Verification { proof, checks, inconclusive })
     }
 
-    /// Applies the result of a verification. Returns a failure that leaves the state unchanged, so that the caller can
-    /// record several in one statement.
+    /// Applies the result of a verification. If it leaves the state of the hostname unchanged, returns the failure
+    /// instead of writing it, so that the caller can record several failures in one statement.
     pub(super) async fn apply_verification(
         &self,
         actor: &Actor,
@@ -104,7 +104,7 @@ impl Projects {
                 self.store.connection().await?.claim_record_proof(claim, proof, later(ACTIVE_CHECK_SECONDS)).await?;
                 self.publish_records(actor, claim).await.map(|()| None)
             }
-            // A name server that does not answer changes nothing.
+            // An inconclusive check, such as one without a response from the name servers, does not change the state.
             (HostnameState::Active, None) if inconclusive => {
                 Ok(Some(FailedVerification::new(claim, None, checks, later(ACTIVE_CHECK_SECONDS / 24))))
             }
@@ -140,7 +140,7 @@ impl Projects {
             .await
     }
 
-    /// Activates a claim in the caller's transaction; returns false when it is no longer pending.
+    /// Activates a claim in the caller's transaction. Returns false if the claim is no longer pending.
     pub(super) async fn attach(&self, tx: &mut Connection, claim: &Claim, proof: Proof, now: Time) -> Result<bool> {
         if !tx.claim_activate(claim, proof, now, now.plus_seconds(ACTIVE_CHECK_SECONDS)).await? {
             return Ok(false);
@@ -166,8 +166,8 @@ impl Projects {
         Ok(())
     }
 
-    /// Stops serving a hostname that the project no longer has, or that is no longer active, and removes its records.
-    /// The caller holds the project's row lock.
+    /// Stops serving a hostname and removes its records. The project no longer has the hostname, or the hostname is no
+    /// longer active. The caller holds the project's row lock.
     pub(super) async fn stop_serving(
         &self,
         tx: &mut Connection,

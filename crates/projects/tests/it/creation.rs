@@ -46,7 +46,7 @@ async fn new_project_has_a_default_hostname_and_no_deployment() {
     };
     assert_eq!(kit.projects.detail(&org, project.id).await.unwrap(), detail);
 
-    // Rows that other contexts write.
+    // These rows stand for rows that other contexts write.
     let id = project.id.as_uuid();
     kit.db_execute(&format!(
         "UPDATE projects.projects SET access_mode = 'org';

@@ -155,7 +155,7 @@ async fn unreachable_name_server_changes_nothing() {
     }
     assert_eq!((kit.audited().await, kit.orgs.raised.lock().unwrap().len()), (vec![], 0));
 
-    // This also holds when the proof was missing before and the week is over.
+    // The same holds if the proof was missing before the lookups failed, and the week is over.
     kit.records.set_silent(false);
     kit.records.clear();
     kit.advance(DAY);
@@ -202,7 +202,7 @@ async fn job_checks_only_due_hostnames() {
         assert_eq!((hostname.state == ACTIVE, hostname.last_error.is_some()), (n < 3, n >= 3), "{hostname:?}");
     }
 
-    // Pending hostnames are due after a minute, active ones after a day.
+    // Pending hostnames are due again after a minute, active ones after a day.
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
     kit.records.take_txt_lookups();
     kit.advance(60);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};
 
-/// Whether a claim failed because another project has the name.
+/// Returns whether a claim failed because another project has the name.
 fn is_held<T>(outcome: &Result<T, ProjectError>) -> bool {
     matches!(outcome, Err(ProjectError::HostnameHeld { obstacle: TakeoverObstacle::NotPublished, .. }))
 }

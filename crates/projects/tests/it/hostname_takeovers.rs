@@ -47,7 +47,7 @@ impl Conflict {
         self.kit.claim(&self.owner, self.site, name).await
     }
 
-    /// The error of a claim by the owner of the domain, without side effects.
+    /// Returns the error of a claim by the owner of the domain, without side effects.
     async fn refusal(&self, name: &str) -> (VerifyRecord, TakeoverObstacle) {
         let refusal = held(self.ask(name).await, name);
         assert_eq!((self.kit.audited().await, self.kit.take_served_names().len()), (vec![], 0));
@@ -63,18 +63,18 @@ impl Conflict {
         self.kit.records.txt(&records[0].name, &texts);
     }
 
-    /// The audit event of the project that loses the name.
+    /// Returns the audit event of the project that loses the name.
     fn lost(&self, event: &'static str, name: &str) -> Audit {
         self.kit.system_audit_row(event, &self.acme, self.shop, json!({ "hostname": name }))
     }
 
-    /// The audit event of a takeover.
+    /// Returns the audit event of a takeover.
     fn acquired(&self, name: &str) -> Audit {
         let data = json!({ "hostname": name, "proof": "txt", "takenOver": true });
         self.kit.audit_row("hostname.add", &self.owner, self.site, data)
     }
 
-    /// The notifications of a takeover.
+    /// Returns the notifications of a takeover.
     fn notices(&self, name: &str) -> [(OrgId, Notice); 2] {
         let (hostname, project) = (name.to_owned(), |name: &str| name.to_owned());
         [
@@ -84,7 +84,7 @@ impl Conflict {
     }
 }
 
-/// The record and the obstacle of a rejected claim.
+/// Returns the record and the obstacle of a rejected claim.
 fn held(outcome: Result<Hostname, ProjectError>, name: &str) -> (VerifyRecord, TakeoverObstacle) {
     let error = outcome.unwrap_err();
     assert_eq!(error.code(), &ProjectError::HOSTNAME_TAKEN);
@@ -103,7 +103,7 @@ async fn taken_hostname_shows_a_record_that_only_the_asking_project_can_use() {
     let (record, obstacle) = it.refusal(NAME).await;
     assert_eq!(obstacle, TakeoverObstacle::NotPublished);
     assert_eq!((record.kind, record.name.as_str()), (VerifyRecordType::Txt, "_svc-verify.www.example.org"));
-    // The record is stable, and different for each project, also of the same organization.
+    // The record is stable, and differs between projects, even those of the same organization.
     assert_eq!(it.refusal(NAME).await.0, record);
     let blog = it.kit.project(&it.acme, "blog").await.id;
     let of_blog = held(it.kit.claim(&it.acme, blog, NAME).await, NAME).0;
@@ -119,7 +119,7 @@ async fn taken_hostname_shows_a_record_that_only_the_asking_project_can_use() {
         it.kit.records.txt(&record.name, std::slice::from_ref(wrong));
         assert_eq!(it.refusal(NAME).await, (record.clone(), TakeoverObstacle::NotPublished));
     }
-    // Nor does the record at another name.
+    // Nor does the record count if it is published at another name.
     it.kit.records.clear();
     it.kit.records.txt(NAME, std::slice::from_ref(&record.value));
     assert_eq!(it.refusal(NAME).await.1, TakeoverObstacle::NotPublished);
@@ -188,7 +188,7 @@ async fn txt_record_takes_a_hostname_over_from_weaker_claims() {
 async fn holder_with_a_published_txt_record_keeps_the_hostname() {
     let it = Conflict::start().await;
     let claim = it.hold(NAME).await;
-    // Verified by TXT, or verified by CNAME with a TXT record that was not checked yet.
+    // The holder is verified by TXT, or it is verified by CNAME and has a TXT record that was not checked yet.
     for by in ["txt", "cname"] {
         if by == "txt" {
             it.kit.publish(&claim);
@@ -207,7 +207,7 @@ async fn holder_with_a_published_txt_record_keeps_the_hostname() {
     let (record, _) = it.refusal(NAME).await;
     it.publish(&[&record, &claim.verify[0]]);
     assert_eq!(it.ask(NAME).await.unwrap().state, ACTIVE);
-    // The holder's check finds nothing to do, and the holder cannot take the name back.
+    // The holder's check no longer finds its claim, and the holder cannot take the name back.
     it.forget().await;
     it.kit.advance(60);
     it.kit.projects.hostnames_check().await.unwrap();
@@ -315,7 +315,7 @@ async fn takeover_checks_again_what_its_lookup_was_based_on() {
     assert_eq!(held(outcome, NAME).1, TakeoverObstacle::HolderProves);
     assert!(it.holds(NAME).await);
 
-    // The holder releases the name in the meantime: the project claims it, and its record verifies the claim.
+    // The holder releases the name in the meantime. The project claims it again, and its record verifies the new claim.
     it.publish(&[&record]);
     let outcome = it
         .ask_during(async || {

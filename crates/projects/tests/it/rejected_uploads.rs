@@ -80,7 +80,7 @@ async fn cancelled_upload_leaves_nothing() {
     let bundles = files.bundles();
     let mut limits = LIMITS;
     (limits.compressed, limits.unpacked) = (1_000_000, 1_000_000);
-    // More than a part of the upload.
+    // This asset is larger than one part of an upload.
     let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(300_000))]);
     // The body stalls before its end.
     let stalled = body(&whole[..whole.len() - 1000], 1000).chain(stream::pending());

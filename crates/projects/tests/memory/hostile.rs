@@ -24,7 +24,7 @@ pub fn limits() -> BundleLimits {
 
 const MIB: usize = 1 << 20;
 
-/// A valid bundle with additional content.
+/// Returns a valid bundle with additional content.
 fn valid_with(more: impl FnOnce(Tar) -> Tar) -> Vec<u8> {
     more(Tar::valid()).gzip()
 }
@@ -53,13 +53,13 @@ fn manifest(text: &str) -> Vec<u8> {
     Tar::default().file("svc.json", text).file("worker/index.js", "").gzip()
 }
 
-/// A bundle with the maximum number of entries minus `less`. Calls `name` for the names of the files.
+/// Returns a bundle with the maximum number of entries minus `less`. Calls `name` for the names of the files.
 fn many_files(less: usize, name: impl Fn(usize) -> String) -> Tar {
     let count = limits().entries as usize - 2 - less;
     (0..count).fold(Tar::valid(), |tar, at| tar.long_name(&name(at)).file("cut", ""))
 }
 
-/// A name of maximum length: `assets/`, the number, and repetitions of the text.
+/// Returns a name of maximum length: `assets/`, the number, and repetitions of the text.
 fn long_name(at: usize, text: &str) -> String {
     let mut name = format!("assets/{at}/{}", text.repeat(MAX_NAME_BYTES / text.len()));
     name.truncate(MAX_NAME_BYTES - 1);

@@ -12,7 +12,7 @@ use crate::person::is_loopback;
 /// TLS. Reserved characters in user and password are percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SmtpConfig {
-    /// The name or address.
+    /// The name or address of the server.
     pub host: Host<String>,
     /// The port. Defaults to 465 for `smtps`, to 587 with credentials and to 25 without.
     pub port: u16,
@@ -46,7 +46,7 @@ pub enum Tls {
     Implicit,
 }
 
-/// The reason why an address or a setting is invalid. Contains no part of it.
+/// The reason why an address or a setting is invalid. It contains no part of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSmtp(pub(crate) &'static str);

@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use lettre::transport::smtp;
 
-/// The reason why a mail was not sent. Contains no address, no credential, and no text of the server's replies.
+/// The reason why a mail was not sent. It contains no address, no credential, and no text of the server's replies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MailError {
     /// A retry may succeed: the server is unreachable or busy, or an operator must correct a configuration.
@@ -60,7 +60,7 @@ pub enum Step {
     Sender,
     /// RCPT TO.
     Recipient,
-    /// DATA, and the message.
+    /// DATA and the message itself.
     Message,
 }
 
@@ -89,9 +89,9 @@ impl MailError {
     }
 }
 
-/// Returns whether a reply is a permanent error. Only errors about the recipient or the message are permanent; an
-/// operator can correct others, such as a rejected client or sender, or 530, 535 and 538, which require authentication
-/// (RFC 4954 section 6). 552 for a recipient means "too many recipients" (RFC 5321 section 4.5.3.1.10).
+/// Returns whether a reply is a permanent error. Only errors about the recipient or the message are permanent. An
+/// operator can correct other errors, such as a rejected client or sender, or 530, 535 and 538, which require
+/// authentication (RFC 4954 section 6). 552 for a recipient means "too many recipients" (RFC 5321 section 4.5.3.1.10).
 fn is_permanent(at: Step, code: u16) -> bool {
     match (at, code) {
         (_, 530 | 535 | 538) | (Step::Recipient, 552) => false,

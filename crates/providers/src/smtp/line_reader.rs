@@ -9,10 +9,10 @@ use lettre::transport::smtp::client::AsyncTokioStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Returns at most one line per read and leaves the rest in the socket buffer.
+/// A connection that returns at most one line per read and leaves the rest in the socket buffer.
 ///
-/// lettre keeps the bytes after the reply to STARTTLS and would accept them as replies over TLS, although an attacker
-/// on the network can inject them. Bytes that stay in the socket buffer make the handshake fail.
+/// lettre keeps the bytes after the reply to STARTTLS, and would accept them as replies over TLS. An attacker on the
+/// network could inject such bytes. If they stay in the socket buffer instead, they make the TLS handshake fail.
 #[derive(Debug)]
 pub(super) struct LineReader(pub TcpStream);
 

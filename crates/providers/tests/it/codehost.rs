@@ -12,11 +12,11 @@ use tokio::net::TcpStream;
 use url::Url;
 
 const CALLBACK: &str = "http://127.0.0.1:9/auth/callback?via=codehost";
-/// RFC 7636 appendix B.
+/// The verifier of RFC 7636, appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-/// The code host as the adapter is configured to use it.
+/// Returns the settings with which the adapter uses this code host.
 fn config(host: &CodeHostServer) -> CodeHostConfig {
     let OAuthClient { client_id, client_secret, authorize_url, token_url, user_url } = host.client();
     CodeHostConfig { client_id, client_secret: Secret::new(client_secret), authorize_url, token_url, user_url }
@@ -47,7 +47,7 @@ async fn code(server: &CodeHostServer) -> String {
 async fn identify(server: &CodeHostServer) -> Result<Person, CodeHostError> {
     let code = code(server).await;
     let codehost = CodeHost::new(config(server)).unwrap();
-    // Like a server, from a task that can move between threads.
+    // Run in a task that can move between threads, like in a server.
     tokio::spawn(async move { codehost.identify(&code, CALLBACK, VERIFIER).await }).await.unwrap()
 }
 

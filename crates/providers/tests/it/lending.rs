@@ -67,7 +67,7 @@ impl LendingServer {
     }
 }
 
-/// Parses a request; `None` until it is complete.
+/// Parses a request. Returns `None` while it is incomplete.
 fn parse(bytes: &[u8]) -> Option<Received> {
     let (head, body) = std::str::from_utf8(bytes).ok()?.split_once("\r\n\r\n")?;
     let mut lines = head.lines();
@@ -148,7 +148,7 @@ async fn redirect_is_not_followed() {
         let redirect = format!("HTTP/1.1 {status} .\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(send_to(redirect, true).await, Err(OutboundError::Redirect(status)));
         assert!(target.received.try_recv().is_err(), "{status}");
-        // The server counts requests.
+        // This request shows that the server received no other request before it.
         send(&lending(&target.base, SECRET)).await.unwrap();
         target.next();
     }
@@ -164,7 +164,7 @@ async fn silent_server_times_out() {
     }
 }
 
-/// The body of a response has no meaning, so that it is not read, whatever its size is.
+/// The body of a response has no meaning. So the client does not read it, whatever its size.
 #[tokio::test]
 async fn large_or_unfinished_body_is_not_read() {
     let large = "x".repeat(8 * Limits::default().max_body_bytes);

@@ -46,7 +46,7 @@ async fn sent_mail_has_the_expected_headers_and_bodies() {
         (received.from.as_str(), &received.to[..]),
         ("no-reply@svc.example", &["grace@navy.example".to_owned()][..])
     );
-    // ASCII in lines of at most 998 characters (RFC 5322 section 2.1.1), which all servers accept.
+    // The mail is ASCII, in lines of at most 998 characters (RFC 5322 section 2.1.1), which all servers accept.
     assert!(received.raw.is_ascii());
     assert!(
         received

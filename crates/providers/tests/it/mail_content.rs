@@ -55,7 +55,7 @@ fn html_loads_no_external_resources() {
     for external in ["<img", "<link", "<script", "url(", "@import"] {
         assert!(!html.contains(external), "{external}");
     }
-    // The button, and the readable address with its link.
+    // The address occurs in the button, and in the readable text and its link.
     assert_eq!(html.matches("https://svc.example/invite?t=a_b%20c&amp;x=1").count(), 3);
 }
 

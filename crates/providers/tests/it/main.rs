@@ -1,6 +1,6 @@
 //! Tests of each adapter against a small server with the real protocol.
 //!
-//! The test process installs no crypto provider, because the crate includes its own.
+//! The test process installs no crypto provider, because the crate includes one.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may panic")]
 
@@ -9,6 +9,8 @@ mod lending;
 mod mail;
 mod mail_content;
 mod outbound;
+mod refunds;
+mod registrar;
 mod resolver;
 mod smtp;
 mod smtp_errors;

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Longer than any answered lookup takes.
+/// A timeout that is longer than any lookup with a response takes.
 const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -117,7 +117,7 @@ async fn cname_returns_the_target_without_a_lookup_of_it() {
     server.set("www.a.example", RecordType::CNAME, &["Proof.Svc.Example."]);
     assert_eq!(cname(&server, "www.a.example").await, Ok(Some("proof.svc.example".to_owned())));
     assert_eq!(server.queries("proof.svc.example", RecordType::CNAME), 0);
-    // Only the first alias of a chain.
+    // The lookup returns only the first alias of a chain.
     server.set("proof.svc.example", RecordType::CNAME, &["edge.svc.example"]);
     assert_eq!(cname(&server, "www.a.example").await, Ok(Some("proof.svc.example".to_owned())));
 }
@@ -213,7 +213,7 @@ async fn missing_and_unrelated_responses_time_out() {
         let start = Instant::now();
         assert_eq!(resolver(&server).txt("a.example", SHORT_TIMEOUT).await, Err(LookupError::Timeout), "{fault:?}");
         assert!((SHORT_TIMEOUT..LONG_TIMEOUT / 2).contains(&start.elapsed()), "{fault:?}: {:?}", start.elapsed());
-        // One query per attempt.
+        // Each attempt sends one query.
         assert_eq!(server.queries("a.example", RecordType::TXT), 2 * (attempt + 1), "{fault:?}");
     }
 }

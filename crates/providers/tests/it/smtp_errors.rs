@@ -11,7 +11,7 @@ async fn sent(encryption: Encryption, fault: SmtpFault) -> (SmtpServer, Result<(
     let server = SmtpServer::start(encryption).await;
     server.inject(Some(fault));
     let smtp = client(&config(&server, &server.url()));
-    // Like a server, from a task that can move between threads.
+    // Run in a task that can move between threads, like in a server.
     let result = tokio::spawn(async move { smtp.send(&mail("1")).await }).await.unwrap();
     (server, result)
 }

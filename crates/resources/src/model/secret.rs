@@ -10,7 +10,7 @@ use validator::Validate;
 /// The maximum size of a value, in bytes of UTF-8.
 const MAX_VALUE_BYTES: usize = 64 * 1024;
 
-/// The limit of names in one request: enough to replace all secrets by others.
+/// The maximum number of names in one request. It is enough to replace all secrets by others.
 pub(crate) const MAX_CHANGES: usize = 400;
 
 kernel::text! {
@@ -20,15 +20,15 @@ kernel::text! {
 }
 
 impl SecretName {
-    /// Whether the platform reserves the name. The names of bindings, such as `env.storage`, are in lower case, so no
-    /// secret has the name of a binding.
+    /// Returns whether the platform reserves the name. The names of bindings, such as `env.storage`, are in lower case,
+    /// so they cannot collide with the name of a secret.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         matches!(self.as_str(), "DB" | "ASSETS") || self.as_str().starts_with("SVC_")
     }
 }
 
-/// The value of a secret in a request. Neither its `Debug` nor the error of a malformed value shows it.
+/// The value of a secret in a request. Neither its `Debug` implementation nor the error of a malformed value shows it.
 #[derive(Debug, Clone)]
 pub struct SecretValue(Secret);
 
@@ -42,7 +42,7 @@ impl SecretValue {
 
 impl<'de> Deserialize<'de> for SecretValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        // The error of serde shows a value of another type.
+        // Replace serde's error, which shows a value of another type.
         let value = String::deserialize(from).map_err(|_| D::Error::custom("must be a string"))?;
         if value.is_empty() || value.len() > MAX_VALUE_BYTES {
             return Err(D::Error::custom(format!("must have 1 to {MAX_VALUE_BYTES} bytes in UTF-8")));
@@ -71,7 +71,7 @@ fn describe_value(schema: utoipa::openapi::ObjectBuilder) -> utoipa::openapi::Ob
 pub enum SecretChange {
     /// A new value.
     Set(SecretValue),
-    /// The deletion of the secret; null in JSON.
+    /// The deletion of the secret, which is null in JSON.
     Delete,
 }
 
@@ -104,7 +104,7 @@ pub struct SecretChanges {
     pub secrets: BTreeMap<SecretName, SecretChange>,
 }
 
-/// A derived schema cannot state the maximum number of names.
+/// Describes the changes, because a derived schema cannot state the maximum number of names.
 #[cfg(feature = "openapi")]
 fn describe_changes() -> utoipa::openapi::schema::Object {
     use utoipa::PartialSchema as _;

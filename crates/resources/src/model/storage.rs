@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct StorageStatus {
     /// Whether storage is granted.
     pub enabled: bool,
-    /// Identifies the project's objects. Null before the first grant. It never changes, and stays after a revocation.
+    /// Identifies the project's objects. It never changes, and stays after a revocation. Null before the first grant.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub prefix: Option<StorageId>,
     /// The limit of the plan on the sum of the sizes of all objects, in bytes.
@@ -22,7 +22,7 @@ pub struct StorageStatus {
     /// The sum of the sizes of all objects, in bytes, at the last report of the node.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub used_bytes: i64,
-    /// When the node last reported the usage; null before its first report.
+    /// The time at which the node last reported the usage. Null before its first report.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub reported_at: Option<Time>,
 }

@@ -12,7 +12,7 @@ use store::{Connection, Prepared, Result};
 use crate::model::{SecretMeta, SecretName};
 use crate::schema::{secret_sets, secrets};
 
-/// A sealed secret. Its `Debug` does not show the value.
+/// A sealed secret. Its `Debug` implementation does not show the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretRecord {
     pub meta: SecretMeta,
@@ -41,7 +41,7 @@ pub struct LoadedSecret {
 
 /// Secrets on a [`store::Connection`].
 pub trait SecretRepository {
-    /// Increases the revision of a project's secrets, locks them until the transaction ends, and returns the revision.
+    /// Increases the revision of a project's secrets and returns it. Locks the secrets until the transaction ends.
     async fn secret_lock(&mut self, project: ProjectId) -> Result<i64>;
 
     /// Returns the version of each secret of a project.

@@ -13,7 +13,7 @@ use crate::schema::{grants, project_plans, storage};
 #[diesel(table_name = storage)]
 pub struct StorageRecord {
     pub prefix: StorageId,
-    /// From the last report.
+    /// The usage in the last report.
     pub used_bytes: i64,
     pub reported_at: Option<Time>,
 }
@@ -58,10 +58,11 @@ pub trait StorageRepository {
     /// Returns the storage of a project.
     async fn storage_find(&mut self, project: ProjectId) -> Result<Option<FoundStorage>>;
 
-    /// Returns the storage of those of these projects to which it is granted.
+    /// Returns the storage of the projects among these that have a grant.
     async fn storage_load(&mut self, projects: &[ProjectId]) -> Result<Vec<GrantedStorage>>;
 
-    /// Stores a report. Returns whether the quota was exceeded before, or `None` for a project without storage.
+    /// Stores a report. Returns whether the previous report exceeded the quota, or `None` for a project without
+    /// storage.
     async fn storage_report(
         &mut self,
         project: ProjectId,
@@ -70,17 +71,17 @@ pub trait StorageRepository {
         at: Time,
     ) -> Result<Option<bool>>;
 
-    /// Marks the storage of these projects as that of purged ones, and returns it.
+    /// Marks the storage of these projects as the storage of purged projects, and returns it.
     async fn storage_mark_purged(&mut self, projects: &[ProjectId], at: Time) -> Result<Vec<PurgedStorage>>;
 
     /// Deletes the storage of a purged project. Returns false if the project was not purged, or has no such storage.
     async fn storage_delete_purged(&mut self, project: ProjectId, prefix: StorageId) -> Result<bool>;
 
-    /// Returns a project with its organization and plan; `None` for a deleted project.
+    /// Returns a project with its organization and plan, or `None` for a deleted project.
     async fn project_plan(&mut self, project: ProjectId) -> Result<Option<ProjectPlan>>;
 }
 
-/// The lock makes the previous value exact.
+/// Locks the row, so that the previous value that it returns is exact.
 const REPORT: &str = "UPDATE resources.storage s SET used_bytes = $2, quota_exceeded = $3, reported_at = $4 \
     FROM (SELECT project_id, quota_exceeded FROM resources.storage WHERE project_id = $1 FOR UPDATE) before \
     WHERE s.project_id = before.project_id RETURNING before.quota_exceeded AS was_exceeded";

@@ -14,7 +14,7 @@ impl Resources {
     /// Grants access to AI models to a project.
     ///
     /// # Errors
-    /// [`ResourceError::ProjectNotFound`](crate::ResourceError::ProjectNotFound).
+    /// Returns [`ResourceError::ProjectNotFound`](crate::ResourceError::ProjectNotFound).
     pub async fn ai_grant(&self, actor: &Actor, target: Target) -> Result<()> {
         self.grant(actor, target, &AI, async |_| Ok(())).await
     }
@@ -22,7 +22,7 @@ impl Resources {
     /// Revokes the access of a project to AI models. Calls in progress continue.
     ///
     /// # Errors
-    /// [`ResourceError::Store`](crate::ResourceError::Store).
+    /// Returns [`ResourceError::Store`](crate::ResourceError::Store).
     pub async fn ai_revoke(&self, actor: &Actor, target: Target) -> Result<()> {
         self.revoke(actor, target, &AI).await
     }

@@ -40,12 +40,12 @@ impl Resources {
     /// Returns the resources granted to a project, whether or not its live deployment declares them.
     ///
     /// # Errors
-    /// [`ResourceError::Store`].
+    /// Returns [`ResourceError::Store`].
     pub async fn grants(&self, project: ProjectId) -> Result<ResourceSet> {
         Ok(self.store.connection().await?.grant_list(project).await?)
     }
 
-    /// Publishes a change of a part in the transaction that makes it.
+    /// Publishes a change of a part in the transaction that makes the change.
     async fn publish(&self, tx: &mut Connection, project: ProjectId, part: ResourcePart) -> Result<()> {
         if self.ports.parts.publish(tx, project, part).await? { Ok(()) } else { Err(ResourceError::ProjectNotFound) }
     }

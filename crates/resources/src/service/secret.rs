@@ -14,10 +14,10 @@ use crate::parts::{SECRET, secret_row};
 use crate::ports::ResourcePart;
 use crate::repository::{SecretRecord, SecretRepository as _, SecretVersion};
 
-/// The limit of secrets per project (contract section 9), the same for every plan.
+/// The maximum number of secrets per project (contract section 9), which is the same for every plan.
 const MAX_SECRETS: u32 = 200;
 
-/// The limit of the sum of the values per project, the same for every plan. A node receives all of them together.
+/// The maximum total size of a project's values, which is the same for every plan. A node receives all values together.
 const MAX_TOTAL_BYTES: i64 = 2 * 1024 * 1024;
 
 type Changes = BTreeMap<SecretName, SecretChange>;
@@ -39,17 +39,17 @@ impl Resources {
     /// Lists the secrets of a project by name, without their values.
     ///
     /// # Errors
-    /// [`ResourceError::Store`].
+    /// Returns [`ResourceError::Store`].
     pub async fn secrets(&self, project: ProjectId) -> Result<Page<SecretMeta>> {
         let items = self.store.connection().await?.secret_list(project).await?;
         Ok(Page { items, next_cursor: None })
     }
 
-    /// Sets the value of a secret. Each call creates a version, also with the same value.
+    /// Sets the value of a secret. Each call creates a version, even with the same value.
     ///
     /// # Errors
-    /// [`ResourceError::Field`] for a malformed name, [`ResourceError::ReservedName`], [`ResourceError::SecretLimit`],
-    /// [`ResourceError::SecretSizeLimit`], [`ResourceError::ProjectNotFound`].
+    /// Returns [`ResourceError::Field`] for a malformed name. Also returns [`ResourceError::ReservedName`],
+    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`] and [`ResourceError::ProjectNotFound`].
     pub async fn secret_set(
         &self,
         actor: &Actor,
@@ -74,7 +74,8 @@ impl Resources {
     /// Deletes a secret.
     ///
     /// # Errors
-    /// [`ResourceError::SecretNotFound`], also for a malformed or reserved name; [`ResourceError::ProjectNotFound`].
+    /// Returns [`ResourceError::SecretNotFound`], also for a malformed or reserved name, or
+    /// [`ResourceError::ProjectNotFound`].
     pub async fn secret_delete(&self, actor: &Actor, target: Target, name: &str) -> Result<()> {
         let Target { org, project, .. } = target;
         let name: SecretName = name.parse().map_err(|_| ResourceError::SecretNotFound)?;
@@ -94,8 +95,8 @@ impl Resources {
     /// not exist is a no-op.
     ///
     /// # Errors
-    /// [`ResourceError::Field`] for more than 400 names, [`ResourceError::ReservedName`],
-    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`], [`ResourceError::ProjectNotFound`].
+    /// Returns [`ResourceError::Field`] for more than 400 names. Also returns [`ResourceError::ReservedName`],
+    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`] and [`ResourceError::ProjectNotFound`].
     pub async fn secrets_change(
         &self,
         actor: &Actor,
@@ -175,7 +176,7 @@ impl Resources {
     }
 }
 
-/// Checks the limits of a project. Changes that need no room succeed also above a limit.
+/// Checks the limits of a project. Changes that need no additional space succeed even above a limit.
 fn require_room(plan: Plan, before: &Versions, set: &[SecretRecord], deleted: &[SecretName]) -> Result<()> {
     let added = set.iter().filter(|record| record.meta.version == 1).count();
     let (limit, count) = (MAX_SECRETS, before.len());

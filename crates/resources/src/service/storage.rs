@@ -21,7 +21,7 @@ impl Resources {
     /// Returns the storage of a project, with its usage as of the last report of the node.
     ///
     /// # Errors
-    /// [`ResourceError::Store`](crate::ResourceError::Store).
+    /// Returns [`ResourceError::Store`](crate::ResourceError::Store).
     pub async fn storage(&self, target: Target) -> Result<StorageStatus> {
         let found = self.store.connection().await?.storage_find(target.project).await?;
         let enabled = found.as_ref().is_some_and(|found| found.is_granted);
@@ -31,7 +31,7 @@ impl Resources {
     /// Grants storage to a project. The first grant creates the prefix, which never changes.
     ///
     /// # Errors
-    /// [`ResourceError::ProjectNotFound`](crate::ResourceError::ProjectNotFound).
+    /// Returns [`ResourceError::ProjectNotFound`](crate::ResourceError::ProjectNotFound).
     pub async fn storage_grant(&self, actor: &Actor, target: Target) -> Result<StorageStatus> {
         let prefix = self.store.clock_rng().id();
         let create = async |tx: &mut Connection| tx.storage_create(target.project, prefix).await;
@@ -42,13 +42,13 @@ impl Resources {
     /// Revokes the storage of a project. The objects stay.
     ///
     /// # Errors
-    /// [`ResourceError::Store`](crate::ResourceError::Store).
+    /// Returns [`ResourceError::Store`](crate::ResourceError::Store).
     pub async fn storage_revoke(&self, actor: &Actor, target: Target) -> Result<()> {
         self.revoke(actor, target, &STORAGE).await
     }
 
     /// Stores the report of a node in the transaction that accepts it. Notifies the organization when the project
-    /// reaches its quota: a report with `quota_exceeded` after one without.
+    /// reaches its quota, which is when a report with `quota_exceeded` follows one without.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -71,8 +71,9 @@ impl Resources {
         self.ports.organizations.raise(tx, owner.org, notice).await
     }
 
-    /// Begins to delete the objects of purged projects, in the transaction that purges them. The node of a project learns
-    /// of it even if it is offline for long, and the storage is kept until its report.
+    /// Begins to delete the objects of purged projects, in the transaction that purges them. The row of the storage is
+    /// kept until the node reports the deletion. So the node learns of the deletion even if it was offline for a long
+    /// time.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -83,8 +84,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Stores the report that the objects of a purged project were deleted, in the transaction that accepts it. Ignores a
-    /// report about another project or prefix, and a repeated one.
+    /// Stores the report that the objects of a purged project were deleted, in the transaction that accepts it. Ignores
+    /// a report about another project or prefix, and a repeated report.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.

@@ -159,12 +159,12 @@ impl Kit {
         Ok(all.items.into_iter().map(|meta| (meta.name.to_string(), meta.version)).collect())
     }
 
-    /// The secrets of these projects, as the node receives them.
+    /// Returns the secrets of these projects, as the node receives them.
     pub async fn load(&self, projects: &[ProjectId]) -> BTreeMap<ProjectId, store::Result<SecretSet>> {
         self.values.secrets(&mut *self.connection().await, projects).await.unwrap()
     }
 
-    /// The revision of a project's secrets, and their names and values, as the node receives them.
+    /// Returns the revision of a project's secrets, and their names and values, as the node receives them.
     pub async fn environment(&self, at: Target) -> (i64, Vec<(String, String)>) {
         let SecretSet { revision, values } = self.load(&[at.project]).await.remove(&at.project).unwrap().unwrap();
         let values = values.into_iter().map(|(name, value)| (name.to_string(), value.reveal().to_owned()));

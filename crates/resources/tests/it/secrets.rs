@@ -81,7 +81,7 @@ async fn several_changes_are_one_revision_and_one_audit_event() {
     let data = json!({ "set": ["ADDED", "CHANGED"], "deleted": ["DELETED"] });
     let event = Event::in_org("secret.set", at.org, at.project, data);
     assert_eq!(kit.audited().await, [Audit::of(&kit.actor, event)]);
-    // Nothing to do.
+    // These changes change nothing.
     for changes in [json!({}), json!({ "UNKNOWN": null })] {
         assert_eq!(kit.change(at, changes).await.unwrap().len(), 3);
     }
@@ -106,7 +106,7 @@ async fn project_has_at_most_200_secrets() {
     assert!(matches!(refused, ResourceError::SecretLimit { .. }), "{refused:?}");
     assert_eq!(refused.details(), Some(json!({ "limit": 200, "count": 200, "of": "secrets", "plan": Plan::Free })));
     kit.change(at, json!({ "KEY_0": null, "MORE": "value", "EVEN_MORE": "value" })).await.unwrap_err();
-    // A replacement and a new version need no room.
+    // A replacement and a new version need no additional space.
     assert_eq!(kit.change(at, json!({ "KEY_0": null, "MORE": "value" })).await.unwrap().len(), 200);
     assert_eq!(kit.set(at, "KEY_1", "value").await.unwrap().version, 2);
     assert_eq!(kit.environment(at).await.1.len(), 200);
@@ -129,7 +129,7 @@ async fn project_has_at_most_2_mib_of_secrets() {
         assert_eq!(refused.details(), Some(details));
     }
     assert_eq!((kit.audited().await, kit.environment(at).await.0), (vec![], 1));
-    // A replacement and a deletion make room.
+    // A replacement and a deletion free space.
     kit.set(at, "KEY_0", &largest).await.unwrap();
     kit.change(at, json!({ "KEY_0": null, "MORE": largest })).await.unwrap();
     kit.set(at, "KEY_1", &"x".repeat(65_535)).await.unwrap();

@@ -17,10 +17,10 @@ use crate::backoff::backoff;
 use crate::transaction::{begin, commit, roll_back};
 use crate::{Connection, Error, Store};
 
-/// The timeout of a delivery. The rest of the lease is for recording the result.
+/// The timeout of a delivery. The remaining time of the lease is for recording the result.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// A delivered message that the handler fails to record becomes a dead letter this long after its claim.
+/// The time after the claim at which a delivered message becomes a dead letter if the handler still fails to record it.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// The error of a message that was delivered and is not retried automatically.
@@ -90,7 +90,7 @@ impl Delivery {
         }
     }
 
-    /// Retries while Postgres is unavailable: other processes cannot claim the message in that time either, and to give
+    /// Retries while Postgres is unavailable. Other processes cannot claim the message in that time either, and giving
     /// up on a delivered message would cause a duplicate.
     async fn record(&self, attempt: Attempt, mut outcome: DeliveryOutcome) {
         let topic = self.handler.topic();
@@ -103,8 +103,7 @@ impl Delivery {
                     return;
                 }
                 Err(record_error) => {
-                    // Errors of the handler are retried for a limited time, because the attempt occupies a delivery
-                    // slot.
+                    // Retries of the handler's errors have a limit, because the attempt occupies a delivery slot.
                     let (error, overdue) = match record_error {
                         RecordError::Handler(error) => (error, self.claimed_at.elapsed() > RECORD_TIMEOUT),
                         RecordError::Database(error) => (error, false),
@@ -186,7 +185,7 @@ fn report(topic: &'static str, attempt: Attempt, outcome: &DeliveryOutcome) {
     DELIVERIES.add(1, &[KeyValue::new("topic", topic), KeyValue::new("outcome", label)]);
 }
 
-/// The reason as one short line, without characters that Postgres or a terminal would reject.
+/// Returns the reason as one short line, without characters that Postgres or a terminal would reject.
 pub(crate) fn sanitize(reason: &str) -> String {
     reason.chars().take(MAX_REASON_CHARS).map(|it| if it.is_control() { ' ' } else { it }).collect()
 }

@@ -7,13 +7,13 @@
 //! process are due again when their lease ends.
 //!
 //! **At least once.** If a process dies after a delivery and before it records the delivery, the message is delivered
-//! again after the lease: one duplicate for each such crash. The same happens if the process loses Postgres at that
-//! point for the rest of its lease, while another process does not. [`Message::id`] is the same in every attempt, so
-//! receivers can recognise a duplicate. Derive from it the key of the effect at the receiver, such as a mail's
+//! again after the lease: one duplicate for each such crash. The same happens if, at that point, a process cannot reach
+//! Postgres for the rest of its lease while another process can. [`Message::id`] is the same in every attempt, so
+//! receivers can recognise a duplicate. Derive the key of the effect at the receiver from it, such as a mail's
 //! `Message-ID` or an idempotency key.
 //!
-//! **Fenced.** A claim increments the attempt number, and the result of an attempt is written only while its number is
-//! the latest. A stale worker therefore changes nothing, and neither does a worker whose message was withdrawn.
+//! **Fenced.** A claim increments the attempt number. The result of an attempt is written only while its number is the
+//! latest. So a stale worker changes nothing, and neither does a worker whose message was withdrawn.
 //!
 //! Payloads are sealed, since they may contain a token. Topics and keys are not.
 
@@ -39,11 +39,11 @@ pub(crate) use delivery::sanitize;
 pub use operator::{Filter, QueuedMessage, Retry};
 pub use worker::OutboxWorker;
 
-/// The payloads.
+/// The column of the payloads.
 pub(crate) const PAYLOAD: SealedColumn =
     SealedColumn { table: "store.outbox", column: "payload", row_key: &[("id", "uuid")] };
 
-/// How long a message is retried before it becomes a dead letter, in seconds.
+/// The time for which a message is retried before it becomes a dead letter, in seconds.
 const RETRY_PERIOD_SECONDS: i64 = 72 * 3600;
 
 /// An outbox message.
@@ -57,7 +57,7 @@ pub struct Message {
     pub payload: Value,
     /// The number of this attempt, from 1.
     pub attempts: i32,
-    /// When the message was enqueued.
+    /// The time at which the message was enqueued.
     pub created_at: Time,
 }
 
@@ -75,10 +75,10 @@ pub enum DeliveryError {
 /// Delivers the messages of one topic.
 #[async_trait]
 pub trait OutboxHandler: Send + Sync {
-    /// The topic.
+    /// Returns the topic.
     fn topic(&self) -> &'static str;
 
-    /// How many messages one process delivers concurrently.
+    /// Returns the number of messages that one process delivers concurrently.
     fn max_concurrency(&self) -> usize {
         8
     }
@@ -91,12 +91,12 @@ pub trait OutboxHandler: Send + Sync {
     async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError>;
 
     /// Records the delivery in the transaction that removes the message. The transaction may roll back and run again,
-    /// and it rolls back if the message was withdrawn. So this method only writes to `tx`, and must accept that the
-    /// rows to update no longer exist.
+    /// and it rolls back if the message was withdrawn. So this method must only write to `tx`, and must succeed even if
+    /// the rows that it would update no longer exist.
     ///
     /// # Errors
-    /// An [`Error::Unavailable`] is retried until shortly before the lease ends. After that, and after any other error,
-    /// the message becomes a dead letter and is not delivered again automatically.
+    /// Returns an error for the caller retries an [`Error::Unavailable`] until shortly before the lease ends. After
+    /// that, and after any other error, the message becomes a dead letter and is not delivered again automatically.
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()>;
 }
 
@@ -104,8 +104,8 @@ impl Message {
     /// Parses the payload as the enqueued type.
     ///
     /// # Errors
-    /// Returns [`DeliveryError::Permanent`] for a payload of another type. Omits the error of serde, which may quote
-    /// the payload.
+    /// Returns [`DeliveryError::Permanent`] for a payload of another type. The error omits serde's message, which may
+    /// quote the payload.
     pub fn parse<T: DeserializeOwned>(&self) -> std::result::Result<T, DeliveryError> {
         T::deserialize(&self.payload)
             .map_err(|_| DeliveryError::Permanent("the payload does not have the topic's type".to_owned()))
@@ -146,8 +146,8 @@ struct NewRow<'a> {
 }
 
 impl Store {
-    /// Enqueues a message, which is delivered only if the transaction commits. `key` names the object that it is about,
-    /// such as an invite's id. [`withdraw`] finds the message by its key, and operators see it.
+    /// Enqueues a message, which is delivered only if the transaction commits. `key` names the object that the message
+    /// is about, such as an invite's id. [`withdraw`] finds messages by their key, and operators see it.
     ///
     /// # Errors
     /// Returns an error if Postgres fails, no sealing key is configured, or the payload cannot be serialised as JSON.
@@ -161,10 +161,10 @@ impl Store {
         self.enqueue_at(tx, topic, key, payload, self.clock_rng().now()).await
     }
 
-    /// Enqueues a message that is due at `due`, or immediately if that time is over. See [`Store::enqueue`].
+    /// Enqueues a message that is due at `due`, or immediately if `due` is in the past. See [`Store::enqueue`].
     ///
     /// # Errors
-    /// The errors of [`Store::enqueue`].
+    /// Returns the errors of [`Store::enqueue`].
     pub async fn enqueue_at(
         &self,
         tx: &mut Connection,
@@ -201,8 +201,8 @@ pub async fn withdraw(tx: &mut Connection, topic: &str, key: &str) -> Result<u64
     Ok(diesel::delete(queued).execute(tx).await? as u64)
 }
 
-/// Like [`withdraw`], but only deletes messages that no worker has claimed yet. So none of the deleted ones was
-/// delivered, and none will be.
+/// Like [`withdraw`], but only deletes messages that no worker has ever claimed. So no deleted message was or will be
+/// delivered.
 pub async fn withdraw_unattempted(tx: &mut Connection, topic: &str, key: &str) -> Result<u64> {
     let queued = outbox::table.filter(outbox::topic.eq(topic)).filter(outbox::key.eq(key));
     Ok(diesel::delete(queued.filter(outbox::attempts.eq(0))).execute(tx).await? as u64)

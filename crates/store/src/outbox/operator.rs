@@ -24,22 +24,22 @@ pub struct QueuedMessage {
     pub key: String,
     /// The number of started attempts.
     pub attempts: i32,
-    /// When the next attempt is due; during an attempt, the end of its lease.
+    /// The time at which the next attempt is due. During an attempt, the end of its lease.
     pub next_attempt_at: Time,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub last_error: Option<String>,
-    /// When the message became a dead letter.
+    /// The time at which the message became a dead letter.
     pub dead_lettered_at: Option<Time>,
-    /// When the message was enqueued.
+    /// The time at which the message was enqueued.
     pub created_at: Time,
 }
 
 /// Selects the messages to list.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only dead letters.
+    /// Whether to select only dead letters.
     pub dead: bool,
-    /// Only messages of this topic.
+    /// If set, selects only messages of this topic.
     pub topic: Option<String>,
 }
 
@@ -71,8 +71,8 @@ impl Store {
         Ok(query.load(&mut *self.connection().await?).await?)
     }
 
-    /// Retries dead letters, for as long as new messages, and returns their number. A message that is not a dead letter
-    /// is not counted, because it is retried anyway.
+    /// Makes dead letters due again, with a new retry period, and returns their number. Messages that are not dead
+    /// letters do not count, because they are retried anyway.
     pub async fn outbox_retry(&self, actor: &Actor, which: Retry) -> Result<usize> {
         let work = async |tx: &mut Connection| {
             let now = self.clock_rng().now();

@@ -40,7 +40,8 @@ pub(super) struct Counts {
     pub(super) dead: i64,
 }
 
-// An array, not `IN (SELECT …)`: Postgres may run that for each row of the outer table and claim more than `LIMIT`.
+// Selects the ids with an array. Postgres may run `IN (SELECT …)` for each row of the outer table, and would then claim
+// more than `LIMIT`.
 const CLAIM: &str = "UPDATE store.outbox SET attempts = attempts + 1, next_attempt_at = $1 WHERE id = ANY (ARRAY(
          SELECT id FROM store.outbox WHERE topic = $2 AND dead_lettered_at IS NULL AND next_attempt_at <= $3
          ORDER BY next_attempt_at, id LIMIT $4 FOR UPDATE SKIP LOCKED))
@@ -50,7 +51,7 @@ const COUNT: &str = "SELECT count(*) FILTER (WHERE dead_lettered_at IS NULL) AS 
          count(*) FILTER (WHERE dead_lettered_at IS NOT NULL) AS dead
      FROM store.outbox WHERE topic = $1";
 
-/// Claims up to `limit` due messages. Other workers cannot claim them before `until`.
+/// Claims up to `limit` due messages. No other worker can claim them before `until`.
 pub(super) async fn claim(
     connection: &mut Connection,
     topic: &str,
@@ -86,7 +87,7 @@ impl ClaimedMessage {
     }
 }
 
-/// A filter for the row of an attempt, if it is still the latest.
+/// Builds the filter for the row of an attempt that is still the latest.
 macro_rules! latest {
     ($attempt:expr) => {
         outbox::table

@@ -26,7 +26,7 @@ const ERROR_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 const MEASURE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The longest wait of a graceful shutdown for deliveries in progress, the same as for requests.
+/// The longest time that a graceful shutdown waits for deliveries in progress. It is the same as for requests.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 
 static PENDING: LazyLock<Gauge<u64>> =
@@ -48,8 +48,8 @@ pub struct OutboxWorker {
 }
 
 impl Store {
-    /// Starts an outbox worker in its own task, so that topics do not wait for each other. Any number of processes may
-    /// run workers for the same topic. Needs a tokio runtime.
+    /// Starts an outbox worker in its own task, so that one topic does not wait for another. Any number of processes
+    /// may run workers for the same topic. The caller must be in a tokio runtime.
     pub fn spawn_outbox_worker(&self, handler: Arc<dyn OutboxHandler>) -> OutboxWorker {
         let (stop, stopping) = watch::channel(false);
         let delivery_loop = DeliveryLoop { store: self.clone(), handler, deliveries: JoinSet::new() };

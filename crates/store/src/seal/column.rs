@@ -17,13 +17,14 @@ pub struct SealedColumn {
 }
 
 impl SealedColumn {
-    /// The associated data of the value in a row.
+    /// Returns the associated data of the value in a row.
     #[must_use]
     pub fn associated_data<'a>(&self, row: &'a str) -> AssociatedData<'a> {
         AssociatedData { table: self.table, row, field: self.column }
     }
 
-    /// The row in the associated data: the values of [`Self::row_key`] as Postgres prints them, separated by slashes.
+    /// Returns the row in the associated data: the values of [`Self::row_key`] as Postgres prints them, separated by
+    /// slashes.
     #[must_use]
     pub fn row(key: &[impl AsRef<str>]) -> String {
         key.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("/")

@@ -2,8 +2,8 @@
 //!
 //! A rotation reads the table in batches, in the order of the row key, and re-seals outside any transaction. The update
 //! skips locked rows, and rows whose value was replaced in the meantime. So a rotation never waits for a row that
-//! another transaction has locked, and never overwrites a newer value. A rotation that was killed continues with the
-//! next one, because re-sealed rows are not candidates.
+//! another transaction has locked, and never overwrites a newer value. If a rotation is killed, the next one continues
+//! its work, because it ignores rows that are already re-sealed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,11 +19,12 @@ use serde_json::json;
 use super::SealedColumn;
 use crate::{Connection, Error, Outcome, Result, Store};
 
-/// The number of rows in a batch. A value can have 64 KiB, so it is smaller than other batches.
+/// The number of rows in a batch. A value can have 64 KiB, so these batches are smaller than those of other jobs.
 const BATCH_SIZE: i64 = 200;
 
-/// How often and when a rotation returns to the rows that it skipped. Together longer than any transaction of the
-/// service, which ends after 10 seconds without a statement.
+/// The number of times that a rotation returns to the rows that it skipped, and the pause before each time. Together,
+/// the pauses take longer than any transaction of the service: Postgres ends a transaction after 10 seconds without a
+/// statement.
 const MAX_ROUNDS: u32 = 60;
 const ROUND_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -44,7 +45,7 @@ pub struct Rotation<'a> {
     column: SealedColumn,
     /// The id of the first key.
     key_id: String,
-    /// The row key after which the next batch begins.
+    /// The last row key that was read. The next batch begins after it.
     after: Option<Vec<String>>,
     round: u32,
     /// Whether this round has skipped a row.
@@ -79,7 +80,7 @@ struct Row {
     key: Vec<String>,
     #[diesel(sql_type = Nullable<Text>)]
     key_id: Option<String>,
-    /// `None` for a value that the first key sealed.
+    /// The sealed value. `None` if the first key sealed it.
     #[diesel(sql_type = Nullable<Binary>)]
     sealed: Option<Vec<u8>>,
 }
@@ -121,8 +122,8 @@ impl Store {
 
 impl Rotation<'_> {
     /// Re-seals the next batch in one transaction, with an audit event if it changes a row. Returns `None` after the
-    /// last batch. Values can still have other keys then: those that cannot be opened, and those that a process with
-    /// another first key has sealed in the meantime ([`Store::count_sealed`]).
+    /// last batch. Some values can then still have another key: values that cannot be opened, and values that a process
+    /// with another first key has sealed in the meantime ([`Store::count_sealed`]).
     ///
     /// # Errors
     /// Returns an error if Postgres fails. The next call repeats the batch.
@@ -157,7 +158,8 @@ impl Rotation<'_> {
         Ok(Some(RotatedBatch { rows: read, resealed, failed }))
     }
 
-    /// Reads the next rows. Reads every row rather than only candidates, so that each statement is short.
+    /// Reads the next rows, including those that need no re-sealing: the number of rows that a statement reads is then
+    /// bounded.
     async fn read(&self) -> Result<Vec<Row>> {
         let SealedColumn { table, column, .. } = self.column;
         let (key, texts) = (self.key_columns(""), self.list(|_, (name, _)| format!("{name}::text")));
@@ -216,12 +218,12 @@ impl Rotation<'_> {
         self.store.transaction(actor, work).await
     }
 
-    /// The columns of the row key with a prefix, separated by commas.
+    /// Returns the columns of the row key with a prefix, separated by commas.
     fn key_columns(&self, prefix: &str) -> String {
         self.list(|_, (name, _)| format!("{prefix}{name}"))
     }
 
-    /// The columns of the row key in a form that depends on position, name and type, separated by commas.
+    /// Formats each column of the row key from its position, name and type, and joins the results with commas.
     fn list(&self, form: impl Fn(usize, (&str, &str)) -> String) -> String {
         let columns = self.column.row_key.iter().enumerate();
         columns.map(|(at, column)| form(at + 1, *column)).collect::<Vec<_>>().join(", ")

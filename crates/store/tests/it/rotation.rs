@@ -35,13 +35,13 @@ impl Kit {
         open(&self.database, &self.clock, keys)
     }
 
-    /// The number of values by key.
+    /// Returns the number of values by key.
     async fn counts(&self, column: SealedColumn) -> Vec<(String, i64)> {
         let counts = self.operator.count_sealed(column).await.unwrap();
         counts.into_iter().map(|count| (count.key_id, count.values)).collect()
     }
 
-    /// The number of audited values.
+    /// Returns the number of audited values.
     async fn audited(&self) -> i64 {
         let sum = "SELECT coalesce(sum((data->>'values')::int), 0) FROM store.audit WHERE event = 'seal.rotate'";
         self.database.number(sum).await
@@ -87,7 +87,7 @@ async fn respond(store: &Store, claim: IdempotencyClaim, response: &str) {
     store.idempotency_store_response(claim, Digest::of(b""), response.as_bytes()).await.unwrap();
 }
 
-/// The stored response for a key.
+/// Returns the stored response for a key.
 async fn response(store: &Store, key: &str) -> String {
     match store.idempotency_claim(request(key)).await.unwrap() {
         ClaimOutcome::Completed { response, .. } => String::from_utf8(response).unwrap(),

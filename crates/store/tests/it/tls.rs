@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_postgres::config::Host;
 use tokio_rustls::TlsAcceptor;
 
-/// A CA certificate, and a TLS configuration with a certificate for `localhost`.
+/// Returns a CA certificate, and a TLS configuration with a certificate for `localhost`.
 fn certificate() -> (String, rustls::ServerConfig) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

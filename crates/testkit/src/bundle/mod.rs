@@ -9,10 +9,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::{Stream, stream};
 
-/// A gzipped tar of these files, whether or not they make a valid bundle.
+/// Returns a gzipped tar of these files, which need not be a valid bundle.
 ///
 /// # Panics
-/// When a path does not fit into a tar header.
+/// Panics if a path does not fit into a tar header.
 #[must_use]
 pub fn pack(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = ::tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
@@ -25,13 +25,13 @@ pub fn pack(files: &[(&str, &[u8])]) -> Vec<u8> {
     archive.into_inner().and_then(GzEncoder::finish).unwrap()
 }
 
-/// A static site with one page.
+/// Returns a static site with one page.
 #[must_use]
 pub fn site(page: &str) -> Vec<u8> {
     pack(&[("svc.json", b"{}"), ("assets/index.html", page.as_bytes())])
 }
 
-/// Bytes that do not compress (xorshift).
+/// Returns bytes that do not compress (xorshift).
 #[must_use]
 pub fn incompressible(count: usize) -> Vec<u8> {
     let step = |state: &u32| {
@@ -45,7 +45,7 @@ pub fn incompressible(count: usize) -> Vec<u8> {
     bytes.take(count).collect()
 }
 
-/// The bytes as a request body, in chunks of this size.
+/// Returns the bytes as a request body, in chunks of this size.
 pub fn body(bytes: &[u8], chunk: usize) -> impl Stream<Item = io::Result<Bytes>> + Unpin + use<> {
     let chunks: Vec<_> = bytes.chunks(chunk).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
     stream::iter(chunks)

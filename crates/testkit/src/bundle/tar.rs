@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 pub struct Tar(pub Vec<u8>);
 
 impl Tar {
-    /// The smallest bundle with worker code.
+    /// Creates the smallest bundle with worker code.
     #[must_use]
     pub fn valid() -> Self {
         Self::default().file("svc.json", "{}").file("worker/index.js", "export default {}")
@@ -24,12 +24,12 @@ impl Tar {
         self.entry(name.as_bytes(), b'5', b"")
     }
 
-    /// An entry with any name, type and content, and a matching header.
+    /// Adds an entry with any name, type and content, and a matching header.
     pub fn entry(self, name: &[u8], kind: u8, content: &[u8]) -> Self {
         self.header(&header(name, kind, content.len() as u64)).content(content)
     }
 
-    /// A pax extended header of these records.
+    /// Adds a pax extended header with these records.
     pub fn pax(self, records: &[(&str, &[u8])]) -> Self {
         let records: Vec<u8> = records.iter().flat_map(|(key, value)| record(key, value)).collect();
         self.entry(b"PaxHeaders/it", b'x', &records)
@@ -44,7 +44,7 @@ impl Tar {
         self.bytes(header.as_bytes())
     }
 
-    /// Content with its padding.
+    /// Adds content with its padding.
     pub fn content(self, content: &[u8]) -> Self {
         let padding = content.len().next_multiple_of(512) - content.len();
         self.bytes(content).bytes(&vec![0; padding])
@@ -60,7 +60,7 @@ impl Tar {
     }
 }
 
-/// A header with a correct checksum.
+/// Returns a header with a correct checksum.
 pub fn header(name: &[u8], kind: u8, size: u64) -> ::tar::Header {
     let mut header = ::tar::Header::new_ustar();
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
@@ -71,7 +71,7 @@ pub fn header(name: &[u8], kind: u8, size: u64) -> ::tar::Header {
     header
 }
 
-/// A header with an error that `corrupt` adds, and a correct checksum.
+/// Returns a header with an error that `corrupt` adds, and a correct checksum.
 pub fn malformed_header(name: &str, corrupt: impl FnOnce(&mut ::tar::Header)) -> ::tar::Header {
     let mut header = header(name.as_bytes(), b'0', 0);
     corrupt(&mut header);
@@ -79,7 +79,7 @@ pub fn malformed_header(name: &str, corrupt: impl FnOnce(&mut ::tar::Header)) ->
     header
 }
 
-/// A pax record with its length.
+/// Returns a pax record with its length.
 pub fn record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = [b" ", key.as_bytes(), b"=", value, b"\n"].concat();
     let length =

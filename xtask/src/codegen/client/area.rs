@@ -50,7 +50,7 @@ impl Area {
         }
     }
 
-    /// The schemas used by requests and responses.
+    /// Returns the schemas used by requests and responses.
     pub fn types(&self) -> impl Iterator<Item = &String> {
         self.request_types.union(&self.response_types)
     }

@@ -66,7 +66,7 @@ impl CrateTree {
         for name in files {
             let below = folder.join(&name);
             let candidates = [folder.join(format!("{name}.rs")), below.join("mod.rs")];
-            // Otherwise a `#[path]` attribute names the file, which only tests use.
+            // Without such a file, a `#[path]` attribute names the file, which only tests use.
             if let Some(found) = candidates.iter().find(|it| it.is_file()) {
                 children.insert(name, self.add_file(found, &below, Some(number))?);
             }

@@ -177,13 +177,13 @@ impl Reader<'_> {
         Import { path: Path { segments, line }, name, public }
     }
 
-    /// Whether this word continues a path or an expression, as `b` in `a::b` and `a.b`.
+    /// Returns whether this word continues a path or an expression, as `b` in `a::b` and `a.b`.
     fn continues(&self) -> bool {
         let before = self.at.checked_sub(1).and_then(|at| self.tokens.get(at));
         before.is_some_and(|it| it.text == "." || it.text == "::")
     }
 
-    /// Whether a `#[cfg(test)]` or `#[cfg(all(test, …))]` attribute follows.
+    /// Returns whether a `#[cfg(test)]` or `#[cfg(all(test, …))]` attribute follows.
     fn is_for_tests(&self) -> bool {
         let follow = |texts: &[&str]| texts.iter().zip(0..).all(|(text, at)| self.is(text, at));
         follow(&["#", "[", "cfg", "(", "test", ")"]) || follow(&["#", "[", "cfg", "(", "all", "(", "test"])

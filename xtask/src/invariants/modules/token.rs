@@ -11,7 +11,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether it is an identifier or a keyword.
+    /// Returns whether it is an identifier or a keyword.
     pub fn is_word(&self) -> bool {
         self.text.starts_with(is_word)
     }

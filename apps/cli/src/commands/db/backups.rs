@@ -54,7 +54,7 @@ pub async fn list(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) 
     Ok(())
 }
 
-/// The number and the time of a backup.
+/// Returns the number and the time of a backup.
 pub fn summary(generation: &Generation) -> String {
     format!("{} of {}", BackupNumber::from(generation), generation.created_at)
 }

@@ -25,7 +25,7 @@ pub async fn run((client, org, project): (&Client, &str, &str), arguments: &[OsS
     while start.elapsed() < READY_TIMEOUT && !accepts_connections(&connection)? {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    // If psql cannot connect either, it prints the reason.
+    // If psql cannot connect either, it prints the reason itself.
     Err(not_started(psql(&connection).args(arguments).exec()))
 }
 
@@ -38,7 +38,7 @@ fn accepts_connections(connection: &DatabaseConnect) -> Result<bool, CliError> {
 fn psql(connection: &DatabaseConnect) -> Command {
     let mut command = Command::new("psql");
     command.arg("--no-password");
-    // These would redirect psql to another server.
+    // These variables would redirect psql to another server.
     for name in ["PGSERVICE", "PGHOSTADDR"] {
         command.env_remove(name);
     }

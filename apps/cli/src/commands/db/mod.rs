@@ -95,7 +95,7 @@ async fn status(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) ->
     svc.out.response(&status, |_| lines(&rows))
 }
 
-/// The connection without its password, so that the output can be shared.
+/// Returns the connection without its password, so that the output can be shared.
 fn show_connection(connection: &DatabaseConnect) -> String {
     let DatabaseConnect { host, port, database, sslmode, user, .. } = connection;
     let (host, database, sslmode) = (host.clone(), database.clone(), sslmode.clone());
@@ -121,7 +121,7 @@ fn lines(rows: &[[String; 2]]) -> String {
     rows.iter().map(|[name, value]| format!("{name:<8}  {value}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A size in units of 1,024 bytes.
+/// Formats a size in units of 1,024 bytes.
 fn bytes(count: i64) -> String {
     BinaryBytes(count.try_into().unwrap_or_default()).to_string()
 }

@@ -76,7 +76,7 @@ impl Environment<'_> {
         Server::start(services, &folder, url, &connections).await
     }
 
-    /// A load with twice as many connections as the server has to Postgres, so that Postgres is the bottleneck.
+    /// Returns a load with twice as many connections as the server has to Postgres, so that Postgres is the bottleneck.
     pub fn load(&self) -> Load<'_> {
         Load { wrk: self.wrk, seconds: self.args.seconds, connections: self.args.connections * 2 }
     }

@@ -60,7 +60,7 @@ async fn open_idle_connection(server: &Server) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// The resident memory of the server process.
+/// Returns the resident memory of the server process.
 fn resident_memory(server: &Server) -> Result<String> {
     Ok(format!("{:.1} MB", usage::memory(server.pid)?.0))
 }

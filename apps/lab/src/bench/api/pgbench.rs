@@ -23,7 +23,7 @@ const CREATE_ID_FUNCTION: &str = "\
 pub struct PgBench<'a> {
     program: PathBuf,
     url: &'a str,
-    /// The folder for its transaction logs.
+    /// The folder for the transaction logs of pgbench.
     folder: &'a Path,
 }
 

@@ -138,7 +138,7 @@ impl Side {
         self.server.request(Method::POST, &format!("/v1/orgs/ada{path}")).json(&body)
     }
 
-    /// The path of a random project.
+    /// Returns the path of a random project.
     fn random_project(&self) -> String {
         let number = u32::from_ne_bytes(ClockRng::system().bytes::<4>()) % self.projects;
         format!("/projects/p{number}")

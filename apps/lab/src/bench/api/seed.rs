@@ -115,7 +115,7 @@ fn row(table: &str, number: u32, org: &str) -> String {
     }
 }
 
-/// An id of one kind of row. Ids ascend with the number and are older than the ids that a server generates.
+/// Returns an id of one kind of row. Ids ascend with the number and are older than the ids that a server generates.
 fn id(kind: u8, number: u32) -> String {
     format!("01900000-0000-7000-8{kind:03x}-{number:012x}")
 }

@@ -19,7 +19,7 @@ use crate::bench::server::{self, success_json};
 /// The credit of each organization: 100,000 dollars.
 const CREDIT: i64 = 10_000_000_000_000;
 
-/// A node, as the control plane sees it.
+/// A simulated node that calls the control plane.
 struct Node {
     client: Client,
     base: String,
@@ -29,7 +29,7 @@ struct Node {
 }
 
 impl Node {
-    /// A call of the next project.
+    /// Admits and settles a call of the next project.
     async fn call(&self) -> Result<()> {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.projects.len();
         let (id, project) = (random_id().to_string(), self.projects.get(next).context("no project")?);
@@ -93,7 +93,7 @@ async fn create_projects(database: &mut AsyncPgConnection, count: usize) -> Resu
     Ok(projects)
 }
 
-/// The statements that give credit to an organization.
+/// Returns the statements that give credit to an organization.
 pub fn credit(org: &OrgId) -> String {
     let org = org.as_uuid();
     format!(

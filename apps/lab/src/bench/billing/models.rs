@@ -76,14 +76,14 @@ impl Site {
         Ok(request.send().await?)
     }
 
-    /// A call without the platform.
+    /// Makes a call without the platform.
     async fn ask_upstream(&self, upstream: &AiServer, question: &Value) -> Result<Response> {
         let request = self.client.post(format!("{}/chat/completions", upstream.url())).bearer_auth(AI_KEY);
         Ok(request.header("content-type", "application/json").body(question.to_string()).send().await?)
     }
 }
 
-/// A request of the model.
+/// Returns a request of the model.
 pub fn question(content: &str, stream: bool) -> Value {
     let message = json!({ "role": "user", "content": content });
     json!({ "model": "small", "messages": [message], "stream": stream })
@@ -113,7 +113,7 @@ async fn compare(site: &Site, upstream: &AiServer, calls: usize) -> Result<()> {
     Ok(())
 }
 
-/// The milliseconds until the first byte of the body, or until its end.
+/// Returns the milliseconds until the first byte of the body, or until its end.
 async fn latency(call: impl Future<Output = Result<Response>>, first_byte: bool) -> Result<f64> {
     let start = Instant::now();
     let mut response = call.await?;

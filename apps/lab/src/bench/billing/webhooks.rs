@@ -14,7 +14,7 @@ use super::{Args, repeat};
 use crate::bench::platform::Platform;
 use crate::bench::server;
 
-/// The payments provider, as the service sees it.
+/// A simulated payments provider that sends webhooks to the service.
 struct Provider {
     client: Client,
     url: String,
@@ -42,7 +42,7 @@ impl Provider {
     }
 }
 
-/// Prints the rate of deliveries that each credit the same organization.
+/// Prints the rate of deliveries, each of which gives credit to the same organization.
 pub async fn measure(platform: &Platform, args: &Args) -> Result<()> {
     let organizations: Value = platform.organizations().await?;
     let provider = Arc::new(Provider {

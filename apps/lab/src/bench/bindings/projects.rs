@@ -9,13 +9,13 @@ use xtask::services::Services;
 use crate::bench::platform::Platform;
 use crate::usage;
 
-/// The secrets of each project.
+/// The number of secrets of each project.
 const SECRETS: usize = 10;
 /// The number of concurrent requests: the server's limit for an organization.
 const CONCURRENT: usize = 4;
 
-/// Prints a row for a node with projects without secrets, and a row for one with ten secrets each. The projects have no
-/// code, because each running worker has its own process.
+/// Prints a row for a node whose projects have no secrets, and a row for a node whose projects have ten secrets each.
+/// The projects have no code, because each running worker has its own process.
 pub async fn measure(platform: &mut Platform, services: &mut Services, projects: usize) -> Result<()> {
     let numbers: Vec<usize> = (0..projects).collect();
     println!("\n{projects} projects with a page, after a restart of the node\n");

@@ -29,7 +29,7 @@ struct Seen {
     failures: usize,
 }
 
-/// Changes the secret, each time after the previous change was seen, and prints a row.
+/// Changes the secret repeatedly, and prints a row. Each change waits until the previous one was seen.
 pub async fn measure(platform: &Platform, changes: usize) -> Result<()> {
     let project = platform.create_project("secrets").await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;

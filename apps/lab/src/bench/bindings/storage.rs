@@ -50,7 +50,7 @@ impl S3 {
         Ok(Self(S3Server::start(&folder).await?))
     }
 
-    /// The settings of a node that reaches the server at this address.
+    /// Returns the settings of a node that reaches the server at this address.
     pub fn settings(&self, address: SocketAddr) -> Vec<(&'static str, String)> {
         vec![
             ("SVC_NODE_STORAGE", format!("s3://{BUCKET}")),

@@ -18,11 +18,11 @@ use crate::bench::run::percentile;
 const DUMPS: usize = 5;
 /// The duration of the measurement without a dump.
 const BASELINE: Duration = Duration::from_secs(5);
-/// Bytes of a row that do not compress.
+/// The size of a row in bytes, which do not compress.
 const ROW_BYTES: u32 = 1024;
 
-/// Exports a database several times while another project queries its own, and prints a row. An export is a dump that is
-/// stored, read back and verified like a backup.
+/// Exports a database several times while another project queries its own, and prints a row. An export is a dump that
+/// is stored, read back and verified like a backup.
 pub async fn measure(platform: &Platform, megabytes: u32) -> Result<()> {
     for name in ["large", "neighbour"] {
         platform.create_project(name).await?;

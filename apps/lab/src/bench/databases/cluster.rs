@@ -33,7 +33,7 @@ impl ProjectCluster {
         Ok(Self { listen, url, programs, backups: folder.join("backups") })
     }
 
-    /// The settings of a node with this cluster.
+    /// Returns the settings of a node with this cluster.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let [_, clients] = &self.programs;
         vec![
@@ -45,7 +45,7 @@ impl ProjectCluster {
         ]
     }
 
-    /// The path of a program of Postgres.
+    /// Returns the path of a program of Postgres.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
         let found = self.programs.iter().map(|folder| folder.join(name)).find(|program| program.is_file());
         found.with_context(|| format!("this Postgres installation has no {name} (Debian: postgresql-contrib)"))

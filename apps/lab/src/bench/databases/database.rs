@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 pub struct Database {
     config: Config,
-    /// For programs of Postgres. Contains the password.
+    /// The URL for programs of Postgres. It contains the password.
     pub url: String,
 }
 
@@ -45,7 +45,7 @@ impl Database {
         Ok(Self { config, url: string_at(connect, "/url")? })
     }
 
-    /// The same database with the user and password of a token.
+    /// Returns the same database with the user and password of a token.
     pub fn with_token(&self, token: &Value) -> Result<Self> {
         let mut config = self.config.clone();
         config.user(string_at(token, "/user")?).password(string_at(token, "/password")?);
@@ -58,7 +58,7 @@ impl Database {
     /// Returns an error if Postgres refuses the login or does not respond.
     pub async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = self.config.connect(NoTls).await?;
-        // The task ends with the client. Its error is also that of the next query.
+        // The task ends with the client. The next query returns the task's error.
         tokio::spawn(connection);
         Ok(client)
     }

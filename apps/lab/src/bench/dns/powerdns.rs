@@ -29,9 +29,9 @@ pub struct Location {
     pub sockets: PathBuf,
     /// The URL of an existing database.
     pub existing_database_url: String,
-    /// The URL of the database to create.
+    /// The URL of the database that PowerDNS creates.
     pub database_url: String,
-    /// Whether it rectifies a zone after each change, which is its default.
+    /// Whether PowerDNS rectifies a zone after each change, which is its default.
     pub rectify: bool,
 }
 

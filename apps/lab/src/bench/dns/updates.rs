@@ -20,7 +20,7 @@ pub struct RrsetUpdate {
 }
 
 impl RrsetUpdate {
-    /// A random update in a zone with this number of rrsets.
+    /// Creates a random update in a zone with this number of rrsets.
     fn random(size: u32) -> Self {
         let [rrset, address] = [0; 2].map(|_: u32| u32::from_ne_bytes(ClockRng::system().bytes::<4>()));
         Self { rrset: rrset % size, address: Ipv4Addr::from_bits(address) }

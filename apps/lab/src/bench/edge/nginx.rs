@@ -33,8 +33,8 @@ pub async fn start(services: &mut Services, folder: &Path, program: &Path) -> Re
     Ok(address)
 }
 
-/// A configuration with as many workers as the node has, and the usual performance options. Workers started by root
-/// must stay root, because their default account cannot read the folder.
+/// Returns a configuration with as many workers as the node has, and the usual performance options. Workers that root
+/// starts must remain root, because their default account cannot read the folder.
 fn configuration(home: &Path, address: SocketAddr) -> String {
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let home = home.display();

@@ -25,7 +25,7 @@ impl Programs {
     }
 }
 
-/// A page of 10 KiB that compresses like typical HTML.
+/// Returns a page of 10 KiB that compresses like typical HTML.
 pub fn page() -> Vec<u8> {
     let paragraphs = (0_u32..).map(|number| {
         let word = number.wrapping_mul(2_654_435_761);

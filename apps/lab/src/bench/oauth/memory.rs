@@ -7,14 +7,14 @@ use super::Rig;
 use crate::connected_app::{Tokens, start_session};
 use crate::usage;
 
-/// The grants of each user, below the limit.
+/// The number of grants of each user, which is below the limit.
 const GRANTS_PER_USER: usize = 50;
 /// Concurrent requests.
 const CONCURRENCY: usize = 8;
 
 /// Prints the resident memory before and after the grants were created and used.
 pub async fn measure(rig: &Rig, grants: usize) -> Result<()> {
-    // The pools and caches of the server are full before the first figure.
+    // The first figure is measured after the pools and caches of the server are full.
     use_grants(rig, "warm", GRANTS_PER_USER).await?;
     let (before, _) = usage::memory(rig.server.pid)?;
     use_grants(rig, "user", grants).await?;

@@ -56,7 +56,8 @@ pub async fn compare(rig: &Rig, pgbench: &PgBench<'_>, url: &str, folder: &Path,
     Ok(())
 }
 
-/// Refreshes grants until the time is over, each again as soon as its last response has arrived.
+/// Refreshes grants until the time is over. Each grant is refreshed again as soon as the response to its previous
+/// refresh has arrived.
 async fn refresh_repeatedly(rig: &Rig, clients: u32, duration: Duration) -> Result<Run> {
     let tokens = try_join_all((0..clients).map(|_| rig.app.sign_in(&rig.session))).await?;
     let start = Instant::now();

@@ -39,7 +39,7 @@ pub async fn compare(rig: &Rig, load: &Load<'_>, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Verifications per second on this thread.
+/// Returns the verifications per second on this thread.
 async fn verify_repeatedly(rig: &Rig, token: &str) -> Result<f64> {
     let config = OAuthConfig {
         issuer: ISSUER.to_owned(),

@@ -16,7 +16,7 @@ pub const CREATE: &str = "CREATE TABLE journal (writer int, number int, PRIMARY 
 
 /// The delay before a failed client connects again.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
-/// The longest wait for a statement. Its outcome is then unknown.
+/// The longest wait for a statement. After this time, its outcome is unknown.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A writer, and the number of its row.
@@ -34,7 +34,7 @@ pub struct Write {
 pub struct Journal(Mutex<Vec<Write>>);
 
 impl Journal {
-    /// The number of acknowledged rows.
+    /// Returns the number of acknowledged rows.
     pub fn acknowledged(&self) -> usize {
         let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         writes.iter().filter(|write| write.acknowledged.is_some()).count()
@@ -49,7 +49,7 @@ impl Journal {
     }
 }
 
-/// Inserts rows until stopped. Each row is sent once, because its outcome may be unknown.
+/// Inserts rows until stopped. Each row is sent only once, because after an error its outcome is unknown.
 pub async fn write(database: &Database, writer: usize, journal: &Journal, stopped: &AtomicBool) {
     let writer = i32::try_from(writer).unwrap_or_default();
     let mut client: Option<Client> = None;
@@ -75,7 +75,7 @@ pub async fn write(database: &Database, writer: usize, journal: &Journal, stoppe
     }
 }
 
-/// All rows of the database.
+/// Returns all rows of the database.
 pub async fn rows(client: &Client) -> Result<BTreeSet<Row>> {
     let rows = client.query("SELECT writer, number FROM journal", &[]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()

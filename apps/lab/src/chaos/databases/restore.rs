@@ -34,7 +34,7 @@ pub struct Restore {
     pub duration: Duration,
 }
 
-/// All generations, the newest first.
+/// Returns all generations, the newest first.
 pub async fn generations(platform: &Platform) -> Result<Vec<Generation>> {
     let list = platform.read("journal/database/generations").await?;
     let items = list.get("items").and_then(Value::as_array).context("no items")?;
@@ -81,7 +81,7 @@ pub async fn wait_until_done(platform: &Platform, operation: &str) -> Result<Opt
     }
 }
 
-/// The rows of a generation, read from its object with the stock `pg_restore`.
+/// Returns the rows of a generation, read from its object with the stock `pg_restore`.
 pub async fn content(cluster: &ProjectCluster, generation: &Generation) -> Result<BTreeSet<Row>> {
     let object = cluster.backups.join(&generation.key).display().to_string();
     let text = cluster.run("pg_restore", &["--data-only", "--table=journal", "--file=-", &object]).await?;

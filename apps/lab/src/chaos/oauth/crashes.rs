@@ -39,7 +39,7 @@ struct Journal {
 enum Answer {
     Tokens(Tokens),
     Revoked,
-    /// It may have been executed or not.
+    /// The request may or may not have been executed.
     Unknown,
     Wrong(String),
 }
@@ -97,8 +97,8 @@ async fn kill_repeatedly(rig: &mut Rig, kills: usize) -> Result<()> {
     Ok(())
 }
 
-/// Creates a grant, refreshes it and revokes it, until stopped. After a request without a response, the app creates the
-/// next grant: the refresh token may have been used.
+/// Creates a grant, refreshes it and revokes it, until stopped. If a request gets no response, the refresh token may
+/// have been used, so the app creates the next grant.
 async fn use_grants(setup: &Setup, stopped: &AtomicBool) -> Journal {
     let mut journal = Journal::default();
     while !stopped.load(Ordering::SeqCst) {
@@ -174,7 +174,7 @@ fn answer(reply: Result<Reply>) -> Answer {
         Ok(reply) if reply.status == 200 => Answer::Revoked,
         Ok(reply) if reply.status == 503 => Answer::Unknown,
         Ok(reply) => Answer::Wrong(format!("{}: {}", reply.status, reply.body)),
-        // The connection broke, or the server does not listen yet.
+        // The connection broke, or the server does not listen yet, so the effect is unknown.
         Err(_) => Answer::Unknown,
     }
 }

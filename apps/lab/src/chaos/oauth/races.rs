@@ -26,7 +26,7 @@ const MAX_DELAY: u64 = 8000;
 struct Results {
     /// Successful requests of the raced kind.
     winners: usize,
-    /// Rounds that differ from the documentation.
+    /// Descriptions of the rounds whose results differ from the documentation.
     wrong: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ async fn refresh_one_token(setup: &Setup, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// One reply has tokens, which cannot be used after the others.
+/// Checks that exactly one reply has tokens, and that these cannot be used after the other requests.
 async fn expect_one_winner(app: &ConnectedApp, replies: Vec<Result<Reply>>, results: &mut Results) -> Result<()> {
     let mut winners = Vec::new();
     for reply in replies {
@@ -144,7 +144,7 @@ async fn authorize_and_remove(setup: &Setup, results: &mut Results) -> Result<()
     let (signed_in, removed) = tokio::join!(sign_in, remove);
     removed?;
     let (authorized, exchanged) = signed_in?;
-    // An unknown app is an error of the request, which the browser must not be redirected for.
+    // If the app is unknown, the request itself fails, because the browser must not be redirected.
     let is_unknown = authorized.status == 400 && authorized.body.get("code").is_some_and(|code| code == "bad_request");
     if authorized.status != 200 && !is_unknown {
         results.wrong.push(format!("the authorization returned {}: {}", authorized.status, authorized.body));
@@ -152,7 +152,7 @@ async fn authorize_and_remove(setup: &Setup, results: &mut Results) -> Result<()
     let mut issued = Vec::new();
     match exchanged {
         Some(reply) if reply.status == 200 => issued.push(reply.tokens()?),
-        // The client is unknown, or the code was removed with it.
+        // The client is unknown, or its code was removed together with it.
         Some(reply) if reply.status == 401 || reply.is_error("invalid_grant") || reply.is_error("invalid_client") => {}
         Some(reply) => results.wrong.push(format!("the exchange returned {}: {}", reply.status, reply.body)),
         None => {}

@@ -1,4 +1,4 @@
-//! A rotation of the signing key while apps use tokens, and resource servers verify them with cached key sets.
+//! Tests that a rotation of the signing key breaks neither apps nor resource servers with cached key sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ use crate::connected_app::{SharedKey, Tokens};
 
 /// The maximum age of the key set in a cache.
 const MAX_AGE: Duration = Duration::from_secs(60);
-/// Resource servers, whose caches expire at different times.
+/// The number of resource servers. Their caches expire at different times.
 const RESOURCE_SERVERS: u32 = 6;
-/// From the rotation to the end: the new key signs after two minutes.
+/// The time from the rotation to the end. The new key signs after two minutes.
 const DURATION: Duration = Duration::from_secs(200);
-/// Between two refreshes.
+/// The time between two refreshes.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Every such token is verified again and again until the end.
+/// One in this number of tokens is kept, and verified again and again until the end.
 const KEPT_EVERY: usize = 50;
 
 /// A resource server with a cached key set.
@@ -51,7 +51,7 @@ struct Counts {
 
 pub async fn run(setup: &Setup, rig: &Rig, key: &SharedKey, outcome: &mut Outcome) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    // Tokens of one server are used at the other, which learns keys from the database.
+    // Tokens of one server are also used at the other server, which learns the keys from the database.
     let other = Service::start(folder.path(), rig.database.clone(), &key.settings()).await?;
     let measured = rotate(setup, &other.base()).await;
     other.stop().await;

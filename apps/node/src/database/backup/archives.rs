@@ -22,7 +22,7 @@ const TIME_FORMAT: &str = "%Y%m%dT%H%M%SZ";
 /// The archives of all projects.
 pub struct Archives(Store);
 
-/// An object below a project.
+/// An object in the folder of a project.
 pub struct ListedArchive {
     pub key: String,
     pub size: u64,
@@ -30,7 +30,7 @@ pub struct ListedArchive {
     pub created_at: Option<SystemTime>,
 }
 
-/// A new key: the project, the time and a random id.
+/// Creates a key: the project, the time and a random id.
 pub fn new_key(project: &str, kind: Kind, created_at: SystemTime) -> String {
     let time = DateTime::<Utc>::from(created_at).format(TIME_FORMAT);
     let folder = if kind == Kind::Export { "/exports" } else { "" };
@@ -47,7 +47,7 @@ impl Archives {
         Self(store)
     }
 
-    /// Begins to write an archive.
+    /// Returns a writer of a new archive.
     pub fn writer(&self, key: &str) -> ObjectWriter {
         ObjectWriter::new(self.0.objects.clone(), Path::from(key), self.0.parts.clone())
     }
@@ -61,8 +61,8 @@ impl Archives {
         }
     }
 
-    /// Deletes an archive, if it exists, and what a killed process left of it in a folder. A bucket lists no unfinished
-    /// uploads: a lifecycle rule removes them.
+    /// Deletes an archive, if it exists. In a folder, also deletes unfinished uploads of the archive, which a killed
+    /// process leaves. A bucket does not list unfinished uploads, so its lifecycle rule must remove them.
     pub async fn delete(&self, key: &str) -> Result<()> {
         if let Some(path) = self.0.folder.as_ref().map(|folder| folder.join(key)) {
             let deleted = spawn_blocking(move || delete_unfinished(&path)).await;
@@ -74,7 +74,7 @@ impl Archives {
         }
     }
 
-    /// Lists the archives of a project, its exports among them.
+    /// Lists the archives of a project, including its exports.
     pub async fn list(&self, project: &str) -> Result<Vec<ListedArchive>> {
         let listed = self.0.objects.list(Some(&Path::from(project)));
         let archives = listed.map_ok(|object| ListedArchive {
@@ -86,7 +86,8 @@ impl Archives {
     }
 }
 
-/// An unfinished upload of `object_store` is the name of its object, `#` and a number.
+/// Deletes the unfinished uploads of an object. `object_store` names such a file like the object, followed by `#` and a
+/// number.
 fn delete_unfinished(path: &Folder) -> std::io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Ok(());

@@ -12,6 +12,6 @@ pub struct BackupConfig {
     pub store: StoreConfig,
     /// The interval of scheduled backups.
     pub interval: Duration,
-    /// The folder for the archives that are being restored. Its content is deleted at the start.
+    /// The folder for the archives that are being restored. The node deletes its content at the start.
     pub spool: PathBuf,
 }

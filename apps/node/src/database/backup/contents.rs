@@ -1,7 +1,7 @@
 //! The table of contents of an archive, and the order of a restore.
 //!
 //! `pg_restore --list` prints one line per entry: its number, two ids, its type, its schema or `-`, its name and its
-//! owner. It replaces line breaks in names. The types come first, so no name can pretend to be another type.
+//! owner. It replaces line breaks in names. The type precedes all names, so a name cannot imitate another type.
 
 /// The entries of an archive by the way they are restored, as lists for `pg_restore --use-list`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,8 @@ pub struct Contents {
     pub public: String,
     /// The content of materialized views. Their queries may fail without the settings of the application's sessions.
     pub views: String,
-    /// Whether the owner of the schema `public` was changed: the schema was dropped and created again.
+    /// Whether the archive contains the schema `public`. It does only if the schema was dropped and created again, and
+    /// so has another owner.
     pub owns_public: bool,
 }
 
@@ -42,7 +43,7 @@ impl Contents {
     }
 }
 
-/// The part of a line after the ids.
+/// Returns the part of a line after the ids.
 fn entry(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("; ")?;
     let mut parts = rest.splitn(3, ' ');
@@ -51,19 +52,22 @@ fn entry(line: &str) -> Option<&str> {
     parts.next().filter(|_| ids == (true, true))
 }
 
-/// The name of a schema may contain spaces, so another comment can be restored with the policies.
+/// Returns whether an entry belongs to the grants. A schema name may contain spaces, so the comment of another object
+/// can match too. It is then restored together with the policies.
 fn is_grant(entry: &str) -> bool {
     ["ACL ", "DEFAULT ACL ", "POLICY "].iter().any(|kind| entry.starts_with(kind))
         || entry.starts_with("COMMENT ") && entry.contains(" POLICY ")
 }
 
-/// The name of the owner contains no space.
+/// Returns whether an entry contains the privileges on the schema `public` or its comment. The name of the owner, which
+/// ends the entry, contains no space.
 fn is_about_public(entry: &str) -> bool {
     let rest = ["ACL - SCHEMA public ", "COMMENT - SCHEMA public "].iter().find_map(|kind| entry.strip_prefix(kind));
     rest.is_some_and(|owner| !owner.contains(' '))
 }
 
-/// The name of the owner contains no space.
+/// Returns whether an entry creates the schema `public`. The name of the owner, which ends the entry, contains no
+/// space.
 fn is_public_schema(entry: &str) -> bool {
     entry.strip_prefix("SCHEMA - public ").is_some_and(|owner| !owner.contains(' '))
 }

@@ -1,25 +1,26 @@
-//! Operations whose dump lacks a privilege, which repeating does not change.
+//! Denials: dumps that fail because their login lacks a privilege. Repeating such a dump does not help.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::error::{BackupError, Result};
 
-/// The number of equal failures after which an operation fails. Until then, the node repairs the privileges of its logins.
+/// The number of equal denials after which an operation fails. Until then, the dump is repeated, because the node may
+/// still repair the privileges of its logins.
 const MAX_DENIALS: u32 = 8;
-/// The message of SQLSTATE 42501. `pg_dump` prints no codes.
+/// The message of SQLSTATE 42501. The node compares messages, because `pg_dump` prints no codes.
 const DENIED: &str = "permission denied";
 
-/// The last denial of each operation, and how often it was repeated.
+/// The last denial of each operation, and how often it occurred.
 #[derive(Default)]
 pub struct Denials(Mutex<HashMap<String, (String, u32)>>);
 
 impl Denials {
-    /// Makes the error of a dump permanent when it was repeated often enough.
-    pub fn judge<T>(&self, operation: &str, made: Result<T>) -> Result<T> {
+    /// Makes the error of a dump permanent if the same denial occurred often enough.
+    pub fn record_denial<T>(&self, operation: &str, made: Result<T>) -> Result<T> {
         let mut denials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Err(BackupError::Dump(message)) = &made else {
-            // An interruption in between, as by a restart of Postgres, does not count.
+            // Other errors in between, such as a restart of Postgres, do not reset the count.
             if made.is_ok() {
                 denials.remove(operation);
             }
@@ -48,18 +49,22 @@ mod tests {
     #[test]
     fn equal_denials_become_permanent() {
         let denials = Denials::default();
-        let judge = |operation: &str, message: &str| {
-            let error = denials.judge(operation, Err::<(), _>(BackupError::Dump(message.to_owned()))).unwrap_err();
+        let record_denial = |operation: &str, message: &str| {
+            let error =
+                denials.record_denial(operation, Err::<(), _>(BackupError::Dump(message.to_owned()))).unwrap_err();
             error.is_permanent()
         };
         for _ in 1..MAX_DENIALS {
-            assert!(!judge("opn_1", "permission denied for table t"));
-            assert!(!judge("opn_2", "canceling statement due to lock timeout"));
+            assert!(!record_denial("opn_1", "permission denied for table t"));
+            assert!(!record_denial("opn_2", "canceling statement due to lock timeout"));
         }
-        assert!(!judge("opn_1", "the connection failed or ended") && !judge("opn_3", "permission denied for table t"));
-        assert!(!judge("opn_2", "canceling statement due to lock timeout"));
-        assert!(judge("opn_1", "permission denied for table t"));
-        assert!(!judge("opn_1", "permission denied for table t"), "a new count");
-        assert!(!judge("opn_1", "permission denied for large object 1"));
+        assert!(
+            !record_denial("opn_1", "the connection failed or ended")
+                && !record_denial("opn_3", "permission denied for table t")
+        );
+        assert!(!record_denial("opn_2", "canceling statement due to lock timeout"));
+        assert!(record_denial("opn_1", "permission denied for table t"));
+        assert!(!record_denial("opn_1", "permission denied for table t"), "a new count");
+        assert!(!record_denial("opn_1", "permission denied for large object 1"));
     }
 }

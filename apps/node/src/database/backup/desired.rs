@@ -1,5 +1,5 @@
-//! The desired parts, for the deletion of objects: the control plane may ask for the objects that they name, also while
-//! their database does not exist.
+//! The database part of each project's desired state. The deletion of objects needs it: the control plane may ask for
+//! the objects that a part names, even while the database does not exist.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,21 +7,22 @@ use std::sync::Arc;
 use protocol::Database;
 use tokio::sync::watch;
 
-/// The desired parts of all projects.
+/// The database parts of all projects.
 #[derive(Default)]
 pub struct DesiredParts(watch::Sender<Parts>);
 
 #[derive(Default)]
 struct Parts {
     by_project: HashMap<String, Arc<Database>>,
-    /// The projects whose part the control plane could not provide.
+    /// The projects whose part is missing in the last full state, because the control plane could not provide it.
     unavailable: BTreeSet<String>,
-    /// Whether a full state was applied since the start. Before, the saved parts can be incomplete or old.
+    /// Whether a full state was applied since the start. Before that, the parts come from the node's own copy, which
+    /// can be incomplete or old.
     is_complete: bool,
 }
 
 impl DesiredParts {
-    /// Records the part of a project; `None` if none is desired.
+    /// Records the database part of a project; `None` if the project has no desired database.
     pub fn set(&self, project: &str, part: Option<&Arc<Database>>) {
         self.0.send_modify(|parts| {
             parts.unavailable.remove(project);
@@ -32,7 +33,7 @@ impl DesiredParts {
         });
     }
 
-    /// Records that a full state was applied, which lacks the parts of some projects.
+    /// Records that a full state was applied. `unavailable` names the projects whose part is missing in it.
     pub fn complete(&self, unavailable: BTreeSet<String>) {
         self.0.send_modify(|parts| {
             parts.unavailable = unavailable;
@@ -42,11 +43,11 @@ impl DesiredParts {
 
     /// Waits for the first full state.
     pub async fn wait_until_complete(&self) {
-        // The sender lives as long as this future.
+        // This cannot fail: `self` keeps the sender alive.
         let _ = self.0.subscribe().wait_for(|parts| parts.is_complete).await;
     }
 
-    /// Whether the control plane may ask for an object of a project.
+    /// Returns whether the control plane may ask for an object of a project.
     pub fn may_need(&self, project: &str, key: &str) -> bool {
         let parts = self.0.borrow();
         let names = |part: &Database| {
@@ -56,7 +57,7 @@ impl DesiredParts {
         parts.unavailable.contains(project) || parts.by_project.get(project).is_some_and(|part| names(part))
     }
 
-    /// The days for which scheduled generations are kept, by project.
+    /// Returns, for each project, the days for which scheduled generations are kept.
     pub fn backup_days(&self) -> Vec<(String, u32)> {
         self.0.borrow().by_project.iter().map(|(project, part)| (project.clone(), part.backup_days)).collect()
     }

@@ -21,15 +21,15 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const BUFFER: usize = 128 * 1024;
 
 impl Service {
-    /// Streams a dump into the store. A failure leaves no object.
+    /// Streams a dump into the store. If it fails, no object remains.
     pub(super) async fn dump(&self, credentials: &Credentials, key: &str) -> Result<GenerationRef> {
         let limit = self.programs.limits.dump_time;
         let too_long = |_| BackupError::Limit(format!("pg_dump takes longer than {} s", limit.as_secs()));
         timeout(limit, self.stream(credentials, key)).await.map_err(too_long)?
     }
 
-    /// `pg_dump` acts as the login itself, which inherits the owner's privileges and bypasses row security: the owner is
-    /// subject to the policies of a table with `FORCE ROW LEVEL SECURITY`.
+    /// `pg_dump` acts as its login, not as the owner. The login inherits the owner's privileges and bypasses row
+    /// security. The owner would be subject to the policies of tables with `FORCE ROW LEVEL SECURITY`.
     async fn stream(&self, credentials: &Credentials, key: &str) -> Result<GenerationRef> {
         let mut pg_dump = command(&self.programs, &self.programs.pg_dump);
         pg_dump.args(["--format=custom", "--no-password", LOCK_TIMEOUT]).stdout(Stdio::piped());

@@ -39,7 +39,7 @@ pub enum BackupError {
     Connect(#[from] anyhow::Error),
 }
 
-/// The error of a client program that needs more memory than it may use.
+/// Returns the error of a client program that needs more memory than it may use.
 pub fn out_of_memory(program: &str, limit: u64) -> BackupError {
     let limit = limit >> 20;
     BackupError::Limit(format!(
@@ -50,8 +50,8 @@ pub fn out_of_memory(program: &str, limit: u64) -> BackupError {
 pub type Result<T> = std::result::Result<T, BackupError>;
 
 impl BackupError {
-    /// Whether repeating cannot help: the object is missing or corrupt, the archive cannot be restored, the database
-    /// cannot be read, or a limit was reached.
+    /// Returns whether repeating cannot help: the object is missing or corrupt, the archive cannot be restored, the
+    /// database cannot be read, or a limit was reached.
     #[must_use]
     pub const fn is_permanent(&self) -> bool {
         matches!(

@@ -14,7 +14,7 @@ use super::kind::Kind;
 use super::records::NewDump;
 use crate::database::registry::Entry;
 
-/// How often the desired exports are compared with those that were made.
+/// How often the desired exports are compared with the existing ones.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Makes the desired exports, each once.
@@ -34,7 +34,7 @@ pub(super) async fn run(service: Arc<Service>) {
             }
         }
         while exports.try_join_next().is_some() {}
-        // A timeout is a poll.
+        // After a timeout, the loop polls.
         let _ = timeout(POLL_INTERVAL, changes.changed()).await;
     }
 }
@@ -50,7 +50,7 @@ impl Service {
     }
 
     async fn try_export(&self, entry: &Entry, id: &str) -> Result<()> {
-        // Made before a restart, or before the control plane was restored.
+        // The export was made before a restart of the node, or before the control plane was restored.
         if let Some(dump) = self.find_by_cause(id).await? {
             self.report(&dump).await;
             return Ok(());

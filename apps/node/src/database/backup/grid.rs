@@ -21,12 +21,13 @@ impl Grid {
         Self { interval, offset: milliseconds(hash % interval.as_millis()) }
     }
 
-    /// Whether a backup is due after one at `scheduled_at`, also if the clock showed a later time then.
+    /// Returns whether a backup is due if the last one was at `scheduled_at`. A time in the future means that the clock
+    /// was set back; then a backup is due too.
     pub fn is_due(&self, scheduled_at: SystemTime, now: SystemTime) -> bool {
         scheduled_at < self.last(now) || scheduled_at > now
     }
 
-    /// The last point that is not after `now`.
+    /// Returns the last due time that is not after `now`.
     fn last(&self, now: SystemTime) -> SystemTime {
         let since = now.duration_since(UNIX_EPOCH + self.offset).unwrap_or_default();
         now - milliseconds(since.as_millis() % self.interval.as_millis())

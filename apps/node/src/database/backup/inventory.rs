@@ -9,13 +9,14 @@ use super::error::{BackupError, Result};
 use crate::clock;
 use crate::database::time::is_plausible;
 
-/// Every kind of dump expires earlier, except generations of a longer retention.
+/// The age at which an object without a record is deleted, in days. Every dump expires earlier, except scheduled
+/// generations with a longer retention, for which that retention is used.
 const ORPHAN_DAYS: u32 = 31;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Service {
-    /// Finds recorded objects that are missing or have another size, and deletes old objects without a record: the
-    /// node's own database was lost, and the objects of that time have expired.
+    /// Finds recorded objects that are missing or have another size. Deletes old objects without a record, which remain
+    /// if the node loses its own database.
     pub(super) async fn compare_store(&self) -> Result<()> {
         let mut projects: HashMap<String, u32> = HashMap::new();
         for row in self.connect().await?.query("SELECT DISTINCT project FROM svc.dumps", &[]).await? {
@@ -29,7 +30,8 @@ impl Service {
     }
 
     async fn compare_project(&self, project: &str, orphan_days: u32) -> Result<()> {
-        // Before the listing, so that it contains them, and only this task deletes them.
+        // The records are read before the listing. The listing then contains all their objects, because only this task
+        // deletes objects.
         let dumps = self.dumps("stored AND NOT damaged").await?;
         let listed = self.archives.list(project).await?;
         let listed: HashMap<&str, &ListedArchive> = listed.iter().map(|it| (it.key.as_str(), it)).collect();
@@ -42,7 +44,8 @@ impl Service {
             };
             self.record_damage(dump, &error).await?;
         }
-        // After the listing, because a dump is recorded before its object is written.
+        // These keys are read after the listing. A dump is recorded before its object is written, so the keys contain
+        // every listed object of a dump.
         let keys = self.connect().await?.query("SELECT key FROM svc.dumps WHERE project = $1", &[&project]).await?;
         let keys = keys.iter().map(|row| row.try_get(0)).collect::<std::result::Result<HashSet<String>, _>>()?;
         let orphans: Vec<&ListedArchive> = listed.into_values().filter(|it| !keys.contains(&it.key)).collect();

@@ -15,8 +15,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word in the tables and metrics.
-    pub const fn word(self) -> &'static str {
+    /// Returns the kind's name in the tables and metrics.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Generation(GenerationKind::Scheduled) => "scheduled",
             Self::Generation(GenerationKind::PreRestore) => "pre_restore",
@@ -27,10 +27,10 @@ impl Kind {
 
     pub fn from_word(word: &str) -> Option<Self> {
         let kinds = [GenerationKind::Scheduled, GenerationKind::PreRestore, GenerationKind::Final];
-        kinds.map(Self::Generation).into_iter().chain([Self::Export]).find(|kind| kind.word() == word)
+        kinds.map(Self::Generation).into_iter().chain([Self::Export]).find(|kind| kind.as_str() == word)
     }
 
-    /// The days for which a dump is kept. `backup_days` is the plan's limit for scheduled generations.
+    /// Returns the days for which a dump is kept. `backup_days` is the plan's limit for scheduled generations.
     pub fn days(self, backup_days: u32) -> i32 {
         match self {
             Self::Generation(GenerationKind::Scheduled) => i32::try_from(backup_days).unwrap_or(i32::MAX),

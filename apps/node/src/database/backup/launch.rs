@@ -1,6 +1,7 @@
 //! `svc-node --exec-postgres`: executes a client program of Postgres that ends with the node, and limits its memory.
 //!
-//! Only unsafe code can run between fork and exec. Therefore the node starts itself with this argument, as for workers.
+//! Safe code cannot run between fork and exec. Therefore the node starts itself with this argument, as it does for
+//! workers.
 
 use std::ffi::OsString;
 
@@ -9,8 +10,9 @@ use anyhow::bail;
 /// The internal argument that selects this mode.
 pub const ARGUMENT: &str = "--exec-postgres";
 
-/// Executes a program, which does not return: the process id of the node, the limit of the address space in bytes, the
-/// program, and its arguments. Call it while the process has one thread.
+/// Replaces this process with a client program, so it returns only after an error. The arguments are the process id of
+/// the node, the limit of the address space in bytes, the program, and its arguments. Must be called while the process
+/// has one thread.
 ///
 /// # Errors
 /// Returns an error if the program cannot be executed or the node has exited.
@@ -33,7 +35,7 @@ pub fn exec(arguments: &[OsString]) -> anyhow::Result<()> {
     Err(error).with_context(|| format!("{}", Path::new(program).display()))
 }
 
-/// Not supported.
+/// Not supported on this system.
 ///
 /// # Errors
 /// Always returns an error.

@@ -54,7 +54,7 @@ impl BackupMetrics {
     }
 
     pub fn count_dump<T>(&self, kind: Kind, elapsed: Duration, result: &Result<T>) {
-        self.dumps.with_label_values(&[kind.word(), outcome(result)]).inc();
+        self.dumps.with_label_values(&[kind.as_str(), outcome(result)]).inc();
         if result.is_ok() {
             self.seconds.observe(elapsed.as_secs_f64());
         }

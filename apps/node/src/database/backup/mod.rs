@@ -135,7 +135,7 @@ impl Backups {
             slots: Slots::new(),
             in_use: Arc::default(),
             stored: Notify::new(),
-            // The control plane may have been restored from a backup while the node was down.
+            // While the node was down, the control plane may have been restored from a backup that lacks some dumps.
             reports_again: AtomicBool::new(true),
             desired: DesiredParts::default(),
             denials: Denials::default(),
@@ -154,8 +154,8 @@ impl Backups {
         Ok(Arc::new(Self { service: Some(service) }))
     }
 
-    /// The generation of an operation. The first call makes it; later ones return it, also after a restart. `None` if
-    /// the node stores no backups. Dropping the future stops `pg_dump` and leaves no object.
+    /// Returns the generation of an operation. The first call makes it; later calls return the same one, even after a
+    /// restart. Returns `None` if the node stores no backups. Dropping the future stops `pg_dump` and leaves no object.
     ///
     /// # Errors
     /// Returns an error if the dump fails.
@@ -182,11 +182,11 @@ impl Backups {
             days: Kind::Generation(kind).days(0),
         };
         let made = service.make(&new, credentials).await;
-        Ok(Some(service.denials.judge(operation, made)?.report(kind)))
+        Ok(Some(service.denials.record_denial(operation, made)?.report(kind)))
     }
 
-    /// Restores a generation into an empty database, which may grow to `max_bytes`. After a failure, the database must be
-    /// created again.
+    /// Restores a generation into an empty database, which may grow to `max_bytes`. After a failure, the database must
+    /// be created again.
     ///
     /// # Errors
     /// Returns an error if the generation cannot be read or restored.
@@ -206,16 +206,16 @@ impl Backups {
         result
     }
 
-    /// Records the desired part of a project, whether or not its database exists; `None` if none is desired. The objects
-    /// that it names are not deleted.
+    /// Records the database part of a project, whether or not its database exists; `None` if the project has no desired
+    /// database. The objects that the part names are not deleted.
     pub fn desire(&self, project: &str, part: Option<&Arc<Database>>) {
         if let Some(service) = &self.service {
             service.desired.set(project, part);
         }
     }
 
-    /// Records that a full state of the control plane was applied. Before the first one, no object is deleted, nor later
-    /// those of the projects whose part was unavailable in it.
+    /// Records that a full state of the control plane was applied. No object is deleted before the first full state.
+    /// Objects of the projects in `unavailable`, whose part is missing in this state, are not deleted either.
     pub fn complete_desired(&self, unavailable: BTreeSet<String>) {
         if let Some(service) = &self.service {
             service.desired.complete(unavailable);
@@ -230,7 +230,7 @@ impl Backups {
         }
     }
 
-    /// Records that the database of a project was removed: its generations stay for 30 days from now.
+    /// Records that the database of a project was removed: its generations are kept for at least 30 days from now.
     ///
     /// # Errors
     /// Returns an error if Postgres fails.
@@ -263,7 +263,7 @@ impl Service {
         tracing::info!(
             project = new.project,
             key,
-            kind = new.kind.word(),
+            kind = new.kind.as_str(),
             size_bytes = object.size_bytes,
             "stored a dump of a database"
         );
@@ -297,12 +297,12 @@ impl Drop for InUse {
     }
 }
 
-/// The map stays valid if a holder of the lock panics.
+/// The map is valid even if a holder of the lock panicked.
 fn lock(objects: &Mutex<HashMap<String, usize>>) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
     objects.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The id of the database, from the name of its owner.
+/// Returns the id of the database, which the name of its owner contains.
 fn database_id(credentials: &Credentials) -> String {
     format!("dbs_{}", credentials.role.trim_start_matches("db_"))
 }

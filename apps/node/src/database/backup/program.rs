@@ -14,7 +14,7 @@ use super::launch::ARGUMENT;
 use crate::database::config::Programs;
 use crate::database::server::{Credentials, Tls};
 
-/// The bytes of messages that are kept: the first ones show the cause.
+/// The number of bytes of messages that are kept. The first messages show the cause, so the rest is dropped.
 const MAX_MESSAGES: usize = 1024 * 1024;
 /// The characters of messages in a log line.
 const MAX_LOGGED: usize = 2000;
@@ -30,28 +30,28 @@ pub struct Program {
     messages: JoinHandle<String>,
 }
 
-/// How a program ended.
+/// The exit status and the messages of a program.
 pub struct Finished {
     pub status: ExitStatus,
-    /// The text of its standard error. It contains text of the tenant.
+    /// The text of the program's standard error. It can contain text of the tenant.
     pub messages: String,
 }
 
-/// A program without a connection, and with the environment that all of them have in common. The environment of the
-/// node, which configures libpq, is not inherited.
+/// Returns a command without a login. It has the environment that all client programs share. The node's own environment
+/// is not inherited, because it can configure libpq.
 pub fn command(programs: &Programs, program: &Path) -> Command {
     let mut command = Command::new(&programs.launcher);
     let memory = programs.limits.memory_bytes.to_string();
     command.arg0("svc-node").arg(ARGUMENT).arg(id().to_string()).arg(memory).arg(program);
     command.env_clear().env("LC_ALL", "C");
-    // For the wrappers of Debian.
+    // The wrapper scripts of Debian need `PATH`.
     command.envs(env::var_os("PATH").map(|path| ("PATH", path)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
-/// Adds the login to the environment of a program. Only the node's user can read it. `role` is the role that the session
-/// acts as.
+/// Adds the login to the environment of a program. Only the node's user can read it. `role` is the role that the
+/// session acts as.
 pub fn set_login(command: &mut Command, credentials: &Credentials, role: &str) {
     let address = &credentials.address;
     command.env("PGHOST", &address.host).env("PGPORT", address.port.to_string());
@@ -70,7 +70,7 @@ pub fn set_login(command: &mut Command, credentials: &Credentials, role: &str) {
 
 fn system_roots() -> PathBuf {
     let found = SYSTEM_ROOTS.iter().map(PathBuf::from).find(|file| file.is_file());
-    // The keyword of newer versions of libpq.
+    // Newer versions of libpq accept this keyword for the system's certificates.
     found.unwrap_or_else(|| PathBuf::from("system"))
 }
 
@@ -95,38 +95,38 @@ impl Program {
 }
 
 impl Finished {
-    /// Whether `pg_restore` reached the end of the archive, and all its errors are known.
+    /// Returns whether `pg_restore` reached the end of the archive and [`Self::errors`] returns all its errors.
     pub fn has_only_ignored_errors(&self) -> bool {
         self.status.code() == Some(1)
             && self.messages.len() < MAX_MESSAGES
             && self.messages.lines().any(|line| line.contains("warning: errors ignored on restore: "))
     }
 
-    /// The beginning of the messages, for the log.
+    /// Returns the beginning of the messages, for the log.
     pub fn excerpt(&self) -> String {
         self.messages.chars().take(MAX_LOGGED).collect()
     }
 
-    /// Whether the program reached the limit of its memory. An error of the server begins with `ERROR:`.
+    /// Returns whether the program itself ran out of memory. Lines with `ERROR:` are errors of the server.
     pub fn is_out_of_memory(&self) -> bool {
         let is_own = |line: &&str| !line.contains("ERROR:");
         self.messages.lines().filter(is_own).any(|line| line.to_ascii_lowercase().contains("out of memory"))
     }
 
-    /// The messages of errors.
+    /// Returns the messages of errors.
     pub fn errors(&self) -> impl Iterator<Item = &str> {
         let is_error = |line: &&str| line.split_once(": ").is_some_and(|(_, rest)| rest.starts_with("error: "));
         self.messages.lines().filter(is_error)
     }
 
-    /// The first error of the server, for the project's members: without the addresses of servers.
+    /// Returns the first error of the server, for the project's members: without the addresses of servers.
     pub fn server_error(&self) -> Option<String> {
         let error = self.messages.lines().find_map(|line| Some(line.split_once("ERROR:")?.1.trim()));
         Some(error?.chars().filter(|character| !character.is_control()).take(300).collect())
     }
 }
 
-/// Reads everything, so that the program never waits, and keeps the beginning.
+/// Reads all messages, so that the program never blocks, and returns the beginning.
 async fn collect(stderr: Option<ChildStderr>) -> String {
     let Some(stderr) = stderr else { return String::new() };
     String::from_utf8_lossy(&read_start(stderr, MAX_MESSAGES).await).into_owned()

@@ -10,7 +10,7 @@ use super::records::Dump;
 use crate::clock::rfc3339;
 use crate::database::registry::Entry;
 
-/// The days for which the generations of a removed database are kept at least.
+/// The minimum number of days for which the generations of a removed database are kept.
 const REMOVED_DAYS: i32 = 30;
 
 /// The time after which a write appears in the counters of Postgres.
@@ -22,9 +22,9 @@ pub struct BackupState {
     pub project: String,
     /// The database's id.
     pub database: String,
-    /// When the last backup succeeded or was skipped; before it, when the node first saw the database.
+    /// When the last backup succeeded or was skipped. Before the first backup, when the node first saw the database.
     pub scheduled_at: SystemTime,
-    /// The time up to which generations contain all writes.
+    /// All writes before this time are contained in the generations.
     fresh_at: Option<SystemTime>,
     /// Identifies the content of the last generation.
     pub fingerprint: Option<String>,
@@ -47,13 +47,13 @@ impl BackupState {
 }
 
 impl Service {
-    /// The states of all projects.
+    /// Returns the states of all projects.
     pub(super) async fn states(&self) -> Result<Vec<BackupState>> {
         let rows = self.connect().await?.query("SELECT * FROM svc.backups", &[]).await?;
         rows.iter().map(BackupState::read).collect()
     }
 
-    /// Begins the state of a database, and ends that of an earlier database of the project.
+    /// Creates the state of a database, and deletes the state of an earlier database of the project.
     pub(super) async fn begin_state(&self, entry: &Entry, now: SystemTime) -> Result<()> {
         let upsert = "INSERT INTO svc.backups AS b (project, database, scheduled_at) VALUES ($1, $2, $3) \
                       ON CONFLICT (project) DO UPDATE SET database = excluded.database, \
@@ -118,7 +118,7 @@ impl Service {
         Ok(transaction.commit().await?)
     }
 
-    /// Shows the state in the report of the project.
+    /// Copies the state into the report of the project.
     pub(super) fn publish(&self, state: &BackupState) {
         self.statuses.update(&state.project, |report| {
             if report.database == state.database {

@@ -24,7 +24,7 @@ pub struct Dump {
     pub object: GenerationRef,
 }
 
-/// A dump that begins.
+/// A dump that is about to start.
 pub struct NewDump<'a> {
     pub project: &'a str,
     pub database: &'a str,
@@ -40,7 +40,8 @@ pub const MAX_UNREPORTED: usize = 500;
 const COLUMNS: &str = "key, project, database, kind, epoch, cause, created_at, size_bytes, sha256";
 
 impl Dump {
-    /// Reads a row with [`COLUMNS`] of a stored dump. `None` for an unknown kind, from a later version.
+    /// Reads a stored dump from a row with [`COLUMNS`]. Returns `None` if the kind is unknown, because a later version
+    /// wrote the row.
     fn read(row: &Row) -> Result<Option<Self>> {
         let Some(kind) = Kind::from_word(row.try_get("kind")?) else { return Ok(None) };
         let size: i64 = row.try_get("size_bytes")?;
@@ -59,7 +60,7 @@ impl Dump {
         }))
     }
 
-    /// The report on a generation of this kind.
+    /// Returns the report on a generation of this kind.
     pub fn report(&self, kind: GenerationKind) -> GenerationReport {
         GenerationReport {
             database: self.database.clone(),
@@ -84,7 +85,7 @@ impl Service {
                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         let NewDump { project, database, kind, epoch, cause, days } = dump;
         let connection = self.connect().await?;
-        connection.execute(insert, &[&key, project, database, &kind.word(), epoch, cause, &created_at, days]).await?;
+        connection.execute(insert, &[&key, project, database, &kind.as_str(), epoch, cause, &created_at, days]).await?;
         Ok(())
     }
 
@@ -99,26 +100,26 @@ impl Service {
         }
     }
 
-    /// The stored dump of an operation or an export.
+    /// Returns the stored dump of an operation or an export.
     pub(super) async fn find_by_cause(&self, cause: &str) -> Result<Option<Dump>> {
         let select = format!("SELECT {COLUMNS} FROM svc.dumps WHERE cause = $1 AND stored");
         let row = self.connect().await?.query_opt(&select, &[&cause]).await?;
         Ok(row.as_ref().map(Dump::read).transpose()?.flatten())
     }
 
-    /// The stored dumps that the control plane has not accepted.
+    /// Returns the stored dumps that the control plane has not accepted yet.
     pub(super) async fn unreported(&self) -> Result<Vec<Dump>> {
         self.dumps(&format!("stored AND NOT reported ORDER BY number LIMIT {MAX_UNREPORTED}")).await
     }
 
-    /// Forgets which stored dumps the control plane has accepted.
+    /// Marks all stored dumps as not yet accepted by the control plane.
     pub(super) async fn unmark_reported(&self) -> Result<()> {
         let update = "UPDATE svc.dumps SET reported = false WHERE stored AND reported AND NOT damaged";
         self.connect().await?.execute(update, &[]).await?;
         Ok(())
     }
 
-    /// The stored dumps that match a condition.
+    /// Returns the stored dumps that match a condition.
     pub(super) async fn dumps(&self, condition: &str) -> Result<Vec<Dump>> {
         let rows =
             self.connect().await?.query(&format!("SELECT {COLUMNS} FROM svc.dumps WHERE {condition}"), &[]).await?;

@@ -1,5 +1,6 @@
-//! Reports on stored dumps, repeated until the control plane has accepted them. They are repeated also after a start of
-//! the node and after a restore of the control plane, which can have forgotten dumps that it accepted.
+//! Reports on stored dumps, repeated until the control plane has accepted them. After a start of the node and after a
+//! restore of the control plane, all dumps are reported again, because a restored control plane may lack dumps that it
+//! had accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,7 @@ use crate::clock::rfc3339;
 
 /// How often unreported dumps are read again.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
-/// The number of reports that wait for their acceptance.
+/// The largest number of reports that wait for acceptance at the same time.
 const CONCURRENT_REPORTS: usize = 50;
 
 /// Reports the stored dumps that the control plane has not accepted.
@@ -27,7 +28,7 @@ pub(super) async fn run(service: Arc<Service>) {
             let error = format!("{:#}", anyhow::Error::from(error));
             tracing::warn!(error, "failed to read the dumps to report");
         }
-        // A timeout is a poll.
+        // After a timeout, the loop polls.
         let _ = timeout(POLL_INTERVAL, service.stored.notified()).await;
     }
 }
@@ -61,7 +62,7 @@ impl Service {
         Ok(())
     }
 
-    /// Reports a dump and returns whether the acceptance is recorded.
+    /// Reports a dump. Returns whether the acceptance is recorded.
     pub(super) async fn report(&self, dump: &Dump) -> bool {
         let accepted = match (dump.kind, &dump.cause) {
             (Kind::Generation(kind), _) => {

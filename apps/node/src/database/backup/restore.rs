@@ -1,10 +1,10 @@
 //! Restoring a generation into an empty database.
 //!
 //! The archive is copied to the node's disk first, so that its digest is checked before the first statement. All
-//! statements run as the login of restores ([`LoadTarget`]), which has no power beyond the database: they execute
-//! functions of the tenant. The entries are restored in four steps ([`Contents`]), in the order of `pg_restore`. It is
-//! not one transaction, because a transaction holds a lock for each table and large object; the database is dropped
-//! after a failure.
+//! statements run as the login of restores ([`LoadTarget`]), which has no privileges outside the database, because they
+//! execute functions of the tenant. The entries are restored in four steps ([`Contents`]), in the order of
+//! `pg_restore`. They are not one transaction, because a transaction holds a lock for each table and large object; the
+//! database is dropped after a failure.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -24,9 +24,10 @@ use super::program::{Finished, Program, command, set_login};
 use super::spool::Spool;
 use crate::database::load::LoadTarget;
 
-/// The longest time of a step, because it executes functions of the tenant.
+/// The timeout of a step, which is longer for large archives. A step needs a timeout because it executes functions of
+/// the tenant.
 const MIN_STEP_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// The lowest rate at which a larger archive is restored, in bytes per second.
+/// The slowest expected restore in bytes per second: the timeout of a large archive is its size divided by this rate.
 const MIN_RATE: u64 = 512 * 1024;
 /// The longest table of contents that is read.
 const MAX_CONTENTS: u64 = 256 * 1024 * 1024;
@@ -59,7 +60,7 @@ impl Service {
             let too_long = |_| BackupError::Rejected("it takes too long".to_owned());
             timeout(step_timeout, step).await.map_err(too_long)??;
         }
-        // No entry of this step executes code of the tenant.
+        // No entry of this step executes tenant code.
         let list = spool.file("public");
         target
             .finish(opened, self.run_step(target, (&archive, &list), &contents.public, Tolerate::MissingPrivileges))
@@ -87,7 +88,7 @@ impl Service {
         }
     }
 
-    /// The table of contents of an archive.
+    /// Returns the table of contents of an archive.
     async fn list(&self, archive: &Path) -> Result<String> {
         let mut pg_restore = command(&self.programs, &self.programs.pg_restore);
         pg_restore.arg("--list").arg(archive).stdout(Stdio::piped());
@@ -177,7 +178,8 @@ fn tolerates(tolerate: Tolerate, finished: &Finished) -> bool {
         })
 }
 
-/// An error of a statement is permanent, unless the disk is full. Any other failure is a lost connection or a signal.
+/// Classifies the failure of `pg_restore`. An error of a statement is permanent, unless the disk is full. Any other
+/// failure is a lost connection or a signal.
 fn classify(finished: &Finished) -> BackupError {
     let is_full = finished.messages.contains("No space left on device");
     match finished.server_error() {

@@ -3,7 +3,8 @@
 use super::Service;
 use super::error::Result;
 
-/// The newest good generation of a database that exists is kept: it may be the only one.
+/// Selects the objects whose retention is over. The newest undamaged generation of an existing database is kept,
+/// because it may be the only one.
 const EXPIRED: &str = "
     SELECT d.project, d.key FROM svc.dumps d
     WHERE d.stored AND d.created_at + d.days * interval '1 day' < now()
@@ -14,7 +15,8 @@ const EXPIRED: &str = "
             ORDER BY newest.created_at DESC LIMIT 1))
     ORDER BY d.created_at LIMIT 1000";
 
-/// A user downloads an export soon, and can request another one.
+/// Selects all exports except the newest five of each project. A user downloads an export soon, and can request another
+/// one.
 const SURPLUS_EXPORTS: &str = "
     SELECT project, key
     FROM (SELECT project, key, row_number() OVER (PARTITION BY project ORDER BY created_at DESC) AS place
@@ -22,16 +24,16 @@ const SURPLUS_EXPORTS: &str = "
     WHERE place > 5 LIMIT 1000";
 
 impl Service {
-    /// Deletes what interrupted dumps left, also those of a killed process.
+    /// Deletes the objects and rows of interrupted dumps, including those of a killed process.
     pub(super) async fn delete_interrupted(&self) -> Result<()> {
         self.delete_objects("SELECT project, key FROM svc.dumps WHERE NOT stored", "interrupted").await
     }
 
-    /// Deletes the objects whose retention is over, and exports of which there are newer ones.
+    /// Deletes the objects whose retention is over, and the exports that newer ones have replaced.
     pub(super) async fn delete_expired(&self) -> Result<()> {
         let connection = self.connect().await?;
         for (project, days) in self.desired.backup_days() {
-            // A plan may change the retention of existing generations.
+            // A change of the plan can change the retention of existing generations.
             let update = "UPDATE svc.dumps SET days = $2 WHERE project = $1 AND kind = 'scheduled' AND days <> $2";
             let days = i32::try_from(days).unwrap_or(i32::MAX);
             connection.execute(update, &[&project, &days]).await?;
@@ -57,7 +59,7 @@ impl Service {
         Ok(())
     }
 
-    /// Whether an object must not be deleted: the control plane may ask for it, or it is in use.
+    /// Returns whether an object must not be deleted: the control plane may ask for it, or it is in use.
     pub(super) fn is_needed(&self, project: &str, key: &str) -> bool {
         self.is_in_use(key) || self.desired.may_need(project, key)
     }

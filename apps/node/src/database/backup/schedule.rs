@@ -19,7 +19,7 @@ use crate::clock;
 use crate::database::logins::Logins;
 use crate::database::registry::Entry;
 
-/// The longest time between two looks at the schedule.
+/// The longest time between two checks of the schedule.
 const MAX_TICK: Duration = Duration::from_secs(5);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10 * 60);
 
@@ -108,7 +108,7 @@ impl Schedule {
     }
 }
 
-/// Whether the database is not being replaced or removed, and admits the node.
+/// Returns whether the database admits the node's logins and is not being replaced or removed.
 fn is_schedulable(entry: &Entry) -> bool {
     entry.desired.operation.is_none() && !matches!(entry.logins, Logins::Closed)
 }
@@ -136,7 +136,8 @@ impl Service {
 
     async fn try_back_up(&self, entry: &Entry, last: Option<String>) -> Result<()> {
         let now = clock::now();
-        // Before the counters: a statement that ends in between has counted its writes.
+        // This is checked before the counters are read: if a statement ends in between, the counters already contain
+        // its writes.
         let is_counted = !self.has_long_statement(entry).await?;
         let is_unchanged = last.is_some() && last == self.fingerprint(entry).await.ok();
         if is_counted && is_unchanged && self.has_recent_generation(entry).await? {
@@ -144,9 +145,10 @@ impl Service {
             return self.set_unchanged(entry, now).await;
         }
         let _permit = self.slots.acquire_scheduled().await;
-        // An operation may have begun in the meantime. Its generation is as good.
+        // An operation may have begun while this task waited. It makes its own generation, which replaces this one.
         let Some(entry) = self.current(entry) else { return Ok(()) };
-        // Before the dump, so that a write during the dump is a change. Without it, the next backup is not skipped.
+        // The fingerprint is taken before the dump, so that a write during the dump counts as a change. If this fails,
+        // the next backup is not skipped.
         let fingerprint = self.fingerprint(&entry).await.ok();
         let kind = Kind::Generation(GenerationKind::Scheduled);
         let new = NewDump {
@@ -161,7 +163,7 @@ impl Service {
         self.set_backed_up(&entry, &dump, fingerprint.as_deref()).await
     }
 
-    /// The database as it is now, if it is still the same one and has no operation.
+    /// Returns the database as it is now, if it is still the same one and has no operation.
     fn current(&self, entry: &Entry) -> Option<Entry> {
         let is_same = |it: &Entry| it.project == entry.project && it.desired.id == entry.desired.id;
         self.registry.entries().into_iter().find(is_same).filter(is_schedulable)

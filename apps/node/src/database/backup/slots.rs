@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-/// The number of dumps that run at the same time.
+/// The largest number of dumps that run at the same time.
 const MAX_DUMPS: usize = 2;
-/// The number of restores that run at the same time.
+/// The largest number of restores that run at the same time.
 const MAX_RESTORES: usize = 2;
-/// The time after which operations and exports no longer go before a dump of the schedule.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the schedule checks whether operations still wait.
+/// How long operations and exports can delay a scheduled dump. After this time, it queues like them.
+const MAX_YIELD: Duration = Duration::from_secs(60);
+/// How often a scheduled dump checks whether operations still wait.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Permits for dumps. Operations and exports, for which a user waits, go before the schedule.
@@ -21,50 +21,52 @@ pub struct Slots {
     restores: Semaphore,
     /// The number of operations and exports that wait.
     urgent: AtomicUsize,
-    /// Held by the dump of the schedule that is next: an operation waits for at most one of them.
+    /// Locked by the scheduled dump that is next. The others do not queue for permits, so an operation waits for at
+    /// most one of them.
     next_scheduled: Mutex<()>,
-    patience: Duration,
+    max_yield: Duration,
 }
 
-/// Counts one waiting operation until it is dropped.
+/// One waiting operation. It is counted until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Slots {
     pub const fn new() -> Self {
-        Self::with_patience(PATIENCE)
+        Self::with_max_yield(MAX_YIELD)
     }
 
-    const fn with_patience(patience: Duration) -> Self {
+    const fn with_max_yield(max_yield: Duration) -> Self {
         Self {
             permits: Semaphore::const_new(MAX_DUMPS),
             restores: Semaphore::const_new(MAX_RESTORES),
             urgent: AtomicUsize::new(0),
             next_scheduled: Mutex::const_new(()),
-            patience,
+            max_yield,
         }
     }
 
-    /// Waits for a permit of an operation or an export. The semaphore is never closed, so there is always a permit.
+    /// Waits for a permit of an operation or an export. Never returns `None`, because the semaphore is never closed.
     pub async fn acquire_urgent(&self) -> Option<SemaphorePermit<'_>> {
         self.urgent.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.urgent);
         self.permits.acquire().await.ok()
     }
 
-    /// Waits for a permit of a restore. The semaphore is never closed, so there is always a permit.
+    /// Waits for a permit of a restore. Never returns `None`, because the semaphore is never closed.
     pub async fn acquire_restore(&self) -> Option<SemaphorePermit<'_>> {
         self.restores.acquire().await.ok()
     }
 
-    /// Waits for a permit of the schedule. It does not queue while operations wait, until its patience ends.
+    /// Waits for a permit of a scheduled dump. While operations wait, it does not queue for a permit, for at most
+    /// `max_yield`. Never returns `None`, because the semaphore is never closed.
     pub async fn acquire_scheduled(&self) -> Option<SemaphorePermit<'_>> {
         let began = Instant::now();
         let _next = self.next_scheduled.lock().await;
-        let may_queue = || self.urgent.load(Ordering::Relaxed) == 0 || began.elapsed() >= self.patience;
+        let may_queue = || self.urgent.load(Ordering::Relaxed) == 0 || began.elapsed() >= self.max_yield;
         loop {
             if may_queue() {
                 let permit = self.permits.acquire().await.ok()?;
-                // Otherwise an operation began to wait behind this permit.
+                // Otherwise an operation has begun to wait. The drop of this permit lets it go first.
                 if may_queue() {
                     return Some(permit);
                 }
@@ -102,10 +104,10 @@ mod tests {
                     _ => slots.acquire_scheduled().await,
                 };
                 order.send(name).unwrap();
-                // The permit is used up, so the next one is granted only for another.
+                // The permit is never returned, so only a permit that the test releases grants the next one.
                 permit.unwrap().forget();
             });
-            // Each begins to wait before the next one.
+            // Lets this task begin to wait before the next one.
             tokio::task::yield_now().await;
         }
         assert!(granted.try_recv().is_err(), "a third dump runs");
@@ -118,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn schedule_does_not_wait_for_endless_exports() {
-        let slots = Arc::new(Slots::with_patience(Duration::from_millis(50)));
+        let slots = Arc::new(Slots::with_max_yield(Duration::from_millis(50)));
         for _ in 0..5 {
             let slots = Arc::clone(&slots);
             tokio::spawn(async move {
@@ -131,7 +133,7 @@ mod tests {
         }
         tokio::task::yield_now().await;
         for _ in 0..3 {
-            // It would wait for ever.
+            // Without a limit on its max_yield, it would wait forever.
             let permit = timeout(Duration::from_secs(60), slots.acquire_scheduled()).await;
             drop(permit.unwrap().unwrap());
         }

@@ -10,7 +10,7 @@ use crate::random;
 /// The folder of one restore, deleted on drop.
 pub struct Spool(PathBuf);
 
-/// Deletes what a killed node left behind.
+/// Deletes the folders that a killed node left.
 pub fn clear(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

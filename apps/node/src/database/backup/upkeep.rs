@@ -1,5 +1,5 @@
-//! Periodic work on stored objects: retention, the comparison of records with the store, and checks of digests. One task
-//! does all of it, so that no object is deleted while it is compared.
+//! Periodic work on stored objects: retention, the comparison of records with the store, and checks of digests. One
+//! task does all of it, so that no object is deleted while it is compared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const INVENTORY_INTERVALS: u32 = 24;
 /// The digest of each object is compared once in this number of backup intervals: weekly.
 const CHECK_INTERVALS: u32 = 24 * 7;
 
-/// Repeats the work, after the node knows which objects the control plane may ask for.
+/// Repeats the work. The first repetition waits until the node knows which objects the control plane may ask for.
 pub(super) async fn run(service: Arc<Service>) {
     service.desired.wait_until_complete().await;
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
@@ -71,7 +71,7 @@ impl Service {
                 }
                 Err(error) => return Err(error),
             }
-            // The checks of many large objects take long.
+            // Checking many large objects takes long, so interrupted dumps are deleted in between.
             self.delete_interrupted().await?;
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Service {
         tracing::error!(
             project = dump.project,
             key = dump.object.key,
-            kind = dump.kind.word(),
+            kind = dump.kind.as_str(),
             %error,
             "a stored backup is damaged"
         );

@@ -1,4 +1,4 @@
-//! Reading an archive back.
+//! Verification of an archive.
 
 use std::process::Stdio;
 
@@ -23,7 +23,7 @@ impl Service {
         while let Some(chunk) = stream.try_next().await? {
             digester.update(&chunk);
             size += chunk.len() as u64;
-            // After an error, pg_restore does not read on, and its status decides.
+            // After an error, `pg_restore` stops reading its input. Its exit status then decides.
             if let Some(input) = &mut stdin
                 && input.write_all(&chunk).await.is_err()
             {

@@ -27,7 +27,7 @@ fn desired(state: Logins) -> DesiredRoles {
     DesiredRoles::new(names, state, &database, &own)
 }
 
-/// The desired roles and database, as observed.
+/// Returns a snapshot in which the roles and the database are as desired.
 fn observed(desired: &DesiredRoles) -> Snapshot {
     let owner = desired.names.database();
     let mut seen = Snapshot::default();

@@ -47,8 +47,8 @@ impl Connection {
         Ok(Description { parameters: read_parameters(&parameters)?, columns })
     }
 
-    /// The types of the parameters and of the columns. Looks up those that are unknown, which replaces the statement, so
-    /// it is parsed again.
+    /// Returns the types of the parameters and of the columns. Looks up unknown types. A lookup replaces the parsed
+    /// statement, so the statement is then parsed again.
     pub(super) async fn resolve(
         &mut self,
         statement: &Statement<'_>,

@@ -1,4 +1,4 @@
-//! The end of a call, and that of a session.
+//! The reset of a session after a call, and the end of a session.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::pg::error::Failure;
 
 /// The longest time of a reset, which normally takes less than a millisecond.
 const RESET_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the statement of an ended session is canceled, and how long each attempt takes.
+/// How often [`Connection::abort`] tries to cancel the statement, and how long each attempt takes.
 const CANCEL_ATTEMPTS: usize = 5;
 const CANCEL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -23,12 +23,13 @@ impl Connection {
         self.wire.outgoing.clear();
         let was_in_transaction = self.in_transaction;
         let reset = async {
-            // After an error, the server ignores everything before it.
+            // After an error, the server ignores all messages up to this Sync.
             frontend::sync(&mut self.wire.outgoing);
             if was_in_transaction {
                 frontend::query("ROLLBACK", &mut self.wire.outgoing)?;
             }
-            // It also resets the authorization, and so ends the role of the login.
+            // `DISCARD ALL` also resets the session authorization, and with it the role that the login acts as. `RESET
+            // ROLE` sets that role again.
             frontend::query("DISCARD ALL", &mut self.wire.outgoing)?;
             frontend::query("RESET ROLE", &mut self.wire.outgoing)?;
             self.wire.send().await?;
@@ -60,7 +61,7 @@ impl Connection {
     pub async fn abort(mut self) {
         self.wire.outgoing.clear();
         frontend::terminate(&mut self.wire.outgoing);
-        // The server reads it after the statement.
+        // The server reads this message after the statement has ended.
         let terminated = timeout(CANCEL_INTERVAL, self.wire.send()).await;
         if !matches!(terminated, Ok(Ok(()))) {
             tracing::debug!("a session did not accept its end");

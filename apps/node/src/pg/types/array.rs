@@ -18,7 +18,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The parts of a text whose elements have this delimiter.
+    /// Creates a reader of a text whose elements have this delimiter.
     pub fn new(text: &'a [u8], delimiter: u8) -> Self {
         // The bounds end with `=`.
         let is_bounded = text.first() == Some(&b'[');

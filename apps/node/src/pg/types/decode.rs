@@ -59,7 +59,7 @@ fn write_scalar(output: &mut Output, scalar: Scalar, text: &[u8]) -> Result<(), 
     }
 }
 
-/// Whether the text is a number of JSON. Postgres also prints `NaN` and `Infinity`.
+/// Returns whether JSON can represent the text as a number. Postgres also prints `NaN` and `Infinity`.
 fn is_number(text: &[u8]) -> bool {
     text.strip_prefix(b"-").unwrap_or(text).first().is_some_and(u8::is_ascii_digit)
 }
@@ -73,7 +73,7 @@ fn write_bytes(output: &mut Output, text: &[u8]) -> Result<(), TooLarge> {
             output.push(STANDARD.encode(bytes).as_bytes())?;
         }
     } else {
-        // A statement of the same batch changed `bytea_output`.
+        // An earlier statement of the same batch changed `bytea_output`.
         output.push(STANDARD.encode(unescape(text)).as_bytes())?;
     }
     output.push(b"\"")
@@ -83,7 +83,7 @@ fn from_hex(digits: &[u8]) -> u8 {
     digits.iter().fold(0, |byte, digit| (byte << 4) | (char::from(*digit).to_digit(16).unwrap_or_default() as u8))
 }
 
-/// The bytes of the format `escape`: `\\` and `\ooo`.
+/// Decodes bytes in the format `escape`: `\\` and `\ooo`.
 fn unescape(mut text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     while let Some((first, rest)) = text.split_first() {

@@ -17,10 +17,10 @@ pub struct Encoded<'a> {
     pub value: Option<Cow<'a, [u8]>>,
 }
 
-/// Writes a parameter for the type that Postgres expects. `number` counts from 1.
+/// Writes a parameter for the type that Postgres expects. `number` is the position of the parameter, from 1.
 ///
 /// # Errors
-/// [`DatabaseError::InvalidArgument`] if the type has no such values. Postgres checks everything else.
+/// Returns [`DatabaseError::InvalidArgument`] if the type has no such values. Postgres checks everything else.
 pub fn encode<'a>(parameter: &'a Parameter<'_>, expected: &Type, number: usize) -> Result<Encoded<'a>> {
     let encoded = match (parameter, expected.array, expected.scalar) {
         (Parameter::Null, ..) => return Ok(Encoded { is_binary: false, value: None }),
@@ -31,7 +31,7 @@ pub fn encode<'a>(parameter: &'a Parameter<'_>, expected: &Type, number: usize) 
             let mut text = String::new();
             push_array(&mut text, elements, scalar, char::from(delimiter)).map(|()| text.into())
         }
-        // The text of a whole array.
+        // This text denotes the whole array.
         (Parameter::Text(text), Some(_), _) => Some(Cow::Borrowed(&**text)),
         (_, Some(_), _) => None,
         (parameter, None, scalar) => scalar_text(parameter, scalar),
@@ -47,7 +47,7 @@ pub fn encode<'a>(parameter: &'a Parameter<'_>, expected: &Type, number: usize) 
     Ok(Encoded { is_binary: false, value: Some(value) })
 }
 
-/// The text of a value that is neither null nor an array; `None` if the type has no such values.
+/// Returns a value other than null and arrays as text; `None` if the value does not fit the type.
 fn scalar_text<'a>(parameter: &'a Parameter<'_>, scalar: Scalar) -> Option<Cow<'a, str>> {
     match (parameter, scalar) {
         (_, Scalar::Json) => {
@@ -72,7 +72,7 @@ fn push_array(text: &mut String, elements: &[Parameter<'_>], scalar: Scalar, del
         }
         match element {
             Parameter::Null => text.push_str("NULL"),
-            // The elements of a JSON array are values, also if they are arrays.
+            // In a JSON array, every element is a JSON value, even if it is an array.
             Parameter::Array(nested) if scalar != Scalar::Json => push_array(text, nested, scalar, delimiter)?,
             element => push_element(text, &scalar_text(element, scalar)?),
         }

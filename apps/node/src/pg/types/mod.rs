@@ -15,7 +15,7 @@ pub use self::catalog::{LOOKUP, parse_row};
 pub use self::decode::write_value;
 pub use self::encode::{Encoded, encode};
 
-/// Types that a session looked up, until it ends. Further ones are looked up at each use.
+/// The largest number of looked-up types that a session keeps until it ends. Further types are looked up at each use.
 const MAX_LOOKED_UP: usize = 1000;
 
 /// A type as worker code sees it.
@@ -23,7 +23,7 @@ const MAX_LOOKED_UP: usize = 1000;
 pub struct Type {
     /// The name in `pg_type`, followed by `[]` for arrays.
     pub name: Cow<'static, str>,
-    /// The type, or that of the elements.
+    /// The type, or the type of the elements of an array.
     pub scalar: Scalar,
     /// The delimiter of the elements, if it is an array.
     pub array: Option<u8>,
@@ -82,7 +82,7 @@ const BUILT_IN: [(Oid, Oid, &str, Scalar); 24] = [
 pub struct Types(HashMap<Oid, Type>);
 
 impl Types {
-    /// The type with this id; `None` if it must be looked up.
+    /// Returns the type with this id; `None` if it must be looked up.
     pub fn get(&self, id: Oid) -> Option<Type> {
         built_in(id).or_else(|| self.0.get(&id).cloned())
     }
@@ -96,7 +96,7 @@ impl Types {
     }
 }
 
-/// The kind of the values of a built-in type.
+/// Returns the kind of the values of a built-in type.
 fn built_in_scalar(id: Oid) -> Option<Scalar> {
     BUILT_IN.iter().find(|(scalar, ..)| *scalar == id).map(|(.., kind)| *kind)
 }
@@ -109,8 +109,8 @@ fn built_in(id: Oid) -> Option<Type> {
 }
 
 impl Type {
-    /// How the binding's module converts the JSON of a value: `f` a float, `b` bytes, otherwise not at all. In upper
-    /// case for arrays.
+    /// Returns how the binding's module converts the JSON of a value: `f` for a float, `b` for bytes, otherwise empty.
+    /// The letter is in upper case for arrays.
     pub const fn conversion(&self) -> &'static str {
         match (self.scalar, self.array) {
             (Scalar::Float, None) => "f",

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 const ERA: &str = " BC";
 
-/// ISO 8601 of a date or timestamp. Any other text, such as `infinity`, stays as it is.
+/// Returns a date or timestamp in ISO 8601. Returns any other text, such as `infinity`, unchanged.
 pub fn to_iso(text: &str) -> Cow<'_, str> {
     convert_to_iso(text).map_or(Cow::Borrowed(text), Cow::Owned)
 }
@@ -40,7 +40,7 @@ fn convert_to_iso(text: &str) -> Option<String> {
     Some(iso)
 }
 
-/// The text of a date or timestamp for Postgres. Only years of ISO 8601 that Postgres does not read are converted.
+/// Returns a date or timestamp as Postgres reads it. Converts only those years of ISO 8601 that Postgres does not read.
 pub fn from_iso(text: &str) -> Cow<'_, str> {
     convert_from_iso(text).map_or(Cow::Borrowed(text), Cow::Owned)
 }

@@ -22,11 +22,12 @@ const ENTRY_BYTES: usize = 64;
 pub struct ListOptions {
     /// Only keys that begin with this string.
     pub prefix: String,
-    /// Keys that contain this string after the prefix are grouped by their beginning up to it. Empty: no grouping.
+    /// Keys that contain this string after the prefix are grouped by the part up to and including it. If it is empty,
+    /// keys are not grouped.
     pub delimiter: String,
     /// The largest number of objects and common prefixes.
     pub limit: usize,
-    /// The end of the previous page.
+    /// The last entry of the previous page.
     pub after: Option<Position>,
 }
 
@@ -47,7 +48,7 @@ pub struct Page {
 }
 
 impl Position {
-    /// The cursor, which is opaque to worker code.
+    /// Returns the cursor, which is opaque to worker code.
     pub fn encode(&self) -> String {
         let (kind, text) = match self {
             Self::Object(key) => ("o", key),
@@ -56,8 +57,10 @@ impl Position {
         URL_SAFE_NO_PAD.encode([kind, text].concat())
     }
 
+    /// Decodes a cursor.
+    ///
     /// # Errors
-    /// [`StorageError::InvalidArgument`].
+    /// Returns [`StorageError::InvalidArgument`] if the cursor is malformed.
     pub fn decode(cursor: &str) -> Result<Self> {
         let text = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|text| String::from_utf8(text).ok());
         let position = text.as_deref().and_then(|text| match text.split_at_checked(1)? {
@@ -68,7 +71,7 @@ impl Position {
         position.ok_or(StorageError::InvalidArgument("`cursor` must be the cursor of an earlier `list`."))
     }
 
-    /// The first key after this position.
+    /// Returns the bound of the first key after this position.
     fn bound(&self, base: &[u8]) -> Bound<Vec<u8>> {
         match self {
             Self::Object(key) => Bound::Excluded([base, key.as_bytes()].concat()),
@@ -104,7 +107,7 @@ pub fn list(
             let (key, record) = entry?;
             let key = String::from_utf8_lossy(key.value().get(base.len()..).unwrap_or_default()).into_owned();
             if let Some(common) = common_prefix(&key, options) {
-                // Seeks past the group, which may be large.
+                // Skips the rest of the group, which may be large, with one seek.
                 last = Some(Position::CommonPrefix(common.clone()));
                 from = Bound::Included([base.as_slice(), common.as_bytes(), &[AFTER]].concat());
                 bytes += json_bytes(&common);
@@ -120,12 +123,12 @@ pub fn list(
     Ok(page)
 }
 
-/// About the size of an entry with this key in JSON, which escapes a control character with six bytes.
+/// Returns the approximate size of an entry with this key in JSON, which escapes a control character with six bytes.
 fn json_bytes(key: &str) -> usize {
     ENTRY_BYTES + key.len() + 5 * key.bytes().filter(u8::is_ascii_control).count()
 }
 
-/// The beginning of a key up to the first delimiter after the prefix.
+/// Returns the beginning of a key up to the first delimiter after the prefix.
 fn common_prefix(key: &str, options: &ListOptions) -> Option<String> {
     if options.delimiter.is_empty() {
         return None;

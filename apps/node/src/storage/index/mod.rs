@@ -1,9 +1,10 @@
 //! The index of all objects: an ordered, transactional database in the node's directory.
 //!
-//! One thread writes. It commits the changes that wait at the same time together, so that many puts share the syncs of
-//! one commit. A change is durable before its sender is notified. Reads see the last commit and do not wait for writes.
+//! One thread writes. It commits all waiting changes together, so that many puts share the syncs of one commit. A
+//! change is durable before its sender is notified. Reads see the last commit and do not wait for writes.
 //!
-//! The index can be deleted while the node is stopped: each project's part is rebuilt from the store at its first use.
+//! The index can be deleted while the node is stopped. The part of each project is then rebuilt from the store at its
+//! first use.
 
 mod listing;
 mod rows;
@@ -27,13 +28,13 @@ pub use self::listing::{ListOptions, Page, Position};
 pub use self::rows::PrefixRow;
 pub use self::tables::{Condition, Put, PutOutcome, ReadTables, Tables, WriteResult};
 
-/// The cache of the database. The operating system caches the file, too.
+/// The size of the database's own cache in bytes. It is small, because the operating system caches the file too.
 const CACHE_BYTES: usize = 8 << 20;
 /// The largest number of changes in one commit.
 const MAX_BATCH: usize = 256;
-/// The number of changes that wait for a commit. Further ones wait for a place.
+/// The largest number of changes that wait for a commit in the queue. Further changes wait for space in the queue.
 const MAX_WAITING: usize = 4 * MAX_BATCH;
-/// The longest wait for a place.
+/// The longest wait for space in the queue.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The index. Cheap to clone.
@@ -43,12 +44,12 @@ pub struct Index {
     changes: mpsc::Sender<Box<dyn Change>>,
 }
 
-/// A change that waits for its commit. If it is dropped, its sender is notified of a failure.
+/// A change that waits for its commit. Dropping it notifies its sender of a failure.
 trait Change: Send {
-    /// Applies the change in a transaction. It is applied again if the transaction fails because of another change.
+    /// Applies the change in a transaction. If the transaction fails because of another change, this is called again.
     fn apply(&mut self, tables: &mut Tables<'_>) -> WriteResult<()>;
 
-    /// Notifies the sender of the commit.
+    /// Notifies the sender that the change is committed.
     fn notify(self: Box<Self>);
 }
 
@@ -76,7 +77,7 @@ struct IndexFile {
     path: PathBuf,
     /// The address of the store that the index describes.
     store: String,
-    /// `None` if it could not be opened again after an error. The next change tries it again.
+    /// `None` if it could not be opened again after an error. The next change tries to open it.
     database: RwLock<Option<Database>>,
 }
 
@@ -94,10 +95,10 @@ impl Index {
     }
 
     /// Applies a change and waits until it is durable. The change is applied even if the caller is cancelled. After an
-    /// error it may still have been applied. An error of one change does not affect others.
+    /// error, the change may still have been applied. An error of one change does not affect others.
     ///
     /// # Errors
-    /// [`StorageError::TOO_MANY_CHANGES`] if the change was not applied because too many others wait.
+    /// Returns [`StorageError::TOO_MANY_CHANGES`] if the change was not applied because too many others wait.
     pub async fn write<T: Send + 'static>(
         &self,
         change: impl Fn(&mut Tables<'_>) -> WriteResult<T> + Send + 'static,
@@ -136,7 +137,7 @@ impl IndexFile {
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         let database = database.as_ref().ok_or(redb::Error::DatabaseClosed)?;
         let mut transaction = database.begin_write()?;
-        // Opening takes the same time after a crash as after a stop.
+        // With this option, opening takes the same time after a crash as after a clean stop.
         transaction.set_quick_repair(true);
         {
             let mut tables = Tables::open(&transaction)?;
@@ -146,9 +147,10 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Commits changes, all or none of them. After an error, the database is opened again. Returns whether it succeeded.
+    /// Commits changes, all or none of them. Returns whether the commit succeeded. After an error, opens the database
+    /// again.
     fn try_commit(&self, changes: &mut [Box<dyn Change>]) -> bool {
-        // A change that panics must not end the writer, because no other change could be committed then.
+        // A panic of a change must not end the writer thread, because then no other change could be committed.
         let committed = catch_unwind(AssertUnwindSafe(|| self.commit(changes)));
         match committed {
             Ok(Ok(())) => return true,
@@ -212,7 +214,7 @@ mod tests {
             })
         };
         let panic = || index.write::<()>(|_| panic!("a change panics"));
-        // The writer waits, so that the others are one batch.
+        // This change blocks the writer, so that the other changes form one batch.
         let (resume, resumed) = std::sync::mpsc::sync_channel::<()>(0);
         let resumed = std::sync::Mutex::new(resumed);
         let wait = index.write(move |_| {
@@ -241,7 +243,7 @@ mod tests {
             for number in 0..200 {
                 tables.discard("a", "key", blob(number), 10)?;
             }
-            // A blob counts once.
+            // A blob counts only once.
             tables.discard("a", "key", blob(0), 10)?;
             tables.discard("b", "key", blob(1), 10)
         };

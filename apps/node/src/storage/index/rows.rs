@@ -6,10 +6,11 @@ use uuid::Uuid;
 
 use super::super::error::{Result, StorageError};
 
-/// A project can store one object per KiB of its quota, and these in addition. An empty object, too, has a key and
-/// metadata, which take space in the index of the node.
+/// A project can store one object per KiB of its quota, plus this number. The number is limited because even an empty
+/// object has a key and metadata, which take space in the index of the node.
 const MIN_OBJECTS: u64 = 1000;
-/// A prefix may use its quota again for blobs that are being written or deleted, and at least these bytes.
+/// The blobs of a prefix that are being written or deleted may together take as much space as the quota, and at least
+/// this number of bytes.
 const MIN_MARGIN_BYTES: u64 = 64 << 20;
 
 /// A prefix whose index is complete.
@@ -25,12 +26,13 @@ pub struct PrefixRow {
     /// The sum of the sizes of the blobs that must be deleted, in bytes.
     #[serde(default)]
     pub undeleted_bytes: u64,
-    /// The usage at the first refused put since the usage was last below it.
+    /// The usage and the quota when a put was first refused. Removed when the usage falls below this one, or the quota
+    /// is increased.
     pub refusal: Option<QuotaState>,
     /// The newest blob that was committed.
     pub newest: Uuid,
-    /// Blobs without a committed object may exist from this id on, if any: a process may be killed between the write of
-    /// a blob and its commit.
+    /// The first id of the blobs that may have no committed object, if any. Such a blob remains if a process is killed
+    /// between the write of a blob and its commit.
     pub sweep_from: Option<Uuid>,
 }
 
@@ -56,16 +58,17 @@ impl PrefixRow {
         }
     }
 
-    /// The report to the control plane.
+    /// Returns the report to the control plane.
     pub const fn report(&self) -> StorageReport {
         StorageReport { used_bytes: self.used_bytes, quota_exceeded: self.refusal.is_some() }
     }
 
-    /// Whether an object of `size` bytes fits, in place of the current object of its key. An object that does not
-    /// increase the usage fits even if the quota is exceeded, as after a change of the plan.
+    /// Checks whether an object of `size` bytes fits, in place of the current object of its key, which has `replaced`
+    /// bytes. An object that does not increase the usage fits even if the quota is exceeded, for example after a change
+    /// of the plan.
     ///
     /// # Errors
-    /// [`StorageError::QuotaExceeded`], [`StorageError::TooManyObjects`].
+    /// Returns [`StorageError::QuotaExceeded`] or [`StorageError::TooManyObjects`].
     pub fn check_quota(&self, quota_bytes: u64, replaced: Option<u64>, size: u64) -> Result<()> {
         let used = self.used_bytes.saturating_sub(replaced.unwrap_or_default()).saturating_add(size);
         let max_objects = max_objects(quota_bytes);
@@ -78,12 +81,12 @@ impl PrefixRow {
         }
     }
 
-    /// Whether the blobs without an object leave space for another put: those that must be deleted, and those in progress,
-    /// which reserve `reserved_bytes`. Readers, a slow store and many overwrites delay the deletion, so a
-    /// project can take more space than its quota.
+    /// Checks whether the blobs without an object leave space for another put. These are the blobs that must be
+    /// deleted, and those in progress, which reserve `reserved_bytes`. Readers, a slow store and many overwrites delay
+    /// the deletion, so that without this check, a project could take any amount of space.
     ///
     /// # Errors
-    /// [`StorageError::Undeleted`].
+    /// Returns [`StorageError::Undeleted`].
     pub fn check_space(&self, quota_bytes: u64, reserved_bytes: u64) -> Result<()> {
         let unused = quota_bytes.saturating_sub(self.used_bytes);
         let space = unused.saturating_add(quota_bytes.max(MIN_MARGIN_BYTES));
@@ -131,7 +134,7 @@ mod tests {
         row.replace(None, Some(8));
         assert_eq!(row.check_quota(10, Some(8), 10), Ok(()));
         assert_eq!(row.check_quota(10, None, 3), Err(StorageError::QuotaExceeded(10)));
-        // After a change of the plan.
+        // The quota is below the usage after a change of the plan.
         assert_eq!(row.check_quota(5, Some(8), 7), Ok(()));
         assert_eq!(row.check_quota(5, Some(8), 9), Err(StorageError::QuotaExceeded(5)));
         row.objects = 1000;
@@ -148,7 +151,7 @@ mod tests {
         assert_eq!(row.check_space(small, 11), Err(StorageError::Undeleted));
         row.used_bytes = 4;
         assert_eq!(row.check_space(small, 7), Err(StorageError::Undeleted));
-        // A usage above the quota, after a change of the plan, does not count.
+        // A usage above the quota, for example after a change of the plan, does not count.
         row.used_bytes = 1 << 40;
         assert_eq!(row.check_space(small, 0), Ok(()));
         row.undeleted_bytes = 1 << 30;

@@ -62,7 +62,7 @@ pub struct Identity {
 pub enum Condition {
     /// The key has no object.
     Absent,
-    /// The key's object has this blob; `None` is an etag that no object has.
+    /// The key's object has this blob. `None` stands for an etag that no object has.
     Blob(Option<Uuid>),
 }
 
@@ -71,7 +71,7 @@ pub struct Put {
     pub key: Key,
     pub record: Record,
     pub condition: Option<Condition>,
-    /// The oldest blob of the prefix whose put is in progress.
+    /// The oldest blob of the prefix whose put is in progress. It and later blobs may have no object.
     pub sweep_from: Uuid,
 }
 
@@ -80,7 +80,8 @@ pub struct Put {
 pub enum PutOutcome {
     Stored,
     ConditionFailed,
-    /// Also whether this is the first refusal since the usage was last below the quota.
+    /// The put was refused with this error. The second value is whether this is the first refusal since the usage was
+    /// last below the quota.
     Refused(StorageError, bool),
 }
 
@@ -102,12 +103,12 @@ impl ReadTables {
         })
     }
 
-    /// The row of a prefix; `None` if its index is not complete.
+    /// Returns the row of a prefix; `None` if its index is not complete.
     pub fn row(&self, prefix: &str) -> WriteResult<Option<PrefixRow>> {
         find(&self.prefixes, prefix.as_bytes())
     }
 
-    /// All rows with their prefixes.
+    /// Returns all rows with their prefixes.
     pub fn rows(&self) -> WriteResult<Vec<(String, PrefixRow)>> {
         let rows = self.prefixes.range::<&[u8]>(..)?;
         rows.map(|row| {
@@ -121,13 +122,13 @@ impl ReadTables {
         find(&self.objects, &composite(prefix, key.as_bytes()))
     }
 
-    /// A page of the objects of a prefix.
+    /// Returns a page of the objects of a prefix.
     pub fn list(&self, prefix: &str, options: &ListOptions) -> WriteResult<Page> {
         listing::list(&self.objects, composite(prefix, b""), options)
     }
 
-    /// A batch of blobs to delete, from the one after `last` on, without those that `skip` selects. It contains few blobs
-    /// of each prefix, so that a prefix with many does not delay the others.
+    /// Returns the next blobs to delete, after `last`, except those that `skip` selects. Returns only a few blobs of
+    /// each prefix, so that a prefix with many blobs does not delay the others.
     pub fn garbage(
         &self,
         last: Option<&(String, Uuid)>,
@@ -226,7 +227,7 @@ impl<'t> Tables<'t> {
         Ok(value)
     }
 
-    /// States from which id on blobs without an object may exist, if any.
+    /// Records the first id of the blobs that may have no object; `None` if there are none.
     pub fn set_sweep_from(&mut self, prefix: &str, sweep_from: Option<Uuid>) -> WriteResult<()> {
         if let Some(mut row) = find::<PrefixRow>(&self.prefixes, prefix.as_bytes())? {
             row.sweep_from = sweep_from;
@@ -235,7 +236,8 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Deletes a blob of about this size later, unless it is the content of its object. Returns whether it will be deleted.
+    /// Marks a blob of about this size for deletion, unless it is the content of its object. Returns whether it will be
+    /// deleted.
     pub fn discard(&mut self, prefix: &str, key: &str, blob: Uuid, bytes: u64) -> WriteResult<bool> {
         let record: Option<Record> = find(&self.objects, &composite(prefix, key.as_bytes()))?;
         let is_unused = record.is_none_or(|record| record.blob != blob);
@@ -246,7 +248,7 @@ impl<'t> Tables<'t> {
         Ok(is_unused)
     }
 
-    /// Forgets blobs that were deleted.
+    /// Removes deleted blobs from the garbage.
     pub fn remove_garbage(&mut self, deleted: &[(String, Uuid)]) -> WriteResult<()> {
         for (prefix, blob) in deleted {
             let removed = self.garbage.remove(composite(prefix, blob.as_bytes()).as_slice())?;
@@ -257,7 +259,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Removes all rows of a prefix: before its index is rebuilt, and before its objects are deleted.
+    /// Removes all rows of a prefix. Used before its index is rebuilt, and before its objects are deleted.
     pub fn clear(&mut self, prefix: &str) -> WriteResult<()> {
         self.prefixes.remove(prefix.as_bytes())?;
         let (start, end) = (composite(prefix, b""), composite(prefix, &[0xff]));
@@ -266,8 +268,8 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Adds a blob of the store while the index is rebuilt. The newest blob of a key becomes its object. Updates the row,
-    /// which is stored at the end.
+    /// Adds a blob of the store while the index is rebuilt. The newest blob of a key becomes its object. Updates only
+    /// `row`, which is stored at the end.
     pub fn add_rebuilt(&mut self, prefix: &str, row: &mut PrefixRow, key: &str, record: &Record) -> WriteResult<()> {
         let at = composite(prefix, key.as_bytes());
         let current: Option<Record> = find(&self.objects, &at)?;
@@ -288,14 +290,14 @@ impl<'t> Tables<'t> {
     pub fn end_rebuild(&mut self, prefix: &str, row: &PrefixRow) -> WriteResult<()> {
         let (start, end) = (composite(prefix, b""), composite(prefix, &[0xff]));
         let mut undeleted_bytes = 0;
-        // The deletion of these blobs may have begun during the rebuild.
+        // The deletion of these blobs may have begun during the rebuild, so they are counted only now.
         for garbage in self.garbage.range(start.as_slice()..end.as_slice())? {
             undeleted_bytes += decode_bytes(garbage?.1.value());
         }
         insert(&mut self.prefixes, prefix.as_bytes(), &PrefixRow { undeleted_bytes, ..row.clone() })
     }
 
-    /// The row of a grant's prefix, for its current project.
+    /// Returns the row of a grant's prefix, with the grant's project.
     fn row(&self, grant: &Grant) -> WriteResult<PrefixRow> {
         let row: Option<PrefixRow> = find(&self.prefixes, grant.prefix.as_bytes())?;
         let mut row = row.ok_or_else(|| redb::Error::Corrupted("the row of a prefix is missing".to_owned()))?;
@@ -305,7 +307,7 @@ impl<'t> Tables<'t> {
         Ok(row)
     }
 
-    /// Returns the bytes that are added: 0 if the blob must already be deleted.
+    /// Marks a blob for deletion. Returns the number of bytes that this adds: 0 if the blob was already marked.
     fn add_garbage(&mut self, prefix: &str, blob: Uuid, bytes: u64) -> WriteResult<u64> {
         let at = composite(prefix, blob.as_bytes());
         if self.garbage.get(at.as_slice())?.is_some() {
@@ -315,7 +317,8 @@ impl<'t> Tables<'t> {
         Ok(bytes)
     }
 
-    /// The row of a prefix is absent during a rebuild, which counts the garbage at its end.
+    /// Changes the undeleted bytes in the row of a prefix. Does nothing during a rebuild: the row is absent then, and
+    /// the rebuild counts the garbage at its end.
     fn update_undeleted(&mut self, prefix: &str, update: impl FnOnce(u64) -> u64) -> WriteResult<()> {
         if let Some(mut row) = find::<PrefixRow>(&self.prefixes, prefix.as_bytes())? {
             row.undeleted_bytes = update(row.undeleted_bytes);
@@ -325,8 +328,8 @@ impl<'t> Tables<'t> {
     }
 }
 
-/// Creates the missing tables of the index of a store. The index of another store is emptied: it is rebuilt from the new
-/// one. Returns the id of the owner.
+/// Creates the missing tables of the index of a store. If the index describes another store, removes its rows, so that
+/// it is rebuilt from the new store. Returns the id under which the index owns prefixes.
 pub fn prepare_tables(transaction: &WriteTransaction, store: &str) -> WriteResult<Uuid> {
     let mut table = transaction.open_table(IDENTITY)?;
     let found: Option<Identity> = find(&table, &[])?;
@@ -345,7 +348,7 @@ pub fn prepare_tables(transaction: &WriteTransaction, store: &str) -> WriteResul
     Ok(owner)
 }
 
-/// The key of a row that belongs to a prefix.
+/// Returns the key of a row that belongs to a prefix.
 fn composite(prefix: &str, key: &[u8]) -> Vec<u8> {
     [prefix.as_bytes(), b"\0", key].concat()
 }

@@ -30,7 +30,7 @@ impl Binding for AiBinding {
         "ai"
     }
 
-    /// The grant is not enough: the bundle must declare `ai` (runtime.md, `env.ai`).
+    /// In addition to the grant, the bundle must declare `ai` (runtime.md, `env.ai`).
     fn is_granted(&self, environment: &Environment, code: Option<&Code>) -> bool {
         environment.has_ai() && code.is_some_and(|code| code.declares_ai)
     }
@@ -39,7 +39,7 @@ impl Binding for AiBinding {
         Some(include_str!("ai.js"))
     }
 
-    /// As many as visitors of a process: a stream lasts as long as the model writes.
+    /// Returns the limit of visitors of a process, because a stream lasts as long as the model writes.
     fn max_in_flight(&self) -> usize {
         MAX_IN_FLIGHT
     }
@@ -84,7 +84,8 @@ fn response(completion: Completion) -> HttpResponse {
             let events = stream::unfold(events, async |mut events| {
                 let event = events.next().await?;
                 if event.is_err() {
-                    // An error closes the connection. Without a pause, the events before it would not be written.
+                    // An error closes the connection. Without this pause, the events before the error would not be
+                    // written.
                     yield_now().await;
                 }
                 Some((event, events))

@@ -1,5 +1,5 @@
 //! Limits on the calls of a process. Without them, worker code could keep any number of requests and responses in the
-//! memory of the node, by not finishing the one and not reading the other.
+//! memory of the node, by leaving requests unfinished and responses unread.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -17,14 +17,15 @@ use tokio::time::timeout;
 
 /// The default number of calls of a process to a binding in flight. A call ends when its response was sent.
 pub const MAX_IN_FLIGHT: usize = 128;
-/// The number of further calls that may wait, so that code may begin many calls at the same time.
+/// The number of further calls that may wait for a permit, so that code may begin many calls at the same time.
 const MAX_WAITING: usize = 1024;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait for a whole body that is not a stream.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the rest of an unneeded body is read.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The server copies a chunk to the buffer of the connection, where it no longer counts as in flight.
+/// The largest chunk of a response. The server copies a chunk to the buffer of the connection, where it no longer
+/// counts as in flight.
 const MAX_CHUNK_BYTES: usize = 32 << 10;
 
 /// The permits for calls of a process to a binding.
@@ -42,7 +43,7 @@ pub struct Call {
 /// Why a body was not read.
 pub enum BodyError {
     TooLong,
-    /// The sender failed, or did not end in time.
+    /// The sender failed, or did not finish the body in time.
     Incomplete,
 }
 
@@ -61,7 +62,7 @@ impl CallLimit {
         }
     }
 
-    /// Waits until another call may begin. Returns `None` if the process has too many.
+    /// Waits until another call may begin. Returns `None` if too many calls of the process already wait.
     pub async fn begin(&self) -> Option<Call> {
         let accepted = Arc::clone(&self.accepted).try_acquire_owned().ok()?;
         let in_flight = timeout(WAIT_TIMEOUT, Arc::clone(&self.in_flight).acquire_owned()).await.ok()?.ok()?;
@@ -93,8 +94,8 @@ pub async fn read_body(payload: &mut Payload, max: usize) -> Result<Bytes, BodyE
     timeout(BODY_TIMEOUT, read).await.unwrap_or(Err(BodyError::Incomplete))
 }
 
-/// Reads the rest of a body that the binding did not need. The server closes the connection otherwise, and `workerd`
-/// loses the response while it sends the body.
+/// Reads the rest of a body that the binding did not need. Otherwise, the server closes the connection, and `workerd`,
+/// which still sends the body, loses the response.
 pub async fn drain(payload: &mut Payload) {
     let rest = async { while let Some(Ok(_)) = payload.next().await {} };
     // After the timeout, the response may be lost.

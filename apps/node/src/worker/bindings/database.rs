@@ -1,7 +1,7 @@
 //! `env.db`: the project's Postgres.
 //!
-//! A call is a `POST` of its name. The body is a JSON array of statements ([`crate::pg`]). The response is the JSON of
-//! the results. Once a part of it was sent, an error is at its end.
+//! A call is a `POST` to its name. The body is a JSON array of statements ([`crate::pg`]). The response is the JSON of
+//! the results. If the call fails after a part of the response was sent, the JSON ends with the error.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::environment::Environment;
 use crate::index::Code;
 use crate::pg::{Call, DatabaseError, Mode, Pools, Result};
 
-/// The longest body: 10 MiB of binary data in base64, or as text with some escapes, fit in.
+/// The longest body. It has space for 10 MiB of binary data in base64, or for 10 MiB of text with some escapes.
 const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// The binding `db`; `None` if the node has no Postgres.

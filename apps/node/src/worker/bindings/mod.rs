@@ -4,10 +4,11 @@
 //! a key that identifies the process, and the name of the binding. Worker code can neither read nor override them. So a
 //! request needs no credential, and reaches only bindings and data of that project.
 //!
-//! Code sees either the service itself, as a `Fetcher`, or an object that an internal module of ours makes of it. The
-//! module receives the service as `env.service`; its default export returns the object. To add a binding, implement
-//! [`Binding`] in a file here, and list it in [`Bindings::new`]. The part that grants it is a variant of `Part`
-//! in `environment`.
+//! Worker code sees the service itself (a `Fetcher`), or an object that our internal module builds from it. The module
+//! receives the service as `env.service`; its default export returns the object.
+//!
+//! To add a binding, implement [`Binding`] in a file here, and list it in [`Bindings::new`]. `Part` in `environment`
+//! has one variant per grant.
 
 mod ai;
 mod assets;
@@ -53,22 +54,22 @@ const MAX_CONNECTIONS: usize = 16 << 10;
 
 /// An object in `env`.
 pub trait Binding: Send + Sync {
-    /// The name in `env`.
+    /// Returns the name in `env`.
     fn name(&self) -> &'static str;
 
-    /// Whether this code of the project has the binding. Without it, `env` has no such name.
+    /// Returns whether this code of the project has the binding. Otherwise, `env` does not contain its name.
     fn is_granted(&self, environment: &Environment, code: Option<&Code>) -> bool;
 
-    /// The source of the internal module that makes the object; `None` if code sees the service itself.
+    /// Returns the source of the internal module that makes the object; `None` if code sees the service itself.
     fn module(&self) -> Option<&'static str>;
 
-    /// The largest number of requests of a process in flight. Slow requests of one binding do not delay another.
+    /// Returns the largest number of requests of a process in flight. The limit is separate for each binding, so slow
+    /// requests of one binding do not delay another.
     fn max_in_flight(&self) -> usize {
         calls::MAX_IN_FLIGHT
     }
 
-    /// Handles a request of the object. The code of a
-    /// worker can send any request here, if it escapes from `workerd`.
+    /// Handles a request of the object. Worker code that escapes from `workerd` can send any request here.
     fn handle<'a>(&'a self, call: BindingCall<'a>) -> LocalBoxFuture<'a, HttpResponse>;
 }
 
@@ -101,7 +102,7 @@ pub struct Bindings {
 struct Registered {
     project: String,
     index: Arc<Index>,
-    /// By the name of the binding.
+    /// The limits on the calls of a process, by the name of the binding.
     calls: HashMap<&'static str, Arc<CallLimit>>,
 }
 
@@ -112,7 +113,7 @@ pub struct Registration {
 }
 
 impl Bindings {
-    /// The bindings of a node.
+    /// Creates the bindings of a node.
     pub fn new(
         environments: Arc<Environments>,
         contents: Arc<Contents>,
@@ -129,7 +130,7 @@ impl Bindings {
         Arc::new(Self { all, environments, processes: RwLock::default() })
     }
 
-    /// The bindings of this code of a project with this environment.
+    /// Returns the bindings of this code of a project with this environment.
     pub fn granted<'a>(
         &'a self,
         environment: &Environment,
@@ -148,14 +149,14 @@ impl Bindings {
         Registration { key, bindings: Arc::clone(self) }
     }
 
-    /// Returns what `of` makes of the process that sent a request.
+    /// Applies `of` to the process that sent a request. Returns `None` if there is no such process.
     fn find_process<T>(&self, request: &HttpRequest, of: impl FnOnce(&Registered) -> T) -> Option<T> {
         let key = request.headers().get(KEY_HEADER)?.to_str().ok()?;
         self.processes.read().unwrap_or_else(PoisonError::into_inner).get(key).map(of)
     }
 
     fn caller(&self, Registered { project, index, .. }: &Registered) -> Caller {
-        // A project that was removed keeps its assets until its process ends.
+        // After its project was removed, a process keeps its assets until it ends.
         let environment = self.environments.get(project).map(|current| current.parts).unwrap_or_default();
         let environments = Arc::clone(&self.environments);
         Caller { project: project.clone(), index: Arc::clone(index), environment, environments }
@@ -192,7 +193,7 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
         .workers(SERVERS)
         .max_connections(MAX_CONNECTIONS)
         .disable_signals()
-        // The call of a worker that is gone is dropped.
+        // If a worker disconnects, its call is dropped.
         .h1_allow_half_closed(false)
         .listen_uds(run.listen()?)?
         .run())
@@ -212,7 +213,7 @@ async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindi
         response.head_mut().set_connection_type(ConnectionType::Close);
         return response;
     };
-    // The call may have waited.
+    // The call may have waited for its permit, so the environment is read only now.
     let caller = bindings.find_process(&request, |process| bindings.caller(process));
     let Some(caller) = caller else { return unknown() };
     let response = match bindings.find_binding(&request, &caller) {
@@ -223,7 +224,8 @@ async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindi
     calls::guard(response, call)
 }
 
-/// An error of a binding. Its module throws it as an `Error` with this `code` and `message`.
+/// Creates the response for an error of a binding. The binding's module throws it as an `Error` with this `code` and
+/// `message`.
 pub fn error(status: StatusCode, code: &str, message: &str) -> HttpResponse {
     HttpResponse::build(status).json(json!({ "code": code, "message": message }))
 }

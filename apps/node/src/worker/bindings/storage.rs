@@ -1,6 +1,6 @@
 //! `env.storage`: objects under the project's prefix.
 //!
-//! A call is a `POST` of its name. Its arguments are JSON in the body; in a put, they are in a header and the body is
+//! A call is a `POST` to its name. Its arguments are JSON in the body; in a put, they are in a header and the body is
 //! the content. The response is JSON, the content of a get with the object in a header, or 204 for `null`.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use crate::storage::{
 
 /// The header with the arguments of a put: JSON, percent-encoded.
 const ARGUMENTS_HEADER: &str = "svc-storage-arguments";
-/// The header with a text that ends the content of a stream. A stream that failed ends without it.
+/// The header with a text that ends the content of a stream. The stream failed if its content ends without this text.
 const END_HEADER: &str = "svc-storage-end";
 /// The header with the object of a get: JSON, percent-encoded.
 const OBJECT_HEADER: &str = "svc-storage-object";
@@ -182,12 +182,12 @@ fn condition(only_if: OnlyIf) -> Result<Condition> {
     match only_if {
         OnlyIf::Absent(true) => Ok(Condition::Absent),
         OnlyIf::Absent(false) => Err(StorageError::InvalidArgument("`onlyIf.absent` must be true.")),
-        // An etag in another spelling is not the etag of any object.
+        // An etag in another spelling, such as upper case, is not the etag of any object.
         OnlyIf::Etag(text) => Ok(Condition::Blob(Uuid::try_parse(&text).ok().filter(|blob| etag(*blob) == text))),
     }
 }
 
-/// Removes the text at the end of a stream, and fails if the stream ends without it.
+/// Removes the text at the end of a stream. Fails if the stream ends without this text.
 fn without_end(
     content: impl Stream<Item = std::result::Result<Bytes, String>> + Unpin,
     end: Bytes,

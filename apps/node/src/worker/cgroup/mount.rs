@@ -17,7 +17,7 @@ pub enum Version {
     Two,
 }
 
-/// The groups of this process with the [`CONTROLLERS`]: one with version 2, otherwise one for each of them.
+/// Returns the groups of this process with the [`CONTROLLERS`]: one with version 2, otherwise one for each of them.
 pub fn own_groups() -> anyhow::Result<(Version, Vec<PathBuf>)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
@@ -71,7 +71,7 @@ impl<'a> Mount<'a> {
         Some(Self { root, path, kind: file_system.next()?, options: file_system.nth(1)? })
     }
 
-    /// The folder of a group; `None` if it is not below the mounted folder.
+    /// Returns the folder of a group; `None` if it is not below the mounted folder.
     fn folder(&self, group: &str) -> Option<PathBuf> {
         let relative = Path::new(group).strip_prefix(self.root).ok()?;
         Some(Path::new(self.path).join(relative))

@@ -88,7 +88,7 @@ impl Dialer {
         Err(refusal)
     }
 
-    /// The addresses of the host that workers may connect to; at least one.
+    /// Returns the addresses of the host that workers may connect to; at least one.
     async fn permitted_addresses(&self, host: &str) -> Result<Vec<IpAddr>, Refusal> {
         if let Ok(address) = host.parse() {
             return if self.policy.permits(address) { Ok(vec![address]) } else { Err(Refusal::Denied) };
@@ -103,7 +103,7 @@ impl Dialer {
 
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Refusal> {
         let mut name = Name::from_ascii(name).map_err(|_| Refusal::Unresolved)?;
-        // Absolute, so that no search list of the system applies.
+        // The name is absolute, so that no search list of the system applies.
         name.set_fqdn(true);
         let found = self.resolver.lookup_ip(name).await.map_err(|error| {
             tracing::debug!(%error, "a name that a worker uses was not resolved");
@@ -117,7 +117,7 @@ fn resolver(server: Option<SocketAddr>) -> anyhow::Result<TokioResolver> {
     let servers = match server {
         Some(server) => vec![name_server(server)],
         None => read_system_conf().map(|(config, _)| config.into_parts().2).unwrap_or_else(|error| {
-            // The sites are served regardless.
+            // Without a name server, the node still serves the sites.
             tracing::error!(%error, "the system has no name server: workers can connect only to addresses");
             Vec::new()
         }),

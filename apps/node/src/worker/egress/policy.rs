@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use settings::Networks;
 
-/// Networks whose addresses are not public: IANA's special-purpose registries (RFC 6890), multicast, and the address
-/// at which Azure serves metadata to its machines.
+/// Networks whose addresses are not public: those of IANA's special-purpose registries (RFC 6890), multicast, and the
+/// address at which Azure serves metadata to its machines.
 const SPECIAL_V4: [(Ipv4Addr, u32); 17] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -25,8 +25,8 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
     (Ipv4Addr::BROADCAST, 32),
 ];
-/// The only range of public IPv6 addresses (RFC 4291, 2.4), and its special-purpose networks: protocol assignments with
-/// Teredo, documentation, 6to4.
+/// The only range of public IPv6 addresses (RFC 4291, 2.4), followed by its special-purpose networks: protocol
+/// assignments with Teredo, documentation, 6to4.
 const PUBLIC_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const SPECIAL_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
@@ -47,14 +47,15 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether workers may connect to the address: it is public and not the machine's own, unless a setting names it.
+    /// Returns whether workers may connect to the address. They may if it is public and not the machine's own, or if a
+    /// setting permits it.
     pub fn permits(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         !self.deny.contains(address) && (self.allow.contains(address) || is_public(address) && !is_own(address))
     }
 }
 
-/// Whether the address is public. IPv4 addresses in the notation of IPv6 count as IPv4 addresses.
+/// Returns whether the address is public. IPv4 addresses in the notation of IPv6 count as IPv4 addresses.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !SPECIAL_V4
@@ -72,7 +73,8 @@ fn is_in(address: Ipv6Addr, (network, prefix): (Ipv6Addr, u32)) -> bool {
     (address.to_bits() ^ network.to_bits()) >> (Ipv6Addr::BITS - prefix) == 0
 }
 
-/// Whether the machine itself has the address: then the kernel also sends from it. Sends no packet.
+/// Returns whether the machine itself has the address. If it has, the kernel chooses the same address as the source of
+/// a connection to it. No packet is sent.
 fn is_own(address: IpAddr) -> bool {
     let unspecified = match address {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -188,7 +190,7 @@ mod tests {
     fn addresses_of_the_machine_are_recognized() {
         assert!(is_own(Ipv4Addr::LOCALHOST.into()));
         assert!(!is_own(Ipv4Addr::new(1, 1, 1, 1).into()));
-        // The address of the interface that leads to the internet, if there is one.
+        // This is the address of the interface that leads to the internet, if there is one.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("1.1.1.1:9").is_ok() {
             assert!(is_own(socket.local_addr().unwrap().ip()));

@@ -15,8 +15,8 @@ pub enum Refusal {
     Malformed,
     /// The address is not permitted.
     Denied,
-    /// No address of the name is permitted. The response is that of a name without addresses, so that a worker does not
-    /// learn which names exist in the network of the node.
+    /// No address of the name is permitted. The response is the same as for a name without addresses, so that a worker
+    /// does not learn which names exist in the network of the node.
     DeniedName,
     /// The name has no address, or the name servers do not respond.
     Unresolved,
@@ -24,14 +24,14 @@ pub enum Refusal {
     Unreachable,
     /// The connection took too long.
     Timeout,
-    /// The origin's certificate is not valid for the host, or it does not speak TLS.
+    /// The origin's certificate is not valid for the host, or the origin does not speak TLS.
     Tls,
     /// The origin closed the connection or violated HTTP.
     Lost,
 }
 
 impl Refusal {
-    /// The label of the metrics.
+    /// Returns the label of the metrics.
     pub const fn outcome(self) -> &'static str {
         match self {
             Self::Denied | Self::DeniedName => "denied",
@@ -39,7 +39,7 @@ impl Refusal {
         }
     }
 
-    /// The response. The header `Proxy-Status` (RFC 9209) tells it from a response of the origin.
+    /// Returns the response. The header `Proxy-Status` (RFC 9209) distinguishes it from a response of the origin.
     pub fn response(self) -> Response<Body> {
         let (status, error, text) = match self {
             Self::Malformed => (400, "http_request_error", "The request names no http or https URL."),

@@ -1,6 +1,6 @@
 //! One connection of a worker process to the proxy.
 //!
-//! `workerd` sends requests with absolute URLs, also for https, and `CONNECT` for sockets. The process is untrusted: it
+//! `workerd` sends requests with absolute URLs, even for https, and `CONNECT` for sockets. The process is untrusted: it
 //! may send anything.
 
 use std::convert::Infallible;
@@ -58,7 +58,7 @@ pub async fn serve(dialer: Arc<Dialer>, stream: UnixStream) {
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    // The end of the connection drops the session, and thus ends the wait for a tunnel.
+    // When the connection ends, the session is dropped, which also ends the wait for a tunnel.
     let (served, ()) = tokio::join!(connection, async {
         if let Ok(tunnel) = tunnel.await {
             tunnel.run().await;
@@ -71,7 +71,8 @@ pub async fn serve(dialer: Arc<Dialer>, stream: UnixStream) {
 
 struct Session {
     dialer: Arc<Dialer>,
-    /// The last used connection. A worker thus has at most one connection to an origin for each to the proxy.
+    /// The connection to an origin that was used last. A worker thus has at most one connection to an origin for each
+    /// of its connections to the proxy.
     upstream: Mutex<Option<Upstream>>,
     tunnel: Mutex<Option<oneshot::Sender<Tunnel>>>,
 }
@@ -110,7 +111,7 @@ impl Session {
         let upgrade = is_websocket.then(|| on_upgrade(&mut request));
         let mut response = self.send(origin, outgoing_request(request, is_websocket)?).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            // An origin that switches protocols without a request violates HTTP.
+            // An origin that switches protocols although the request did not ask for it violates HTTP.
             let worker = upgrade.filter(|_| is_websocket_upgrade(response.headers())).ok_or(Refusal::Lost)?;
             let origin = on_upgrade(&mut response).await.map_err(|_| Refusal::Lost)?;
             self.open_tunnel(worker, Box::new(TokioIo::new(origin)))?;
@@ -120,7 +121,7 @@ impl Session {
         Ok(response.map(Either::Left))
     }
 
-    /// Sends the request over the last connection if it leads to the origin, otherwise over a new one.
+    /// Sends the request over the last connection if that leads to the origin, otherwise over a new one.
     async fn send(&self, origin: Origin, mut request: Request<Incoming>) -> Result<Response<Incoming>, Refusal> {
         let last = self.last_upstream().take().filter(|upstream| upstream.can_serve(&origin));
         if let Some(mut upstream) = last {
@@ -135,7 +136,7 @@ impl Session {
         Ok(self.keep(upstream, response))
     }
 
-    /// Keeps the connection, which also delivers the body of the response.
+    /// Keeps the connection for the next request. It also delivers the body of this response.
     fn keep(&self, upstream: Upstream, response: Response<Incoming>) -> Response<Incoming> {
         *self.last_upstream() = Some(upstream);
         response
@@ -151,14 +152,14 @@ impl Session {
     }
 }
 
-/// The host of a URL without brackets, and its port.
+/// Returns the host of a URL without brackets, and its port.
 fn host_and_port(uri: &Uri, default_port: Option<u16>) -> Result<(String, u16), Refusal> {
     let host = uri.host().ok_or(Refusal::Malformed)?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Ok((bare.to_owned(), uri.port_u16().or(default_port).ok_or(Refusal::Malformed)?))
 }
 
-/// The request to the origin: with the path instead of the URL, and the URL's host in `Host`.
+/// Returns the request to the origin: with the path instead of the URL, and with the URL's host in `Host`.
 fn outgoing_request(mut request: Request<Incoming>, is_websocket: bool) -> Result<Request<Incoming>, Refusal> {
     let authority = request.uri().authority().ok_or(Refusal::Malformed)?.as_str();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -194,7 +195,7 @@ fn is_websocket_upgrade(headers: &HeaderMap) -> bool {
     protocols.next().is_some_and(|token| token.eq_ignore_ascii_case("websocket")) && protocols.next().is_none()
 }
 
-/// The elements of a list header.
+/// Returns the elements of a list header.
 fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())

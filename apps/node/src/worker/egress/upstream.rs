@@ -49,7 +49,7 @@ impl Upstream {
         Ok(Self { origin, sender, _driver: driver })
     }
 
-    /// Whether the connection leads to the origin and is free.
+    /// Returns whether the connection leads to the origin and is free.
     pub fn can_serve(&self, origin: &Origin) -> bool {
         self.origin == *origin && self.sender.is_ready()
     }

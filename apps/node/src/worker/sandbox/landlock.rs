@@ -10,7 +10,8 @@ use landlock::{
 use super::Paths;
 use super::mounts::{LIBRARIES, RANDOM};
 
-/// The newest version whose access rights are known here. An older kernel enforces the rights that it knows.
+/// The newest version of Landlock whose access rights this code knows. An older kernel enforces those rights that it
+/// supports.
 const VERSION: ABI = ABI::V6;
 
 /// Restricts this process. It must have `no_new_privs`.

@@ -34,9 +34,9 @@ pub fn replace_root(folder: &Path, workerd: &Path) -> anyhow::Result<Paths> {
     let folder = fs::canonicalize(folder)?;
     let root = folder.parent().context("the folder has no parent")?.to_owned();
     unshare(CloneFlags::CLONE_NEWNS)?;
-    // The machine must not see the mounts.
+    // The mounts of this process must not become visible to the machine.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    // Opened before the new root hides it.
+    // The folder is opened before the new root hides it.
     let open = openat(CWD, &folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("worker", &root, "tmpfs", flags, c"mode=0755,size=64k").context("failed to mount the root directory")?;

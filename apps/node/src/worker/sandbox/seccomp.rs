@@ -1,8 +1,8 @@
 //! A seccomp filter: the system calls that `workerd`, its allocator and the C library use.
 //!
-//! Other system calls fail with `ENOSYS`, as on an older kernel, so that the C library uses an older one if there is
-//! one. Among them are those that create processes, namespaces, keys, BPF programs and `io_uring` queues, which would
-//! bypass this filter.
+//! Other system calls fail with `ENOSYS`, as on an older kernel, so that the C library uses an older call if there is
+//! one. The calls that fail include those that create processes, namespaces, keys, BPF programs and `io_uring` queues,
+//! which would bypass this filter.
 
 use anyhow::Context as _;
 use libc::*;
@@ -240,7 +240,7 @@ pub fn restrict() -> anyhow::Result<()> {
     for call in [SYS_socket, SYS_socketpair] {
         rules.push((call, vec![argument(0, SeccompCmpOp::Eq, AF_UNIX)?]));
     }
-    // Threads, but no processes.
+    // `clone` may create threads, but no processes.
     rules.push((SYS_clone, vec![argument(0, SeccompCmpOp::MaskedEq(u64::try_from(CLONE_THREAD)?), CLONE_THREAD)?]));
     let (otherwise, matching) = (SeccompAction::Errno(u32::try_from(ENOSYS)?), SeccompAction::Allow);
     let architecture = std::env::consts::ARCH.try_into()?;

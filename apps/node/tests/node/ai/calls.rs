@@ -22,7 +22,7 @@ async fn call_is_settled_once_with_the_reported_usage() {
     let asked = &rig.core.asked_ai_calls()[0];
     assert_eq!((asked.project.as_str(), asked.model.as_str()), ("app", "lab/small"));
     assert_eq!(asked.input_tokens, tokens(&question("Grüße")["messages"].to_string()));
-    // The upstream gets its own name of the model and the node's key: it rejects other keys.
+    // The upstream receives its own name of the model and the node's key, because it rejects other names and keys.
     let (received, outcome) = &rig.upstream.calls()[0];
     assert_eq!((&received["model"], *outcome), (&json!("small-v1"), "complete"));
     rig.has_metrics(&[

@@ -8,7 +8,7 @@ use super::{HOST, Rig, question, reported, streamed, tokens};
 use crate::running::until;
 use crate::visitor::VisitorResponse;
 
-/// The status and the code of an error.
+/// Returns the status and the code of an error.
 fn error(response: &VisitorResponse) -> (u16, String) {
     let body: Value = serde_json::from_str(&response.body).unwrap_or_default();
     (response.status, body["error"]["code"].as_str().unwrap_or(&response.body).to_owned())
@@ -31,7 +31,7 @@ async fn failed_call_is_free() {
             assert_eq!(rig.usage(count).await, None, "{fault:?}");
         }
     }
-    // Errors of the request are the code's.
+    // For an error of the request, worker code receives the upstream's code.
     rig.upstream.inject(Some(AiFault::Status(400)));
     let rejected = rig.post_whole("/fetch", &question("x")).await;
     assert_eq!(error(&rejected), (400, "sandbox_fault".to_owned()));
@@ -46,7 +46,7 @@ async fn response_that_began_and_did_not_end_is_charged() {
     let Some(rig) = Rig::start().await else { return };
     let input_tokens = tokens(&question("x")["messages"].to_string());
     let mut count = 0;
-    // The longest whole response has 16 MiB.
+    // The longest permitted whole response is 16 MiB.
     for fault in [AiFault::Cut(0), AiFault::LongAnswer(17 << 20)] {
         rig.upstream.inject(Some(fault));
         assert_eq!(error(&rig.post_whole("/fetch", &question("x")).await), no_upstream(), "{fault:?}");
@@ -54,7 +54,7 @@ async fn response_that_began_and_did_not_end_is_charged() {
         let usage = rig.usage(count).await.unwrap();
         assert!(usage.estimated && usage.input_tokens == input_tokens && usage.output_tokens > 0, "{usage:?}");
     }
-    // A stream without its first event.
+    // This stream ends before its first event.
     rig.upstream.inject(Some(AiFault::Cut(0)));
     assert_eq!(error(&rig.post_whole("/fetch", &streamed("x")).await), no_upstream());
     assert_eq!(rig.usage(count + 1).await, Some(AiUsage { input_tokens, output_tokens: 0, estimated: true }));
@@ -77,7 +77,7 @@ async fn unreachable_or_missing_upstream_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_is_settled_when_the_control_plane_is_back() {
     let Some(mut rig) = Rig::start().await else { return };
-    // The response to an admission is lost: the call is not sent, and free.
+    // The response to an admission is lost, so the call is not sent and is free.
     rig.core.lose_ai_admissions(true);
     assert_eq!(error(&rig.post_whole("/fetch", &question("x")).await), no_upstream());
     rig.core.lose_ai_admissions(false);
@@ -88,7 +88,7 @@ async fn call_is_settled_when_the_control_plane_is_back() {
     until("the call in the journal", || rig.journal() == 1).await;
     rig.core.fail_ai_settlements(false);
     assert_eq!(rig.usage(2).await, Some(reported(&question("x"))));
-    // The control plane dies in mid-stream.
+    // The control plane fails in the middle of a stream.
     rig.upstream.inject(Some(AiFault::Pause(3)));
     let response = rig.post("/chat", &streamed("x")).await;
     rig.node.core.stop().await;
@@ -98,7 +98,8 @@ async fn call_is_settled_when_the_control_plane_is_back() {
     rig.node.core.restart().await;
     assert_eq!(rig.usage(3).await, Some(reported(&question("x"))));
     rig.waits_for_an_empty_journal().await;
-    // The call during the outage was never asked for, but its end is reported, so that it cannot be admitted later.
+    // The control plane never received the request to admit the call of the outage. Its end is reported anyway, so that
+    // it cannot be admitted later.
     let settled = rig.core.settled_ai_calls();
     let unknown: Vec<_> =
         settled.iter().filter(|ended| !rig.core.asked_ai_calls().iter().any(|it| it.id == ended.id)).collect();
@@ -108,15 +109,15 @@ async fn call_is_settled_when_the_control_plane_is_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_node_settles_its_calls_after_its_next_start() {
     let Some(mut rig) = Rig::start().await else { return };
-    // A call that ended and whose settlement was not accepted.
+    // This call ended, and its settlement was not accepted.
     rig.core.fail_ai_settlements(true);
     assert_eq!(rig.post("/chat", &question("ended")).await.status(), 200);
-    // A call in mid-stream.
+    // This call is in the middle of a stream.
     rig.upstream.inject(Some(AiFault::Pause(3)));
     let body = streamed("Is the answer longer than one event?");
     let mut response = rig.post("/chat", &body).await;
     while !response.chunk().await.unwrap().unwrap().windows(3).any(|bytes| bytes == b"the") {}
-    // A call that the upstream has not answered.
+    // The upstream has not answered this call.
     rig.upstream.inject(Some(AiFault::Pause(0)));
     let waiting = tokio::spawn(
         rig.visitor().request(reqwest::Method::POST, HOST, "/chat").body(streamed("x").to_string()).send(),
@@ -130,7 +131,7 @@ async fn killed_node_settles_its_calls_after_its_next_start() {
     rig.node.restart().await;
     let settled = rig.settlements(3).await;
     assert_eq!(settled[0].usage, Some(reported(&question("ended"))));
-    // Estimates, with the output that the journal recorded.
+    // These are estimates, with the output that the journal recorded.
     let input_tokens = tokens(&body["messages"].to_string());
     assert!(
         matches!(settled[1].usage, Some(AiUsage { input_tokens: input, output_tokens: 0..=6, estimated: true })

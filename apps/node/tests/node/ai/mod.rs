@@ -37,7 +37,7 @@ impl Deref for Rig {
 }
 
 impl Rig {
-    /// `None` without `workerd`.
+    /// Starts the node. Returns `None` without `workerd`.
     async fn start() -> Option<Self> {
         let upstream = AiServer::start().await;
         let settings = upstream.settings();
@@ -71,7 +71,8 @@ impl Rig {
         Visitor::send(self.visitor().request(Method::POST, HOST, path).body(body.to_string())).await
     }
 
-    /// The only settlement of each call, in the order of the calls, when this number of calls is settled.
+    /// Waits until this number of calls is settled. Returns the only settlement of each call, in the order of the
+    /// calls.
     async fn settlements(&self, count: usize) -> Vec<EndedCall> {
         let asked = || self.core.asked_ai_calls().into_iter().map(|call| call.id);
         let ended = |id: String| self.core.settled_ai_calls().into_iter().find(|ended| ended.id == id);
@@ -89,7 +90,7 @@ impl Rig {
         settled.unwrap()
     }
 
-    /// The usage of the last of this number of calls.
+    /// Waits until this number of calls is settled. Returns the usage of the last one.
     async fn usage(&self, count: usize) -> Option<AiUsage> {
         self.settlements(count).await.pop().unwrap().usage
     }
@@ -105,7 +106,7 @@ impl Rig {
         assert!(seen.is_ok(), "not {outcome}: {:?}", self.upstream.calls());
     }
 
-    /// The files in the journal of calls.
+    /// Returns the number of files in the journal of calls.
     fn journal(&self) -> usize {
         std::fs::read_dir(self.dir.path().join("ai")).unwrap().count()
     }
@@ -115,7 +116,7 @@ impl Rig {
     }
 }
 
-/// A request with one message.
+/// Returns a request with one message.
 fn question(content: &str) -> Value {
     json!({ "model": "lab/small", "messages": [{ "role": "user", "content": content }] })
 }
@@ -126,7 +127,7 @@ fn streamed(content: &str) -> Value {
     question
 }
 
-/// The usage that the sandbox reports for a request.
+/// Returns the usage that the sandbox reports for a request.
 fn reported(body: &Value) -> AiUsage {
     let answer = format!("You said: {}", body["messages"][0]["content"].as_str().unwrap());
     AiUsage { input_tokens: tokens(&body["messages"].to_string()), output_tokens: tokens(&answer), estimated: false }

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::{Rig, question, reported, streamed, tokens};
 
-/// The data of the events in a stream.
+/// Returns the data of the events in a stream.
 fn events(stream: &str) -> Vec<&str> {
     stream.split("\n\n").filter(|event| !event.is_empty()).map(|event| event.strip_prefix("data: ").unwrap()).collect()
 }
 
-/// The text of the events.
+/// Returns the text of the events.
 fn text(events: &[&str]) -> String {
     let events = events.iter().filter(|event| **event != "[DONE]");
     let events = events.map(|event| serde_json::from_str::<Value>(event).unwrap());
@@ -44,7 +44,7 @@ async fn events_pass_through_as_they_arrive() {
         let events = events(&stream);
         assert_eq!(text(&events), "You said: Is the answer longer than one event?");
         assert_eq!(events.last(), Some(&"[DONE]"));
-        // The code did not ask for the usage.
+        // The worker code did not request the usage.
         assert!(!stream.contains("usage"), "{stream}");
     }
     let usage = Some(reported(&body));
@@ -69,7 +69,7 @@ async fn abandoned_stream_is_aborted_and_charged_by_an_estimate() {
     read_until(&mut response, " the ").await;
     drop(response);
     rig.upstream_sees("aborted").await;
-    // Two events with 12 bytes each.
+    // The estimate is for two events with 12 bytes each.
     assert_eq!(rig.usage(1).await, Some(AiUsage { input_tokens, output_tokens: 6, estimated: true }));
     // The worker leaves.
     assert_eq!(rig.post("/leave", &body).await.status(), 200);
@@ -93,7 +93,7 @@ async fn cut_stream_is_an_error_and_charged_by_an_estimate() {
             Err(_) => break true,
         }
     };
-    // The visitor can distinguish it from a complete stream.
+    // The visitor can distinguish this stream from a complete one.
     assert!(interrupted && !read.contains("[DONE]"), "{read}");
     let input_tokens = tokens(&body["messages"].to_string());
     assert_eq!(rig.usage(1).await, Some(AiUsage { input_tokens, output_tokens: 6, estimated: true }));
@@ -125,7 +125,7 @@ async fn open_stream_outlives_the_grant() {
     rig.upstream.inject(None);
     let rest = response.text().await;
     let usage = rig.usage(1).await.unwrap();
-    // The old process serves its open requests to the end.
+    // The old process serves its open requests until they end.
     assert!(rest.unwrap().contains("[DONE]"));
     assert_eq!(usage, reported(&body));
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{ControlPlane, Shared, is_node};
 
-/// The calls as the node asked for them and settled them.
+/// The calls for which the node requested admission, and their settlements.
 #[derive(Default)]
 pub struct AiCalls {
     asked: Vec<AiCallRequest>,
@@ -15,7 +15,7 @@ pub struct AiCalls {
     refusal: Option<RefusalCode>,
     /// The longest output of a call, in tokens.
     max_output_tokens: u32,
-    /// Whether the next admissions are made, but their responses are lost.
+    /// Whether calls are admitted but the responses are lost.
     loses_admissions: bool,
     /// Whether settlements fail.
     fails_settlements: bool,
@@ -31,7 +31,7 @@ impl ControlPlane {
         self.state.table.lock().unwrap().ai.max_output_tokens = tokens;
     }
 
-    /// Whether it fails after it admitted a call.
+    /// Sets whether it fails after it has admitted a call.
     pub fn lose_ai_admissions(&self, loses: bool) {
         self.state.table.lock().unwrap().ai.loses_admissions = loses;
     }
@@ -40,12 +40,12 @@ impl ControlPlane {
         self.state.table.lock().unwrap().ai.fails_settlements = fails;
     }
 
-    /// The calls for which the node asked.
+    /// Returns the calls for which the node requested admission.
     pub fn asked_ai_calls(&self) -> Vec<AiCallRequest> {
         self.state.table.lock().unwrap().ai.asked.clone()
     }
 
-    /// The settlements that it accepted. A call may be settled again.
+    /// Returns the accepted settlements. A call may be settled again.
     pub fn settled_ai_calls(&self) -> Vec<EndedCall> {
         self.state.table.lock().unwrap().ai.settled.clone()
     }

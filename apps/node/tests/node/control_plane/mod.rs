@@ -38,7 +38,7 @@ struct Shared {
 #[derive(Default)]
 struct Table {
     sites: BTreeMap<String, (u64, Value)>,
-    /// The other parts by project and name, with their revisions; null if they are no longer desired.
+    /// The parts other than the site by project and name, with their revisions; null if a part is no longer desired.
     parts: BTreeMap<(String, String), (u64, Value)>,
     /// The projects and names of the parts that cannot be read.
     unavailable: BTreeSet<(String, String)>,
@@ -51,7 +51,7 @@ struct Table {
     batches: Vec<Batch>,
     /// The last announcement of a node.
     announced: Option<Value>,
-    /// The number of next reports that fail with an error.
+    /// How many of the next reports fail with an error.
     failing_reports: usize,
     /// The project whose reports are rejected.
     rejected: Option<String>,
@@ -81,7 +81,7 @@ fn public() -> Value {
     json!({ "mode": "public", "password": null, "bypass": null, "version": 0 })
 }
 
-/// A gzipped tar of the files, with an empty manifest.
+/// Returns a gzipped tar of the files, with an empty manifest.
 pub fn archive(files: &[(&str, &[u8])]) -> Bytes {
     archive_with("{}", files)
 }
@@ -185,12 +185,12 @@ impl ControlPlane {
         self.state.revision.send_replace(revision);
     }
 
-    /// Fails to read a part from now on. Nodes learn it when the part changes, and in the full state.
+    /// Makes a part unreadable from now on. Nodes are notified of this when the part changes, and in the full state.
     pub fn make_unavailable(&self, project: &str, part: &str) {
         self.state.table.lock().unwrap().unavailable.insert((project.to_owned(), part.to_owned()));
     }
 
-    /// Reads all parts again.
+    /// Makes all parts readable again.
     pub fn make_available(&self) {
         self.state.table.lock().unwrap().unavailable.clear();
     }
@@ -200,28 +200,28 @@ impl ControlPlane {
         self.state.table.lock().unwrap().token = Some(token.to_owned());
     }
 
-    /// Waits for the observation after the first `seen` ones.
+    /// Waits for an observation after the first `seen` ones, and returns it.
     pub async fn observation(&self, seen: usize) -> Observation {
         self.state.reported.subscribe().wait_for(|reported| *reported > seen).await.unwrap();
         let table = self.state.table.lock().unwrap();
         table.batches.iter().flat_map(|batch| &batch.reports).nth(seen).unwrap().into()
     }
 
-    /// The last report about a project.
+    /// Returns the last report about a project.
     pub fn last_report(&self, project: &str) -> Option<(i32, State)> {
         let table = self.state.table.lock().unwrap();
         let mut reports = table.batches.iter().flat_map(|batch| &batch.reports).map(Observation::from);
         reports.rfind(|seen| seen.project == project).map(|seen| (seen.version, seen.state))
     }
 
-    /// The last report of another kind about a project.
+    /// Returns the last report of another kind about a project.
     pub fn last_report_of(&self, project: &str, kind: &str) -> Option<Value> {
         let table = self.state.table.lock().unwrap();
         let mut reports = table.batches.iter().flat_map(|batch| &batch.reports);
         reports.rfind(|report| report.project == project && report.kind == kind).map(|report| report.report.clone())
     }
 
-    /// All reports of one kind about a project.
+    /// Returns all reports of one kind about a project.
     pub fn reports_of(&self, project: &str, kind: &str) -> Vec<Value> {
         let table = self.state.table.lock().unwrap();
         let reports = table.batches.iter().flat_map(|batch| &batch.reports);
@@ -229,12 +229,12 @@ impl ControlPlane {
         reports.map(|report| report.report.clone()).collect()
     }
 
-    /// The last announcement of a node.
+    /// Returns the last announcement of a node.
     pub fn announced(&self) -> Option<Value> {
         self.state.table.lock().unwrap().announced.clone()
     }
 
-    /// The numbers of the batches with their sizes.
+    /// Returns the numbers of the batches with their sizes.
     pub fn batches(&self) -> Vec<(i64, usize)> {
         let table = self.state.table.lock().unwrap();
         table.batches.iter().map(|batch| (batch.batch, batch.reports.len())).collect()
@@ -256,7 +256,7 @@ impl ControlPlane {
         self.change(project, site);
     }
 
-    /// Stores the content that a request for this digest receives.
+    /// Stores a content as the response to requests for this digest.
     pub fn put(&self, digest: &str, content: impl Into<Bytes>) {
         self.state.table.lock().unwrap().bundles.insert(digest.to_owned(), content.into());
     }
@@ -278,12 +278,12 @@ impl ControlPlane {
         self.state.revision.send_replace(0);
     }
 
-    /// Sets the clock back, as the header `Date` of the desired state shows it.
+    /// Sets the clock back, which nodes see in the header `Date` of the desired state.
     pub fn set_clock_back(&self, duration: Duration) {
         self.state.table.lock().unwrap().clock_back = duration;
     }
 
-    /// The number of requests for a digest.
+    /// Returns the number of requests for a digest.
     pub fn fetches_of(&self, digest: &str) -> usize {
         self.state.table.lock().unwrap().fetched.iter().filter(|fetched| *fetched == digest).count()
     }

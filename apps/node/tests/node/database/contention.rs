@@ -36,7 +36,7 @@ async fn token_cannot_block_its_revocation() {
         kit.applied("prj_a").await;
         let session = kit.log_in(&token, PASSWORD, &database).await.unwrap();
         let lock = lock.replace('$', &token).replace('@', &database);
-        // A later Postgres refuses some of them.
+        // Newer versions of Postgres refuse some of these statements.
         let _ = session.batch_execute(&format!("SET ROLE NONE; BEGIN; {lock}")).await;
         kit.change("prj_a", |desired| desired.tokens.clear());
         kit.applied("prj_a").await;
@@ -71,7 +71,7 @@ async fn session_in_the_database_of_another_project_ends() {
     let own = kit.session("prj_a").await;
     let admit = format!("GRANT CONNECT ON DATABASE {database} TO {other}");
     let mut admitted = None;
-    // The sweep can be faster.
+    // The sweep may revoke the privilege again before the login.
     eventually("a session", async || {
         own.batch_execute(&admit).await.unwrap();
         admitted = kit.log_in(&other, PASSWORD, &database).await.ok();

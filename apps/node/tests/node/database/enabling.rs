@@ -26,7 +26,7 @@ async fn enabled_database_admits_its_login_as_the_owner() {
         "host": host, "port": port.parse::<u16>().unwrap(), "sslmode": "disable", "backupIntervalSeconds": 86400,
     } });
     until("the announcement", || kit.core.announced().as_ref() == Some(&announced)).await;
-    // A second node without the saved state finds everything as it must be.
+    // A second node without the saved state finds everything in its desired state.
     let before = number(&kit.superuser("svc_node").await, "SELECT sum(oid::bigint) FROM pg_database").await;
     kit.restart_node();
     kit.change("prj_a", |_| ());
@@ -54,7 +54,7 @@ async fn databases_are_created_when_postgres_starts_late_and_after_crashes() {
     }
     eventually("a failed attempt", async || kit.node.log().contains("failed to")).await;
     kit.postgres.restart();
-    // Crashes of Postgres and of the node while the databases are created.
+    // Postgres and the node crash while the databases are created.
     eventually("some databases", async || kit.report("prj_0").is_some()).await;
     kit.postgres.kill();
     kit.postgres.restart();

@@ -16,14 +16,14 @@ async fn second_node_changes_nothing_until_the_first_ends() {
     let admin = kit.superuser("svc_node").await;
     let read = async || admin.query_one(STATE, &[]).await.unwrap().get::<_, String>(0);
     let before = read().await;
-    // Its control plane knows another project, and would let it remove the database of the first one.
+    // The second control plane knows another project, and would let its node remove the database of the first one.
     let second = kit.second_node("prj_b").await;
     eventually("the announcement", async || second.core.announced().is_some()).await;
     assert_eq!(second.core.announced().unwrap()["database"], serde_json::Value::Null);
     assert_eq!(second.program.log().matches(REFUSAL).count(), 1, "{}", second.program.log());
     assert_eq!(read().await, before);
     assert_eq!(second.core.last_report_of("prj_b", "database"), None);
-    // The first one continues to manage it.
+    // The first node continues to manage the server.
     kit.add_token("prj_a", None);
     kit.applied("prj_a").await;
     assert_eq!(second.program.log().matches(REFUSAL).count(), 1, "{}", second.program.log());
@@ -36,7 +36,7 @@ async fn second_node_changes_nothing_until_the_first_ends() {
     .await;
     eventually("the announcement", async || !second.core.announced().unwrap()["database"].is_null()).await;
     assert_eq!(number(&admin, "SELECT count(*) FROM pg_database WHERE datname ~ '^db_'").await, 2);
-    // The first one is the second now.
+    // After its restart, the first node is the one that must wait.
     kit.restart_node_after_kill();
     eventually("the refusal", async || kit.node.log().contains(REFUSAL)).await;
 }

@@ -5,7 +5,8 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::kit::{Kit, PASSWORD, number};
 
-/// Statements that must fail. `$a` and `$b` are the suffixes of the databases, `$pid` is a process of the other one.
+/// Statements that must fail. `$a` and `$b` are the suffixes of the databases, and `$pid` is a process of the other
+/// project.
 const ATTEMPTS: &[&str] = &[
     // Roles.
     "SET ROLE db_$b",
@@ -127,7 +128,7 @@ const ATTEMPTS: &[&str] = &[
     "SELECT pg_terminate_backend($pid)",
 ];
 
-/// A text that must not leave the other database.
+/// A text that must not become visible outside the other database.
 const MARK: &str = "confidential-mark";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,14 +168,14 @@ async fn no_login_reaches_another_project_or_the_cluster() {
         assert!(session.batch_execute("SELECT lo_get(1)").await.is_err());
         assert!(!visible(&session).await.contains(MARK));
     }
-    // The other project noticed nothing.
+    // The attempts had no effect on the other project.
     assert_eq!(number(&other, &format!("SELECT count(*) FROM \"{MARK}\"")).await, 1);
     for user in [format!("node_{a}"), format!("dump_{a}"), format!("db_{a}"), "postgres".to_owned()] {
         assert!(kit.log_in(&user, PASSWORD, &format!("db_{a}")).await.is_err(), "{user}");
     }
 }
 
-/// Everything that a login can read in the catalogs.
+/// Returns everything that a login can read in the catalogs.
 async fn visible(session: &Client) -> String {
     let tables = "SELECT c.oid::regclass::text FROM pg_class c WHERE relnamespace = 'pg_catalog'::regnamespace
         AND relkind IN ('r', 'v') AND has_table_privilege(oid, 'SELECT')";

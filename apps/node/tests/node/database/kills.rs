@@ -4,7 +4,7 @@ use protocol::{DatabaseOperationKind, OperationPhase};
 
 use super::kit::{Kit, eventually, number};
 
-/// Log lines at which a restore is interrupted, and their number since its begin.
+/// Log lines at which a restore is interrupted. The number counts this line since the start of the restore.
 const RESTORE: [(&str, usize); 11] = [
     ("executing a phase", 1),
     ("completed a phase", 1),
@@ -27,7 +27,7 @@ const DELETE: [(&str, usize); 5] = [
     ("completed a phase", 3),
 ];
 
-/// The databases of one project without leftovers, and its logins.
+/// Selects a number that combines the databases of one project, without leftovers, and its logins.
 const OBJECTS: &str = "
     SELECT (SELECT count(*) FROM pg_database WHERE datname ~ '^(db|new)_') * 100
         + (SELECT count(*) FROM pg_roles WHERE rolname ~ '^(db|app|node|dump|tok)_')";
@@ -40,7 +40,7 @@ async fn restore_is_completed_after_a_kill_at_every_step() {
     let generation = kit.generation("prj_a").await;
     kit.revives_node = true;
     let steps = RESTORE.map(|step| (step, false)).into_iter();
-    // Postgres dies at some of them.
+    // In further rounds, Postgres is killed at some of these lines.
     let steps = steps.chain([1, 3, 4, 5, 8].map(|at| (RESTORE[at], true)));
     for (round, ((text, count), kills_postgres)) in (1..).zip(steps) {
         kit.session("prj_a").await.batch_execute(&format!("UPDATE t SET n = {round}")).await.unwrap();
@@ -53,7 +53,7 @@ async fn restore_is_completed_after_a_kill_at_every_step() {
         kit.restore("prj_a", &generation).await;
         let step = format!("{text} {count} {kills_postgres}");
         assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 0, "{step}");
-        // One generation, with the last write.
+        // There is one new generation, and it contains the last write.
         eventually("the generation", async || kit.generations("prj_a", "pre_restore").len() > before).await;
         let sealed = kit.generations("prj_a", "pre_restore");
         assert_eq!(sealed.len(), before + 1, "{step}");

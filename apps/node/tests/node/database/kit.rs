@@ -19,8 +19,8 @@ use crate::running::{Dir, environment};
 
 /// The password of every login.
 pub const PASSWORD: &str = "hush";
-/// Longer than a database needs. It only prevents that a test hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A timeout that is longer than a database needs. It only prevents that a test hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Kit {
     pub postgres: PrivatePostgres,
@@ -29,7 +29,7 @@ pub struct Kit {
     pub node: Program,
     /// Whether a killed node is started again while a test waits.
     pub revives_node: bool,
-    /// Postgres is killed and started again when the log of the node contains this text this often.
+    /// Postgres is killed and started again when the log of the node contains this text this number of times.
     pub postgres_trap: Option<(&'static str, usize)>,
     /// The number of starts of the node.
     pub starts: u32,
@@ -45,20 +45,21 @@ pub struct SecondNode {
 }
 
 impl Kit {
-    /// `None` without the programs of Postgres.
+    /// Starts the node. Returns `None` without the programs of Postgres.
     pub async fn start() -> Option<Self> {
         let postgres = PrivatePostgres::start()?;
         let url = postgres.url();
         Some(Self::start_at(postgres, &url).await)
     }
 
-    /// The same with a server that supports TLS. The node does not run usefully until [`Self::start_node_at`].
+    /// Starts the node with a server that supports TLS. The node cannot connect to the server until
+    /// [`Self::start_node_at`].
     pub async fn start_with_tls(certificate: &sandbox::Certificate) -> Option<Self> {
         let mut postgres = PrivatePostgres::start()?;
         if !postgres.enable_tls(certificate.chain(), certificate.key()) {
             return None;
         }
-        // No server.
+        // There is no server at this address.
         Some(Self::start_at(postgres, "postgres://postgres@127.0.0.1:1/postgres").await)
     }
 
@@ -94,7 +95,7 @@ impl Kit {
         self.node = program(&self.postgres, &url, &self.core, &self.dir, "info");
     }
 
-    /// Another node with this Postgres, which has a control plane with one database.
+    /// Starts another node with this Postgres, which has a control plane with one database.
     pub async fn second_node(&mut self, project: &str) -> SecondNode {
         let (core, dir) = (ControlPlane::start().await, Dir::new());
         let desired = database(self.id("dbs"));
@@ -133,7 +134,7 @@ impl Kit {
         &self.desired[project]
     }
 
-    /// A new token, which never expires.
+    /// Adds a token, which never expires unless `expires_at` is given. Returns its role.
     pub fn add_token(&mut self, project: &str, expires_at: Option<String>) -> String {
         let user = self.id("tok");
         let login = DatabaseLogin { user: user.clone(), verifier: verifier(PASSWORD), expires_at };
@@ -141,7 +142,7 @@ impl Kit {
         user
     }
 
-    /// A new id.
+    /// Returns a new id.
     pub fn id(&mut self, prefix: &str) -> String {
         self.ids += 1;
         format!("{prefix}_01jd{:022}", self.ids)
@@ -166,12 +167,12 @@ impl Kit {
                 return report;
             }
             let waited = began.elapsed();
-            assert!(waited < PATIENCE, "no report with {what}: {:?}\n{}", self.report(project), self.node.log());
+            assert!(waited < TIMEOUT, "no report with {what}: {:?}\n{}", self.report(project), self.node.log());
             sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Revives the node, and kills Postgres, if that is due.
+    /// Starts a killed node again, and kills Postgres, if these traps are set and due.
     pub fn spring_traps(&mut self) {
         if self.revives_node && !self.node.is_running() {
             self.restart_node_after_kill();
@@ -192,17 +193,17 @@ impl Kit {
         self.reported(project, "the revision", is).await
     }
 
-    /// The name of the database and of its owner.
+    /// Returns the name of the database and of its owner.
     pub fn name(&self, project: &str) -> String {
         self.desired[project].id.replace("dbs_", "db_")
     }
 
-    /// The login of `DatabaseConnect`.
+    /// Returns the name of the login of `DatabaseConnect`.
     pub fn app(&self, project: &str) -> String {
         self.desired[project].id.replace("dbs_", "app_")
     }
 
-    /// A session of the login of `DatabaseConnect`.
+    /// Opens a session of the login of `DatabaseConnect`.
     pub async fn session(&self, project: &str) -> Client {
         self.log_in(&self.app(project), PASSWORD, &self.name(project)).await.unwrap()
     }
@@ -217,7 +218,7 @@ impl Kit {
         Ok(client)
     }
 
-    /// A superuser in a database.
+    /// Opens a session of the superuser in a database.
     pub async fn superuser(&self, database: &str) -> Client {
         let mut config: tokio_postgres::Config = self.postgres.url().parse().unwrap();
         let (client, connection) = config.dbname(database).connect(NoTls).await.unwrap();
@@ -225,7 +226,7 @@ impl Kit {
         client
     }
 
-    /// The output of `pg_dump` as the login of `DatabaseConnect`, without the lines that differ each time.
+    /// Returns the output of `pg_dump` as the login of `DatabaseConnect`, without the lines that differ each time.
     pub fn dump(&self, project: &str, arguments: &[&str]) -> String {
         let address = self.postgres.address();
         let (host, port) = address.split_once(':').unwrap();
@@ -244,12 +245,12 @@ impl Kit {
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !condition().await {
-        assert!(began.elapsed() < PATIENCE, "timed out waiting for {what}");
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
         sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// A number that a statement returns.
+/// Returns a number that a statement returns.
 pub async fn number(client: &Client, statement: &str) -> i64 {
     client.query_one(&format!("SELECT ({statement})::bigint"), &[]).await.unwrap().get(0)
 }

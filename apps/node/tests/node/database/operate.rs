@@ -1,4 +1,4 @@
-//! The part of the control plane in operations.
+//! The role of the control plane in operations.
 
 use protocol::{
     DatabaseOperation, DatabaseOperationKind, DatabaseReport, GenerationRef, OperationPhase, OperationReport,
@@ -33,7 +33,7 @@ impl Kit {
         done.completed
     }
 
-    /// Publishes the next phase, or the end.
+    /// Publishes the next phase, or the end of the operation.
     pub fn advance(&mut self, project: &str) {
         self.change(project, |database| {
             let operation = database.operation.as_mut().unwrap();
@@ -77,7 +77,7 @@ impl Kit {
         self.applied(project).await;
     }
 
-    /// The generations of a kind, in the order in which the node first reported them.
+    /// Returns the generations of a kind, in the order in which the node first reported them.
     pub fn generations(&self, project: &str, kind: &str) -> Vec<GenerationRef> {
         let mut found: Vec<GenerationRef> = Vec::new();
         for report in self.core.reports_of(project, "generation") {
@@ -90,7 +90,7 @@ impl Kit {
         found
     }
 
-    /// Stores the current content as a generation: that of a restore that is aborted.
+    /// Stores the current content as a generation, by starting a restore and aborting it.
     pub async fn generation(&mut self, project: &str) -> GenerationRef {
         let before = self.generations(project, "pre_restore").len();
         let missing = GenerationRef { key: "missing".to_owned(), size_bytes: 1, sha256: "0".repeat(64) };

@@ -51,7 +51,7 @@ async fn restore_under_writers_is_exact() {
     let (schema, content) = (kit.dump("prj_a", &["--schema-only"]), kit.dump("prj_a", &[]));
     let generation = kit.generation("prj_a").await;
 
-    // Ten writers, which log in again and again, through both logins.
+    // Ten writers log in again and again, through both logins.
     let (stop, committed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
     let mut writers = JoinSet::new();
     for number in 0..10 {
@@ -112,7 +112,7 @@ async fn restore_under_writers_is_exact() {
     let tombstones =
         "SELECT count(*) FROM pg_database d JOIN svc.tombstones t ON t.name = d.datname WHERE NOT datallowconn";
     assert_eq!(number(&admin, tombstones).await, 2);
-    // Their retention ends.
+    // The retention of the tombstones ends.
     admin.batch_execute("UPDATE svc.tombstones SET drop_at = now()").await.unwrap();
     kit.restart_node();
     eventually("the end of the tombstones", async || {
@@ -143,10 +143,10 @@ async fn aborted_and_failed_operations_change_nothing() {
         }
     }
     let prepared = "SELECT count(*) FROM pg_database WHERE datname ~ '^new_'";
-    // An abort does not wait for the creation of a database. The sweep drops it.
+    // An abort does not wait until the database is created. The sweep drops the database.
     let admin = kit.superuser("svc_node").await;
     eventually("the end of the new databases", async || number(&admin, prepared).await == 0).await;
-    // A missing object and a corrupt one end the operation.
+    // The operation ends if its object is missing or corrupt.
     let object = kit.dir.path().join("backups").join(&generation.key);
     let archive = std::fs::read(&object).unwrap();
     std::fs::write(&object, [&archive[..archive.len() / 2], b"damage"].concat()).unwrap();

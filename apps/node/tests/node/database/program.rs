@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub struct Program {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
-    /// The number of log lines with this text after which the program is killed.
+    /// The program is killed after this number of log lines with this text.
     trap: Arc<Mutex<Option<(&'static str, usize)>>>,
 }
 
@@ -30,7 +30,7 @@ impl Program {
                 {
                     *left = left.saturating_sub(1);
                     if *left == 0 {
-                        // It may already have been killed.
+                        // The program may already have been killed.
                         let _ = kill_process(pid, Signal::KILL);
                     }
                 }

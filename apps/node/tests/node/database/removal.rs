@@ -42,7 +42,7 @@ async fn deleted_database_leaves_a_generation_and_a_tombstone() {
     let generation = kit.generations("prj_a", "final").pop().unwrap();
     kit.restore("prj_a", &generation).await;
     assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
-    // The owner's role ends with the last tombstone.
+    // The owner's role is dropped with the last tombstone.
     admin.batch_execute("UPDATE svc.tombstones SET drop_at = now()").await.unwrap();
     kit.restart_node();
     let owner = format!("SELECT count(*) FROM pg_roles WHERE rolname = '{database}'");
@@ -65,7 +65,7 @@ async fn only_a_full_state_removes_a_database() {
     assert!(kit.log_in(&app, PASSWORD, &database).await.is_err());
     let admin = kit.superuser("svc_node").await;
     assert_eq!(number(&admin, TOMBSTONES).await, 0);
-    // A part that cannot be read keeps its database, also after a restart.
+    // If a part cannot be read, its database is kept, even after a restart.
     kit.core.make_unavailable("prj_b", "database");
     kit.restart_node();
     eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
@@ -106,7 +106,7 @@ async fn unlisted_database_is_closed_at_once_and_removed_after_a_day() {
     let admin = kit.superuser("svc_node").await;
     let unlisted = "SELECT count(*) FROM svc.databases WHERE unlisted_since IS NOT NULL AND removal IS NULL";
     eventually("the record", async || number(&admin, unlisted).await == 1).await;
-    // It is listed again.
+    // The part is listed again.
     kit.change("prj_a", |_| ());
     kit.applied("prj_a").await;
     assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);

@@ -36,10 +36,10 @@ async fn manual_changes_are_repaired() {
     let (db, app, other) = (kit.name("prj_a"), kit.app("prj_a"), kit.app("prj_b"));
     let node = db.replace("db_", "node_");
     let admin = kit.superuser("svc_node").await;
-    // Roles of an operator.
+    // These roles belong to an operator.
     admin.batch_execute("CREATE ROLE app_user LOGIN; CREATE ROLE db_owner").await.unwrap();
     let expected = state(&kit).await;
-    // By an operator.
+    // An operator makes these changes.
     let manual = [
         format!("ALTER ROLE {app} SUPERUSER CREATEROLE"),
         format!("ALTER ROLE {app} NOLOGIN VALID UNTIL '2020-01-01' CONNECTION LIMIT 1"),
@@ -66,7 +66,7 @@ async fn manual_changes_are_repaired() {
     }
     assert_ne!(state(&kit).await, expected);
     eventually("the repair", async || state(&kit).await == expected).await;
-    // By the tenant itself.
+    // The tenant itself makes these changes.
     let session = kit.session("prj_a").await;
     for statement in [
         format!("ALTER DATABASE {db} CONNECTION LIMIT 1"),
@@ -78,7 +78,7 @@ async fn manual_changes_are_repaired() {
         format!("ALTER ROLE {app} IN DATABASE {db} SET statement_timeout = 0"),
         format!("GRANT {app} TO {other}"),
     ] {
-        // A later Postgres may refuse some of them.
+        // Newer versions of Postgres may refuse some of these statements.
         let _ = session.batch_execute(&statement).await;
     }
     eventually("the repair", async || state(&kit).await == expected).await;
@@ -100,7 +100,7 @@ async fn dropped_database_is_created_again_from_its_source() {
     kit.reported("prj_a", "the recovery", |report| report.ready && report.recovered_from.is_some()).await;
     assert_eq!(kit.report("prj_a").unwrap().recovered_from, Some(generation.key));
     assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
-    // Also without the node's tables and the template, as on a new disk.
+    // The repair also works without the node's tables and the template, as on a new disk.
     kit.node.kill();
     drop(admin);
     let admin = kit.superuser("postgres").await;

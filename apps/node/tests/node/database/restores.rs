@@ -1,4 +1,4 @@
-//! Code of a tenant that runs in a restore, and the size of the new database.
+//! Tenant code that runs in a restore, and the size of the new database.
 
 use protocol::{DatabaseOperationKind, OperationPhase, OperationReport};
 
@@ -8,7 +8,7 @@ const SLEEPING: &str = "SELECT count(*) FROM pg_stat_activity WHERE usename ~ '^
 const PREPARED: &str = "SELECT count(*) FROM pg_database WHERE datname ~ '^new_'";
 const LOGINS: &str = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^load_' AND rolcanlogin";
 
-/// The first table sets the password of the login and commits it, the second one waits.
+/// Returns the SQL of an attack. The first table sets the password of the login and commits it; the second one waits.
 fn attack(load: &str, owner: &str) -> String {
     format!(
         "CREATE TABLE a_log (outcome text);
@@ -102,7 +102,7 @@ async fn restore_that_grows_too_large_fails() {
     assert_eq!(failed.error, "the restored database is larger than 20 MiB, which the plan does not permit");
     let admin = kit.superuser("svc_node").await;
     eventually("the end of the new database", async || number(&admin, PREPARED).await == 0).await;
-    // The content is that of before. With a larger plan, the restore succeeds.
+    // The content is the previous one. With a larger plan, the restore succeeds.
     kit.change("prj_a", |desired| (desired.operation, desired.size_bytes) = (None, 1 << 30));
     kit.applied("prj_a").await;
     assert_eq!(number(&kit.session("prj_a").await, "SELECT count(*) FROM t").await, 1);

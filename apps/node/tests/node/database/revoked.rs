@@ -17,14 +17,14 @@ async fn revoked_node_closes_all_databases() {
     session.batch_execute(&grant).await.unwrap();
     let privileges = kit.dump("prj_a", &["--schema-only"]);
     kit.core.accept("svc_nod_another");
-    // Ends the current poll.
+    // This change ends the current poll.
     kit.change("prj_b", |_| ());
     for (project, login) in [("prj_a", kit.app("prj_a")), ("prj_a", token.clone()), ("prj_b", kit.app("prj_b"))] {
         let database = kit.name(project);
         eventually("the refusal", async || kit.log_in(&login, PASSWORD, &database).await.is_err()).await;
     }
     eventually("the end of the session", async || session.batch_execute("SELECT").await.is_err()).await;
-    // Also after a restart.
+    // The logins stay closed after a restart.
     kit.restart_node();
     eventually("the rejection", async || kit.node.log().contains("rejects the credential of this node")).await;
     assert!(kit.log_in(&token, PASSWORD, &database).await.is_err());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::kit::{Kit, PASSWORD, eventually};
 
-/// The saved environments by file.
+/// Returns the saved environments by file.
 fn saved(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let files = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
@@ -19,13 +19,13 @@ async fn older_saved_state_opens_nothing() {
     let Some(mut kit) = Kit::start().await else { return };
     let folder = kit.dir.path().join("environments");
     for project in ["prj_a", "prj_b", "prj_c"] {
-        // The node saves the state of projects with a site.
+        // The node saves only the state of projects with a site.
         kit.core.deploy(project, &[("index.html", b"x")]);
         kit.enable(project).await;
     }
     let (kept, revoked) = (kit.add_token("prj_a", None), kit.add_token("prj_a", None));
     kit.applied("prj_a").await;
-    // Until the node has saved it: nothing changes any more.
+    // The node has saved the state when nothing changes any more.
     let (mut old, mut repeated) = (saved(&folder), 0);
     eventually("the saved state", async || {
         let previous = std::mem::replace(&mut old, saved(&folder));
@@ -33,7 +33,7 @@ async fn older_saved_state_opens_nothing() {
         old.len() == 3 && repeated > 20
     })
     .await;
-    // Applied, but not in the old state: a revocation, a new token, a password, and a suspension.
+    // These changes are applied, but are not in the old state: a revocation, a new token, a password, and a suspension.
     kit.change("prj_a", |desired| desired.tokens.retain(|login| login.user != revoked));
     let later = kit.add_token("prj_a", None);
     kit.change("prj_b", |desired| desired.suspended = true);
@@ -63,7 +63,7 @@ async fn older_saved_state_opens_nothing() {
         (kit.app("prj_a"), PASSWORD, database.clone(), true),
         (kept, PASSWORD, database.clone(), true),
         (revoked, PASSWORD, database.clone(), false),
-        // It may be revoked by now.
+        // The new token may have been revoked since.
         (later.clone(), PASSWORD, database.clone(), false),
         (kit.app("prj_b"), PASSWORD, kit.name("prj_b"), false),
         (kit.app("prj_c"), PASSWORD, kit.name("prj_c"), false),

@@ -9,7 +9,7 @@ async fn node_uses_verified_tls() {
     let certificate = sandbox::Certificate::generate_for(&["localhost"]);
     let other = sandbox::Certificate::generate_for(&["localhost"]);
     let Some(mut kit) = Kit::start_with_tls(&certificate).await else { return };
-    // The wrong name, and the wrong authority.
+    // The first certificate has the wrong name, the second one the wrong authority.
     let root = kit.dir.path().join("root.pem");
     for (host, authority) in [("127.0.0.1", certificate.authority()), ("localhost", other.authority())] {
         fs::write(&root, authority).unwrap();
@@ -27,7 +27,7 @@ async fn node_uses_verified_tls() {
         "SELECT count(*) FROM pg_stat_activity a JOIN pg_stat_ssl s USING (pid) WHERE a.application_name = 'svc-node'";
     assert!(number(&admin, &format!("{sessions} AND s.ssl")).await > 0);
     assert_eq!(number(&admin, &format!("{sessions} AND NOT s.ssl")).await, 0);
-    // Also those of pg_dump and pg_restore.
+    // `pg_dump` and `pg_restore` use TLS too.
     let generation = kit.generation("prj_a").await;
     kit.restore("prj_a", &generation).await;
 }

@@ -12,7 +12,7 @@ async fn revoked_token_is_refused_when_the_revision_is_reported() {
     kit.applied("prj_a").await;
     let database = kit.name("prj_a");
     let session = kit.log_in(&token, PASSWORD, &database).await.unwrap();
-    // The token tries to outlive its revocation: another password, a grant of itself, an object, privileges.
+    // The token tries to outlive its revocation, with another password, a grant of itself, an object, and privileges.
     let tricks = format!(
         "SET ROLE NONE; ALTER ROLE {token} PASSWORD 'mine'; SELECT lo_create(4711); SET ROLE {database};
          CREATE TABLE t (); GRANT ALL ON t TO {token}; CREATE SCHEMA s; GRANT ALL ON SCHEMA s TO {token} WITH GRANT OPTION"
@@ -26,14 +26,14 @@ async fn revoked_token_is_refused_when_the_revision_is_reported() {
         let codes = [SqlState::INVALID_AUTHORIZATION_SPECIFICATION, SqlState::INVALID_PASSWORD];
         assert!(error.code().is_some_and(|code| codes.contains(code)), "{error:?}");
     }
-    // The open session continues, and cannot open the login again.
+    // The open session continues, but cannot open the login again.
     session.batch_execute("INSERT INTO t DEFAULT VALUES").await.unwrap();
     assert!(session.batch_execute(&format!("SET ROLE NONE; ALTER ROLE {token} LOGIN")).await.is_err());
     drop(session);
     let admin = kit.superuser("svc_node").await;
     let exists = format!("SELECT count(*) FROM pg_roles WHERE rolname = '{token}'");
     eventually("the end of the role", async || number(&admin, &exists).await == 0).await;
-    // Its objects belong to the owner now. The other token is unaffected.
+    // The token's objects belong to the owner now. The other token is unaffected.
     let session = kit.log_in(&kept, PASSWORD, &database).await.unwrap();
     session.batch_execute("SELECT lo_unlink(4711); DROP TABLE t; DROP SCHEMA s").await.unwrap();
     assert_eq!(
@@ -45,7 +45,7 @@ async fn revoked_token_is_refused_when_the_revision_is_reported() {
         .await,
         0
     );
-    // Up to Postgres 15.
+    // The grant succeeds up to Postgres 15.
     let _ = granted;
 }
 
@@ -64,7 +64,7 @@ async fn expired_token_is_refused() {
     for statement in ["VALID UNTIL 'infinity'", "CONNECTION LIMIT -1", "BYPASSRLS"] {
         assert!(session.batch_execute(&format!("SET ROLE NONE; ALTER ROLE {future} {statement}")).await.is_err());
     }
-    // The connection limit of a token.
+    // The connection limit applies to a token.
     let mut sessions = Vec::new();
     let refused = loop {
         match kit.log_in(&future, PASSWORD, &database).await {

@@ -23,7 +23,7 @@ async fn old_transactions_end() {
     setup.batch_execute("CREATE TABLE t (n bigint)").await.unwrap();
     let defaults = TransactionLimits::default();
 
-    // One with an id, one with a snapshot, and a statement that writes.
+    // The sessions have a transaction with an id, a transaction with a snapshot, and a statement that writes.
     let (with_id, with_snapshot, writing) =
         (kit.session("prj_a").await, kit.session("prj_a").await, kit.session("prj_a").await);
     with_id.batch_execute("BEGIN; INSERT INTO t VALUES (1)").await.unwrap();
@@ -42,7 +42,7 @@ async fn old_transactions_end() {
     assert!(written.await.unwrap().is_err());
     assert!(!is_open(&with_id).await && !is_open(&with_snapshot).await && is_open(&setup).await);
 
-    // One that only takes long.
+    // This transaction only takes long.
     let (old, idle) = (kit.session("prj_a").await, kit.session("prj_a").await);
     old.batch_execute("BEGIN; SELECT 1").await.unwrap();
     let limits = TransactionLimits { time: Duration::ZERO, ..defaults };
@@ -51,7 +51,8 @@ async fn old_transactions_end() {
     assert_eq!(number(&idle, "SELECT count(*) FROM t").await, 0);
 }
 
-/// A prepared transaction outlives its session, and only a session in its database can end it.
+/// Tests that prepared transactions are refused. They outlive their session, and only a session in their database can
+/// end them.
 #[tokio::test(flavor = "multi_thread")]
 async fn prepared_transactions_are_refused() {
     let Some(mut kit) = Kit::start().await else { return };

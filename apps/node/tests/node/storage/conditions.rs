@@ -41,7 +41,7 @@ async fn put_stores_only_if_the_condition_is_met() {
     .await;
 }
 
-/// All streams begin before the first one ends.
+/// Tests streams that all begin before the first one ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_concurrent_streams_wins() {
     on_each_store(async |rig| {
@@ -63,7 +63,7 @@ async fn one_of_many_concurrent_streams_wins() {
             let content = rig.get(&one, name).await.unwrap();
             assert_eq!(content, format!("{} of {name}", winners[0]).into_bytes());
         }
-        // The blobs of the others are deleted.
+        // The blobs of the other streams are deleted.
         rig.wait_for_blobs(2).await;
     })
     .await;

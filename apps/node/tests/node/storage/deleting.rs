@@ -27,7 +27,7 @@ async fn blob_that_cannot_be_deleted_does_not_delay_others() {
     }
     rig.wait_for_blobs(1).await;
     assert!(blob.join("file").exists());
-    // It is retried.
+    // The deletion is tried again.
     fs::remove_dir_all(&blob).unwrap();
     fs::write(&blob, "").unwrap();
     rig.wait_for_blobs(0).await;

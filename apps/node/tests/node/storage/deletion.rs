@@ -48,7 +48,7 @@ async fn objects_of_a_purged_project_are_deleted_and_no_others() {
         }
         rig.put(&purged, "large", noise(6 << 20)).await;
         rig.put(&kept, "key", "content").await;
-        // A file that this node did not write.
+        // This node did not write this file.
         fs::write(rig.store.folder("sto_purged").join("unrelated"), "").unwrap();
         // A full state without the project, such as that of a restored control plane, deletes nothing.
         rig.set_purged(&[]);
@@ -60,7 +60,7 @@ async fn objects_of_a_purged_project_are_deleted_and_no_others() {
         // The report is repeated with each full state, in case it was lost.
         rig.set_purged(&["purged"]);
         rig.wait_for_deletion("purged").await;
-        // The index has no rows of it.
+        // The index has no rows of the purged prefix.
         rig.set_purged(&[]);
         assert_eq!(rig.keys(&purged).await, [""; 0]);
         rig.wait_for_report("purged", 0, false).await;
@@ -76,7 +76,7 @@ async fn interrupted_deletion_continues_after_a_start() {
             rig.put(&purged, &number.to_string(), "content").await;
         }
         rig.set_purged(&["purged"]);
-        // Stops at some point of the deletion.
+        // The node stops at some point of the deletion.
         tokio::task::yield_now().await;
         let mut rig = rig.restart().await;
         rig.set_purged(&["purged"]);
@@ -132,7 +132,7 @@ async fn node_that_is_killed_during_a_deletion_continues_it() {
         fs::write(folder.join(format!("{number}")), "content").unwrap();
     }
     let left = || store.blobs().len();
-    // Slow enough for a kill in between.
+    // The deletion is slow enough for a kill in between.
     store.proxy().set_fault(NetworkFault::Delay(Duration::from_millis(20)));
     // The project was purged while the node was offline.
     core.set_part("gone", "deletedStorage", json!({ "prefix": "sto_gone" }));

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{Kind, Rig, TestStore, code, grant, key, noise};
 
-/// No request waits longer.
+/// No operation takes longer than this.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn list(rig: &Rig, grant: &Grant) -> Result<Page> {
@@ -23,7 +23,7 @@ async fn delete(rig: &Rig, grant: &Grant) -> Result<()> {
     rig.storage.delete(&mut call, grant, vec![key("key")]).await
 }
 
-/// Asserts that all operations on the content of objects fail with the code in time.
+/// Asserts that all operations that need the content of objects fail with the expected code in time.
 async fn assert_unavailable(rig: &Rig, new: &Grant) {
     let one = grant("one");
     let began = Instant::now();
@@ -33,7 +33,7 @@ async fn assert_unavailable(rig: &Rig, new: &Grant) {
             rig.put_with(&one, "large", noise(12 << 20), PutOptions::default()),
             rig.get_range(&one, "key", None),
             rig.get_range(&one, "large key", None),
-            // The first use of a project needs the store, too.
+            // The first use of a project also needs the store.
             rig.storage.head(new, key("key")),
             list(rig, new),
             delete(rig, new),
@@ -43,11 +43,11 @@ async fn assert_unavailable(rig: &Rig, new: &Grant) {
     println!("failed after {:?}", began.elapsed());
     let codes = [code(small), code(large), code(get), code(get_large), code(head), code(list), code(delete)];
     assert_eq!(codes, ["storage_unavailable"; 7]);
-    // Keys are in the index, which needs no store.
+    // The keys are in the index, so a listing needs no store.
     assert_eq!(rig.keys(&one).await, ["key", "large key"]);
 }
 
-/// Asserts that the waits of a call for a permit of its project and for the store end together in time.
+/// Asserts that a call waits for a permit of its project and for the store within one common time limit.
 async fn assert_queued_call_ends(rig: &Rig, grant: &Grant) {
     let mut calls = Vec::new();
     for _ in 0..8 {

@@ -16,7 +16,7 @@ async fn failed_and_cancelled_puts_store_nothing() {
     on_each_store(async |mut rig| {
         let one = grant("one");
         rig.put(&one, "key", "before").await;
-        // Shorter than a part, and longer than two.
+        // One content is shorter than a part, and one is longer than two parts.
         for size in [10, 12 << 20] {
             let begin = || stream::iter([Ok(Bytes::from(noise(size)))]);
             let failing = begin().chain(stream::iter([Err(io::Error::other("the stream failed"))]));
@@ -55,7 +55,7 @@ async fn stalled_puts_of_a_project_do_not_block_others() {
     rig.put(&grant("one"), "large", noise(1 << 20)).await;
 }
 
-/// A killed process can leave a blob that was not committed, and a part of one.
+/// Tests the cleanup after a kill, which can leave a blob without an object, and a part of a blob.
 #[tokio::test(flavor = "multi_thread")]
 async fn blobs_without_an_object_are_removed_after_a_start() {
     on_each_store(async |rig| {
@@ -64,7 +64,7 @@ async fn blobs_without_an_object_are_removed_after_a_start() {
         let folder = rig.store.folder("sto_one");
         let blobs = || std::fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
         let committed: Uuid = blobs().find_map(|name| Uuid::try_parse(&name).ok()).unwrap();
-        // A blob that was begun after the last commit.
+        // This blob was begun after the last commit.
         let orphan = Uuid::from_u128(committed.as_u128() + (1 << 70));
         std::fs::copy(folder.join(committed.to_string()), folder.join(orphan.to_string())).unwrap();
         std::fs::write(folder.join("unrelated"), "not a blob").unwrap();
@@ -72,7 +72,8 @@ async fn blobs_without_an_object_are_removed_after_a_start() {
         rig.wait_for_blobs(2).await;
         assert!(!folder.join(orphan.to_string()).exists() && folder.join("unrelated").exists());
         assert_eq!(rig.get(&one, "key").await.unwrap(), b"content");
-        // A start without puts before it does not look for blobs again: no process has begun one.
+        // If no put began before the stop, the next start does not look for blobs, because no process can have left
+        // one.
         std::fs::copy(folder.join(committed.to_string()), folder.join(orphan.to_string())).unwrap();
         let rig = rig.restart().await;
         assert_eq!(rig.get(&one, "key").await.unwrap(), b"content");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{grant, on_each_store};
 
-/// Keys that a store, a URL or a file system could confuse. All are distinct objects.
+/// Returns keys that a store, a URL or a file system could confuse. All are distinct objects.
 fn tricky() -> Vec<String> {
     let by_hand = [
         "a",

@@ -4,7 +4,7 @@ use node::storage::{ListOptions, Position, StorageError};
 
 use super::{Rig, grant, on_each_store};
 
-/// The pages of a listing: objects and common prefixes of each.
+/// Returns the pages of a listing: objects and common prefixes of each.
 async fn pages(rig: &Rig, prefix: &str, delimiter: &str, limit: usize) -> Vec<(Vec<String>, Vec<String>)> {
     let (mut pages, mut after) = (Vec::new(), None);
     loop {

@@ -20,7 +20,7 @@ async fn usage_is_exact_and_refusals_are_reported_once() {
         rig.wait_for_report("one", 10, false).await;
         assert_eq!(code(rig.put_with(&grant, "c", "1", PutOptions::default()).await), "quota_exceeded");
         rig.wait_for_report("one", 10, true).await;
-        // A second refusal is not another crossing, also after a restart.
+        // A second refusal does not count as another crossing of the quota, even after a restart.
         assert_eq!(code(rig.put_with(&grant, "c", "1", PutOptions::default()).await), "quota_exceeded");
         let mut rig = rig.restart().await;
         rig.wait_for_report("one", 10, true).await;

@@ -28,7 +28,7 @@ async fn contents_of_all_sizes_are_read_whole_and_in_ranges() {
                 assert!(read.as_deref() == expected, "{offset} {length:?} of {size}");
             }
         }
-        // The object of a ranged get is the whole object.
+        // A ranged get returns the properties of the whole object.
         let range = Some(ContentRange { offset: 5, length: Some(3) });
         let (object, content) = rig.storage.get(&one, key("key"), range).await.unwrap().unwrap();
         assert_eq!((object.size, content.length), (11 << 20, 3));

@@ -10,7 +10,7 @@ async fn lost_index_is_rebuilt_with_usage_and_attributes() {
         let grant = grant_with("one", 2000);
         let metadata = [("name".to_owned(), "é".repeat(1000))].into();
         let attributes = Attributes { content_type: Some("text/plain".to_owned()), metadata };
-        // Its header is longer than the first read of a rebuild.
+        // The header of this object is longer than the first read of a rebuild.
         let long = format!("é/\u{1}{}", "\u{2}".repeat(1000));
         let options = PutOptions { attributes, ..PutOptions::default() };
         let stored = rig.put_with(&grant, &long, "content", options).await.unwrap().unwrap();

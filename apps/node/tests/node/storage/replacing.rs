@@ -49,11 +49,11 @@ async fn get_without_a_receiver_ends() {
         rig.put(&one, "key", content.clone()).await;
         let (_, mut stalled) = rig.storage.get(&one, key("key"), None).await.unwrap().unwrap();
         stalled.bytes.try_next().await.unwrap().unwrap();
-        // A receiver that takes data is not too slow.
+        // A receiver that takes data in time is not too slow.
         assert!(rig.get(&one, "key").await.unwrap() == content);
         rig.put(&one, "other", "x").await;
         rig.delete(&one, &["key"]).await;
-        // The blobs of the deleted and of the other object.
+        // The store still contains the blobs of the deleted and of the other object.
         let deleted = async {
             while rig.store.blobs().len() > 1 {
                 rig.put(&one, "other", "x").await;

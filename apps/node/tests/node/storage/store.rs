@@ -45,7 +45,7 @@ impl TestStore {
         Self { dir, s3 }
     }
 
-    /// The configuration of the store. A bucket is reached through the proxy.
+    /// Returns the configuration of the store. A bucket is reached through the proxy.
     pub fn config(&self) -> StoreConfig {
         let Some(S3 { proxy, .. }) = &self.s3 else { return StoreConfig::Folder(self.dir.path().to_owned()) };
         StoreConfig::S3(S3Config {
@@ -60,7 +60,7 @@ impl TestStore {
         })
     }
 
-    /// The settings of a node with this store.
+    /// Returns the settings of a node with this store.
     pub fn settings(&self) -> Vec<(String, String)> {
         let settings = match self.config() {
             StoreConfig::Folder(folder) => vec![("SVC_NODE_STORAGE", format!("file://{}", folder.display()))],
@@ -74,25 +74,26 @@ impl TestStore {
         settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The proxy in front of the S3 server.
+    /// Returns the proxy in front of the S3 server.
     pub fn proxy(&self) -> &Proxy {
         &self.s3.as_ref().unwrap().proxy
     }
 
-    /// The paths of all blobs and of the parts of unfinished uploads, without the files that the S3 server writes while
-    /// it receives a request.
+    /// Returns the paths of all blobs and of the parts of unfinished uploads. Omits the files that the S3 server writes
+    /// while it receives a request.
     pub fn blobs(&self) -> Vec<String> {
         let files = match &self.s3 {
             Some(S3 { server, .. }) => server.files(),
             None => files(self.dir.path(), ""),
         };
-        // An upload whose creation had no response has no parts. The bucket removes it after a day (docs/storage.md).
+        // If the response to the creation of an upload was lost, the upload has no parts. The bucket removes it after a
+        // day (docs/storage.md).
         let is_empty_upload = |file: &str| file.starts_with(".upload-") && file.ends_with(".json");
         let is_internal = |file: &str| file.ends_with("/owner") || file.starts_with(".tmp.") || is_empty_upload(file);
         files.into_iter().filter(|file| !is_internal(file)).collect()
     }
 
-    /// The folder with the blobs of a prefix.
+    /// Returns the folder with the blobs of a prefix.
     pub fn folder(&self, prefix: &str) -> std::path::PathBuf {
         match self.s3 {
             Some(_) => self.dir.path().join(BUCKET).join("node").join(prefix),

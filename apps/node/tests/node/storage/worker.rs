@@ -19,7 +19,7 @@ use crate::workers::workerd;
 
 const QUOTA: u64 = 2 << 30;
 
-/// A node process with the project `app`, which has the worker of these tests. Also the project `other`.
+/// A node process with two projects: `app`, which has the worker of these tests, and `other`.
 struct Rig {
     node: NodeProcess,
     store: TestStore,
@@ -38,7 +38,7 @@ fn part(project: &str, quota_bytes: u64) -> Value {
 }
 
 impl Rig {
-    /// `None` without `workerd`.
+    /// Starts the node. Returns `None` without `workerd`.
     async fn start(kind: Kind) -> Option<Self> {
         let store = TestStore::start(kind).await;
         let settings = store.settings();
@@ -99,7 +99,7 @@ async fn interface_is_that_of_the_specification() {
             "svc_node_storage_orphans_removed_total 0",
         ])
         .await;
-        // Another project sees nothing of it.
+        // The other project does not see the objects.
         node.visitor().sees("other.localhost", "/list", 200, "[]").await;
         let used = async || {
             let objects: Vec<(String, u64)> = serde_json::from_str(&node.objects().await).unwrap();
@@ -124,7 +124,7 @@ async fn revoked_grant_removes_the_binding_and_keeps_the_objects() {
     }
     node.wait_until_granted("true").await;
     assert_eq!(node.get("/get?key=a").await, (200, "kept".to_owned()));
-    // A new quota needs no other process.
+    // A new quota requires no new process.
     node.core.set_part("app", "storage", part("app", 4));
     let refused = async || {
         let put = node.visitor().request(Method::POST, "app.localhost", "/put?key=b").body("x");
@@ -134,7 +134,8 @@ async fn revoked_grant_removes_the_binding_and_keeps_the_objects() {
     while !refused().await {
         sleep(Duration::from_millis(50)).await;
     }
-    // A large content is refused with the same error while it is sent, with a length and as a stream of the worker.
+    // A content that is too large is refused with the same error while it is sent, both with a known length and as a
+    // stream of the worker.
     let put = node.visitor().request(Method::POST, "app.localhost", "/put?key=b").body(vec![0; 20 << 20]);
     let response = Visitor::send(put).await;
     assert!(response.status == 500 && response.body.contains("quota_exceeded"), "{response:?}");
@@ -159,7 +160,7 @@ async fn node_without_a_store_returns_an_error_that_says_so() {
     assert!(status == 500 && body.contains("storage_unavailable") && body.contains("SVC_NODE_STORAGE"), "{body}");
 }
 
-/// A request body that begins with this content and does not end.
+/// Returns a request body that begins with this content and does not end.
 fn endless(content: Vec<u8>) -> Body {
     let first = stream::iter([Ok::<Bytes, std::io::Error>(content.into())]);
     Body::wrap_stream(first.chain(stream::pending()))
@@ -174,7 +175,7 @@ async fn killed_node_leaves_no_partial_object() {
         for (round, size) in [3, 700 << 10, 6 << 20].into_iter().enumerate() {
             let put = node.visitor().request(Method::POST, "app.localhost", "/put?key=a").body(endless(vec![1; size]));
             let sending = tokio::spawn(put.send());
-            // The next kill also comes while small objects are put.
+            // In the next round, the node is killed while small objects are put.
             for number in 0..10 {
                 let path = format!("/put?key={round}-{number}");
                 let put = node.visitor().request(Method::POST, "app.localhost", &path).body("12345");
@@ -227,7 +228,7 @@ async fn large_object_uses_little_memory() {
         let peak = node.memory("VmHWM");
         println!("{kind:?}: put of {size} bytes from {before} to {peak}");
         assert!(peak < before + MAX_GROWTH, "{kind:?}: from {before} to {peak} bytes");
-        // And out again.
+        // The same limit applies to reading the object.
         let response = node.visitor().request(Method::GET, "app.localhost", "/get?key=large").send().await.unwrap();
         let mut read = 0;
         let mut chunks = response.bytes_stream();

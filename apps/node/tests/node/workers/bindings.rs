@@ -72,10 +72,10 @@ async fn worker_code_does_not_reach_the_service_behind_a_binding() {
     rig.serves(CODE).await;
     let reached: Value = serde_json::from_str(&rig.node.visitor.get(HOST, "/reach").await.body).unwrap();
     let attempts = json!({ "svc:storage": "refused", "svc:assets": "refused", "internal:storage": "refused" });
-    // This node has no object storage, so the call reached the node.
+    // The node has no object storage, so this error shows that the call reached the node.
     let expected = json!({ "attempts": attempts, "code": "storage_unavailable", "captured": 0, "reachable": false });
     assert_eq!(reached, expected);
-    // The headers that `workerd` adds replace forged ones: this is the answer of the assets.
+    // The headers that `workerd` adds replace forged ones: this is the response of the assets binding.
     let forged = rig.node.visitor.get(HOST, "/forge").await.body;
     assert!(forged.starts_with("405 "), "{forged}");
 }

@@ -20,7 +20,7 @@ fn contains(bytes: &[u8]) -> bool {
     bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes())
 }
 
-/// The files below a folder that contain the canary.
+/// Returns the files below a folder that contain the canary.
 fn files_with_canary(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -34,7 +34,7 @@ fn files_with_canary(folder: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// The files of all processes that show their arguments and environments.
+/// Returns the files in `/proc` that show the arguments and environments of processes and contain the canary.
 fn processes_with_canary() -> Vec<std::path::PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let files = processes.flat_map(|process| ["cmdline", "environ"].map(|name| process.join(name)));

@@ -63,10 +63,11 @@ export default {
 "#;
 
 const DENIED: (&str, &str) = ("403", "svc-node; error=destination_ip_prohibited");
-/// Does not reveal whether the name exists.
+/// The response is the same whether or not the name exists.
 const NO_PUBLIC_ADDRESS: (&str, &str) = ("502", "svc-node; error=dns_error");
 
-/// A node whose workers may connect to 127.0.0.1, which stands for a public address, and its name server.
+/// Starts a node whose workers may connect to 127.0.0.1, which stands for a public address. Also returns its name
+/// server.
 async fn rig() -> Option<(Rig, NameServer)> {
     let names = NameServer::start().await;
     let rig = Rig::start_with(|workers| {
@@ -78,7 +79,7 @@ async fn rig() -> Option<(Rig, NameServer)> {
     Some((rig, names))
 }
 
-/// The status of the origin or the proxy, and the proxy's reason.
+/// Returns the status of the origin or the proxy, and the proxy's reason.
 fn outcome(seen: &VisitorResponse) -> (&str, &str) {
     (seen.header("x-origin-status"), seen.header("proxy-status"))
 }
@@ -87,8 +88,8 @@ async fn fetched(rig: &Rig, to: &str) -> VisitorResponse {
     rig.node.visitor.get(HOST, &format!("/?to={to}")).await
 }
 
-/// An origin that sends a response with this head to each connection, and closes it. Returns its port and the number of
-/// connections.
+/// Starts an origin that sends a response with this head to each connection, and closes it. Returns its port and the
+/// number of connections.
 fn origin(address: Ipv4Addr, head: String) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((address, 0)).unwrap();
     let (port, connections) = (listener.local_addr().unwrap().port(), Arc::<AtomicUsize>::default());

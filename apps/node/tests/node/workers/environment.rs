@@ -29,7 +29,7 @@ pub fn shows(version: &str) -> String {
     )
 }
 
-/// The number of processes that started.
+/// Returns the number of processes that started.
 async fn starts(rig: &Rig) -> usize {
     let shown = metrics(rig.node.metrics.unwrap()).await;
     let line = r#"svc_node_worker_starts_total{outcome="ready"} "#;
@@ -183,7 +183,7 @@ async fn environment_that_prevents_the_start_is_reported_and_the_previous_one_is
     rig.observes("app", State::Serving).await;
     rig.node.visitor.sees(HOST, "/", 200, "better").await;
 
-    // A deployment fails with an environment, and starts with the next one.
+    // The deployment fails with one environment, and starts with the next one.
     rig.core.set_secrets("app", &[("MODE", "bad")]);
     rig.observes("app", State::Failed).await;
     rig.deploy(&format!("{CODE}// 2"));
@@ -210,7 +210,7 @@ async fn crashed_process_is_not_restarted_with_an_outdated_environment() {
 
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     rig.observes("app", State::Crashed).await;
-    // Requests try to start the process, which fails with the current environment.
+    // Requests make the node start the process, which fails with the current environment.
     let failed = timeout(Duration::from_secs(10), async {
         while rig.core.last_report("app") != Some((1, State::Failed)) {
             let response = rig.node.visitor.get(HOST, "/").await;
@@ -245,7 +245,7 @@ async fn two_replaced_processes_finish_their_requests_and_older_ones_are_stopped
         assert_eq!(chunks.next().await.unwrap().unwrap(), number);
         held.push(chunks);
     }
-    // Well before the drain timeout.
+    // The processes exit well before the drain timeout.
     until("the exit of the older processes", || processes(&rig).len() == 3).await;
     for (number, mut chunks) in held.into_iter().enumerate() {
         if number < 2 {

@@ -15,7 +15,8 @@ use super::unused_uids;
 use crate::control_plane::ControlPlane;
 use crate::running::Dir;
 
-/// `workerd serve` becomes `perl serve`, and this is the file `serve`. It tries one line of `try` after the other.
+/// The attack. The command `workerd serve` becomes `perl serve`, and this is the file `serve`. It tries one line of
+/// `try` after the other.
 const ATTACK: &str = r#"
 use strict; use Socket; use POSIX ();
 sub report { my ($name, $ok) = @_; print "$name ", $ok ? "ok" : int($!), "\n" }
@@ -50,7 +51,8 @@ impl Targets {
     async fn start() -> Self {
         let (dir, uids) = (Dir::new(), unused_uids());
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // The socket of another worker, and one that every user may connect to, as Postgres has.
+        // The targets include the socket of another worker, and a socket that every user may connect to, such as that
+        // of Postgres.
         let other = dir.path().join("other");
         fs::create_dir(&other).unwrap();
         let (other_socket, world_socket) = (other.join("http"), dir.path().join("world"));
@@ -121,7 +123,7 @@ child 'child';
     }
 }
 
-/// A listener on the address with which the machine reaches others, if it has one.
+/// Listens on the address with which the machine reaches others, if it has one.
 pub fn own_listener() -> Option<TcpListener> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect("1.1.1.1:9").ok()?;
@@ -146,8 +148,8 @@ async fn each_protection_confines_escaped_code() {
         return eprintln!("SKIPPED: no perl");
     }
     let targets = Targets::start().await;
-    // Without protections, the attacks succeed. The permissions of its folder protect another worker if it has another
-    // user id.
+    // Without protections, the attacks succeed. Only other workers are still protected if they have another user id, by
+    // the permissions of their folders.
     let results = targets.attack(&[]).await;
     for name in ["loopback", "internal", "own", "world", "read", "create", "child"] {
         assert!(matches!(result(&results, name), Some("ok") | None), "{name}: {results:?}");

@@ -30,7 +30,7 @@ export default {
 };
 "#;
 
-/// The worker processes with their `/proc` status.
+/// Returns the worker processes with their `/proc` status.
 pub fn processes(rig: &Rig) -> Vec<(u32, String)> {
     let run = rig.dir.path().join("run");
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -52,7 +52,8 @@ async fn assert_denied(rig: &Rig, path: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn loopback_and_private_networks_are_unreachable() {
-    // Without names. The name server is for the notations of addresses that only a C library accepts.
+    // These are addresses without a name. The name server answers the notations of addresses that only a C library
+    // accepts.
     let names = NameServer::start().await;
     let Some(rig) = Rig::start_with(|workers| workers.egress.resolver = Some(names.address)).await else { return };
     rig.serves(REACH).await;

@@ -46,7 +46,7 @@ impl NameServer {
         self.state.lock().unwrap().answers.insert(format!("{name}."), answers);
     }
 
-    /// The number of queries for the IPv4 addresses of a name.
+    /// Returns the number of queries for the IPv4 addresses of a name.
     pub fn queries(&self, name: &str) -> usize {
         self.state.lock().unwrap().queries.get(&format!("{name}.")).copied().unwrap_or_default()
     }

@@ -19,7 +19,7 @@ use crate::visitor::Visitor;
 
 const CODE: &str = "export default { fetch() { return new Response('from code'); } };";
 
-/// Whether the metrics show the protection.
+/// Returns whether the metrics show the protection.
 fn is_shown(metrics: &str, protection: Protection) -> bool {
     let line = format!("svc_node_worker_protection{{protection=\"{}\"}} ", protection.name());
     let value = metrics.lines().find_map(|it| it.strip_prefix(&line));
@@ -86,7 +86,7 @@ async fn control_group_limits_the_worker_and_is_removed() {
     until("the removal of the control groups", || found.iter().all(|group| !group.exists())).await;
 }
 
-/// The folders below `root` whose path ends with this.
+/// Returns the folders below `root` whose path ends with this.
 fn find(root: &Path, end: &str) -> Vec<std::path::PathBuf> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     let folders = entries.flatten().filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir())).map(|it| it.path());

@@ -22,12 +22,12 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\
 fn worker() {
     let Some(arguments) = std::env::var_os("SVC_TEST_WORKER_ARGUMENTS") else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    // --exec-worker <parent> <uid> <memory> <folder> <workerd>
+    // The arguments are: `--exec-worker <parent> <uid> <memory> <folder> <workerd>`.
     let arguments: Vec<&str> = arguments.to_str().unwrap().split(' ').collect();
     let uid = arguments[2].parse::<u32>().ok();
-    // A socket address is shorter than most paths.
+    // The sockets have relative paths, because most paths are longer than a socket address may be.
     std::env::set_current_dir(arguments[4]).unwrap();
-    // The node takes both sockets when the second one responds.
+    // The node opens both sockets when the second one responds.
     let (http, probe) = (listen("http", uid), listen("probe", uid));
     thread::spawn(move || serve(&probe, |_| answer("ok")));
     serve(&http, move |path| respond(path, uid));
@@ -72,7 +72,7 @@ fn respond(path: &str, uid: Option<u32>) -> String {
         "/two-protocols" => format!("{SWITCH}Upgrade: websocket\r\nUpgrade: other\r\n\r\nswitched"),
         "/no-protocol" => format!("{SWITCH}\r\nswitched"),
         "/uid" => answer(&uid.unwrap().to_string()),
-        // The process is not a child of this one when it ends, and leaves its process group.
+        // The new process must not be a child of this one when this one ends, and must leave its process group.
         "/daemon" => {
             let mut shell = Command::new("sh");
             shell.args(["-c", "setsid sleep 100 </dev/null >/dev/null 2>&1 & echo $!"]).uid(uid.unwrap());

@@ -84,7 +84,7 @@ async fn swaps_lose_no_request_and_long_responses_complete() {
     let long = rig.node.visitor.request(reqwest::Method::GET, HOST, "/long").send().await.unwrap();
     let mut long = long.bytes_stream();
     assert_eq!(long.next().await.unwrap().unwrap(), "old ");
-    // A third swap would stop its process.
+    // One more swap would stop the process of this request.
     for version in 4..=5 {
         rig.serves(&says(&version.to_string())).await;
         rig.node.visitor.sees(HOST, "/", 200, &version.to_string()).await;

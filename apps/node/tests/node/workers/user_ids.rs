@@ -10,7 +10,8 @@ use super::{HOST, Rig, unused_uids};
 use crate::control_plane::State;
 use crate::running::until;
 
-/// A node with simulated workers and this many user ids, unless the tests lack the permission to change user ids.
+/// Starts a node with simulated workers and this many user ids. Returns `None` if the tests lack the permission to
+/// change user ids.
 async fn rig(uids: u32) -> Option<(Rig, UidRange)> {
     if !geteuid().is_root() {
         eprintln!("SKIPPED: only root can change user ids");
@@ -25,7 +26,7 @@ fn process_of(uid: u32) -> Child {
     Command::new("sleep").arg("100").current_dir("/").uid(uid).kill_on_drop(true).spawn().unwrap()
 }
 
-/// Whether the process executes code: an orphan can stay a zombie if no init process collects it.
+/// Returns whether the process executes code. An orphan can remain a zombie if no init process collects it.
 fn is_alive(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     status.is_ok_and(|status| !status.contains("State:\tZ"))
@@ -44,9 +45,9 @@ async fn user_id_of_a_living_process_is_not_allocated() {
     assert!(process.try_wait().unwrap().is_none(), "the node killed a process of an id that it did not allocate");
 
     process.start_kill().unwrap();
-    // The process stays a zombie until the last line.
+    // The process remains a zombie until the last line of this test.
     rig.observes("two", State::Serving).await;
-    // The report can precede the change of the route.
+    // The report may be sent before the route changes.
     rig.node.visitor.sees("two.localhost", "/uid", 200, &first.to_string()).await;
     process.wait().await.unwrap();
 }
@@ -62,7 +63,7 @@ async fn processes_that_a_worker_leaves_behind_are_killed_before_its_user_id_is_
     assert!(!is_alive(&daemon), "the process outlives the worker");
     rig.node.visitor.sees(HOST, "/uid", 200, &first.to_string()).await;
 
-    // A node that stops kills them too.
+    // A node that stops also kills these processes.
     let daemon = rig.node.visitor.get(HOST, "/daemon").await.body;
     assert!(is_alive(&daemon), "{daemon}");
     rig.node.stop().await;

@@ -110,7 +110,7 @@ async fn restart_is_reported_after_the_crash_despite_requests_during_the_exit() 
 #[tokio::test(flavor = "multi_thread")]
 async fn crashing_worker_is_restarted_with_backoff() {
     let Some(rig) = Rig::start_with(|workers| workers.memory = 30 << 20).await else { return };
-    // `workerd` itself needs more memory than this limit.
+    // The limit is less than the memory that `workerd` itself needs.
     rig.deploy("export default { fetch() { return new Response('never for long'); } };");
     let mut backoffs = 0;
     for _ in 0..3 {

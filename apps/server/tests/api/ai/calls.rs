@@ -63,13 +63,13 @@ async fn node_meters_calls_of_its_projects() {
         (&json!(cost), &json!(500_000_000 - cost))
     );
 
-    // Another node can neither call for the project nor end its calls.
+    // Another node can neither make calls for the project nor end its calls.
     let other = ManualNode::named(&kit.app, "other").await;
     assert_eq!(admit(&other, &project, &id(), SMALL).await["refused"]["code"], "not_granted");
     let call = id();
     admit(&node, &project, &call, SMALL).await;
     settle(&other, &call, json!({ "inputTokens": 9, "outputTokens": 9, "estimated": false })).await;
-    // A call in progress is charged, also after its grant was revoked.
+    // A call in progress is charged even after its grant was revoked.
     kit.ada.delete(AI).await.expect(204);
     refused(SMALL, "not_granted").await;
     settle(&node, &call, json!({ "inputTokens": 1, "outputTokens": 1, "estimated": false })).await;

@@ -20,7 +20,7 @@ async fn paid_checkout_is_credited_by_its_event_only() {
     kit.provider.hold();
     let checkout = kit.check_out(1_000_000_000).await;
     assert_eq!(kit.provider.pay(&checkout), RETURN_TO);
-    // The return of the browser changes nothing. The payment saved the card.
+    // The browser's return changes nothing. The payment saved the payment method.
     let credit = kit.ada.get(CREDIT).await.expect(200).clone();
     assert_eq!((&credit["balanceMicroCents"], &credit["hasPaymentMethod"]), (&json!(0), &json!(true)));
     kit.provider.release(true);
@@ -107,7 +107,7 @@ async fn credit_is_shown_while_the_provider_is_down() {
     let request = json!({ "microCents": 500_000_000, "returnTo": RETURN_TO });
     kit.ada.post(CHECKOUT, request).await.expect_error(502, "billing_unavailable");
     kit.ada.put(AUTO_TOPUP, on).await.expect_error(502, "billing_unavailable");
-    // It can be turned off without the provider.
+    // Auto top-up can be turned off without the provider.
     kit.ada.put(AUTO_TOPUP, json!({ "enabled": false })).await.expect(204);
     assert_eq!(kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"], false);
     let audit = kit.app.db_audit("ada").await;

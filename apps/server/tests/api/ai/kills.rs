@@ -1,4 +1,4 @@
-//! `kill -9` of the node in mid-stream, and of the control plane and its Postgres while a call is settled.
+//! `kill -9` of the node in the middle of a stream, and of the control plane and its Postgres while a call is settled.
 
 use sandbox::{AiFault, AiServer};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::support::{bundle, client, eventually};
 const HOST: &str = "site-ada.localhost";
 const CATALOG: &str = r#"{"models":[{"id":"small","lane":"value","inputMicroCentsPerMTok":6000000,
     "outputMicroCentsPerMTok":24000000,"contextTokens":128000}]}"#;
-/// A worker that streams the answer to the body of the request.
+/// A worker that asks the model with the body of the request, and streams the answer.
 const WORKER: &str = r#"export default {
   async fetch(request, env) {
     if (!env.ai) return new Response("not granted", { status: 503 });
@@ -64,13 +64,13 @@ impl Kit {
         Some(kit)
     }
 
-    /// Asks the model, and returns the response without reading it.
+    /// Asks the model through the worker, and returns the response without reading it.
     async fn ask(&self, question: &str) -> reqwest::Response {
         let url = format!("http://{}/", self.node.edge);
         client().post(url).header("host", HOST).body(question.to_owned()).send().await.unwrap()
     }
 
-    /// The rows of the ledger for calls, the oldest first, when there are this many.
+    /// Returns the ledger's rows of calls, oldest first, as soon as there are this many.
     async fn calls(&self, count: usize) -> Vec<Value> {
         let rows = eventually("the deduction", async || {
             let page = self.server.json(&self.session, "GET", LEDGER, None).await;
@@ -83,7 +83,7 @@ impl Kit {
         rows
     }
 
-    /// Fails unless every call is closed, and all sums are right.
+    /// Asserts that every call has ended and all sums are correct.
     async fn is_consistent(&self) {
         let open = "SELECT count(*) FROM billing.calls WHERE ended_at IS NULL";
         eventually("the end of all calls", async || (self.server.database.number(open).await == 0).then_some(())).await;
@@ -92,7 +92,7 @@ impl Kit {
     }
 }
 
-/// The cost of a question, exactly: 6 microcents per token of input, 24 per token of output.
+/// Returns the exact cost of a question: 6 microcents per token of input, and 24 per token of output.
 fn cost(question: &str) -> i64 {
     let input = json!([{ "role": "user", "content": question }]).to_string();
     let tokens = |text: &str| i64::try_from(text.len().div_ceil(4)).unwrap();
@@ -102,7 +102,7 @@ fn cost(question: &str) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_is_deducted_once_when_a_process_is_killed() {
     let Some(mut kit) = Kit::start().await else { return };
-    // The first page was a call, too.
+    // The request of the first page was a call, too.
     let mut count = kit.calls(1).await.len();
     for crash in CRASHES {
         let question = format!("{crash:?}");
@@ -113,7 +113,7 @@ async fn call_is_deducted_once_when_a_process_is_killed() {
         let last = kit.calls(count).await.pop().unwrap();
         assert_eq!((&last["amountMicroCents"], &last["estimated"]), (&json!(-cost(&question)), &json!(false)));
     }
-    // The node dies in mid-stream.
+    // Kill the node in the middle of a stream.
     kit.upstream.inject(Some(AiFault::Pause(3)));
     let mut response = kit.ask("Is the answer longer than one event?").await;
     assert!(response.chunk().await.unwrap().is_some());
@@ -123,7 +123,7 @@ async fn call_is_deducted_once_when_a_process_is_killed() {
     let last = kit.calls(count + 1).await.pop().unwrap();
     assert_eq!(last["estimated"], true);
     kit.is_consistent().await;
-    // Nothing is deducted again.
+    // A restart deducts nothing again.
     kit.node.kill();
     kit.server.kill_and_restart().await;
     kit.node.restart();

@@ -25,10 +25,10 @@ const LEDGER: &str = "/v1/orgs/ada/ai/ledger";
 const AUTO_TOPUP: &str = "/v1/orgs/ada/ai/autotopup";
 const RETURN_TO: &str = "http://localhost:3000/billing";
 
-/// A model at 6 and 24 microcents per token.
+/// A model that costs 6 microcents per input token and 24 per output token.
 const SMALL: &str = "swift-small";
 
-/// Sets the catalog.
+/// Sets the catalog of the configuration.
 pub fn use_catalog(config: &mut Config) {
     let models = json!({ "models": [
         { "id": "lab/large", "lane": "frontier", "listPrice": true, "provider": "lab",
@@ -91,5 +91,5 @@ impl Kit {
     }
 }
 
-/// Longer than the timeout of the card lookup.
+/// A timeout that is longer than that of the card lookup.
 const PATIENCE: Duration = Duration::from_secs(9);

@@ -30,7 +30,7 @@ async fn access_is_granted_and_revoked_idempotently() {
     let node = ManualNode::new(&kit.app).await;
     let project = kit.project_id().await;
     let shown = kit.ada.get(AI).await.expect(200).clone();
-    // The limits are those of the plan, as billing shows them.
+    // The limits are those of the plan, and billing shows the same ones.
     let limits = kit.ada.get("/v1/orgs/ada/billing").await.expect(200)["limits"]["free"].clone();
     assert_eq!(shown["limits"]["requestsPerMinute"], limits["aiRequestsPerMinute"]);
     assert_eq!(shown["limits"]["spendPerDayMicroCents"], limits["aiSpendPerDayMicroCents"]);

@@ -1,4 +1,4 @@
-//! Auto top-up at the sandbox's payments provider.
+//! Automatic top-ups at the sandbox's payments provider.
 
 use sandbox::PaymentsFault;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{AI, AUTO_TOPUP, CREDIT, Kit, SMALL};
 use crate::billing::org_id;
 use crate::support::{ManualNode, eventually};
 
-/// A top-up of five dollars, and the balance below which it is triggered.
+/// The amount of a top-up, five dollars, and the balance below which it starts.
 const DOLLARS_5: i64 = 500_000_000;
 const THRESHOLD: i64 = 400_000_000;
 
@@ -32,19 +32,19 @@ impl Rig {
         Self { kit, node, project }
     }
 
-    /// A call that costs 1.2 dollars.
+    /// Makes a call that costs 1.2 dollars.
     async fn call(&self) {
         let id = random_id().to_string();
         assert!(admit(&self.node, &self.project, &id, SMALL).await["admitted"].is_object());
         settle(&self.node, &id, json!({ "inputTokens": 0, "outputTokens": 5_000_000, "estimated": false })).await;
     }
 
-    /// The orders at the provider without the first one, which is the checkout: whether each is paid.
+    /// Returns whether each order at the provider is paid, without the first order, which is the checkout.
     fn orders(&self) -> Vec<bool> {
         self.kit.provider.orders().iter().skip(1).map(|(_, paid)| *paid).collect()
     }
 
-    /// Waits for a condition, without the delay between two attempts. Two attempts may overlap.
+    /// Waits for a condition. Makes retries due immediately, so two attempts may overlap.
     async fn retry_until(&self, condition: impl AsyncFn() -> bool) {
         eventually("the condition", async || {
             let retry = "UPDATE store.outbox SET next_attempt_at = now() WHERE topic = 'billing.topup'";
@@ -62,7 +62,7 @@ impl Rig {
 #[tokio::test(flavor = "multi_thread")]
 async fn low_balance_is_topped_up_once() {
     let rig = Rig::start().await;
-    // The event is late: further calls below the threshold trigger no second order.
+    // The webhook is late. Further calls below the threshold start no second order.
     rig.kit.provider.hold();
     for _ in 0..3 {
         rig.call().await;
@@ -80,15 +80,15 @@ async fn low_balance_is_topped_up_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_responses_lead_to_one_charge() {
     let rig = Rig::start().await;
-    // The provider creates the draft. Its id is lost, so the draft stays without a charge.
+    // The provider creates the draft, but the response with its id is lost. So the draft is never charged.
     rig.kit.provider.inject(Some(PaymentsFault::LostResponse));
     rig.call().await;
     rig.wait_for_orders(&[false]).await;
-    // The next draft is stored, but not finalized: 409.
+    // The next draft is stored. Finalizing it fails with 409.
     rig.kit.provider.inject(Some(PaymentsFault::InProgress));
     rig.wait_for_orders(&[false, false]).await;
     rig.retry_until(async || rig.kit.app.db_rows(STORED).await.len() == 1).await;
-    // The provider charges. The response is lost, and the next attempt gets 412.
+    // The provider charges the order, but the response is lost. The next attempt receives 412.
     rig.kit.provider.inject(Some(PaymentsFault::LostResponse));
     rig.retry_until(async || rig.orders() == [false, true]).await;
     rig.kit.provider.inject(None);
@@ -111,7 +111,7 @@ async fn declined_card_turns_auto_topup_off_with_a_notification() {
     let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
     assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
     assert_eq!(rig.kit.app.db_audit("ada").await.last().unwrap(), "ai.autotopup.off");
-    // Further calls charge nothing. The card works again, and the owner turns it on again.
+    // Further calls charge nothing. Then the card works again, and the owner turns auto top-up on again.
     rig.call().await;
     assert_eq!((rig.orders(), rig.kit.balance().await), (vec![false], DOLLARS_5 - 240_000_000));
     rig.kit.provider.set_card(org, false);
@@ -121,7 +121,7 @@ async fn declined_card_turns_auto_topup_off_with_a_notification() {
     rig.kit.wait_for_balance(2 * DOLLARS_5 - 360_000_000).await;
 }
 
-/// The charges whose draft is stored.
+/// The top-ups whose draft order is stored.
 const STORED: &str = "SELECT id FROM billing.topup_orders WHERE order_id IS NOT NULL";
-/// The charges that are not done.
+/// The top-ups whose message is still in the outbox.
 const QUEUED: &str = "SELECT id FROM store.outbox WHERE topic = 'billing.topup'";

@@ -33,7 +33,7 @@ async fn webhook_changes_the_plan_and_its_limits_apply_to_the_next_request() {
     for id in ["msg_1", "msg_2"] {
         assert_eq!(deliver(&app, id, &pro).await.expect(200), &json!({ "applied": false }));
     }
-    // A downgrade deletes nothing, and what exceeds a limit cannot grow.
+    // A downgrade deletes nothing, but resources above a limit cannot grow.
     let ended = subscription(&org, "canceled", 2);
     assert_eq!(deliver(&app, "msg_3", &ended).await.expect(200), &json!({ "applied": true }));
     assert_eq!(ada.get("/v1/orgs/ada/projects").await.expect(200)["items"].as_array().unwrap().len(), 4);
@@ -80,7 +80,7 @@ async fn headers_and_signature_are_required_and_errors_are_bare() {
     let large = format!("{{\"type\":\"{}\"}}", "x".repeat(2 << 20));
     bare(&send(&app, |request| sign(&app, PAYMENTS_WEBHOOK_SECRET, "msg_1", &large, request)).await, 413, "large");
     assert_eq!(ada.get(BILLING).await.expect(200)["plan"], "free");
-    // None of them used the id.
+    // None of the rejected requests used up the id.
     assert_eq!(send(&app, signed).await.expect(200)["applied"], true);
 }
 

@@ -19,7 +19,7 @@ use crate::support::{ApiResponse, App, Caller};
 pub const HOOK: &str = "/v1/hooks/payments";
 const BILLING: &str = "/v1/orgs/ada/billing";
 
-/// Adds the headers of a webhook at the present time.
+/// Adds the headers of a webhook with the current time.
 fn sign(app: &App, secret: &str, id: &str, body: &str, request: RequestBuilder) -> RequestBuilder {
     let timestamp = app.clock.clock_rng().now().unix_seconds().to_string();
     let signature = SigningKey::parse(secret).unwrap().sign(id, &timestamp, body.as_bytes());
@@ -48,7 +48,7 @@ pub async fn org_id(caller: &Caller) -> Value {
     caller.get("/v1/orgs").await.expect(200)["items"][0]["id"].clone()
 }
 
-/// The event of a subscription of the pro product, with a modification time in seconds.
+/// Returns the event of a subscription of the pro product. `modified` is its modification time in seconds.
 fn subscription(org: &Value, status: &str, modified: u32) -> Value {
     json!({ "type": "subscription.updated", "timestamp": "2026-01-01T00:00:00Z", "data": {
         "id": "sub_1", "status": status, "current_period_end": "2030-02-01T00:00:00.000000Z",

@@ -165,18 +165,18 @@ async fn provider_that_fails_changes_nothing() {
     }
     assert_eq!(kit.app.db_audit("ada").await, audit);
     assert_eq!(kit.ada.get(BILLING).await.expect(200)["cancelAtPeriodEnd"], false);
-    // A short wait that the provider asks for is granted.
+    // The client repeats a request if the provider asks for a short wait.
     kit.provider.inject(Some(PaymentsFault::TooManyRequestsOnce));
     kit.act("cancel", json!({ "cancel": true })).await;
 }
 
-/// A provider that hangs blocks neither other requests nor the webhooks of the organization.
+/// A provider that hangs blocks neither other requests nor the organization's webhooks.
 #[tokio::test(flavor = "multi_thread")]
 async fn provider_that_hangs_blocks_nothing_else() {
     let kit = Kit::start().await;
     let checkout = kit.check_out().await;
     kit.provider.inject(Some(PaymentsFault::Hang));
-    // More than the organization may change at the same time.
+    // More requests than the organization may have in progress.
     let hanging: Vec<_> = (0..8)
         .map(|_| {
             let ada = kit.app.connect(&kit.ada);

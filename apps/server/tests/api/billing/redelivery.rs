@@ -12,7 +12,7 @@ use crate::paused_commit::{CRASHES, pause_inserts};
 use crate::process::Process;
 use crate::support::client;
 
-/// The payments provider of a server, which delivers by hand.
+/// The payments provider of a server. Each test delivers its webhooks itself.
 struct Provider {
     url: String,
     org: Value,
@@ -25,7 +25,7 @@ impl Provider {
         Self { url: format!("{}{HOOK}", server.base), org }
     }
 
-    /// Delivers the event of an order of five dollars. Returns the status; `None` without a response.
+    /// Delivers the event of an order of five dollars. Returns the status, or `None` without a response.
     async fn deliver(&self, id: &str, order: &str) -> Option<u16> {
         let event = json!({ "type": "order.paid", "timestamp": "2026-01-01T00:00:00Z", "data": {
             "id": order, "product_id": CREDIT_PRODUCT, "billing_reason": "purchase", "net_amount": 500,
@@ -40,7 +40,7 @@ impl Provider {
     }
 }
 
-/// The amounts of the ledger, the oldest first.
+/// Returns the amounts of the ledger, the oldest first.
 async fn amounts(server: &Process) -> Vec<Value> {
     let rows = server.database.rows("SELECT amount_micro_cents FROM billing.ledger ORDER BY ledger_id").await;
     rows.iter().map(|row| row["amount_micro_cents"].clone()).collect()
@@ -56,7 +56,7 @@ async fn thousand_redeliveries_of_ten_events_take_effect_once_each() {
     let payments = PaymentsServer::start(None).await;
     let server = Process::with(&payments.settings()).await;
     let provider = Provider::of(&server).await;
-    // Each order arrives under two ids, and each id fifty times, mixed.
+    // Each order arrives under two ids, and each id arrives fifty times, in mixed order.
     let deliveries = (0..1_000).map(|number| {
         let (order, id) = (number % 10, number % 20);
         let provider = &provider;
@@ -83,7 +83,7 @@ async fn event_takes_effect_once_after_a_crash() {
         let delivery = provider.deliver(&id, &order);
         let ((), interrupted) = tokio::join!(crash.hit(&mut server, &mut postgres, "DELETE FROM paused"), delivery);
         assert_ne!(interrupted, Some(200), "{crash:?}");
-        // The provider got no success, so it delivers again.
+        // The provider received no success, so it delivers the event again.
         assert_eq!(provider.deliver(&id, &order).await, Some(200), "{crash:?}");
         assert_eq!(amounts(&server).await, vec![json!(500_000_000); number], "{crash:?}");
     }

@@ -16,7 +16,7 @@ use crate::support::{App, Caller, site};
 const HOST: &str = "site-ada.localhost";
 const ACCESS: &str = "/v1/orgs/ada/projects/site/access";
 
-/// The authorize page of a dashboard: it calls the API as the signed-in user and redirects the browser.
+/// Returns the authorize page of a dashboard: it calls the API as the signed-in user and redirects the browser.
 fn dashboard(port: u16, api: &str, token: &str) -> ServerHandle {
     let screen = format!(
         "<!doctype html><title>Dashboard</title><p>one moment</p><script>\

@@ -1,4 +1,5 @@
-//! Pages in a real browser: Chromium, driven by `chromedriver` (W3C WebDriver) if both are installed.
+//! Pages in a real browser: Chromium, controlled through `chromedriver` (W3C WebDriver). The tests are skipped if one
+//! of them is not installed.
 
 mod access;
 mod payments;

@@ -1,4 +1,4 @@
-//! The plan, credit and a chat, in the pages of the payments provider and of an example.
+//! The pages of the payments provider, for the plan and credit, and the chat page of an example.
 
 use std::fs;
 use std::path::Path;
@@ -43,13 +43,13 @@ impl Ada {
         self.browser.click(&format!("button[value={action}]")).await;
     }
 
-    /// Waits until a member of a resource has this value.
+    /// Waits until a field of a resource has this value.
     async fn sees(&self, path: &str, pointer: &str, value: Value) {
         let seen = async || (self.get(path).await.pointer(pointer) == Some(&value)).then_some(());
         eventually(&format!("{pointer} of {path} is {value}"), seen).await;
     }
 
-    /// Says something on the page of the chat, and waits for the answer.
+    /// Sends a message on the chat page, and waits for the answer.
     async fn chat(&self, message: &str) {
         self.browser.enter("#message", message).await;
         self.browser.click("#form button").await;
@@ -57,7 +57,7 @@ impl Ada {
     }
 }
 
-/// The files of the example.
+/// Returns the files of the example.
 fn example() -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/chat");
     let names = ["svc.json", "worker/index.js", "assets/index.html", "assets/chat.js", "assets/style.css"];

@@ -1,12 +1,12 @@
-//! A caller who loses the permission while a request is in progress changes nothing: the transaction of every write
-//! checks the credential and the role again.
+//! A caller who loses the permission while a request is in progress changes nothing, because the transaction of every
+//! write checks the credential and the role again.
 
 mod writes;
 
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use sandbox::PaymentsServer;
+use sandbox::{PaymentsServer, RegistrarServer};
 use serde_json::{Value, json};
 use store::Connection;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,11 +16,12 @@ use self::writes::{AUDIT_LOCK, KEY, Wait, Write};
 use crate::billing::use_provider;
 use crate::databases::kit::{announce, generation, node_info, status};
 use crate::databases::node_task::NodeTask;
+use crate::domains::{purchase, use_registrar};
 use crate::oauth::kit::{Client, public, register};
 use crate::support::{App, Caller, ManualNode, eventually, site};
 
-/// Operations that change nothing, although their method is not GET.
-const NO_WRITE: &[&str] = &["post /v1/access/authorize"];
+/// Operations that change nothing even though their method is not GET.
+const NO_WRITE: &[&str] = &["post /v1/access/authorize", "post /v1/orgs/{orgSlug}/domains/check"];
 
 /// The ways in which a caller loses the permission.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +40,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The table that records the last use of such a credential.
+    /// Returns the table that records the last use of such a credential.
     fn table(self) -> &'static str {
         match self {
             Self::Session => "identity.sessions",
@@ -62,21 +63,23 @@ struct Fixture {
     app: App,
     ada: Caller,
     bob: Caller,
-    /// The user of a database token of `site`, and a running operation of `aborted`.
+    /// The user name of a database token of `site`. `operation` is a running operation of the project `aborted`.
     token_user: String,
     operation: String,
     client: Client,
     sent: std::cell::Cell<usize>,
     _node: NodeTask,
     _payments: PaymentsServer,
+    _registrar: RegistrarServer,
 }
 
 impl Fixture {
     async fn new() -> Self {
-        let payments = PaymentsServer::start(None).await;
+        let (payments, registrar) = (PaymentsServer::start(None).await, RegistrarServer::start().await);
         let app = App::with(|config| {
             config.limits.free.projects = 10;
             use_provider(config, &payments);
+            use_registrar(config, &registrar);
         })
         .await;
         let ada = app.sign_in("ada").await;
@@ -104,10 +107,12 @@ impl Fixture {
         ada.post("/v1/orgs/acme/dns/zones/example.org/dnssec", dnssec).await.expect(200);
         let rrset = "/v1/orgs/acme/dns/zones/example.org/rrsets/old/A";
         ada.put(rrset, json!({ "records": ["192.0.2.1"] })).await.expect(200);
-        // The organization is a customer with a subscription, whose webhooks did not arrive: it can still buy the plan.
+        // The organization is a customer with a subscription, but its webhooks did not arrive. So it can still buy the
+        // plan.
         let return_to = json!({ "returnTo": "http://localhost:3000/" });
         let checkout = ada.post("/v1/orgs/acme/billing/checkout", return_to).await.expect(200).clone();
         let _ = payments.pay(checkout["url"].as_str().unwrap());
+        ada.post("/v1/orgs/acme/domains", purchase("owned.com")).await.expect(201);
         let event: Value = serde_json::from_str(&payments.deliveries()[0].body).unwrap();
         let subscribe = format!(
             "INSERT INTO billing.subscriptions (id, org_id, status, cancel_at_period_end, modified_at) \
@@ -145,16 +150,18 @@ impl Fixture {
             sent: std::cell::Cell::default(),
             _node: node,
             _payments: payments,
+            _registrar: registrar,
         }
     }
 
-    /// The operation of the OpenAPI document.
+    /// Returns the operation of the OpenAPI document.
     fn operation(&self, route: &str) -> &Value {
         let (method, path) = route.split_once(' ').unwrap();
         &self.app.document.document["paths"][path][method]
     }
 
-    /// A new caller who may make the write with a credential of this kind. `None` if the operation does not accept it.
+    /// Creates a caller who may make the write with a credential of this kind. Returns `None` if the operation does not
+    /// accept such a credential.
     async fn sender(&self, write: &Write, kind: Kind) -> Option<(Sender, String)> {
         let operation = self.operation(write.route);
         let is_accepted = match kind {
@@ -178,10 +185,10 @@ impl Fixture {
             None => self.app.sign_in(&subject).await,
         };
         let mut path = write.path.replace("{own user}", &caller.user_id);
-        // The resources of the account belong to the sender.
+        // For routes about the account, the resources must belong to the sender.
         if path.ends_with("{own key}") {
             let key = json!({ "title": "laptop", "key": KEY });
-            // A key belongs to one user at a time.
+            // An SSH key belongs to only one user at a time.
             self.app.db_execute("DELETE FROM identity.ssh_keys").await.unwrap();
             let id = caller.post("/v1/me/ssh-keys", key).await.expect(201)["id"].clone();
             path = path.replace("{own key}", id.as_str().unwrap());
@@ -238,7 +245,7 @@ impl Fixture {
         stream
     }
 
-    /// Takes the permission away in the database.
+    /// Revokes the permission directly in the database.
     async fn revoke(&self, sender: &Sender, loss: Loss) {
         let Sender { subject, role, kind, .. } = sender;
         let user = format!("user_id = (SELECT id FROM identity.users WHERE subject = '{subject}')");
@@ -256,7 +263,7 @@ impl Fixture {
         self.app.db_execute(&statement).await.unwrap();
     }
 
-    /// The number of changes by these callers.
+    /// Returns the number of changes by these callers.
     async fn changes(&self, senders: &[&Sender]) -> usize {
         let subjects: Vec<String> = senders.iter().map(|sender| format!("'{}'", sender.subject)).collect();
         let statement = format!(
@@ -267,7 +274,7 @@ impl Fixture {
     }
 }
 
-/// The status and the error code of the response. PowerDNS has no codes.
+/// Returns the status and the error code of the response. PowerDNS has no codes.
 async fn response(mut stream: TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.unwrap();
@@ -286,7 +293,7 @@ fn expected(write: &Write, loss: Loss) -> (u16, String) {
     (status, if write.is_powerdns() { String::new() } else { code.to_owned() })
 }
 
-/// The table above has every write, and each succeeds for an authorized caller.
+/// Checks that the table above contains every write, and that each write succeeds for an authorized caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_succeed_for_authorized_callers() {
     let fixture = Fixture::new().await;
@@ -325,7 +332,8 @@ async fn write_with_a_delayed_body_is_rejected() {
                 senders.push((write, sender, path));
             }
         }
-        // The next use of a credential is recorded when its caller has been authorized.
+        // The last use of a credential is recorded when its caller was authorized. So wait for that before the
+        // revocation.
         let table = kind.table();
         let forget = format!("UPDATE {table} SET last_used_at = '2000-01-01'");
         fixture.app.db_execute(&forget).await.unwrap();
@@ -363,7 +371,7 @@ async fn write_that_waits_for_a_lock_is_rejected() {
         ];
         let (lock, cases) = match write.wait {
             Wait::Lock(lock) => (lock, &all[..]),
-            // The other test has the other cases.
+            // The test with a delayed body checks the other cases.
             Wait::Body => (AUDIT_LOCK, &all[..1]),
         };
         for (kind, loss) in cases {
@@ -374,7 +382,8 @@ async fn write_that_waits_for_a_lock_is_rejected() {
 
 async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, kind: Kind, loss: Loss) {
     use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
-    // Postgres cancels a statement that waits for more than a second, which a busy machine may need here.
+    // Postgres cancels a statement that waits for more than a second, and a busy machine may need longer. So try
+    // several times.
     for _ in 0..10 {
         let Some((sender, path)) = fixture.sender(write, kind).await else { return };
         if loss == Loss::Role && sender.role.is_none() {
@@ -403,7 +412,8 @@ async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, kind
     panic!("{} never answered in time", write.route);
 }
 
-/// Two sessions that end each other, two tokens' holders, and two admins who remove each other do not block each other.
+/// Two sessions that end each other, two holders of tokens, and two admins who remove each other do not block each
+/// other.
 #[tokio::test(flavor = "multi_thread")]
 async fn mutual_revocations_end_one_of_the_two() {
     let app = App::start().await;

@@ -3,24 +3,27 @@
 use serde_json::{Value, json};
 
 use super::Fixture;
+use crate::domains::purchase;
 use crate::support::site;
 
 /// An SSH key.
 pub const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILrC93FEIzsjyWuBW+GrPjINWRUtyXJMWak3pXjBZRct ada@laptop";
 
-/// The event that a request waits for. Until then, its caller loses the permission.
+/// The event that a request waits for. The caller loses the permission before this event.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Wait {
-    /// The rest of its body.
+    /// The rest of the request's body.
     Body,
     /// This lock, which the statement of another transaction holds.
     Lock(&'static str),
 }
 
-/// The lock that the last statement of a transaction waits for.
+/// The lock for which the last statement of a transaction waits.
 pub const AUDIT_LOCK: &str = "LOCK TABLE store.audit IN ACCESS EXCLUSIVE MODE";
 const AUDIT: Wait = Wait::Lock(AUDIT_LOCK);
 const USERS: Wait = Wait::Lock("SELECT FROM identity.users FOR UPDATE");
+/// Purchases and renewals check the permission when they begin. Their steps need none.
+const DOMAINS: Wait = Wait::Lock("LOCK TABLE domains.domains IN ACCESS EXCLUSIVE MODE");
 const ORGS: Wait = Wait::Lock("SELECT FROM orgs.orgs FOR UPDATE");
 
 /// A write that succeeds for an authorized caller.
@@ -33,14 +36,14 @@ pub struct Write {
 }
 
 impl Write {
-    /// Whether the write belongs to the PowerDNS-compatible API, which the OpenAPI document omits.
+    /// Returns whether the write belongs to the PowerDNS-compatible API, which the OpenAPI document omits.
     pub fn is_powerdns(&self) -> bool {
         self.path.starts_with("/api")
     }
 }
 
 impl Fixture {
-    /// Every write.
+    /// Returns every write.
     pub async fn writes(&self) -> Vec<Write> {
         let json = |value: Value| value.to_string().into_bytes();
         let invite = json!({ "email": "dan@example.org", "role": "member" });
@@ -206,6 +209,18 @@ impl Fixture {
                 vec![],
                 AUDIT,
             ),
+            ("post /v1/orgs/{orgSlug}/domains", "", json(purchase("new.com")), DOMAINS),
+            ("post /v1/orgs/{orgSlug}/domains/import", "", json(json!({ "name": "imported.com" })), Wait::Body),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/renew", "owned.com", json(json!({ "years": 1 })), DOMAINS),
+            (
+                "post /v1/orgs/{orgSlug}/domains/{name}/auto-renew",
+                "owned.com",
+                json(json!({ "enabled": false })),
+                Wait::Body,
+            ),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/lock", "owned.com", json(json!({ "locked": false })), Wait::Body),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/auth-code", "owned.com", vec![], AUDIT),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/sync", "owned.com", vec![], DOMAINS),
             ("post /v1/orgs/{orgSlug}/dns/zones", "", json(json!({ "name": "new.example" })), Wait::Body),
             ("delete /v1/orgs/{orgSlug}/dns/zones/{zone}", "doomed.example", vec![], AUDIT),
             ("put /v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", "example.org", json(json!({ "ds": ds })), Wait::Body),

@@ -62,7 +62,7 @@ impl Node {
         self.child = spawn(&self.settings);
     }
 
-    /// The page of a host at a path, or `None` if the status is not 200.
+    /// Returns the page of a host at a path, or `None` if the status is not 200.
     pub async fn page(&self, host: &str, path: &str) -> Option<String> {
         let response = client().get(format!("http://{}{path}", self.edge)).header("host", host).send().await.ok()?;
         if response.status() == 200 { response.text().await.ok() } else { None }
@@ -76,7 +76,7 @@ impl Drop for Node {
     }
 }
 
-/// The path of `workerd`. Returns `None` and prints a notice if `SVC_TEST_WORKERD` is not set.
+/// Returns the path of `workerd`. Returns `None` and prints a notice if `SVC_TEST_WORKERD` is not set.
 pub fn workerd() -> Option<String> {
     let workerd = std::env::var_os("SVC_TEST_WORKERD").map(|it| it.into_string().unwrap());
     if workerd.is_none() {
@@ -85,7 +85,7 @@ pub fn workerd() -> Option<String> {
     workerd
 }
 
-/// The path of a program in the build directory of the server.
+/// Returns the path of a program in the build directory of the server.
 pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_svc-server")).with_file_name(name)
 }

@@ -1,4 +1,4 @@
-//! From an upload to a served page, with a node in the same process as the server.
+//! From the upload of a bundle to the served page, with a node in the same process as the server.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl TestNode {
         Self { address, task: tokio::spawn(node.run_until(std::future::pending())) }
     }
 
-    /// The status and page that the front returns for a host.
+    /// Returns the status and page that the front returns for a host.
     pub async fn page(&self, host: &str) -> (u16, String) {
         let response = client().get(format!("http://{}/", self.address)).header("host", host).send().await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())
@@ -165,7 +165,7 @@ async fn internal_listener_serves_each_node_only_its_own_state() {
     });
     let woken: serde_json::Value = serde_json::from_slice(&woken.1).unwrap();
     assert_eq!((&woken["revision"], &woken["full"]), (&json!(3), &json!(false)));
-    // Less than the five seconds after which a long poll rereads the state.
+    // This is less than the five seconds after which a long poll reads the state again without a wake-up.
     assert!(since.elapsed() < Duration::from_secs(4));
 }
 
@@ -321,7 +321,7 @@ async fn requests_that_need_a_node_return_no_core_when_the_link_is_off() {
     let app = App::with(|config| config.core = server::config::CoreLink::Off).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    // Deployments are accepted and wait until the link is enabled.
+    // Deployments are accepted, but are not served until the link is on.
     ada.upload(DEPLOYMENTS, site("one")).await.expect(201);
     let access = "/v1/orgs/ada/projects/site/access";
     ada.get(access).await.expect_error(503, "no_core");

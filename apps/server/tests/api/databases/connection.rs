@@ -33,7 +33,7 @@ async fn enabling_returns_the_connection_info_that_never_changes() {
         "host": host, "port": port, "database": text("database"), "sslmode": "verify-full",
     });
     assert_eq!(kit.ada.get(ENDPOINT).await.expect(200), &endpoint);
-    // Before and after the node has created the database. The body is ignored.
+    // Once before and once after the node has created the database. The body is ignored.
     for _ in 0..2 {
         assert_eq!(kit.ada.get(CONNECT).await.expect(200), &connect);
         let again = kit.ada.send(reqwest::Method::POST, DATABASE, |request| request.body("anything")).await;
@@ -81,7 +81,7 @@ async fn enabling_needs_a_node_with_postgres() {
     ada.post(DATABASE, json!({})).await.expect_error(503, "no_home_node");
     let node = ManualNode::new(&app).await;
     announce(&node, &json!({ "database": null })).await.expect(204);
-    // The project's home node is the one that serves its deployments.
+    // The home node that serves the project's deployments must also hold its database.
     ada.upload(&format!("{PROJECT}/deployments"), crate::support::site("page")).await.expect(201);
     ada.post(DATABASE, json!({})).await.expect_error(503, "no_node_admin");
     assert_eq!(ada.get(DATABASE).await.expect(200), &json!({ "db": false }));
@@ -152,7 +152,7 @@ async fn project_shows_its_database() {
         last = kit.back_up().await;
         assert_eq!(shown().await, (state(true), last.clone()));
     }
-    // The state of the placement is that of the operation.
+    // The state of the placement follows the operation.
     let operation = kit.restore(&last).await;
     assert_eq!(kit.placement().await, ("draining".to_owned(), 1));
     kit.execute(&operation).await;
@@ -176,7 +176,7 @@ async fn password_is_stored_only_sealed_and_never_logged_in_the_audit() {
             assert!(!rows.contains(secret) && !rows.contains(&kernel::hex(secret.as_bytes())), "{table}");
         }
     }
-    // The node receives verifiers only.
+    // The node receives only verifiers.
     let part = kit.part().await.to_string();
     assert!(!part.contains(&password) && !part.contains(&token));
     assert!(part.contains("SCRAM-SHA-256$4096:"), "no verifier in the part");

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::kit::Kit;
 use super::{EXPORT, GENERATIONS};
 
-/// The export that the node must make now.
+/// Waits for the export that the node must make, and returns it.
 async fn pending(kit: &Kit) -> Value {
     let part = async || Some(kit.part().await["exports"].as_array()?.first()?.clone());
     crate::support::eventually("an export is pending", part).await
 }
 
-/// A stored export, as the node reports it.
+/// Returns the report of a stored export.
 fn stored(kit: &Kit, id: &Value) -> Value {
     let created_at = kit.app.clock.clock_rng().now();
     let key = format!("{}/exports/a.dump", kit.project.as_str().unwrap());

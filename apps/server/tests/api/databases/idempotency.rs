@@ -12,7 +12,7 @@ async fn retry_of_a_creation_receives_the_first_response() {
     let body = json!({ "name": "ci" });
     let first = kit.ada.post_with_key("one", TOKENS, body.clone()).await;
     let again = kit.ada.post_with_key("one", TOKENS, body).await;
-    // With its password.
+    // The replay includes the password.
     assert_eq!(again.expect(201), first.expect(201));
     assert_eq!(again.header("idempotent-replayed"), "true");
     kit.ada.post_with_key("one", TOKENS, json!({})).await.expect_error(422, "idempotency_mismatch");

@@ -1,6 +1,6 @@
 //! `kill -9` of the control plane and of its Postgres at each phase boundary of an operation, with a real node.
 //!
-//! A trigger pauses the transaction that moves the operation to a phase when it commits.
+//! A trigger of the test pauses the transaction that moves the operation to a phase, at its commit.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -87,13 +87,13 @@ impl Kit {
         self.try_psql(url, statement).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
 
-    /// The generations of a kind, the newest first.
+    /// Returns the generations of a kind, the newest first.
     async fn generations(&self, kind: &str) -> Vec<Value> {
         let listed = self.call("GET", GENERATIONS, Value::Null).await;
         listed["items"].as_array().unwrap().iter().filter(|item| item["kind"] == kind).cloned().collect()
     }
 
-    /// The rows of the table `t` in a generation.
+    /// Returns the rows of the table `t` in a generation.
     fn content(&self, generation: &Value) -> Vec<String> {
         let object = self.backups.join(generation["offsiteKey"].as_str().unwrap());
         let mut restore = Command::new(self.projects.programs().join("pg_restore"));
@@ -103,7 +103,7 @@ impl Kit {
         rows.take_while(|line| *line != "\\.").map(str::to_owned).collect()
     }
 
-    /// The newest operation after the given number of operations: its id, phase and terminal code.
+    /// Returns the newest operation if there are more than `ended` operations: its id, phase and terminal code.
     async fn operation(&self, ended: usize) -> Option<Value> {
         let statement = "SELECT id, phase, terminal_code FROM databases.operations ORDER BY created_at";
         self.server.database.rows(statement).await.get(ended).cloned()
@@ -116,11 +116,12 @@ impl Kit {
         let ended = usize::try_from(ended).unwrap();
         self.server.database.run(&format!("INSERT INTO paused_phases VALUES ('{phase}')")).await;
         let url = format!("{}{path}", self.server.base);
-        // The crash can interrupt it.
+        // In its own task, because the crash can interrupt the request.
         let request = client().post(url).bearer_auth(&self.session).json(body).send();
         let request = tokio::spawn(request);
         crash.hit(&mut self.server, &mut self.control, "DELETE FROM paused_phases").await;
-        // Only an insertion that was not committed is lost. The request fails with an error, and the user repeats it.
+        // If the insertion of the operation was not committed, it is lost. The request then fails with an error, and
+        // the user repeats it.
         let responded = request.await.unwrap();
         if self.operation(ended).await.is_none() {
             assert_eq!(phase, "draining", "{crash:?}");
@@ -154,7 +155,7 @@ async fn restore_is_completed_after_a_crash_of_the_control_plane_at_every_phase_
         assert_eq!(kit.operate(RESTORE, &body, phase, crash).await, Value::Null, "{step}");
         let present = eventually(&step, async || kit.try_psql(&url, "SELECT n FROM t").ok()).await;
         assert_eq!(present, "0", "{step}");
-        // Exactly one generation has the acknowledged write that the restore replaced.
+        // Exactly one generation contains the acknowledged write that the restore replaced.
         let sealed = kit.generations("pre_restore").await;
         assert_eq!(sealed.len(), before + 1, "{step}");
         assert_eq!(kit.content(&sealed[0]), [round.to_string()], "{step}");

@@ -11,7 +11,7 @@ use store::Store;
 use super::{DATABASE, DELETE, GENERATIONS, PROJECT, RESTORE};
 use crate::support::{ApiResponse, App, Caller, ManualNode, eventually};
 
-/// The announcement of a node with a Postgres.
+/// Returns the announcement of a node with a Postgres.
 pub fn node_info() -> Value {
     let database =
         json!({ "host": "db1.svc.example", "port": 5432, "sslmode": "verify-full", "backupIntervalSeconds": 3600 });
@@ -47,7 +47,7 @@ impl Kit {
         Self { app, ada, node, project }
     }
 
-    /// A project with a database that the node has created.
+    /// Returns a project with a database that the node has created.
     pub async fn enabled() -> Self {
         let kit = Self::start().await;
         kit.ada.post(DATABASE, json!({})).await.expect(200);
@@ -55,12 +55,12 @@ impl Kit {
         kit
     }
 
-    /// The part that the node must execute now; null without one.
+    /// Returns the current part of the node; null without one.
     pub async fn part(&self) -> Value {
         self.node.part(&self.project, "database").await
     }
 
-    /// Reports the part as applied, with these changes of the report, and returns the part.
+    /// Reports the part as applied, with these changes to the report, and returns the part.
     pub async fn apply_with(&self, changes: Value) -> Value {
         let part = self.part().await;
         self.report("database", status(&part, changes)).await.expect(200);
@@ -72,14 +72,14 @@ impl Kit {
         self.apply_with(json!({})).await
     }
 
-    /// Reports the phase that is due as completed.
+    /// Reports the current phase as completed.
     pub async fn complete(&self, generation: Option<Value>) {
         let operation = self.part().await["operation"].clone();
         let completed = json!({ "id": operation["id"], "completed": operation["phase"], "generation": generation });
         self.apply_with(json!({ "operation": completed })).await;
     }
 
-    /// Executes the rest of an operation, and returns the phases that the API showed.
+    /// Executes the rest of an operation, and returns the phases that the API showed in the meantime.
     pub async fn execute(&self, operation: &Value) -> Vec<String> {
         let mut phases = Vec::new();
         loop {
@@ -98,12 +98,12 @@ impl Kit {
         }
     }
 
-    /// An operation as the API shows it.
+    /// Returns an operation as the API shows it.
     pub async fn operation(&self, id: &Value) -> Value {
         self.ada.get(&operation_path(id)).await.expect(200).clone()
     }
 
-    /// A new generation of the present database, as the node reports it.
+    /// Creates a report of a new generation of the current database.
     pub async fn generation(&self, kind: &str) -> Value {
         generation(&self.project, &self.part().await, kind, self.app.clock.clock_rng().now())
     }
@@ -115,7 +115,7 @@ impl Kit {
         self.generations().await[0].clone()
     }
 
-    /// The generations that the API lists.
+    /// Returns the generations that the API lists.
     pub async fn generations(&self) -> Vec<Value> {
         self.ada.get(GENERATIONS).await.expect(200)["items"].as_array().unwrap().clone()
     }
@@ -150,19 +150,19 @@ impl Kit {
         assert!(placements.suspend(&Actor::operator("test"), project).await.unwrap());
     }
 
-    /// The state and the epoch of the placement.
+    /// Returns the state and the epoch of the placement.
     pub async fn placement(&self) -> (String, i64) {
         let placement = self.ada.get(PROJECT).await.expect(200)["placement"].clone();
         (placement["state"].as_str().unwrap().to_owned(), placement["epoch"].as_i64().unwrap())
     }
 
-    /// The audit events about databases, oldest first.
+    /// Returns the audit events about databases, oldest first.
     pub async fn audit(&self) -> Vec<String> {
         let events = self.app.db_audit("ada").await;
         events.into_iter().filter(|event| event.starts_with("database.")).collect()
     }
 
-    /// The kinds of the notifications, oldest first.
+    /// Returns the kinds of the notifications, oldest first.
     pub async fn notifications(&self) -> Vec<String> {
         let page = self.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
         let kinds = page.as_array().unwrap().iter().rev().map(|item| item["kind"].as_str().unwrap().to_owned());
@@ -170,17 +170,17 @@ impl Kit {
     }
 }
 
-/// The path of an operation.
+/// Returns the path of an operation.
 pub fn operation_path(id: &Value) -> String {
     format!("{DATABASE}/operations/{}", id.as_str().unwrap())
 }
 
-/// The path of an operation's abort.
+/// Returns the path of an operation's abort.
 pub fn abort_path(id: &Value) -> String {
     format!("{}/abort", operation_path(id))
 }
 
-/// A new generation of a database, as its node reports it.
+/// Creates a report of a new generation of a database.
 pub fn generation(project: &Value, part: &Value, kind: &str, created_at: Time) -> Value {
     let unique: uuid::Uuid = ClockRng::system().id();
     json!({
@@ -194,7 +194,7 @@ pub fn generation(project: &Value, part: &Value, kind: &str, created_at: Time) -
     })
 }
 
-/// The report of a node that has applied the part, with these changes.
+/// Creates the report of a node that has applied the part, with these changes.
 pub fn status(part: &Value, changes: Value) -> Value {
     let mut report = json!({
         "database": part["id"],

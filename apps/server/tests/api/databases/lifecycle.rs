@@ -1,4 +1,4 @@
-//! Databases while their project is renamed, deleted and created again.
+//! Databases whose project is renamed, deleted and created again.
 
 use reqwest::Method;
 use serde_json::{Value, json};

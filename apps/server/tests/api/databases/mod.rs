@@ -1,4 +1,4 @@
-//! The database of a project. A node of the tests executes its part: it does what a test tells it to.
+//! The database of a project. The node is a part of the tests, and does only what a test tells it to do.
 
 mod connection;
 mod exports;

@@ -48,7 +48,7 @@ async fn apply(node: &ManualNode, project: &Value, part: &Value) {
         let created_at = "2026-11-21T08:00:00.000Z";
         reports.push(("export", json!({ "id": id, "key": key, "sizeBytes": 2048, "createdAt": created_at })));
     }
-    // A full pool or a lock of the test: the report is repeated.
+    // The pool may be full, or the test may hold a lock. So repeat the report.
     while node.report(project, &reports).await.status != 200 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

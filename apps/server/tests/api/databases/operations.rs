@@ -31,14 +31,14 @@ async fn restore_shows_every_phase_and_raises_the_epoch() {
     assert_eq!(kit.placement().await, ("active".to_owned(), 2));
     let part = kit.part().await;
     assert_eq!((&part["operation"], &part["epoch"], &part["source"]), (&Value::Null, &json!(2), &chosen));
-    // Exactly one generation before the restore, with the old epoch.
+    // There is exactly one generation from before the restore, with the old epoch.
     let generations = kit.generations().await;
     let kinds: Vec<_> =
         generations.iter().map(|item| (item["kind"].as_str().unwrap(), item["epoch"].clone())).collect();
     assert_eq!(kinds, [("pre_restore", json!(1)), ("scheduled", json!(1)), ("scheduled", json!(1))]);
     assert_eq!(generations[1..], [newer, older]);
     assert_eq!(kit.back_up().await["epoch"], 2);
-    // Connection and tokens stay.
+    // The connection and the tokens do not change.
     assert_eq!(kit.ada.get(CONNECT).await.expect(200), &connect);
     assert_eq!(kit.ada.get(TOKENS).await.expect(200), &tokens);
     assert_eq!(kit.audit().await, ["database.grant", "database.token.create", "database.restore"]);
@@ -102,7 +102,7 @@ async fn deletion_leaves_a_final_generation_that_a_new_database_can_restore() {
     let restore = kit.restore(&generations[0]).await;
     kit.execute(&restore).await;
     assert_eq!(kit.operation(&restore).await["terminalCode"], Value::Null);
-    // The pairs are unique for the life of the project.
+    // The numbers are unique for the life of the project.
     let mut pairs: Vec<_> = kit.generations().await.iter().map(|item| item["seq"].as_i64().unwrap()).collect();
     pairs.dedup();
     assert_eq!(pairs.len(), 2);
@@ -231,7 +231,7 @@ async fn restores_exports_and_deletions_are_limited_per_day() {
         let limits = &mut config.abuse_limits;
         limits.database_restores_per_project = 1;
         limits.database_exports_per_project = 0;
-        // The enabling is the first change.
+        // Enabling the database is the first change.
         limits.database_changes_per_project = 1;
     })
     .await;
@@ -240,7 +240,7 @@ async fn restores_exports_and_deletions_are_limited_per_day() {
     let generation = kit.back_up().await;
     let pair = json!({ "epoch": generation["epoch"], "seq": generation["seq"] });
     let id = kit.restore(&generation).await;
-    // An aborted restore counts.
+    // An aborted restore counts, too.
     kit.ada.post(&abort_path(&id), json!({})).await.expect(200);
     let audit = kit.audit().await;
     for (path, body, limit) in

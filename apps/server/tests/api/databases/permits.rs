@@ -8,7 +8,7 @@ use super::TOKENS;
 use super::kit::Kit;
 use crate::support::eventually;
 
-/// Starts `count` revocations, which wait for the node, and returns when all wait.
+/// Starts `count` revocations, which wait for the node. Returns when all of them wait.
 async fn waiting_revocations(kit: &Kit, count: usize) -> Vec<tokio::task::JoinHandle<u16>> {
     let mut tasks = Vec::new();
     for _ in 0..count {
@@ -23,11 +23,11 @@ async fn waiting_revocations(kit: &Kit, count: usize) -> Vec<tokio::task::JoinHa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_requests_hold_no_permit_of_other_requests() {
-    // One more than the requests that the test sends besides the waiting ones.
+    // One permit more than the requests that the test sends concurrently to the waiting ones.
     let kit = Kit::with(|config| config.gateway.max_concurrent_requests = 2).await;
     kit.ada.post(super::DATABASE, json!({})).await.expect(200);
     kit.apply().await;
-    // More than the write limit of an organization.
+    // More requests than the write limit of an organization allows.
     let waiting = waiting_revocations(&kit, 6).await;
     kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "blog" })).await.expect(201);
     kit.ada.get("/v1/orgs/ada/projects/blog").await.expect(200);
@@ -72,7 +72,7 @@ async fn shutdown_finishes_a_request_that_waits_for_a_node() {
     let address = kit.app.base.strip_prefix("http://").unwrap().to_owned();
     let refuses = async || tokio::net::TcpStream::connect(&address).await.is_err().then_some(());
     eventually("the listener closes", refuses).await;
-    // Nodes still report.
+    // Nodes can still report.
     kit.apply().await;
     for status in join_all(waiting).await {
         assert_eq!(status.unwrap(), 204);

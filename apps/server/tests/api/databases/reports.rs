@@ -32,7 +32,7 @@ async fn announcement_is_checked_and_replaces_the_previous_one() {
     assert_eq!(endpoint, json!({ "host": "2001:db8::1", "port": 6543, "sslmode": "require", "database": name }));
     let url = kit.ada.get(&format!("{DATABASE}/connect")).await.expect(200)["url"].as_str().unwrap().to_owned();
     assert!(url.contains("@[2001:db8::1]:6543/"), "the address in the URL");
-    // A node without Postgres.
+    // The node announces that it has no Postgres.
     announce(&kit.node, &json!({ "database": null })).await.expect(204);
     kit.ada.get(&format!("{DATABASE}/connect")).await.expect_error(503, "no_node_admin");
 }
@@ -101,8 +101,8 @@ async fn malformed_report_is_refused_with_its_field() {
     ] {
         kit.report(kind, report.clone()).await.expect_error(400, "bad_request");
     }
-    // A repetition would not correct a time or a key, so the node receives no error. The key of another project would let
-    // a restore read that project's object.
+    // Repeating the report would not correct a time or a key, so the node receives no error. With the key of another
+    // project, a restore would read an object of that project.
     let outside = format!("{}/../x.dump", kit.project.as_str().unwrap());
     for (kind, report) in [
         ("database", changed(&observed, "freshAt", json!("yesterday"))),
@@ -119,7 +119,7 @@ async fn malformed_report_is_refused_with_its_field() {
 async fn reports_of_another_node_or_about_an_earlier_database_change_nothing() {
     let kit = Kit::enabled().await;
     let (part, late) = (kit.part().await, kit.generation("scheduled").await);
-    // The project is not placed on this node.
+    // The project is not placed on this other node.
     let other = ManualNode::named(&kit.app, "other").await;
     other.report(&kit.project, &[("generation", late.clone())]).await.expect(200);
     assert_eq!(kit.generations().await, Vec::<Value>::new());

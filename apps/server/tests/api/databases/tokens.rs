@@ -10,7 +10,7 @@ fn path(user: &Value) -> String {
     format!("{TOKENS}/{}", user.as_str().unwrap())
 }
 
-/// The logins of the tokens in a part.
+/// Returns the logins of the tokens in a part.
 fn users(part: &Value) -> Vec<&Value> {
     part["tokens"].as_array().unwrap().iter().map(|token| &token["user"]).collect()
 }
@@ -109,7 +109,7 @@ async fn revocation_returns_when_the_node_refuses_the_login() {
     let node = async {
         let part = kit.changed(&before).await;
         assert_eq!(users(&part), [&kept]);
-        // A report on the previous revision does not count.
+        // A report of the previous revision does not confirm the revocation.
         kit.report("database", status(&before, json!({}))).await.expect(200);
         kit.ada.get(DATABASE).await.expect(200);
         assert!(!done.load(std::sync::atomic::Ordering::SeqCst), "the revocation was not confirmed yet");
@@ -130,11 +130,11 @@ async fn revocation_of_an_unreachable_node_is_unavailable_and_can_be_repeated() 
     let refused = kit.ada.delete(&path(&user)).await;
     refused.expect_error(503, "unavailable");
     assert!(!refused.header("retry-after").is_empty());
-    // The login is no longer desired: the node refuses it as soon as it is back.
+    // The desired state no longer contains the login, so the node refuses it as soon as it is back.
     let part = kit.part().await;
     assert!(part["revision"].as_i64() > before["revision"].as_i64() && users(&part).is_empty(), "{part}");
     assert_eq!(kit.ada.get(TOKENS).await.expect(200)["items"], json!([]));
-    // A repeated request waits again. It finds no token if the node confirms the revocation before it.
+    // A repeated request waits again. If the node confirms the revocation before it, it does not find the token.
     let path = path(&user);
     let (repeated, _) = tokio::join!(kit.ada.delete(&path), kit.apply());
     assert!([204, 404].contains(&repeated.status), "{}: {}", repeated.status, repeated.body);

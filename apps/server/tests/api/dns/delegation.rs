@@ -10,7 +10,7 @@ use crate::support::{ApiResponse, App, Caller, client};
 const OURS: [&str; 2] = ["NS2.svc.example.", "ns.other.example."];
 const ELSEWHERE: [&str; 1] = ["ns.other.example."];
 
-/// A deployment with the DNS server that it queries, Ada and Bob.
+/// Returns a deployment with the DNS server that it queries, Ada and Bob.
 async fn setup() -> (App, DnsServer, Caller, Caller) {
     let dns = DnsServer::start().await;
     let address = dns.address();
@@ -28,7 +28,7 @@ async fn create_and_delete(ada: &Caller, name: &str) {
     ada.delete(&format!("/v1/orgs/ada/dns/zones/{name}")).await.expect(204);
 }
 
-/// Asserts that the zone is taken, because of the delegation of this deleted zone.
+/// Asserts that the zone cannot be created because of the delegation of this deleted zone.
 #[track_caller]
 fn assert_delegated(response: &ApiResponse, zone: &str, nameservers: &[&str]) {
     let error = response.expect_error(409, "zone_taken");
@@ -43,7 +43,7 @@ async fn deleted_zone_that_is_still_delegated_here_cannot_be_taken_over() {
     dns.set("example.org", RecordType::NS, &OURS);
     dns.set("www.example.org", RecordType::A, &["192.0.2.1"]);
     create_and_delete(&ada, "example.org").await;
-    // A zone below it would answer for its part of the domain.
+    // A zone below the deleted one would answer for its part of the domain.
     for name in ["example.org", "EXAMPLE.org.", "www.example.org", "a.b.example.org"] {
         assert_delegated(&try_create(&bob, "bob", name).await, "example.org", &["ns2.svc.example"]);
     }
@@ -74,7 +74,7 @@ async fn zone_above_a_deleted_zone_is_taken_while_that_is_delegated_here() {
     for name in ["deep.sub.example.org", "sub.example.org", "example.org", "x.deep.sub.example.org"] {
         assert_delegated(&try_create(&bob, "bob", name).await, "deep.sub.example.org", &["ns2.svc.example"]);
     }
-    // A zone next to it answers for nothing of it.
+    // A zone next to the deleted one does not answer for any part of it.
     create(&bob, "bob", "next.sub.example.org").await;
     dns.remove("deep.sub.example.org", "NS").unwrap();
     create(&bob, "bob", "example.org").await;
@@ -93,11 +93,12 @@ async fn unknown_delegation_is_unavailable_and_a_lame_one_is_taken() {
     for fault in [DnsFault::Refused, DnsFault::ServerFailure, DnsFault::Garbage] {
         dns.inject(Some(fault));
         try_create(&bob, "bob", "example.org").await.expect_error(503, "unavailable");
-        // Only the name of a deleted zone needs the resolver.
+        // The resolver is needed only for names that overlap with a deleted zone.
         create(&bob, "bob", &format!("{fault:?}.example.net")).await;
     }
     dns.inject(None);
-    // The resolver works, but our nameservers do not serve the zone: this is what it returns for a remaining delegation.
+    // The resolver works, but our nameservers do not serve the zone. This is the response for a delegation that still
+    // exists.
     dns.set_lame("example.org");
     for name in ["example.org", "www.example.org"] {
         assert_delegated(&try_create(&bob, "bob", name).await, "example.org", &[]);
@@ -167,11 +168,11 @@ async fn lookups_block_no_other_change() {
             tokio::spawn(async move { try_create(&bob, "bob", &format!("z{n}.example")).await })
         })
         .collect();
-    // Two queries each: for the zone, and for the top-level domain.
+    // Each check sends two queries: one for the zone, and one for the top-level domain.
     for _ in 0..8 {
         slow.query().await;
     }
-    // As many lookups as write permits of the organization. A further check is refused.
+    // There are as many checks in progress as the organization may have, so a further one is rejected.
     let refused = try_create(&bob, "bob", "z0.example").await;
     let message = refused.expect_error(503, "unavailable")["message"].as_str().unwrap().to_owned();
     assert!(message.contains("too many concurrent checks"), "{message}");
@@ -184,7 +185,7 @@ async fn lookups_block_no_other_change() {
     for (n, creation) in creations.into_iter().enumerate() {
         let created = creation.await.unwrap();
         if n == 1 {
-            // Ada was faster.
+            // Ada's request was faster.
             created.expect_error(409, "zone_taken");
         } else {
             created.expect(200);

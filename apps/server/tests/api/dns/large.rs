@@ -67,7 +67,7 @@ async fn large_zone_is_complete_in_every_response() {
     assert_eq!(String::from_utf8(get("/example.org./export", "text/plain").await.bytes).unwrap(), text);
     assert_eq!(get("/example.org./export", "application/json").await.expect(200)["zone"], text);
 
-    // All zones, although a page of them has at most 200.
+    // The PowerDNS-compatible API lists all zones, although a page of zones has at most 200.
     app.db_execute(
         "INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, bytes, last_change_number, journal_bytes, \
              dnssec_state, ds, created_at) \

@@ -1,4 +1,4 @@
-//! The limits of a plan on zones, at all routes that create zones or write rrsets.
+//! The limits of a plan on zones, for all routes that create zones or write rrsets.
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -46,7 +46,7 @@ async fn concurrent_creates_respect_the_zone_limit() {
     let refused = ada.post(ZONES, json!({ "name": "more.example" })).await;
     let message = refused.expect_error(409, "zone_limit")["message"].as_str().unwrap().to_owned();
     assert_eq!(message, "the free plan allows 4 zones, and the organization already has 4");
-    // PowerDNS's tools take a 409 for a zone that exists.
+    // PowerDNS's tools interpret a 409 as an existing zone, so the status is 422.
     let new = json!({ "name": "more.example.", "kind": "Master" });
     assert_eq!(pdns(&ada, Method::POST, PDNS_ZONES, new).await, (422, message));
     assert_eq!(create(&ada, "ada", "example.org").await["name"], "example.org");
@@ -61,7 +61,7 @@ async fn every_write_respects_the_bytes_of_a_zone() {
     let (_app, ada) = setup(20, 500).await;
     let used = ada.get(ZONE).await.expect(200)["bytes"].as_u64().unwrap();
     put(&ada, "a/TXT", &[&"x".repeat(255)]).await;
-    // The name, the length of the record, and the string behind its length.
+    // The new bytes are the name, the length of the record, and the string after its length.
     let bytes = used + 1 + 2 + 256;
     assert_eq!(ada.get(ZONE).await.expect(200)["bytes"], bytes);
     let listed = ada.get(ZONES).await.expect(200)["items"][0].clone();
@@ -100,7 +100,7 @@ async fn every_write_respects_the_bytes_of_a_zone() {
     assert_eq!(pdns(&ada, Method::POST, PDNS_ZONES, new).await, (422, expected));
     ada.get(&format!("{ZONES}/new.example")).await.expect_error(404, "not_found");
     assert_eq!(ada.get(ZONE).await.expect(200)["bytes"], bytes);
-    // A change that leaves the zone within the limit.
+    // This change keeps the zone within the limit.
     put(&ada, "a/TXT", &["x"]).await;
     put(&ada, "bcd/TXT", &[&text]).await;
 }

@@ -37,7 +37,7 @@ async fn ten_parallel_reads_of_the_largest_zone_use_limited_memory() {
         response
     };
     let mut reads = join_all(["", "/zonefile"].into_iter().cycle().take(10).map(open)).await;
-    // All reads are in progress at the same time. A server that reads ahead without a limit would now fill its memory.
+    // All reads are now in progress. A server that reads ahead without a limit would fill its memory.
     join_all(reads.iter_mut().map(|response| receive(response, 4 * MIB))).await;
     let peak = process.peak_memory();
     assert!(peak < 256 * MIB, "{} MiB", peak / MIB);

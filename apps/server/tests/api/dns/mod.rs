@@ -20,7 +20,7 @@ use crate::support::{App, Caller};
 /// Ada's zone.
 pub const ZONE: &str = "/v1/orgs/ada/dns/zones/example.org";
 
-/// An installation that hosts zones, and Ada with the zone `example.org`.
+/// Returns an installation that hosts zones, and Ada with the zone `example.org`.
 async fn setup() -> (App, Caller) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
@@ -36,7 +36,7 @@ async fn put(caller: &Caller, rrset: &str, records: &[&str]) -> Value {
     caller.put(&format!("{ZONE}/rrsets/{rrset}"), json!({ "records": records })).await.expect(200).clone()
 }
 
-/// The unmanaged rrsets, as `name type ttl records`.
+/// Returns the unmanaged rrsets, as `name type ttl records`.
 async fn unmanaged(caller: &Caller) -> Vec<String> {
     let zone = caller.get(ZONE).await.expect(200).clone();
     let rrsets = zone["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"].is_null());

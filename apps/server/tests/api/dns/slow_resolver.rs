@@ -1,4 +1,4 @@
-//! A resolver whose responses arrive when a test releases them.
+//! A resolver that delays its responses until a test releases them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Forwards queries over UDP to a DNS server, and returns the responses after [`SlowResolver::release`].
+/// Forwards queries over UDP to a DNS server, and sends the responses after [`SlowResolver::release`].
 pub struct SlowResolver {
     pub address: SocketAddr,
     queries: mpsc::UnboundedReceiver<()>,
@@ -23,7 +23,7 @@ impl SlowResolver {
         Self { address, queries, gate }
     }
 
-    /// Waits for the next query, whose response is then determined.
+    /// Waits for the next query. Later changes of the records do not affect its response.
     pub async fn query(&mut self) {
         let next = tokio::time::timeout(Duration::from_secs(30), self.queries.recv());
         next.await.expect("no query within 30 seconds").unwrap();
@@ -52,7 +52,7 @@ async fn forward(
         }
         let (socket, gate) = (socket.clone(), gate.clone());
         tokio::spawn(async move {
-            // Closed by `release`.
+            // `release` closes the semaphore.
             let _ = gate.acquire().await;
             let _ = socket.send_to(&response[..length], client).await;
         });

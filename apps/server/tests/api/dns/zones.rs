@@ -32,7 +32,7 @@ async fn new_zone_has_soa_and_ns_records() {
     ada.delete(ZONE).await.expect_error(404, "not_found");
     ada.get(ZONE).await.expect_error(404, "not_found");
     assert_eq!(app.db_audit("ada").await, ["dns.zone.create", "dns.zone.delete"]);
-    // The zone and its catalog entries are gone.
+    // The zone and its catalog entries no longer exist.
     let left = app.db_rows("SELECT count(*) FROM dns.rrsets WHERE name NOT IN ('@', 'version')").await;
     assert_eq!(left, [json!({ "count": 0 })]);
 }
@@ -171,7 +171,7 @@ async fn zones_are_updated_when_the_configured_nameservers_change() {
     assert!(zone["rrsets"][0]["records"][0].as_str().unwrap().starts_with("a.ns.example. "));
     assert!(zone["serial"].as_u64().unwrap() > before);
     assert_eq!(app.db_audit("ada").await.last().unwrap(), "dns.zone.nameservers");
-    // The journal is empty, because the SOA has changed too and an IXFR would be wrong.
+    // The journal is empty: the SOA has changed too, so an IXFR from the journal would be wrong.
     assert!(
         app.db_rows("SELECT 1 FROM dns.changes c JOIN dns.zones z ON z.id = c.zone_id WHERE z.org_id IS NOT NULL")
             .await

@@ -6,7 +6,7 @@ use super::kit::token;
 use super::{Kit, REPO};
 use crate::support::client;
 
-/// The status of the first request of a fetch or push with this password.
+/// Returns the status of the first request of a fetch or push with this password.
 async fn status(kit: &Kit, name: &str, service: &str, password: Option<&str>) -> u16 {
     let url = format!("http://127.0.0.1:{}/ada/site/{name}.git/info/refs?service=git-{service}", kit.node.http);
     let request = client().get(url);
@@ -33,7 +33,7 @@ async fn statuses_depend_on_role_scope_and_visibility() {
     let (member_reads, member_writes) = (token(&member, read).await, token(&member, write).await);
     let without_scope = token(&member, &["project:read"]).await;
     let session = member.token.clone().unwrap();
-    // Fetch and push: of the private repository, then of the public one.
+    // A password, and the expected statuses of fetch and push: first of the private repository, then of the public one.
     let private = [
         (None, 401, 401),
         (Some("svc_pat_unknown"), 401, 401),
@@ -90,7 +90,8 @@ async fn revocation_applies_to_the_next_request() {
     assert_eq!(status(&kit, "app", "receive-pack", Some(&password)).await, 404);
 }
 
-/// A repository is its id: a new one of the same name is empty, and a renamed one keeps its contents.
+/// A repository is identified by its id. A new repository with the same name is empty, and a renamed one keeps its
+/// contents.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_reused_without_contents() {
     let kit = Kit::start().await;

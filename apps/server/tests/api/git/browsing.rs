@@ -86,7 +86,7 @@ async fn contents_are_browsed() {
     assert_eq!(of_path.expect(200)["items"][0]["oid"], first);
 }
 
-/// Without a node, and while it is down.
+/// The error shows whether the node is down or does not exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_node_is_named() {
     let mut kit = Kit::start().await;

@@ -15,7 +15,7 @@ async fn repository_is_pushed_and_cloned_over_http() {
 
     let first = work.commit("README.md", b"# App\n");
     work.git(&["push", "--quiet", "origin", "main"]);
-    // More than the client sends in one chunk.
+    // More data than the client sends in one chunk.
     let large: Vec<u8> = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let second = work.commit("large.bin", &large);
     work.git(&["tag", "-a", "v1", "-m", "Version 1"]);
@@ -118,6 +118,6 @@ async fn atomic_pushes_and_push_options_are_accepted() {
     assert_eq!(work.git(&["ls-remote", "origin", "other"]), "");
     work.git(&["push", "--quiet", "--atomic", "origin", "+main", "other"]);
     assert_eq!(kit.ref_updates(3).await.len(), 3);
-    // The refs of the platform are neither shown nor writable.
+    // The platform's own refs are neither visible nor writable.
     assert!(work.fails(&["push", "origin", "main:refs/svc/kept/x"]).contains("hidden ref"));
 }

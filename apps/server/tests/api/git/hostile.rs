@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Kit, REPO};
 use crate::support::{client, eventually};
 
-/// The status line of the response to a request with this path, which is sent as it is.
+/// Returns the status line of the response to a request with this path, which is sent unchanged.
 async fn raw_status(kit: &Kit, path: &str) -> String {
     use base64::Engine as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -65,7 +65,7 @@ async fn malformed_objects_and_refs_are_refused() {
     let work = kit.init("work");
     work.commit("a", b"1");
     work.git(&["push", "--quiet", "origin", "main"]);
-    // A tree with an entry `.git`, which a checkout would write.
+    // The tree has an entry `.git`, which a checkout would write.
     let blob = work.git(&["rev-parse", "HEAD:a"]);
     let bytes: Vec<u8> =
         (0..blob.len()).step_by(2).map(|at| u8::from_str_radix(&blob[at..at + 2], 16).unwrap()).collect();
@@ -76,7 +76,7 @@ async fn malformed_objects_and_refs_are_refused() {
     assert!(refused.contains("hasDotgit"), "{refused}");
     assert!(work.fails(&["push", "origin", "main:refs/svc/kept/x"]).contains("hidden ref"));
     assert!(work.fails(&["push", "origin", &format!("main:refs/heads/{}", "n".repeat(1100))]).contains("longer than"));
-    // More refs than a push may update. None of them is created.
+    // A push may not update this many refs. None of them is created.
     let refs: Vec<String> = (0..2001).map(|number| format!("HEAD:refs/tags/t{number}")).collect();
     let refs: Vec<&str> = ["push", "origin"].into_iter().chain(refs.iter().map(String::as_str)).collect();
     assert!(work.fails(&refs).contains("A push can update 2000 refs"));
@@ -95,7 +95,7 @@ async fn malformed_objects_and_refs_are_refused() {
     assert_eq!(work.git(&["ls-remote", "origin"]).lines().count(), 2);
 }
 
-/// git deletes a ref without a check, and reports no old object, if it cannot read the old object of the command.
+/// If git cannot read the old object of the command, it would delete the ref without a check, and report no old object.
 #[tokio::test(flavor = "multi_thread")]
 async fn deletion_without_the_old_object_is_refused() {
     let kit = Kit::start().await;
@@ -118,7 +118,7 @@ async fn deletion_without_the_old_object_is_refused() {
     assert_eq!((updates.len(), &updates[2]["old"], &updates[2]["new"]), (3, &json!(head), &json!(null)));
 }
 
-/// A client that is killed while it pushes leaves neither a process nor a lock.
+/// A client that is killed during a push leaves no process and no lock behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn disconnected_client_leaves_nothing() {
     let kit = Kit::start().await;

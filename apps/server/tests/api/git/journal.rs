@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Kit;
 
-/// In each round, 20 clients push a commit on top of the same one.
+/// In each round, 20 clients push a commit on top of the same commit.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_pushes_are_listed_once_in_order() {
     const CLIENTS: usize = 20;
@@ -45,7 +45,7 @@ async fn concurrent_pushes_are_listed_once_in_order() {
     assert_eq!(new, expected);
 }
 
-/// The node is killed while a client pushes again and again. No acknowledged push is lost, and each is listed once.
+/// The node is killed while a client pushes repeatedly. No acknowledged push is lost, and each one is listed once.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_node_loses_no_acknowledged_update() {
     const ROUNDS: u64 = 12;
@@ -72,7 +72,7 @@ async fn killed_node_loses_no_acknowledged_update() {
             while pushed.load(Ordering::Relaxed) == 0 && !pusher.is_finished() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // Each round kills at another moment of the next push.
+            // Each round kills the node at another moment of the next push.
             std::thread::sleep(Duration::from_millis(23 * round % 200));
             kit.node.kill();
             stop.store(true, Ordering::Relaxed);
@@ -88,7 +88,7 @@ async fn killed_node_loses_no_acknowledged_update() {
         (updates.last().unwrap()["new"] == last.as_str()).then_some(updates)
     })
     .await;
-    // The old commit of each update is the new one of the previous update.
+    // The old commit of each update is the new commit of the previous update.
     let mut before = Value::Null;
     for update in &updates {
         assert_eq!(update["old"], before, "{update}");

@@ -23,7 +23,7 @@ pub struct Kit {
     /// Ada's token with the scope `git:write`.
     pub token: String,
     pub node: GitNode,
-    /// The clones.
+    /// The folder of the clones.
     folder: tempfile::TempDir,
 }
 
@@ -62,18 +62,18 @@ impl Kit {
         self.ada.post(REPOS, json!({ "name": name })).await.expect(201);
     }
 
-    /// The URL of a repository of the project `site` over HTTP, with this token.
+    /// Returns the URL of a repository of the project `site` over HTTP, with this token.
     pub fn url(&self, token: &str, name: &str) -> String {
         let user = if token.is_empty() { String::new() } else { format!("git:{token}@") };
         format!("http://{user}127.0.0.1:{}/ada/site/{name}.git", self.node.http)
     }
 
-    /// The URL over SSH.
+    /// Returns the URL over SSH.
     pub fn ssh_url(&self, name: &str) -> String {
         format!("ssh://git@127.0.0.1:{}/ada/site/{name}.git", self.node.ssh)
     }
 
-    /// Creates an empty repository of a client, with Ada's token for `origin`.
+    /// Creates an empty repository of a client, whose `origin` contains Ada's token.
     pub fn init(&self, name: &str) -> Clone {
         let clone = self.clone_at(name);
         std::fs::create_dir_all(&clone.path).unwrap();
@@ -127,7 +127,7 @@ impl Kit {
         created.expect(201)["id"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until `app` has this number of ref updates, and returns them, the oldest first.
+    /// Waits until `app` has this number of ref updates, and returns them, oldest first.
     pub async fn ref_updates(&self, count: usize) -> Vec<Value> {
         eventually("the control plane receives the ref updates", async || {
             let updates = self.ada.get(&format!("{REPO}/ref-updates")).await;
@@ -138,7 +138,7 @@ impl Kit {
         .await
     }
 
-    /// The directory of `app` at the node.
+    /// Returns the directory of `app` on the node.
     pub async fn bare(&self) -> PathBuf {
         let repo = self.ada.get(REPO).await;
         let id = repo.expect(200)["id"].as_str().unwrap().to_owned();
@@ -215,7 +215,7 @@ impl Clone {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// Runs git, which must fail. Returns what it printed for the user.
+    /// Runs git, which must fail. Returns the output for the user.
     pub fn fails(&self, arguments: &[&str]) -> String {
         let output = self.try_git(arguments);
         assert!(!output.status.success(), "git {} succeeded", arguments.join(" "));

@@ -1,4 +1,4 @@
-//! Repositories: the API, and git clients at a running `svc-git`.
+//! Repositories: the API, and git clients that use a running `svc-git`.
 
 mod access;
 mod browsing;

@@ -40,7 +40,7 @@ async fn repository_is_created_changed_and_deleted() {
     assert_eq!(ada.get(&format!("{web}/ref-updates")).await.expect(200)["items"], json!([]));
     ada.delete(&web).await.expect(204);
     ada.delete(&web).await.expect_error(404, "not_found");
-    // The name is free, and the new repository another one.
+    // The name is free, and the new repository has another id.
     let again = ada.post(REPOS, json!({ "name": "web" })).await;
     assert_ne!(again.expect(201)["id"], repo["id"]);
     let events: Vec<String> = app.db_audit("ada").await.into_iter().filter(|it| it.starts_with("repo.")).collect();

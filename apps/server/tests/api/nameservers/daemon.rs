@@ -8,7 +8,7 @@ use testkit::reserved_port;
 
 use super::query::{Answer, query};
 
-/// The unpacked Debian packages. Returns `None` and prints a notice if `SVC_TEST_NAMESERVERS` is not set.
+/// Returns the unpacked Debian packages. Returns `None` and prints a notice if `SVC_TEST_NAMESERVERS` is not set.
 pub fn packages() -> Option<Packages> {
     let found = std::env::var_os("SVC_TEST_NAMESERVERS").map(|it| Packages(it.into()));
     if found.is_none() {
@@ -23,7 +23,7 @@ pub fn packages() -> Option<Packages> {
 pub struct Packages(PathBuf);
 
 impl Packages {
-    /// A command for a program of the packages, with their libraries.
+    /// Creates a command for a program of the packages, with their libraries.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.0.join("usr").join(program));
         let libraries = self.0.join("usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
@@ -157,7 +157,7 @@ impl Daemon {
         self.packages.run("sbin/nsd-control", &all)
     }
 
-    /// The last 60 lines of the log.
+    /// Returns the last 60 lines of the log.
     pub fn log(&self) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();

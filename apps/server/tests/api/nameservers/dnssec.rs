@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::query::query;
 use super::rig::{PROPAGATION_TIMEOUT, Rig};
 
-/// The time within which a switch must reach the nameservers.
+/// The time within which enabling or disabling DNSSEC must reach the nameservers.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Queries an address continuously. Every query must succeed.

@@ -1,4 +1,4 @@
-//! Zones of the API at real nameservers: Knot, which signs, and its secondaries BIND and NSD.
+//! Zones of the API on real nameservers: Knot, which signs, and its secondaries BIND and NSD.
 
 mod daemon;
 mod dnssec;

@@ -68,7 +68,7 @@ async fn zone_with_ten_thousand_rrsets_is_transferred_completely() {
         let port = daemon.port.to_string();
         let arguments = ["@127.0.0.1", "-p", &port, "-y", &key, "large.example", "AXFR", "+noall", "+answer"];
         let output = rig.packages.run("bin/kdig", &arguments);
-        // Three NS records, and the SOA record at both ends.
+        // The output also contains three NS records, and the SOA record at its start and end.
         assert_eq!(output.lines().filter(|line| line.contains("\tIN\t")).count(), 10_000 + 3 + 2);
     }
     rig.put("large.example", "host-1", "A", &["192.0.2.9"]).await;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// The answer of a nameserver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// `None` after a timeout.
+    /// The response code. `None` after a timeout.
     pub code: Option<ResponseCode>,
     /// The records of the queried type, sorted.
     pub data: Vec<String>,
@@ -44,13 +44,13 @@ pub async fn query(port: u16, name: &str, kind: &str) -> Answer {
 }
 
 impl Answer {
-    /// Whether the answer has exactly this data. Without data, NXDOMAIN matches too.
+    /// Returns whether the answer has exactly this data. If `data` is empty, NXDOMAIN matches, too.
     pub fn is(&self, data: &[&str]) -> bool {
         let exists = self.code == Some(ResponseCode::NoError);
         (exists || data.is_empty() && self.code == Some(ResponseCode::NXDomain)) && self.data == data
     }
 
-    /// Whether the zone is not served.
+    /// Returns whether the nameserver does not serve the zone.
     pub fn is_refused(&self) -> bool {
         self.code == Some(ResponseCode::Refused)
     }

@@ -17,11 +17,11 @@ pub struct Rig {
     token: String,
 }
 
-/// The time within which a change must reach all nameservers. It takes at most two seconds on an idle machine.
+/// The time within which a change must reach all nameservers. On an idle machine, this takes at most two seconds.
 pub const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Rig {
-    /// Returns `None` if the nameservers are not installed.
+    /// Starts the rig. Returns `None` if the nameservers are not installed.
     pub async fn start() -> Option<Self> {
         let packages = packages()?;
         let ports = Ports::free();
@@ -59,8 +59,8 @@ impl Rig {
         Some(rig)
     }
 
-    /// The nameservers to query when signing ends. NSD 4.6.1 sometimes answers without data then, for an unknown
-    /// reason.
+    /// Returns the nameservers to query when signing ends. NSD is not one of them: NSD 4.6.1 then sometimes answers
+    /// without data, for an unknown reason.
     pub fn steady(&self) -> [&Daemon; 2] {
         [&self.knot, &self.bind]
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::kit::{Tokens, public, register};
 use crate::support::{App, site};
 
-/// RFC 9728 section 5.1.
+/// The challenge parameter of RFC 9728 section 5.1.
 const RESOURCE_METADATA: &str = "resource_metadata=\"http://127.0.0.1/.well-known/oauth-protected-resource\"";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +44,7 @@ async fn scope_admits_its_routes_only() {
     deployer.get("/v1/orgs/ada/projects/moved").await.expect_error(403, "insufficient_scope");
 }
 
-/// The app can do what its user can do, at the time of the request.
+/// The app can do only what its user can do at the time of the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn role_of_the_user_is_the_ceiling() {
     let app = App::start().await;
@@ -87,7 +87,7 @@ async fn access_token_is_accepted_only_as_a_bearer_token() {
     app.anonymous().get(&query).await.expect_error(401, "unauthenticated");
 }
 
-/// Keys of one grant are separate from those of others, and survive a refresh.
+/// The idempotency keys of a grant are separate from those of other grants, and survive a refresh.
 #[tokio::test(flavor = "multi_thread")]
 async fn idempotency_keys_belong_to_the_grant() {
     let app = App::start().await;

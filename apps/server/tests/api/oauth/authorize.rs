@@ -1,4 +1,4 @@
-//! Authorization requests, which the dashboard sends with the session of its user (contract section 3, "Authorize" and
+//! Authorization requests, which the dashboard sends with its user's session (contract section 3, "Authorize" and
 //! "Errors at authorize").
 
 use serde_json::{Value, json};
@@ -44,7 +44,8 @@ async fn denial_and_wrong_scope_or_resource_are_redirected() {
         assert_eq!(parameter(&redirect, "iss").as_deref(), Some("http://127.0.0.1"), "{change}");
     }
     assert!(app.db_rows("SELECT code_hash FROM oauth.codes").await.is_empty());
-    // A scope that another one of the client includes is allowed, repeated scopes are one, an empty one is absent.
+    // A scope is allowed if another scope of the client includes it. Repeated scopes count once, and an empty parameter
+    // counts as absent.
     for (scope, granted) in [
         (json!("project:read"), "project:read"),
         (json!("account:read account:read"), "account:read"),
@@ -144,7 +145,7 @@ async fn client_is_described_for_the_decision() {
     }
 }
 
-/// A parameter that the redirect URI has itself remains.
+/// A parameter in the query of the redirect URI itself is kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn query_of_the_redirect_uri_is_kept() {
     let app = App::start().await;

@@ -29,7 +29,7 @@ async fn removal_ends_the_grants_of_the_client() {
         .await;
     assert_eq!(events, [json!({ "event": "oauth.client.remove", "grants": "2" })]);
     clients(&app).remove(&operator(), client.id()).await.unwrap_err();
-    // Only the rows of the other grant are left.
+    // Only the rows of the other grant still exist.
     for table in ["codes", "refresh_tokens", "grants"] {
         let rows = app.db_rows(&format!("SELECT 1 AS one FROM oauth.{table}")).await;
         assert_eq!(rows.len(), 1, "{table}");

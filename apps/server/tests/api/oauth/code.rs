@@ -72,7 +72,7 @@ async fn exchange_that_fails_a_check_consumes_nothing() {
     expect_oauth_error(&other.exchange(&code).await, 400, "invalid_grant");
     assert!(grants(&ada).await.is_empty());
     let tokens = Tokens::of(&client.exchange_with(&code, &[("resource", "http://127.0.0.1")]).await);
-    // The same failures have no effect on the grant of a used code.
+    // These failures do not end the grant of a used code either.
     expect_oauth_error(&client.exchange_with(&code, &[("code_verifier", &at(&['d']))]).await, 400, "invalid_grant");
     expect_oauth_error(
         &client.exchange_with(&code, &[("redirect_uri", "https://x.example")]).await,
@@ -91,7 +91,7 @@ async fn second_exchange_ends_the_grant_of_the_first() {
     let ada = app.sign_in("ada").await;
     let client = register(&app, public()).await;
     let bystander = client.sign_in(&ada).await;
-    // Immediately, and after the lifetime of the code and a purge.
+    // The second use follows immediately, or after the lifetime of the code and a purge.
     for wait in [0, 61, 10 * 60] {
         let code = client.code(&ada).await;
         let tokens = Tokens::of(&client.exchange(&code).await);
@@ -119,7 +119,7 @@ async fn codes_expire_after_a_minute() {
     expect_oauth_error(&client.exchange(&second).await, 400, "invalid_grant");
 }
 
-/// An unauthenticated client triggers no reuse detection.
+/// A client that is not authenticated triggers no reuse detection.
 #[tokio::test(flavor = "multi_thread")]
 async fn reuse_without_authentication_has_no_effect() {
     let app = App::start().await;
@@ -149,7 +149,7 @@ async fn reuse_without_authentication_has_no_effect() {
     Tokens::of(&client.refresh(&next.refresh).await);
 }
 
-/// Two servers share codes and grants.
+/// All servers share codes and grants.
 #[tokio::test(flavor = "multi_thread")]
 async fn code_of_one_server_is_exchanged_at_another() {
     let app = App::start().await;

@@ -35,7 +35,7 @@ impl Device {
     }
 }
 
-/// An app with a stopped clock, a user and a client of the device flow.
+/// Returns an app with a stopped clock, a user and a client of the device flow.
 async fn setup() -> (App, Caller, Client) {
     let app = App::start().await;
     app.clock.stop();
@@ -85,7 +85,7 @@ async fn device_receives_tokens_after_the_approval() {
     assert_eq!(grants(&ada).await, [tokens.sid()]);
     assert_eq!(app.with_token(&tokens.access).get("/v1/me").await.expect(200)["id"], ada.user_id);
     let next = Tokens::of(&client.refresh(&tokens.refresh).await);
-    // A used device code ends its grant, as a used code does.
+    // A second use of a device code ends its grant, like that of a code.
     app.clock.advance(5);
     expect_oauth_error(&device.poll().await, 400, "invalid_grant");
     expect_rejected(&app, &next.access).await;
@@ -177,7 +177,7 @@ async fn requests_are_checked() {
     for unknown in ["BCDF-GHJK", "x", "AAAA-AAAA"] {
         ada.get(&format!("/v1/oauth/device/{unknown}")).await.expect_error(404, "not_found");
     }
-    // Only a session decides.
+    // Only a login session can decide.
     let tokens = client_tokens(&app, &ada).await;
     let app_caller = app.with_token(&tokens.access);
     device.decide(&app_caller, true).await.expect_error(401, "session_required");

@@ -15,7 +15,7 @@ use crate::support::App;
 pub struct Forger {
     pair: EcdsaKeyPair,
     pub kid: String,
-    /// The uncompressed point.
+    /// The public key as an uncompressed point.
     pub public_key: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl Forger {
         Self { public_key: bytes_of_hex(&text("public_key")), ..Self::with_key(&pkcs8, kid) }
     }
 
-    /// A key that the server does not know.
+    /// Creates a forger with a key that the server does not know.
     pub fn stranger(kid: String) -> Self {
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
         Self::with_key(pkcs8.as_ref(), kid)
@@ -58,14 +58,14 @@ impl Forger {
         self.sign_text(&header.to_string(), &claims.to_string())
     }
 
-    /// Signs a token whose parts are not necessarily JSON.
+    /// Signs a token whose parts need not be JSON.
     pub fn sign_text(&self, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
         let signature = self.signature(&signed);
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// The signature of a text: r and s.
+    /// Returns the signature of a text: r and s.
     pub fn signature(&self, signed: &str) -> Vec<u8> {
         self.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap().as_ref().to_vec()
     }

@@ -85,7 +85,7 @@ async fn repeated_parameters_are_rejected_and_consume_nothing() {
             "invalid_request",
         );
     }
-    // Also with equal or empty values.
+    // A repeated parameter is rejected even if the values are equal or empty.
     for value in ["deploy", ""] {
         let twice = [("scope", value), ("scope", value)];
         expect_oauth_error(&client.exchange_with(&code, &twice).await, 400, "invalid_request");
@@ -113,7 +113,7 @@ async fn query_parameters_are_not_read() {
     expect_oauth_error(&send(String::new()).await, 400, "invalid_request");
     let body = form(&[("client_id", &client.id), ("grant_type", "authorization_code")]);
     expect_oauth_error(&send(body).await, 400, "invalid_request");
-    // A query next to a complete body has no effect.
+    // A query in addition to a complete body has no effect.
     let body = format!("{query}&resource=");
     Tokens::of(&post_form(&app.anonymous(), "/oauth/token?grant_type=password&code=x", body, None).await);
     let tokens = client.sign_in(&ada).await;
@@ -133,7 +133,7 @@ async fn confidential_clients_authenticate_with_either_method() {
         client.post("/oauth/device", &[]).await.expect(200);
         assert_eq!(client.revoke(&tokens.refresh).await.expect(200), &json!(null));
     }
-    // Basic together with an equal `client_id` in the body is one method (RFC 6749 section 3.2.1).
+    // Basic together with an equal `client_id` in the body counts as one method (RFC 6749 section 3.2.1).
     let client = confidential(&app, Authentication::Basic).await;
     let code = client.code(&ada).await;
     Tokens::of(&client.exchange_with(&code, &[("client_id", &client.id)]).await);
@@ -171,7 +171,7 @@ async fn failed_authentication_is_invalid_client() {
             &[("client_id", unknown)],
             &[("client_id", "nonsense")],
             &[("client_id", "usr_01h455vb4pex5vsknk084sn02q")],
-            // A public client has no secret.
+            // A public client must not send a secret.
             &[("client_id", public_client.id.as_str()), ("client_secret", secret)],
         ] {
             let response = send(path, parameters, None).await;
@@ -197,7 +197,7 @@ async fn failed_authentication_is_invalid_client() {
             assert!(challenge.starts_with("Basic realm=\""), "{path} {authorization}: {challenge}");
         }
     }
-    // Nothing was consumed.
+    // The rejected requests used up neither the code nor a token.
     Tokens::of(&client.exchange(&code).await);
 }
 
@@ -220,7 +220,7 @@ async fn two_authentication_methods_are_rejected() {
     Tokens::of(&client.exchange(&code).await);
 }
 
-/// RFC 6749 section 2.3.1: the client encodes id and secret as a form before base64.
+/// RFC 6749 section 2.3.1: the client encodes the id and the secret as form values before it encodes them in base64.
 #[tokio::test(flavor = "multi_thread")]
 async fn basic_credentials_are_form_decoded() {
     use base64::Engine as _;
@@ -265,6 +265,6 @@ async fn grant_types_are_checked() {
     expect_oauth_error(&refresh, 400, "invalid_request");
     let device = client.post("/oauth/token", &[("grant_type", super::kit::DEVICE_CODE)]).await;
     expect_oauth_error(&device, 400, "invalid_request");
-    // A client that is not registered for the device flow.
+    // This client is not registered for the device flow.
     expect_oauth_error(&client.post("/oauth/device", &[]).await, 400, "unauthorized_client");
 }

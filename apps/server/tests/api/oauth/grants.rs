@@ -71,7 +71,7 @@ async fn deletion_ends_the_grant_on_the_next_request() {
     for server in [&app, &other_server] {
         server.with_token(&ended.access).get("/v1/me").await.expect(200);
     }
-    // A grant of another user does not exist for the caller.
+    // For the caller, a grant of another user does not exist.
     bob.delete(&path).await.expect_error(404, "not_found");
     for invalid in ["nonsense", "gnt_x", "ses_01h455vb4pex5vsknk084sn02q", "gnt_01h455vb4pex5vsknk084sn02q"] {
         ada.delete(&format!("/v1/oauth/grants/{invalid}")).await.expect_error(404, "not_found");
@@ -101,14 +101,14 @@ async fn only_a_session_can_manage_grants() {
         caller.get("/v1/oauth/grants").await.expect_error(401, "session_required");
         caller.delete(&path).await.expect_error(401, "session_required");
         caller.get("/v1/me/audit").await.expect_error(401, "session_required");
-        // A connected app and a token manage no other credentials either.
+        // Connected apps and tokens cannot manage other credentials either.
         caller.get("/v1/me/sessions").await.expect_error(401, "session_required");
         caller.post("/v1/me/tokens", json!({ "name": "x", "scopes": [] })).await.expect_error(401, "session_required");
     }
     assert_eq!(grants(&ada).await, [tokens.sid()]);
 }
 
-/// The log of the account has the events of its grants, tokens and sessions, and nothing of others.
+/// The log of the account contains the events of its grants, tokens and sessions, and no events of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn audit_log_of_the_account_lists_its_events() {
     let app = App::start().await;

@@ -13,7 +13,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A change of an object. Null removes the member.
+/// Returns a change of an object. Null removes the member.
 fn with(object: &Value, change: Value) -> Value {
     let mut object = object.clone();
     for (name, value) in change.as_object().unwrap() {
@@ -72,7 +72,7 @@ fn hostile_headers(server: &Forger, stranger: &Forger, claims: &Value) -> Vec<(S
     tokens.push(("crit null".to_owned(), server.sign_text(&null, &claims.to_string())));
     let array = json!(["ES256", "at+jwt", server.kid, null]).to_string();
     tokens.push(("header as an array".to_owned(), server.sign_text(&array, &claims.to_string())));
-    // A key in the header, or one that the header points to, is never used.
+    // The server never uses a key in the header, or a key that the header refers to.
     for change in [
         json!({ "jwk": jwk }),
         json!({ "jku": "https://evil.example/jwks.json" }),
@@ -169,7 +169,7 @@ fn hostile_forms(server: &Forger, stranger: &Forger, claims: &Value, valid: &str
     let (first, payload) = signed.split_once('.').unwrap();
     let raw = URL_SAFE_NO_PAD.decode(signature).unwrap();
     let none = format!("{}.{payload}.", encode(with(&header, json!({ "alg": "none" })).to_string()));
-    // The public key as a key of HMAC.
+    // The public key is used as an HMAC key.
     let confused = format!("{}.{payload}", encode(with(&header, json!({ "alg": "HS256" })).to_string()));
     let key = hmac::Key::new(hmac::HMAC_SHA256, &server.public_key);
     let confused = format!("{confused}.{}", encode(hmac::sign(&key, confused.as_bytes())));
@@ -219,7 +219,7 @@ async fn hostile_tokens_are_rejected_with_the_challenge() {
     let server = Forger::of(&app).await;
     let stranger = Forger::stranger(server.kid.clone());
 
-    // The forger's tokens are valid if nothing is hostile, also in the forms that a header may have.
+    // Without hostile parts, the forger's tokens are valid. This includes other forms that a header may have.
     for change in
         [json!({}), json!({ "typ": "application/AT+JWT" }), json!({ "jku": "https://evil.example/jwks.json" })]
     {

@@ -1,4 +1,4 @@
-//! Fixtures: clients as third parties implement them.
+//! Test fixtures: clients as third parties would implement them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,7 +20,7 @@ pub const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 pub const REDIRECT_URI: &str = "https://app.example/callback";
 pub const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-/// How a confidential client authenticates itself (RFC 6749 section 2.3.1).
+/// The way in which a confidential client authenticates itself (RFC 6749 section 2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Authentication {
     Basic,
@@ -45,7 +45,7 @@ pub struct Tokens {
     pub scope: String,
 }
 
-/// A client to register: public, with all scopes and one redirect URI.
+/// Returns a client to register: public, with all scopes and one redirect URI.
 pub fn public() -> NewClient {
     NewClient {
         name: "Example app".to_owned(),
@@ -56,7 +56,7 @@ pub fn public() -> NewClient {
     }
 }
 
-/// The store of an app's database, with its clock.
+/// Returns the store of an app's database, with its clock.
 pub fn store(app: &App) -> Store {
     Store::new(&store_config(&app.database), app.clock.clock_rng()).unwrap()
 }
@@ -69,17 +69,17 @@ pub fn operator() -> Actor {
     Actor::operator("test")
 }
 
-/// The operator's service for clients.
+/// Returns the operator's service for clients.
 pub fn clients(app: &App) -> Clients {
     Clients::new(store(app))
 }
 
-/// The operator's service for signing keys.
+/// Returns the operator's service for signing keys.
 pub fn signing_keys(app: &App) -> SigningKeys {
     SigningKeys::new(store(app))
 }
 
-/// Registers a client, as the command of an operator does.
+/// Registers a client like the operator's command.
 pub async fn register(app: &App, new: NewClient) -> Client {
     register_with(&clients(app), app.anonymous(), new).await
 }
@@ -107,7 +107,7 @@ async fn register_with(clients: &Clients, endpoints: Caller, new: NewClient) -> 
     }
 }
 
-/// A form body.
+/// Returns a form body.
 pub fn form(parameters: &[(&str, &str)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish()
 }
@@ -132,7 +132,7 @@ pub fn basic(id: &str, secret: &str) -> String {
 }
 
 impl Client {
-    /// The same client at another server of the installation.
+    /// Returns the same client with another server of the installation.
     pub fn at(&self, app: &App) -> Self {
         Self { endpoints: app.anonymous(), ..self.clone() }
     }
@@ -155,7 +155,7 @@ impl Client {
         post_form(&self.endpoints, path, form(&parameters), authorization.as_deref()).await
     }
 
-    /// The body of an authorization request that `change` overrides. A null removes a parameter.
+    /// Returns the body of an authorization request. `change` overrides its parameters. A null removes a parameter.
     pub fn authorization_request(&self, change: &Value) -> Value {
         let mut body = json!({
             "response_type": "code", "client_id": self.id, "redirect_uri": self.redirect_uri,
@@ -168,7 +168,7 @@ impl Client {
         body
     }
 
-    /// Sends an authorization request as the dashboard of this user.
+    /// Sends an authorization request like the dashboard of this user.
     pub async fn authorize(&self, user: &Caller, change: Value) -> ApiResponse {
         user.post("/v1/oauth/authorize", self.authorization_request(&change)).await
     }
@@ -209,7 +209,7 @@ impl Client {
         self.post("/oauth/token", &parameters).await
     }
 
-    /// The whole code flow.
+    /// Runs the whole code flow.
     pub async fn sign_in(&self, user: &Caller) -> Tokens {
         self.sign_in_with(user, json!({})).await
     }
@@ -233,7 +233,7 @@ impl Client {
 }
 
 impl Tokens {
-    /// The tokens of a successful response.
+    /// Returns the tokens of a successful response.
     #[track_caller]
     pub fn of(response: &ApiResponse) -> Self {
         let body = response.expect(200);
@@ -243,7 +243,7 @@ impl Tokens {
         Self { access: text("access_token"), refresh: text("refresh_token"), scope: text("scope") }
     }
 
-    /// The claims of the access token, not validated.
+    /// Returns the claims of the access token without validating them.
     pub fn claims(&self) -> Value {
         part(&self.access, 1)
     }
@@ -253,13 +253,13 @@ impl Tokens {
     }
 }
 
-/// The decoded header (0) or payload (1) of a JWT.
+/// Returns the decoded header (0) or payload (1) of a JWT.
 pub fn part(token: &str, index: usize) -> Value {
     let part = URL_SAFE_NO_PAD.decode(token.split('.').nth(index).unwrap()).unwrap();
     serde_json::from_slice(&part).unwrap()
 }
 
-/// The value of a parameter of a redirect.
+/// Returns the value of a parameter of a redirect.
 pub fn parameter(parameters: &[(String, String)], name: &str) -> Option<String> {
     parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
 }
@@ -282,7 +282,7 @@ pub async fn expect_rejected(app: &App, token: &str) {
     assert_eq!(response.header("www-authenticate"), "Bearer error=\"invalid_token\"");
 }
 
-/// The ids of a user's grants, as the listing shows them.
+/// Returns the ids of a user's grants, as the listing shows them.
 pub async fn grants(user: &Caller) -> Vec<String> {
     let listing = user.get("/v1/oauth/grants").await.expect(200).clone();
     listing["items"].as_array().unwrap().iter().map(|grant| grant["sid"].as_str().unwrap().to_owned()).collect()

@@ -14,7 +14,7 @@ use super::kit::{Tokens, clients, expect_oauth_error, expect_rejected, operator,
 use crate::process::Process;
 use crate::support::{App, eventually};
 
-/// The key is the base64 after `whsec_`.
+/// The secret, whose key is the base64 after `whsec_`.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A request that the service received, with a valid signature.
@@ -24,7 +24,7 @@ struct Received {
     sid: String,
 }
 
-/// A model-lending service. It verifies signatures as the Standard Webhooks specification says.
+/// A model-lending service. It verifies signatures according to the Standard Webhooks specification.
 #[derive(Clone)]
 struct LendingService {
     url: String,
@@ -33,7 +33,7 @@ struct LendingService {
 
 #[derive(Default)]
 struct State {
-    /// The statuses of the next responses; 204 after them.
+    /// The statuses of the next responses. Later responses are 204.
     statuses: Vec<u16>,
     received: Vec<Received>,
     /// Requests with another path, type, body or signature.
@@ -147,7 +147,7 @@ async fn every_end_of_a_grant_is_reported_once() {
     assert_eq!(lending.received().len(), expected.len());
 }
 
-/// The end of a grant does not wait for the service. Every response except 2xx is retried under the same id.
+/// The end of a grant does not wait for the service. Every response except 2xx is followed by a retry with the same id.
 #[tokio::test(flavor = "multi_thread")]
 async fn report_is_retried_until_it_is_accepted() {
     let lending = LendingService::start().await;
@@ -180,7 +180,8 @@ async fn report_is_retried_until_it_is_accepted() {
     assert_eq!((received.len(), &received[0].sid), (failures.len() + 1, &tokens.sid()));
 }
 
-/// The message is committed with the end of the grant: a server that is killed before the delivery sends it later.
+/// The message is committed together with the end of the grant. So if the server is killed before the delivery, it
+/// sends the message later.
 #[tokio::test(flavor = "multi_thread")]
 async fn crash_loses_no_report() {
     let lending = LendingService::start().await;

@@ -1,5 +1,5 @@
-//! Client libraries, unmodified, run the whole flow: oauth4webapi and openid-client from npm, Authlib from PyPI. They
-//! learn everything about the server from its metadata. `cargo xtask test` installs them.
+//! Unmodified client libraries that run the whole flow: oauth4webapi and openid-client from npm, and Authlib from PyPI.
+//! They learn everything about the server from its metadata. `cargo xtask test` installs them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use testkit::reserved_port;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/oauth/libraries");
 
-/// A server whose issuer is its own address, as under `cargo xtask dev`.
+/// Returns a server whose issuer is its own address, as under `cargo xtask dev`.
 async fn reachable_app() -> App {
     let port = reserved_port();
     let base = format!("http://127.0.0.1:{port}");
@@ -26,7 +26,7 @@ async fn reachable_app() -> App {
     .await
 }
 
-/// The clients of each kind, with the name of their authentication.
+/// Returns the clients of each kind, with the name of their authentication.
 async fn clients(app: &App) -> Vec<(&'static str, Client)> {
     let mut public = public();
     public.device = true;
@@ -37,7 +37,7 @@ async fn clients(app: &App) -> Vec<(&'static str, Client)> {
     vec![("none", register(app, public).await), ("client_secret_basic", basic), ("client_secret_post", post)]
 }
 
-/// Runs a script for each kind of client. It ends the grants that it creates.
+/// Runs a script for each kind of client. The script ends the grants that it creates.
 async fn run_flows(command: impl Fn() -> Command) {
     let app = reachable_app().await;
     let ada: Caller = app.sign_in("ada").await;
@@ -50,7 +50,7 @@ async fn run_flows(command: impl Fn() -> Command) {
             "authentication": authentication,
             "redirectUri": client.redirect_uri,
             "scope": "account:read project:write",
-            // Polls of the device flow take five seconds.
+            // Skip the device flow for this kind of client, because its polls take five seconds.
             "device": authentication != "client_secret_post",
         });
         let output = command().arg(input.to_string()).env("NO_PROXY", "*").kill_on_drop(true).output().await.unwrap();

@@ -54,7 +54,7 @@ async fn each_client_has_a_quota_per_endpoint() {
     expect_oauth_error(&refresh(&client.at(&second)).await, 400, "invalid_grant");
 }
 
-/// A failed authentication counts against the address only, so that an attacker cannot exhaust the quota of a client.
+/// A failed authentication counts only against the address, so that an attacker cannot exhaust the quota of a client.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_authentication_counts_against_the_address() {
     let app = limited(20, 5).await;
@@ -68,7 +68,7 @@ async fn failed_authentication_counts_against_the_address() {
     for _ in 0..5 {
         expect_oauth_error(&refresh(&client).await, 400, "invalid_grant");
     }
-    // The quota of the address is exhausted now, also for the client itself.
+    // The quota of the address is now exhausted, even for the client itself.
     for _ in 0..3 {
         expect_limited(&refresh(&client).await);
         expect_limited(&refresh(&attacker).await);
@@ -88,7 +88,7 @@ async fn malformed_requests_count_against_the_address() {
     expect_limited(&app.anonymous().post("/oauth/token", json!({})).await);
 }
 
-/// A refused request uses no code and no token.
+/// A rejected request uses up neither a code nor a token.
 #[tokio::test(flavor = "multi_thread")]
 async fn limited_requests_consume_nothing() {
     let app = limited(1000, 2).await;
@@ -104,7 +104,7 @@ async fn limited_requests_consume_nothing() {
     Tokens::of(&client.refresh(&tokens.refresh).await);
 }
 
-/// A connected app has the quota of a credential, per grant: a new access token does not renew it.
+/// Each grant of a connected app has the quota of a credential. A new access token does not renew the quota.
 #[tokio::test(flavor = "multi_thread")]
 async fn access_tokens_of_a_grant_share_a_quota() {
     let app = App::with(|config| config.gateway.rate_limits.credential = 10.try_into().unwrap()).await;

@@ -149,7 +149,7 @@ async fn documents_need_no_credential_and_ignore_one() {
     app.anonymous().get("/.well-known/openid-configuration").await.expect_error(404, "not_found");
 }
 
-/// Browser apps are clients too (contract section 3).
+/// Apps that run in a browser are clients too (contract section 3).
 #[tokio::test(flavor = "multi_thread")]
 async fn any_origin_may_call_the_endpoints_of_clients() {
     let app = App::start().await;
@@ -178,7 +178,7 @@ async fn any_origin_may_call_the_endpoints_of_clients() {
     assert_eq!(api.header("access-control-allow-origin"), "");
 }
 
-/// An access token of one server is valid at another one, which has loaded the keys itself.
+/// An access token of one server is valid on another server, which loads the keys itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_valid_at_all_servers() {
     let app = App::start().await;

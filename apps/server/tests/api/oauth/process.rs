@@ -12,14 +12,14 @@ async fn start() -> Process {
     Process::with(&settings).await
 }
 
-/// The number of SQL statements so far, from the metrics.
+/// Returns the number of SQL statements so far, from the metrics.
 async fn statements(process: &Process) -> u64 {
     let metrics = process.metrics().await;
     let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
     counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
-/// The check of the grant is part of the statement that authorizes the caller.
+/// The grant is checked in the statement that authorizes the caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn access_token_costs_no_more_statements_than_a_session() {
     let process = start().await;
@@ -33,7 +33,7 @@ async fn access_token_costs_no_more_statements_than_a_session() {
         app.get("/v1/me").await.expect(200);
     }
     let cost = statements(&process).await - before;
-    // Jobs may run in between.
+    // Background jobs may run statements in between.
     assert!((30..30 * 2 + 30).contains(&cost), "30 requests cost {cost} statements");
 }
 

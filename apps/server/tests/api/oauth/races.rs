@@ -29,7 +29,7 @@ fn winners(responses: &[ApiResponse]) -> Vec<Tokens> {
     won.into_iter().map(Tokens::of).collect()
 }
 
-/// Asserts that nothing of the grant works any longer.
+/// Asserts that no code or token of the grant works any longer.
 async fn assert_ended(app: &App, client: &Client, user: &Caller, tokens: &Tokens) {
     expect_rejected(app, &tokens.access).await;
     let refreshed = client.refresh(&tokens.refresh).await;
@@ -69,7 +69,7 @@ async fn one_of_twenty_refreshes_wins_and_the_losers_end_the_grant() {
     }
 }
 
-/// Within the grace window, all of them get the same successor.
+/// Within the grace period, all refreshes return the same successor.
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_refreshes_within_the_grace_get_one_successor() {
     let app = App::with(|config| config.oauth.as_mut().unwrap().refresh_grace_seconds = 60).await;
@@ -86,7 +86,7 @@ async fn twenty_refreshes_within_the_grace_get_one_successor() {
     }
 }
 
-/// However a refresh and the end of its grant interleave, nothing of the grant is left.
+/// In whatever order a refresh and the end of its grant are executed, no token of the grant is valid afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn refresh_that_races_a_revocation_leaves_nothing_alive() {
     let (app, other, ada, client) = setup().await;
@@ -112,7 +112,7 @@ async fn refresh_that_races_a_revocation_leaves_nothing_alive() {
     }
 }
 
-/// An authorization request that races the removal of its client yields nothing that works afterwards.
+/// An authorization request that races the removal of its client yields no valid code or token.
 #[tokio::test(flavor = "multi_thread")]
 async fn authorization_that_races_the_removal_of_the_client_yields_nothing() {
     let (app, other, ada, _) = setup().await;
@@ -150,7 +150,7 @@ async fn authorization_that_races_the_removal_of_the_client_yields_nothing() {
     }
 }
 
-/// A rotation of the signing key by two operators: one of them is refused.
+/// Two operators rotate the signing key concurrently. One of the rotations is rejected.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_rotations_is_refused() {
     let (app, ..) = setup().await;

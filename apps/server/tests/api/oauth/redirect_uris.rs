@@ -1,4 +1,4 @@
-//! Redirect URIs: which ones an operator can register, and which ones a request may name (RFC 8252, RFC 9700 section
+//! Redirect URIs: those that an operator can register, and those that a request may contain (RFC 8252, RFC 9700 section
 //! 4.1.3, contract section 3).
 
 use serde_json::json;
@@ -71,7 +71,7 @@ const REFUSED: &[&str] = &[
     "blob:https://app.example/x",
 ];
 
-/// Registered URI, requested URI, and whether a request may name it.
+/// A registered URI, a requested URI, and whether a request may contain the latter.
 const REQUESTS: &[(&str, &str, bool)] = &[
     ("https://app.example/callback", "https://app.example/callback", true),
     ("https://app.example/callback", "https://app.example/callback/", false),
@@ -138,7 +138,7 @@ async fn registration_accepts_exactly_the_allowed_uris() {
     let long = format!("https://app.example/{}", "a".repeat(5000));
     for uri in REFUSED.iter().copied().chain([long.as_str()]) {
         let mut new = public();
-        // One unusable URI next to a usable one is enough.
+        // A registration is rejected even if only one of several URIs is unusable.
         new.redirect_uris = vec!["https://app.example/callback".to_owned(), uri.to_owned()];
         let error = clients.add(&operator(), new).await.expect_err(uri);
         assert!(matches!(error, oauth::OAuthError::Field(_)), "{uri}: {error}");
@@ -159,7 +159,7 @@ async fn requests_may_name_exactly_the_registered_uris() {
         let mut new = public();
         new.redirect_uris = vec![(*registered).to_owned()];
         let client = register(&app, new).await;
-        // Also if the redirect would carry an error.
+        // The redirect is also refused if it would contain an error.
         for change in [json!({}), json!({ "approve": false }), json!({ "scope": "unknown" })] {
             let mut change = change;
             change["redirect_uri"] = json!(requested);
@@ -176,7 +176,7 @@ async fn requests_may_name_exactly_the_registered_uris() {
     assert!(REGISTRABLE.len() + REFUSED.len() + REQUESTS.len() >= 60);
 }
 
-/// The exchange names the URI of the request, with its port.
+/// The exchange must contain the URI of the request, with its port.
 #[tokio::test(flavor = "multi_thread")]
 async fn exchange_names_the_port_of_the_request() {
     let app = App::start().await;

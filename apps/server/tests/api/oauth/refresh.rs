@@ -24,7 +24,7 @@ async fn refresh_rotates_the_token_of_the_same_grant() {
         app.with_token(&tokens.access).get("/v1/me").await.expect(200);
     }
     assert_eq!(grants(&ada).await, [first.sid()]);
-    // A refresh changes no permission: the audit log has no row for it.
+    // A refresh changes no permission, so it writes no audit event.
     let events = app.db_rows("SELECT event FROM store.audit WHERE event LIKE 'oauth.grant%'").await;
     assert_eq!(events, [json!({ "event": "oauth.grant.create" })]);
 }
@@ -37,7 +37,7 @@ async fn reuse_ends_exactly_that_grant() {
     let client = register(&app, public()).await;
     let other = register(&app, public()).await;
     let bystanders = [client.sign_in(&ada).await, other.sign_in(&ada).await];
-    // The number of rotations after the reused one, and the seconds until the reuse.
+    // The number of rotations after the token that is reused, and the seconds until the reuse.
     for (rotations, seconds) in [(1, 0), (1, 61), (2, 0), (5, 600), (1, 3600)] {
         let reused = client.sign_in(&ada).await;
         let mut last = reused.clone();
@@ -74,12 +74,12 @@ async fn narrowing_applies_to_one_access_token() {
     app_caller.get("/v1/me").await.expect_error(403, "insufficient_scope");
     app_caller.get("/v1/orgs").await.expect(200);
     app_caller.post("/v1/orgs", json!({ "slug": "new" })).await.expect_error(403, "insufficient_scope");
-    // The next refresh has the full grant again, or another part of it.
+    // The next refresh can request the full grant again, or another part of it.
     let full = Tokens::of(&client.refresh(&narrowed.refresh).await);
     assert_eq!(full.scope, "account:read org:write");
     let part = Tokens::of(&client.refresh_with(&full.refresh, &[("scope", "account:read account:read")]).await);
     assert_eq!(part.scope, "account:read");
-    // More than the grant consumes nothing.
+    // A request for more scopes than those of the grant does not use up the token.
     for (scope, error) in [
         ("account:read deploy", "invalid_scope"),
         ("unknown", "invalid_scope"),
@@ -172,14 +172,14 @@ async fn repeated_refresh_within_the_grace_returns_the_same_successor() {
     assert_eq!(repeated.refresh, next.refresh);
     assert_eq!(repeated.sid(), next.sid());
     app.with_token(&repeated.access).get("/v1/me").await.expect(200);
-    // Another client cannot use the window.
+    // Another client cannot use the grace period.
     expect_oauth_error(&other.refresh(&tokens.refresh).await, 400, "invalid_grant");
-    // After the window it is reuse.
+    // After the grace period, the repetition counts as reuse.
     app.clock.advance(2);
     expect_oauth_error(&client.refresh(&tokens.refresh).await, 400, "invalid_grant");
     expect_rejected(&app, &repeated.access).await;
 
-    // Once the successor is used, a repetition within the window is reuse too.
+    // Once the successor is used, a repetition counts as reuse even within the grace period.
     let tokens = client.sign_in(&ada).await;
     let next = Tokens::of(&client.refresh(&tokens.refresh).await);
     let last = Tokens::of(&client.refresh(&next.refresh).await);

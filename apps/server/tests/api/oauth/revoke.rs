@@ -63,7 +63,7 @@ async fn unknown_tokens_and_those_of_other_clients_have_no_effect() {
     for token in [&tokens.access, &tokens.refresh, &code] {
         other.revoke(token).await.expect(200);
     }
-    // A forged token with the same `sid`.
+    // A forged token with the `sid` of the grant has no effect.
     let (signed, _) = tokens.access.rsplit_once('.').unwrap();
     client.revoke(&format!("{signed}.{}", "A".repeat(86))).await.expect(200);
     app.with_token(&tokens.access).get("/v1/me").await.expect(200);

@@ -1,5 +1,5 @@
-//! Rotation of the signing keys while clients use tokens: a resource server that caches the key set for a minute accepts
-//! every valid token at any moment.
+//! Rotation of the signing keys while clients use tokens. A resource server that caches the key set for a minute
+//! accepts every valid token at any time.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,12 @@ use super::kit::{Client, Tokens, expect_rejected, operator, part, public, regist
 use crate::support::{App, eventually};
 
 const KEYS: &str = "/.well-known/jwks.json";
-/// The step of the clock, and the duration of the test: two rotations with the lifetime of the last tokens.
+/// The step of the clock, and the duration of the test. The duration covers two rotations and the lifetime of the last
+/// tokens.
 const STEP: i64 = 10;
 const DURATION: i64 = 2 * 1300;
 
-/// A resource server, or a proxy in front of the key set. It reads the set again when the copy is 60 seconds old.
+/// A resource server, or a proxy in front of the key set. It fetches the key set again when its copy is 60 seconds old.
 struct Cache {
     next: i64,
     keys: Value,
@@ -46,13 +47,13 @@ fn verify(keys: &Value, token: &str) -> Result<(), String> {
         .map_err(|_| "the signature is invalid".to_owned())
 }
 
-/// The key ids that a server publishes.
+/// Returns the key ids that a server publishes.
 async fn published(app: &App) -> BTreeSet<String> {
     let keys = app.anonymous().get(KEYS).await.expect(200)["keys"].clone();
     keys.as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Waits until each server has loaded the keys of the database, which takes it ten seconds at most.
+/// Waits until each server has loaded the keys of the database, which takes at most ten seconds.
 async fn wait_until_loaded(servers: &[&App], count: usize) {
     for server in servers {
         eventually("the server loads the keys", async || (published(server).await.len() == count).then_some(())).await;
@@ -61,7 +62,7 @@ async fn wait_until_loaded(servers: &[&App], count: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn valid_tokens_are_accepted_at_every_moment_of_a_rotation() {
-    // A rate at which the cost of a permit is not rounded up.
+    // With this rate, the cost of a permit is not rounded up.
     let rate = 600_000.try_into().unwrap();
     let app = App::with(|config| {
         let rates = &mut config.gateway.rate_limits;
@@ -75,7 +76,7 @@ async fn valid_tokens_are_accepted_at_every_moment_of_a_rotation() {
     app.clock.stop();
     let mut last = client.sign_in(&ada).await;
     let keys = app.anonymous().get(KEYS).await.expect(200)["keys"].clone();
-    // Each cache expires at another time of the minute.
+    // Each cache expires at another second of the minute.
     let mut caches: Vec<_> = (0..6).map(|n| Cache { next: n * STEP, keys: keys.clone() }).collect();
     let mut live: Vec<(i64, String)> = Vec::new();
     let mut signed_by = BTreeSet::new();
@@ -91,7 +92,7 @@ async fn valid_tokens_are_accepted_at_every_moment_of_a_rotation() {
         live.retain(|(issued, _)| now - issued < 900);
         for (index, cache) in caches.iter_mut().enumerate() {
             let keys = cache.keys(servers[index % 2], now).await;
-            // Every tenth token, and the newest one.
+            // Check every tenth token, and the newest one.
             for (issued, token) in live.iter().step_by(10).chain(live.last()) {
                 assert_eq!(verify(keys, token), Ok(()), "second {now}, cache {index}, issued at {issued}");
             }
@@ -105,7 +106,7 @@ async fn valid_tokens_are_accepted_at_every_moment_of_a_rotation() {
         app.clock.advance(STEP);
     }
     assert_eq!(signed_by.len(), 3, "both new keys have signed");
-    // The first two keys are retired by now.
+    // The first two keys are retired by this time.
     for server in servers {
         assert_eq!(published(server).await.len(), 1);
     }
@@ -126,7 +127,7 @@ async fn rotation_is_refused_until_the_new_key_signs() {
     wait_until_loaded(&[&app], 2).await;
     let before = Tokens::of(&client.refresh(&first.refresh).await);
     assert_eq!(part(&before.access, 0), part(&first.access, 0), "caches may not have the new key yet");
-    // It signs within 240 seconds of the command (contract section 3).
+    // The new key signs within 240 seconds after the command (contract section 3).
     app.clock.advance(180);
     let after = Tokens::of(&client.refresh(&before.refresh).await);
     assert_ne!(part(&after.access, 0), part(&first.access, 0));

@@ -1,5 +1,5 @@
-//! The path of a person through the sandbox's pages: the app of a third party, the decision in place of the dashboard,
-//! and the model-lending service.
+//! The steps of a person on the sandbox's pages: the app of a third party, the decision page that replaces the
+//! dashboard, and the model-lending service.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use webhooks::SigningKey;
 use super::kit::{grants, public, register};
 use crate::support::{App, Caller, eventually};
 
-/// A response with its final address.
+/// A response with the final address after redirects.
 struct Page {
     url: Url,
     status: u16,
@@ -81,7 +81,7 @@ impl Browser {
         panic!("too many redirects: {url}");
     }
 
-    /// Signs Ada in at the app, up to the decision. Returns the page with it.
+    /// Signs Ada in at the app, up to the decision. Returns the page of the decision.
     async fn start_sign_in(&mut self) -> Page {
         let asked = self.submit("/app/sign-in", &[]).await;
         let next = format!("{}?{}", asked.url.path(), asked.url.query().unwrap());
@@ -109,7 +109,7 @@ impl Kit {
         Self::with_api_url(None).await
     }
 
-    /// Like `start`. `api_url` is another address at which the app looks for the server.
+    /// Like `start`. `api_url` is another address at which the app accesses the server.
     async fn with_api_url(api_url: Option<&str>) -> Self {
         let (api, web) = (reserved_address(), reserved_address());
         let (base, pages) = (format!("http://{api}"), format!("http://{web}"));
@@ -159,7 +159,8 @@ impl Drop for Kit {
 #[tokio::test(flavor = "multi_thread")]
 async fn person_signs_in_refreshes_and_revokes() {
     let mut kit = Kit::start().await;
-    // The app is used under the name that is registered: cookies of another one would be missing at the redirect URI.
+    // The app redirects to its registered host name, because a browser would not send the cookies of another name to
+    // the redirect URI.
     let other_name = kit.browser.base.replace("127.0.0.1", "localhost");
     let home = kit.browser.open(Method::GET, &format!("{other_name}/app"), None, "").await;
     assert_eq!(home.shows("Sign in with this platform").url.as_str(), format!("{}/app", kit.browser.base));
@@ -170,7 +171,7 @@ async fn person_signs_in_refreshes_and_revokes() {
     assert_eq!(signed_in.url.path(), "/app");
     let granted = kit.grants().await;
     assert_eq!(granted.len(), 1);
-    // Impatient clicks are serialized: none of them reuses a refresh token, which would end the grant.
+    // Concurrent clicks are serialized. None of them reuses a refresh token, which would end the grant.
     let (first, second) = tokio::join!(
         kit.browser.client.post(format!("{}/app/refresh", kit.browser.base)).header("cookie", user_cookie(&kit)).send(),
         kit.browser.client.post(format!("{}/app/refresh", kit.browser.base)).header("cookie", user_cookie(&kit)).send(),
@@ -198,17 +199,17 @@ async fn denial_and_forged_responses_sign_nobody_in() {
     let asked = kit.browser.start_sign_in().await;
     kit.browser.decide(&asked, "deny").await.shows("access_denied");
     assert_eq!(kit.grants().await, Vec::<String>::new());
-    // A response that this browser did not ask for.
+    // This browser did not request this response.
     kit.browser.get("/app/callback?code=x&state=y").await.shows("this browser did not start it");
     kit.browser.submit("/app/sign-in", &[]).await;
     kit.browser.get("/app/callback?code=x&state=y").await.shows("the state is that of another sign-in");
-    // A response of another issuer, or without one (RFC 9207).
+    // The response is from another issuer, or names none (RFC 9207).
     for iss in ["", "&iss=", "&iss=https%3A%2F%2Fevil.example"] {
         let asked = kit.browser.submit("/app/sign-in", &[]).await;
         let state = asked.url.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
         let forged = format!("/app/callback?code=x&state={state}{iss}");
         kit.browser.get(&forged).await.shows("the response is of another issuer");
-        // The sign-in is over.
+        // The sign-in has ended.
         kit.browser.get(&forged).await.shows("this browser did not start it");
     }
     kit.browser.get("/app").await.shows("Sign in with this platform");
@@ -234,7 +235,7 @@ async fn form_of_another_site_is_refused() {
 async fn app_refuses_metadata_of_another_issuer() {
     let mut kit = Kit::with_api_url(Some("http://localhost:1")).await;
     kit.browser.submit("/app/sign-in", &[]).await.shows("The service did not respond");
-    // The server under another name is another issuer.
+    // With another host name, the server counts as another issuer.
     let name = kit.app.base.replace("127.0.0.1", "localhost");
     let mut kit = Kit::with_api_url(Some(&name)).await;
     kit.browser.submit("/app/sign-in", &[]).await.shows("The metadata is of another issuer");
@@ -274,7 +275,7 @@ async fn device_is_approved_on_the_page() {
     kit.app.with_token(tokens["access_token"].as_str().unwrap()).get("/v1/me").await.expect(200);
 }
 
-/// A new sign-in replaces the tokens, so it ends their grant. A denied one does not.
+/// A new sign-in replaces the tokens, so it ends their grant. A denied sign-in does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_sign_in_ends_the_previous_grant() {
     let mut kit = Kit::start().await;

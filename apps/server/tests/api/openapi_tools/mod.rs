@@ -37,7 +37,7 @@ async fn openapi_document_passes_the_linter() {
     run_tool(Command::new(spectral).args(["lint", "--fail-severity", "hint", "--ruleset", RULES, DOCUMENT])).await;
 }
 
-/// All checks and phases of schemathesis with a session, and the deterministic phases with a token.
+/// Runs all checks and phases of schemathesis with a session, and the deterministic phases with a token.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_conforms_to_the_openapi_document() {
     let Some(schemathesis) = external_program("SVC_TEST_SCHEMATHESIS") else { return };

@@ -28,8 +28,8 @@ const KINDS: &[&str] = &[
     "admin",
 ];
 
-/// The organization `acme` with the zone `acme.example`, and a key of each kind. The keys of members are restricted to
-/// `acme`. A key that is not named after a role belongs to an admin.
+/// Creates the organization `acme` with the zone `acme.example`, and a key of each kind. The keys of members are
+/// restricted to `acme`. A key whose name is not a role belongs to an admin.
 async fn setup() -> (App, Caller, Vec<PdnsClient>) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
@@ -59,7 +59,7 @@ async fn setup() -> (App, Caller, Vec<PdnsClient>) {
             "reader" => Some(key(&admin, &["dns:read"], acme.clone()).await),
             "elsewhere" => Some(key(&admin, write, json!({ "org": "secretive" })).await),
             "limited" => Some(key(&admin, write, json!({ "org": "acme", "projects": ["site"] })).await),
-            // Created for each call, because some routes delete the zone.
+            // This key is created for each call, because some routes delete the zone.
             "zoned" => None,
             "outsider" => Some(key(&app.sign_in("outsider").await, write, Value::Null).await),
             "former" => Some(former_key.clone()),
@@ -71,7 +71,7 @@ async fn setup() -> (App, Caller, Vec<PdnsClient>) {
     (app, ada, keyed)
 }
 
-/// The status of the error that the declared policy gives for this kind of key.
+/// Returns the expected status of the error for this kind of key, according to the declared policy.
 fn expected_error(kind: &str, path: &str, operation: &Value) -> Option<u16> {
     let roles = ["viewer", "member", "admin"];
     let rank = |role: &str| roles.iter().position(|known| *known == role);

@@ -84,7 +84,7 @@ async fn key(owner: &Caller, scopes: &[&str], restrict: Value) -> String {
     owner.post("/v1/me/tokens", body).await.expect(201)["token"].as_str().unwrap().to_owned()
 }
 
-/// A deployment, Ada with her organization `ada`, and a client with her key.
+/// Returns a deployment, Ada with her organization `ada`, and a client with her key.
 async fn setup() -> (App, Caller, PdnsClient) {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
@@ -101,7 +101,7 @@ fn rrsets(all: &[Value]) -> Value {
     json!({ "rrsets": all })
 }
 
-/// The rrsets of a zone except the SOA: name, type, TTL and contents.
+/// Returns the rrsets of a zone except the SOA: name, type, TTL and contents.
 async fn zone_rrsets(tool: &PdnsClient, zone: &str) -> Vec<(String, String, u64, Vec<String>)> {
     let zone = tool.get(&format!("{ZONES}/{zone}")).await.expect(200).clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();

@@ -74,7 +74,7 @@ async fn octodns_applies_its_plan_and_is_then_in_sync() {
     let again = run(&["--doit"]).await;
     assert!(again.contains("No changes were planned"), "{again}");
 
-    // An update and a delete in one run, and a name that changes its type.
+    // The run contains an update and a deletion, and a name whose type changes.
     let records = records.replace("192.0.2.2]", "192.0.2.3]").replace("ptr: {type: PTR", "ptr: {type: CNAME");
     let records: Vec<&str> = records.lines().filter(|line| !line.starts_with("svc:")).collect();
     folder.write("octo.example.yaml", records.join("\n"));
@@ -116,7 +116,7 @@ impl Pebble {
     }
 }
 
-/// Copies the zone's TXT records to a DNS server, as the secondaries would serve them, and collects them in `seen`.
+/// Copies the zone's TXT records to a DNS server, as the secondaries would serve them. Collects them in `seen`.
 async fn serve_txt(tool: PdnsClient, dns: &DnsServer, seen: &mut BTreeMap<String, (u64, Vec<String>)>) {
     dns.set("octo.example", RecordType::SOA, &["ns1.svc.example. hostmaster.octo.example. 1"]);
     let mut served: Vec<String> = Vec::new();

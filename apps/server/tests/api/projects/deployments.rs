@@ -18,7 +18,7 @@ async fn project(app: &App) -> Caller {
     ada
 }
 
-/// All files below a folder.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -163,7 +163,7 @@ async fn concurrent_uploads_are_numbered_without_gaps() {
     let app = App::with(|config| config.database.connections = 48).await;
     let ada = project(&app).await;
     let mut versions = Vec::new();
-    // As many uploads at a time as a user may have.
+    // As many concurrent uploads as a user may have.
     for round in 0..5 {
         let uploads = (0..4).map(|n| {
             let (ada, body) = (ada.clone(), site(&format!("page {round} {n}")));

@@ -9,7 +9,7 @@ use crate::support::{ApiResponse, App, Caller, site};
 const NAME: &str = "www.example.org";
 const RECORD: &str = "_svc-verify.www.example.org";
 
-/// A deployment, and the DNS server that the platform queries.
+/// Returns a deployment, and the DNS server that the platform queries.
 async fn setup() -> (App, DnsServer) {
     let dns = DnsServer::start().await;
     let address = dns.address();
@@ -32,7 +32,7 @@ async fn add(caller: &Caller, org: &str) -> ApiResponse {
     caller.post(&hostnames(org), json!({ "name": NAME })).await
 }
 
-/// The value of the TXT record in the error of a claim.
+/// Asserts that the claim of a hostname is rejected. Returns the value of the TXT record in the error.
 async fn refused(caller: &Caller, org: &str) -> String {
     let error = add(caller, org).await.expect_error(409, "hostname_taken").clone();
     let verify = &error["details"]["verify"];
@@ -42,7 +42,7 @@ async fn refused(caller: &Caller, org: &str) -> String {
     value
 }
 
-/// The served hostnames of the project in the organization's desired state.
+/// Returns the served hostnames of the project in the organization's desired state.
 async fn served(app: &App, org: &str) -> Value {
     let statement = format!(
         "SELECT c.desired -> 'hostnames' AS names FROM convergence.parts c \
@@ -83,7 +83,7 @@ async fn published_txt_record_takes_a_served_hostname_over() {
     let listed = ada.get(&hostnames("ada")).await.expect(200)["items"].clone();
     assert_eq!(listed.as_array().unwrap().len(), 1);
 
-    // Each organization is notified, and its log shows the change without the other organization's user.
+    // Each organization is notified. Its log shows the change, but not the other organization's user.
     for (caller, org, title) in
         [(&ada, "ada", "Another project took over www.example.org"), (&bob, "bob", "site took over www.example.org")]
     {
@@ -119,7 +119,7 @@ async fn record_of_one_project_is_useless_to_another() {
     dns.set(RECORD, RecordType::TXT, &[&of_bob]);
     assert_eq!(refused(&cyd, "cyd").await, of_cyd);
 
-    // The response of an idempotency key is final, so the next attempt needs a new key.
+    // The stored response of an idempotency key is final, so the next attempt needs a new key.
     let claim = async |key: &str| bob.post_with_key(key, &hostnames("bob"), json!({ "name": NAME })).await;
     dns.set(RECORD, RecordType::TXT, &[&of_cyd]);
     claim("first").await.expect_error(409, "hostname_taken");
@@ -145,7 +145,7 @@ async fn concurrent_takeovers_have_one_winner() {
         async move {
             loop {
                 let response = add(&caller, org).await;
-                // The organization's write limit.
+                // A response of 503 comes from the organization's write limit.
                 if response.status != 503 {
                     return (org, response);
                 }

@@ -8,7 +8,7 @@ use crate::support::{App, Caller, site};
 
 const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 
-/// A deployment, Ada with a deployed project `site`, and the DNS server that the platform queries.
+/// Returns a deployment, Ada with a deployed project `site`, and the DNS server that the platform queries.
 async fn setup() -> (App, Caller, DnsServer) {
     let dns = DnsServer::start().await;
     let address = dns.address();
@@ -126,7 +126,7 @@ async fn concurrent_claims_of_a_hostname_succeed_for_one_project() {
             async move {
                 loop {
                     let response = ada.post(&path, json!({ "name": name })).await;
-                    // The organization's write limit.
+                    // A response of 503 comes from the organization's write limit.
                     if response.status != 503 {
                         return response;
                     }

@@ -51,7 +51,7 @@ async fn concurrent_creates_respect_the_project_limit() {
             async move {
                 loop {
                     let response = ada.post("/v1/orgs/ada/projects", json!({ "name": format!("p{n}") })).await;
-                    // The write limit of the organization: nothing has happened.
+                    // A response of 503 comes from the organization's write limit, and nothing has changed.
                     if response.status != 503 {
                         return response;
                     }

@@ -1,4 +1,4 @@
-//! The limits of concurrent uploads, with a server as a process. Its metrics show the uploads in progress.
+//! The limits of concurrent uploads, with a server process. Its metrics show the uploads in progress.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl Server {
         self.0.json(admin, "POST", &format!("/v1/orgs/{org}/members"), Some(member)).await;
     }
 
-    /// Sends all of an upload but its last byte, and waits until `in_progress` uploads of its kind are in progress.
+    /// Sends an upload without its last byte, and waits until `in_progress` uploads of its kind are in progress.
     async fn begin(
         &self,
         (format, in_progress): (Format, u64),
@@ -77,7 +77,7 @@ impl Server {
         .await;
     }
 
-    /// The value of the metric with these label values; 0 if it does not exist.
+    /// Returns the value of the metric with these label values, or 0 if it does not exist.
     async fn metric(&self, name: &str, labels: &[&str]) -> u64 {
         let metrics = self.0.metrics().await;
         let has_labels = |line: &&str| labels.iter().all(|label| line.contains(&format!("=\"{label}\"")));
@@ -115,8 +115,8 @@ impl Unfinished {
     }
 }
 
-/// A bundle that takes 30 seconds at the minimum rate. When the server has received it, it waits that long for the last
-/// byte.
+/// Creates a bundle that takes 30 seconds at the minimum rate. After the server has received most of it, it waits that
+/// long for the last byte.
 fn large_bundle() -> Vec<u8> {
     let mut state = 1u32;
     let noise = std::iter::repeat_with(|| {
@@ -176,7 +176,7 @@ async fn user_has_at_most_four_concurrent_uploads() {
     for (path, in_progress) in [(&to_ada, 1), (&to_acme, 2), (&to_ada, 3), (&to_acme, 4)] {
         unfinished.push(server.begin((BUNDLE, in_progress), (&ada, path), &large).await);
     }
-    // A second credential of the user changes nothing.
+    // A second credential of the user has no additional permits.
     let again = server.0.sign_in().await;
     for path in [&to_ada, &to_acme] {
         server.assert_above_limit(BUNDLE, (&again, path), json!({ "limit": 4, "of": "user" })).await;

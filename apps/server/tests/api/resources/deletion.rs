@@ -39,7 +39,7 @@ async fn node_deletes_the_objects_of_a_project_30_days_after_its_deletion() {
     let node = ManualNode::new(&app).await;
     let project = ada.get("/v1/orgs/ada/projects/site").await.expect(200)["id"].clone();
     let prefix = ada.post(STORAGE, json!({})).await.expect(200)["prefix"].clone();
-    // Disabled before the deletion: the objects exist nevertheless.
+    // Storage is disabled before the deletion of the project, but its objects still exist.
     ada.delete(STORAGE).await.expect(204);
     let deletion = json!({ "confirm": "site" });
     let delete = ada.send(reqwest::Method::DELETE, "/v1/orgs/ada/projects/site", |request| request.json(&deletion));
@@ -48,7 +48,7 @@ async fn node_deletes_the_objects_of_a_project_30_days_after_its_deletion() {
     let report = async || {
         node.report(&project, &[("deletedStorage", json!({ "prefix": prefix }))]).await.expect(200);
     };
-    // The jobs of a server run at its start.
+    // The jobs of a server run when it starts.
     for (days, is_purged) in [(29, false), (31, true)] {
         app.db_execute(&format!("UPDATE projects.projects SET deleted_at = now() - interval '{days} days'"))
             .await
@@ -61,7 +61,7 @@ async fn node_deletes_the_objects_of_a_project_30_days_after_its_deletion() {
         let part = node.part(&project, "deletedStorage").await;
         assert_eq!(part, if is_purged { json!({ "prefix": prefix }) } else { Value::Null });
         if !is_purged {
-            // A report that the control plane did not ask for changes nothing.
+            // A report that does not belong to a purged project changes nothing.
             report().await;
             assert_eq!(rows("resources.storage").await, 1);
         }

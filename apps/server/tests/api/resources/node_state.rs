@@ -60,7 +60,7 @@ async fn corrupt_secret_blocks_no_other_project() {
         assert_eq!(secrets.len(), 1);
         assert_eq!(secrets[0]["desired"]["values"], json!({ "API_KEY": "of the blog" }));
     }
-    // Another value repairs the project.
+    // A new value of the secret makes the project's secrets readable again.
     ada.put(&format!("{SECRETS}/API_KEY"), json!({ "value": "new" })).await.expect(200);
     let desired = node.send(Method::GET, "desired?since=0", |request| request).await;
     assert_eq!(desired.expect(200)["unavailable"], json!([]));

@@ -51,7 +51,7 @@ async fn several_secrets_change_in_one_step() {
     assert_eq!(names_and_versions(&all), [("KEPT", 2), ("NEW", 1)]);
     assert_eq!(ada.get(SECRETS).await.expect(200), &all);
     assert_eq!(ada.put(SECRETS, json!({ "secrets": {} })).await.expect(200), &all);
-    // One invalid change, and nothing changes.
+    // If one change is invalid, nothing changes.
     for (changes, code, path) in [
         (json!({ "NEW": "y", "SVC_X": "y" }), "reserved_name", None),
         (json!({ "NEW": "y", "lower": "y" }), "bad_request", Some("secrets.lower")),
@@ -71,7 +71,7 @@ async fn several_secrets_change_in_one_step() {
     }
     assert_eq!(ada.get(SECRETS).await.expect(200), &all);
     assert_eq!(app.db_audit("ada").await[1..], ["secret.set", "secret.set", "secret.set"]);
-    // A change that only deletes is a deletion in the audit log.
+    // The audit log shows a change without new values as a deletion.
     let rest = ada.put(SECRETS, json!({ "secrets": { "NEW": null, "UNKNOWN": null } })).await.expect(200).clone();
     assert_eq!(names_and_versions(&rest), [("KEPT", 2)]);
     let audited = app.db_rows("SELECT event, data FROM store.audit WHERE event LIKE 'secret.%' ORDER BY id").await;
@@ -230,7 +230,7 @@ async fn concurrent_values_have_versions_without_gaps() {
     let ada = ada_with_project(&app).await;
     let set = async |number: i32| {
         let path = secret("API_KEY");
-        // Above four concurrent writes of an organization, the response is 503.
+        // More than four concurrent writes of an organization result in 503.
         loop {
             let response = ada.put(&path, json!({ "value": number.to_string() })).await;
             if response.status != 503 {

@@ -79,7 +79,7 @@ async fn storage_needs_the_link_to_the_nodes() {
     ada.get(STORAGE).await.expect_error(503, "no_core");
     ada.post(STORAGE, json!({})).await.expect_error(503, "no_core");
     ada.delete(STORAGE).await.expect_error(503, "no_core");
-    // Secrets are kept for the nodes until the link is on.
+    // While the link is off, secrets are stored for the nodes.
     ada.put("/v1/orgs/ada/projects/site/secrets/API_KEY", json!({ "value": "x" })).await.expect(200);
     assert_eq!(app.db_audit("ada").await[1..], ["secret.set"]);
 }

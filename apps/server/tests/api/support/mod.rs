@@ -95,18 +95,18 @@ impl App {
         drop(self.stop.take());
     }
 
-    /// A caller without a credential.
+    /// Returns a caller without a credential.
     pub fn anonymous(&self) -> Caller {
         let (base, client, document) = (self.base.clone(), self.client.clone(), self.document.clone());
         Caller { base, client, document, token: None, user_id: String::new() }
     }
 
-    /// A caller with this token.
+    /// Returns a caller with this token.
     pub fn with_token(&self, token: &str) -> Caller {
         Caller { token: Some(token.to_owned()), ..self.anonymous() }
     }
 
-    /// The same caller, connected to this server.
+    /// Returns the same caller, connected to this server.
     pub fn connect(&self, caller: &Caller) -> Caller {
         Caller { base: self.base.clone(), ..caller.clone() }
     }
@@ -143,8 +143,8 @@ impl App {
         connection.batch_execute(statement).await
     }
 
-    /// Runs statements in a transaction on a separate connection, which holds their locks until the last one ends.
-    /// Returns after the first lock is taken.
+    /// Runs statements in a transaction on a separate connection. Their locks are held until the last statement ends.
+    /// Returns after the first lock was acquired.
     pub async fn hold(&self, statements: &str) -> tokio::task::JoinHandle<()> {
         use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
         let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
@@ -154,7 +154,7 @@ impl App {
         holder
     }
 
-    /// The names of an organization's audit events, oldest first.
+    /// Returns the names of an organization's audit events, oldest first.
     pub async fn db_audit(&self, org: &str) -> Vec<String> {
         let statement = format!(
             "SELECT a.event FROM store.audit a JOIN orgs.orgs o ON o.id = a.org_id WHERE o.slug = '{org}' ORDER BY a.id"
@@ -171,7 +171,7 @@ impl Drop for App {
 }
 
 impl Caller {
-    /// A caller of a server that runs as a process, without a credential.
+    /// Returns a caller of a server that runs as a process, without a credential.
     pub async fn at(base: &str) -> Self {
         let client = client();
         let document = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().text().await.unwrap();
@@ -179,7 +179,7 @@ impl Caller {
         Self { base: base.to_owned(), client, document, token: None, user_id: String::new() }
     }
 
-    /// A caller of the same server with this token.
+    /// Returns a caller of the same server with this token.
     pub fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
@@ -265,7 +265,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
             keys: testkit::keys(),
             ..store::Config::new(Secret::new(database.to_owned()), "test")
         },
-        // No server listens there. A test that verifies hostnames starts its own DNS server.
+        // No server listens on this port. A test that verifies hostnames starts its own DNS server.
         dns_resolver: Some("127.0.0.1:9".parse().unwrap()),
         own_domains: vec!["localhost".to_owned()],
         code_host: Some(code_host()),
@@ -274,6 +274,8 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         lending: None,
         billing: billing(),
         payments: None,
+        registrar: None,
+        domain_product: None,
         dns: Some(hosting()),
         primary: None,
         signer: None,
@@ -313,7 +315,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
     }
 }
 
-/// The products of the sandbox's payments provider, which the tests of billing start.
+/// Returns the products of the sandbox's payments provider, which the tests of billing start.
 fn billing() -> billing::BillingConfig {
     billing::BillingConfig {
         products: billing::Products { pro: Some(PRO_PRODUCT.to_owned()), credit: Some(CREDIT_PRODUCT.to_owned()) },
@@ -324,7 +326,7 @@ fn billing() -> billing::BillingConfig {
     }
 }
 
-/// The configuration of hosted zones. Its nameservers do not run.
+/// Returns the configuration of hosted zones. Its nameservers do not run.
 fn hosting() -> dns::Hosting {
     let nameservers = ["ns1.svc.example", "ns2.svc.example"].map(str::to_owned);
     let mut hosting = dns::Hosting::new(&nameservers, "fallback.localhost").unwrap();
@@ -332,7 +334,7 @@ fn hosting() -> dns::Hosting {
     hosting
 }
 
-/// The configuration of the authorization server, with the device flow.
+/// Returns the configuration of the authorization server, with the device flow.
 fn oauth() -> oauth::OAuthConfig {
     oauth::OAuthConfig {
         issuer: "http://127.0.0.1".to_owned(),
@@ -343,7 +345,7 @@ fn oauth() -> oauth::OAuthConfig {
     }
 }
 
-/// The configuration of a code host that does not run. A test that signs in at a code host starts its own.
+/// Returns the configuration of a code host that does not run. A test that signs in at a code host starts its own.
 fn code_host() -> CodeHostLogin {
     let unreachable: url::Url = "http://127.0.0.1:9".parse().unwrap();
     let host = CodeHostConfig {
@@ -356,7 +358,7 @@ fn code_host() -> CodeHostLogin {
     CodeHostLogin { host, redirects: "http://localhost:3000".parse().unwrap() }
 }
 
-/// A client for HTTP. It trusts no certificates: loading those of the system takes long in a debug build.
+/// Returns an HTTP client. It trusts no certificates, because loading those of the system takes long in a debug build.
 pub fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).tls_certs_only([]);

@@ -1,4 +1,4 @@
-//! A node that sends its requests itself, one at a time, under the control of a test.
+//! A node that a test controls. It sends one request at a time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -11,7 +11,7 @@ use store::Store;
 
 use super::{ApiResponse, App, client};
 
-/// A registered node. It sends only what a test tells it to.
+/// A registered node. It sends only the requests that a test tells it to send.
 pub struct ManualNode {
     internal: String,
     client: reqwest::Client,
@@ -51,7 +51,7 @@ impl ManualNode {
         ApiResponse::read(&method, path, build(request).send().await.unwrap()).await
     }
 
-    /// Fetches the changes since a revision. Returns the new revision, and the value of each part by name.
+    /// Fetches the changes after a revision. Returns the new revision, and the value of each part by name.
     pub async fn desired(&self, since: i64) -> (i64, Value) {
         let desired = self.send(Method::GET, &format!("desired?since={since}"), |request| request).await;
         let desired = desired.expect(200);
@@ -60,7 +60,7 @@ impl ManualNode {
         (desired["revision"].as_i64().unwrap(), parts.into())
     }
 
-    /// The present value of a part of a project; null without one.
+    /// Returns the current value of a part of a project; null without one.
     pub async fn part(&self, project: &Value, part: &str) -> Value {
         let desired = self.send(Method::GET, "desired?since=0", |request| request).await;
         let parts = desired.expect(200)["parts"].as_array().unwrap().clone();
@@ -68,7 +68,7 @@ impl ManualNode {
         found.map(|change| change["desired"].clone()).unwrap_or_default()
     }
 
-    /// Sends reports about a project, each with its kind, as the next batch.
+    /// Sends reports about a project as the next batch. Each report has a kind.
     pub async fn report(&self, project: &Value, reports: &[(&str, Value)]) -> ApiResponse {
         self.report_as(self.batch.fetch_add(1, Ordering::Relaxed) + 1, project, reports).await
     }

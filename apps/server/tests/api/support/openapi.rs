@@ -10,12 +10,12 @@ use super::ApiResponse;
 
 pub struct Document {
     pub document: Value,
-    /// The schemas of the document, without undocumented properties.
+    /// The schemas of the document, which allow no undocumented properties.
     closed: Map<String, Value>,
 }
 
 impl Document {
-    /// Parses a document. Most servers of the tests have the same one, which is parsed once.
+    /// Parses a document. Most servers of the tests have the same document, so it is parsed only once.
     pub fn parse(text: &str) -> Arc<Self> {
         static PARSED: LazyLock<Mutex<HashMap<String, Arc<Document>>>> = LazyLock::new(Mutex::default);
         let mut parsed = PARSED.lock().unwrap();
@@ -33,7 +33,7 @@ impl Document {
         Self { document, closed }
     }
 
-    /// All operations, each with its method and path, sorted by path and method.
+    /// Returns all operations, each with its method and path, sorted by path and method.
     pub fn operations(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         let paths = self.document["paths"].as_object().unwrap().iter();
         let operations = paths.flat_map(|(path, methods)| {

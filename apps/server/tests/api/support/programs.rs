@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kernel::ClockRng;
 
-/// The program that this variable names. Returns `None` and prints a notice if the variable is not set.
+/// Returns the program at the path in this variable. Returns `None` and prints a notice if the variable is not set.
 pub fn external_program(variable: &str) -> Option<PathBuf> {
     let program = std::env::var_os(variable).map(PathBuf::from);
     if program.is_none() {

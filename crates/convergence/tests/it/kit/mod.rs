@@ -149,12 +149,12 @@ pub fn operator() -> Actor {
     Actor::operator("test")
 }
 
-/// The audit event of a transaction that writes a site.
+/// Returns the audit event of a transaction that writes a site.
 pub fn deploy_event(project: ProjectId) -> Event {
     Event::of_platform("deployment.create", project, json!({}))
 }
 
-/// A site of this version. Each version has a different bundle.
+/// Returns a site of this version. Each version has a different bundle.
 pub fn site(version: i32) -> Site {
     Site {
         hostnames: vec!["shop.example".to_owned(), "www.example.org".to_owned()],

@@ -10,7 +10,7 @@ use crate::zonefile::{LineError, Zonefile};
 use crate::{OwnerName, RecordSet, RecordType};
 
 pub(super) struct Comparison {
-    /// The rrsets of the file in file order, each with its line. None for one that the zone already has.
+    /// The rrsets of the file in file order, each with its line. `None` replaces an rrset that the zone already has.
     sets: Vec<Option<(u32, RecordSet)>>,
     indexes: HashMap<(OwnerName, RecordType), usize>,
     /// Rrsets of users that the file omits.
@@ -34,7 +34,8 @@ impl Comparison {
         let key = (stored.set.owner.clone(), stored.set.kind);
         let requested = self.indexes.get(&key).and_then(|index| self.sets.get_mut(*index));
         match (requested, stored.managed_by) {
-            // The file itself has no conflicts, so an equal rrset has none with the rest of the file.
+            // The rrsets of the file do not conflict with each other, so an equal rrset cannot conflict with the
+            // others.
             (Some(requested), _) if requested.as_ref().is_some_and(|(_, set)| *set == stored.set) => *requested = None,
             (Some(requested), Some(managed_by)) => {
                 let (owner, kind) = key;
@@ -51,7 +52,8 @@ impl Comparison {
         }
     }
 
-    /// The changes that the file requests, the lines of the first ones, and the stored rrsets for their plan.
+    /// Returns the changes that the file requests, the lines of the first changes, and the stored rrsets that a plan of
+    /// the changes needs.
     pub(super) fn into_changes(mut self) -> Result<(Vec<u32>, Vec<RrsetChange>, Vec<StoredSet>)> {
         if !self.errors.is_empty() {
             self.errors.sort_by_key(|error| error.line);

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::kit::{NOW, Rig, key, question, receive, send, signed, signer, transfer};
 
-/// The response code of the answer to a message over TCP.
+/// Returns the response code of the answer to a message over TCP.
 async fn code(rig: &Rig, message: &[u8]) -> ResponseCode {
     let mut stream = rig.connect().await;
     send(&mut stream, message).await;

@@ -82,7 +82,7 @@ pub fn key() -> TSigner {
     signer(b"0123456789abcdef")
 }
 
-/// A query; for IXFR with the serial of the client.
+/// Creates a query. A query for IXFR contains the serial of the client.
 pub fn question(zone: &str, kind: Kind, since: Option<u32>) -> Message {
     let name = Name::from_str(zone).unwrap();
     let mut message = Message::query();
@@ -94,7 +94,7 @@ pub fn question(zone: &str, kind: Kind, since: Option<u32>) -> Message {
     message
 }
 
-/// The message, signed at this time, and its MAC.
+/// Signs the message at this time. Returns the signed message and its MAC.
 pub fn signed(mut message: Message, key: &TSigner, at: u64) -> (Vec<u8>, Vec<u8>) {
     let (signature, _) = key.sign_message(&message, at).unwrap();
     let mac = signature.data.mac.clone();

@@ -94,7 +94,7 @@ async fn unresponsive_secondary_delays_only_the_first_notice() {
     }
     assert!(waited[0] > Duration::from_millis(1900), "{waited:?}");
     assert!(waited[1..].iter().all(|waited| *waited < Duration::from_millis(500)), "{waited:?}");
-    // It receives all notices: twice at first, then once each.
+    // The unresponsive secondary receives all notices: the first delivery sends two messages, later ones send one.
     let mut buffer = [0; 1024];
     let mut notices = 0;
     while timeout(Duration::from_millis(100), dead.recv(&mut buffer)).await.is_ok() {

@@ -81,7 +81,7 @@ async fn catalog_is_served_under_its_configured_name() {
     let listed: Vec<String> =
         records[1..records.len() - 1].iter().map(|it| format!("{} {}", it.name, it.data)).collect();
     assert_eq!(listed, ["catalog.invalid. invalid.", "version.catalog.invalid. 2"]);
-    // The empty name of the stored row is not served.
+    // The catalog is stored with an empty name, and a query for the root must not return it.
     let (bytes, _) = signed(question(".", Kind::AXFR, None), &key(), NOW);
     send(&mut stream, &bytes).await;
     let answer = hickory_proto::op::Message::from_vec(&receive(&mut stream).await.unwrap()).unwrap();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The path of an example: Cargo puts examples next to the folder with the tests.
+/// Returns the path of an example: Cargo puts examples next to the folder with the tests.
 fn example_path(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("examples").join(example)

@@ -12,7 +12,7 @@ use proptest::sample::{select, subsequence};
 
 use crate::records::zone;
 
-/// A common name, or one of random octets.
+/// Returns a common name, or one of random octets.
 pub(crate) fn name() -> impl Strategy<Value = String> {
     let label = prop_oneof![
         "[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,20}[a-zA-Z0-9_])?",
@@ -25,7 +25,7 @@ pub(crate) fn name() -> impl Strategy<Value = String> {
     prop_oneof![4 => written, 1 => random, 1 => Just("@".to_owned())]
 }
 
-/// A host name, such as that of a mail server.
+/// Returns a host name, such as that of a mail server.
 fn host() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,20}[a-zA-Z0-9_])?(\\.[a-z]{2,4}){0,2}\\.?"
         .prop_filter("not an address", |text| text.parse::<Ipv4Addr>().is_err())
@@ -85,7 +85,7 @@ fn location() -> impl Strategy<Value = String> {
     )
 }
 
-/// The text of a valid record.
+/// Returns the text of a valid record.
 fn data(kind: RecordType) -> BoxedStrategy<String> {
     let (short, octet) = (any::<u16>(), any::<u8>());
     let digest = |length: usize| vec(any::<u8>(), length).prop_map(|octets| hex(&octets));

@@ -22,7 +22,7 @@ fn soa() -> Soa {
     }
 }
 
-/// All records: owner, TTL, type and data.
+/// Returns all records: owner, TTL, type and data.
 fn records(sets: &[RecordSet]) -> Vec<(Vec<u8>, u32, String, Vec<u8>)> {
     let zone = zone();
     let each = sets.iter().flat_map(|set| set.records.iter().map(move |record| (set, record)));
@@ -36,7 +36,7 @@ fn records(sets: &[RecordSet]) -> Vec<(Vec<u8>, u32, String, Vec<u8>)> {
     records
 }
 
-/// The data without the altitude of a LOC: dnspython uses floating point and sometimes loses a centimetre.
+/// Returns the data without the altitude of a LOC: dnspython uses floating point and sometimes loses a centimetre.
 fn comparable(kind: RecordType, record: &Rdata) -> Vec<u8> {
     let length = if kind == RecordType::Loc { 12 } else { record.wire().len() };
     record.wire()[..length].to_vec()

@@ -4,7 +4,7 @@ use dns::{OwnerName, RecordSet, Soa, zonefile};
 
 use crate::records::{kind, parse, zone};
 
-/// Each set as `line owner ttl type data…`, or each error as `line message`.
+/// Returns each set as `line owner ttl type data…`, or each error as `line message`.
 fn read(text: &str) -> Result<Vec<String>, Vec<String>> {
     let summary = |set: &RecordSet| {
         let records: Vec<_> = set.records.iter().map(|record| record.text(set.kind)).collect();

@@ -68,7 +68,7 @@ async fn zone_that_is_created_again_is_no_longer_remembered() {
     assert_eq!(kit.remembered().await, [ZONE]);
     kit.create(kit.org, ZONE).await.unwrap();
     assert_eq!(kit.remembered().await, [""; 0]);
-    // Another organization forgets a zone that is delegated elsewhere.
+    // A zone that is delegated elsewhere is removed when another organization creates an overlapping zone.
     kit.delete(ZONE).await;
     kit.create(kit.another_org().await, "sub.example.org").await.unwrap();
     assert_eq!(kit.remembered().await, [""; 0]);

@@ -7,7 +7,7 @@ async fn changes(kit: &Kit, from: u32) -> Option<Vec<JournalEntry>> {
     kit.store.connection().await.unwrap().served_changes(zone.id, from, 2000).await.unwrap()
 }
 
-/// A zone file with one address at each name.
+/// Returns a zone file with one address at each name.
 fn file(names: std::ops::Range<u32>, address: &str) -> String {
     names.map(|n| format!("n{n} 300 A {address}\n")).collect()
 }

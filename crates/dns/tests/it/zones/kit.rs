@@ -64,7 +64,7 @@ impl Kit {
         self.dns.rrset_put(&actor(), (self.org, ZONE), rrset, content, &Precondition::Any).await.unwrap().serial
     }
 
-    /// The zone as nameservers transfer it.
+    /// Returns the zone as nameservers transfer it.
     pub async fn served(&self) -> ServedZone {
         self.connection().await.served_find(ZONE).await.unwrap().unwrap()
     }

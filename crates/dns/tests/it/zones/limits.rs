@@ -24,7 +24,8 @@ fn limits(free: u64, pro: u64) -> Limits {
     limits
 }
 
-/// A TXT record whose data in the column format has this many bytes: strings of up to 255 bytes behind their lengths.
+/// Returns a TXT record whose data in the column format has this many bytes. It consists of strings of up to 255 bytes,
+/// each after its length.
 fn text(bytes: usize) -> String {
     let (mut left, mut strings) = (bytes - 2, Vec::new());
     while left > 0 {
@@ -76,7 +77,7 @@ fn assert_exceeds<T: std::fmt::Debug>(result: Result<T, DnsError>, (expected_lim
 async fn bytes_of_a_zone_follow_every_change() {
     let kit = Kit::start().await;
     let empty = bytes(&kit).await;
-    // The NS record at the apex.
+    // An empty zone contains the NS record at the apex.
     assert_eq!(empty, 1 + 2 + b"\x02ns\x03svc\x07example\0".len() as u64);
     put_text(&kit, "a", 100).await.unwrap();
     assert_eq!(bytes(&kit).await, empty + 101);
@@ -119,7 +120,7 @@ async fn change_that_exceeds_the_bytes_of_the_plan_is_rejected() {
     import(&kit, file(free - 1), true).await.unwrap();
     put_text(&kit, "a", free - 1).await.unwrap();
     assert_eq!(bytes(&kit).await, 1000);
-    // The platform's records have no special permission to exceed the limit, except those that every zone has.
+    // The platform's records may not exceed the limit, except those that every zone has.
     let link = kit
         .store
         .transaction_unaudited(async |tx: &mut store::Connection| {

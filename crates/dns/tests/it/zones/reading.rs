@@ -5,7 +5,7 @@ use dns::{ContentRepository as _, DnsError, NewZone, PageLimit, Precondition, Rr
 
 use super::kit::{Kit, ZONE, actor};
 
-/// A zone file with an address at each name, in several pages, and names in subdomains of different depth.
+/// Returns a zone file with an address at each name, in several pages, and names in subdomains of different depth.
 fn file(names: std::ops::Range<u32>) -> String {
     names.map(|n| format!("h{n}.s{} A 192.0.2.1\nh{n}.s{} AAAA 2001:db8::1\n", n % 7, n % 7)).collect()
 }
@@ -104,7 +104,7 @@ async fn changes_during_a_read_are_not_visible() {
 
     let mut reader = open(&kit).await;
     let mut sets = reader.next_page().await.unwrap().unwrap();
-    // Behind the first page: a change, a new rrset, a deletion, and changes of changed rrsets.
+    // After the first page was read: a change, a new rrset, a deletion, and further changes of changed rrsets.
     kit.put(("h1.s6", "TXT"), &["after"]).await;
     kit.put(("h1.s6", "TXT"), &["later"]).await;
     kit.put(("new.s5", "A"), &["192.0.2.9"]).await;
@@ -117,7 +117,7 @@ async fn changes_during_a_read_are_not_visible() {
     sets.extend(rest(&mut reader).await);
     assert_eq!(sets, expected);
     assert_eq!(*reader.zone(), zone);
-    // A later read sees them.
+    // A later read sees these changes.
     assert_eq!(rest(&mut open(&kit).await).await.len(), 6400 + 2);
 }
 

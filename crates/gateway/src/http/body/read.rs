@@ -14,7 +14,7 @@ use crate::protocol;
 /// The default limit of a body, in bytes.
 pub(crate) const DEFAULT_LIMIT: usize = 64 * 1024;
 
-/// A body that arrives within this time is read without releasing the request's permit.
+/// The time within which a body can be read without releasing the request's permit.
 const PROMPT_BODY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The timeout of a body.

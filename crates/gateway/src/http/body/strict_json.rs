@@ -92,8 +92,8 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
-/// Returns an integer that was written with a fraction or an exponent: `1.0` and `1e0` are 1 (JSON Schema 2020-12,
-/// section 6.1.1). Numbers from 2^53 on may have lost digits and are not converted.
+/// Returns the integer that a number with a fraction or an exponent equals: `1.0` and `1e0` are 1 (JSON Schema 2020-12,
+/// section 6.1.1). Does not convert numbers from 2^53 on, because they may have lost digits.
 fn as_integer(value: f64) -> Option<i64> {
     let is_integer = value.trunc() == value && value.abs() < 9_007_199_254_740_992.0;
     is_integer.then(|| value.to_string().parse().ok()).flatten()

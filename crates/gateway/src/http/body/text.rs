@@ -1,4 +1,4 @@
-//! A zone file as a body.
+//! A body that is a zone file.
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
@@ -21,7 +21,7 @@ const MAX_ZONEFILE_BYTES: usize = 8 * 1024 * 1024;
 pub struct ZonefileText(pub String);
 
 impl ZonefileText {
-    /// Its content type.
+    /// The content type of a zone file.
     pub const TYPE: &'static str = "text/dns";
 }
 

@@ -26,10 +26,10 @@ const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// The minimum rate of an upload and of a streamed response, in bytes per second.
 pub(crate) const MIN_RATE: u32 = 16 * 1024;
 
-/// The time that a client may be slower than [`MIN_RATE`] from the start.
+/// The time at the start of an upload for which the client may be slower than [`MIN_RATE`].
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The longest wait for the next bytes of an upload that was faster than [`MIN_RATE`].
+/// The longest wait for the next bytes of an upload that has been faster than [`MIN_RATE`].
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 
 /// A streamed bundle.
@@ -40,7 +40,7 @@ impl Describe for Upload {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "type": "string", "format": "binary" });
         let body = json!({ "required": true, "content": { "application/gzip": { "schema": schema } } });
-        // The reader limits the size of the stream.
+        // The size of the stream is limited by the reader of the bundle, not here.
         operation.body(DEFAULT_LIMIT, body);
         operation.upload(UploadKind::Bundle);
         operation.codes(&[&Code::BAD_REQUEST, &protocol::UNSUPPORTED_MEDIA_TYPE]);
@@ -61,7 +61,8 @@ impl Upload {
     }
 }
 
-/// Returns the problem of a failed upload. A service cannot distinguish a timeout of the body from a broken connection.
+/// Returns the problem of a failed upload. The service that reads the stream cannot distinguish a timeout of the body
+/// from a broken connection, so this function searches the sources of the error.
 pub(crate) fn upload_problem(error: impl ApiError) -> Problem {
     let mut causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
     let timeout = causes.find_map(|cause| cause.downcast_ref::<UploadError>().filter(|error| error.is_timeout()));
@@ -118,33 +119,34 @@ impl From<PayloadError> for UploadError {
     }
 }
 
-/// The body of an upload, with its timeouts. Only the time that the server waits for the client counts for the rate, so
+/// The body of an upload, with its timeouts. The rate considers only the time that the server waits for the client, so
 /// that a slow bundle store does not end an upload.
 pub(super) struct UploadStream {
     body: Payload,
     kind: UploadKind,
     timer: Pin<Box<tokio::time::Sleep>>,
     deadline: Instant,
-    /// How long the server still waits for the client. The bytes of one second at [`MIN_RATE`] add one second.
-    patience: Duration,
+    /// The time for which the server still waits for the client. The bytes that [`MIN_RATE`] requires in a second
+    /// add one second.
+    allowance: Duration,
     waiting_since: Option<Instant>,
     has_failed: bool,
 }
 
 impl UploadStream {
-    /// Takes the body.
+    /// Takes the body from the request.
     pub(super) fn new(payload: &mut Payload, kind: UploadKind) -> Self {
         let deadline = Instant::now() + UPLOAD_TIMEOUT;
         let (body, timer) = (payload.take(), Box::pin(tokio::time::sleep_until(deadline)));
-        Self { body, kind, timer, deadline, patience: GRACE, waiting_since: None, has_failed: false }
+        Self { body, kind, timer, deadline, allowance: GRACE, waiting_since: None, has_failed: false }
     }
 
-    /// Counts bytes of the client, and the time that the server waited for them.
+    /// Counts received bytes, and the time for which the server waited for them.
     fn receive(&mut self, bytes: usize, now: Instant) {
         let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now - since);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let gained = Duration::from_secs(1) * bytes / MIN_RATE;
-        self.patience = (self.patience.saturating_sub(waited) + gained).min(MAX_SILENCE);
+        self.allowance = (self.allowance.saturating_sub(waited) + gained).min(MAX_SILENCE);
     }
 
     fn fail(&mut self, error: UploadError) -> Poll<Option<Result<Bytes, UploadError>>> {
@@ -175,7 +177,7 @@ impl Stream for UploadStream {
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
-                let until = *self.waiting_since.get_or_insert(now) + self.patience;
+                let until = *self.waiting_since.get_or_insert(now) + self.allowance;
                 let until = until.min(self.deadline);
                 self.timer.as_mut().reset(until);
                 std::task::ready!(self.timer.as_mut().poll(context));

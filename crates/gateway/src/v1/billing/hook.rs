@@ -30,7 +30,7 @@ async fn receive(_: Open, billing: Data<Billing>, body: Raw) -> Result<Json<Webh
     Ok(Json(billing.receive(message).await?))
 }
 
-/// The only value of a header that must be sent once and not be empty (contract section 8, "Hook").
+/// Returns the value of a header that must occur exactly once and must not be empty (contract section 8, "Hook").
 fn header<'a>(headers: &'a RequestHeaders, name: &'static str) -> Result<&'a str, Problem> {
     let value = headers.get(name).filter(|value| !value.is_empty());
     value.ok_or_else(|| {

@@ -13,7 +13,7 @@ use crate::require::RequireCore;
 
 const DATABASE: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/database";
 
-/// The codes for a project whose database has no address.
+/// The error codes for a project whose database has no address.
 const UNREACHABLE: [&Code; 2] = [&DatabaseError::NO_HOME_NODE, &DatabaseError::NO_NODE_ADMIN];
 
 pub(super) fn routes(area: &mut Area<'_>) {

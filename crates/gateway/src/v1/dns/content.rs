@@ -5,7 +5,7 @@ use ::dns::{RrsetChanges, ZoneReader};
 use crate::http::{BodyWriter, Bytes, Describe, Streamed, WithEtag, ZonefileText};
 use crate::problem::Problem;
 
-/// A zone with all its rrsets.
+/// Renders a zone with all its rrsets.
 pub(super) async fn zone<R: Describe>(mut zone: ZoneReader) -> Result<WithEtag<Streamed<R>>, Problem> {
     let serial = zone.zone().serial;
     let body = async move |body: &mut BodyWriter| {
@@ -20,7 +20,7 @@ pub(super) async fn zone<R: Describe>(mut zone: ZoneReader) -> Result<WithEtag<S
     Ok(WithEtag(serial, Streamed::produce("application/json", body).await?))
 }
 
-/// A zone file.
+/// Renders a zone file.
 pub(super) async fn zonefile(mut zone: ZoneReader) -> Result<WithEtag<Streamed<Bytes>>, Problem> {
     let serial = zone.zone().serial;
     let body = async move |body: &mut BodyWriter| {
@@ -32,7 +32,7 @@ pub(super) async fn zonefile(mut zone: ZoneReader) -> Result<WithEtag<Streamed<B
     Ok(WithEtag(serial, Streamed::produce(ZonefileText::TYPE, body).await?))
 }
 
-/// The rrsets that a change adds, changes and removes, in an object that begins with these fields.
+/// Renders the rrsets that a change adds, changes and removes, in an object that begins with these fields.
 pub(super) async fn changes<R: Describe>(
     serial: u32,
     fields: serde_json::Map<String, serde_json::Value>,

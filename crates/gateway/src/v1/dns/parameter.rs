@@ -15,7 +15,7 @@ text_path_parameters! {
 /// The path of an rrset.
 pub(super) type RrsetPath = Path<(ZoneParameter, RrsetName, RrsetType)>;
 
-/// The type of an rrset, unparsed: the error of the service lists the known types.
+/// The type of an rrset, unparsed, because the error of the service lists the known types.
 #[derive(Debug)]
 pub(super) struct RrsetType(pub(super) String);
 

@@ -37,7 +37,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
         );
 }
 
-/// The readers of a public repository.
+/// The description of routes about repositories that can be public.
 pub(super) const ANY_USER: &str = "Any signed-in user can read a public repository.";
 
 path_parameters! {

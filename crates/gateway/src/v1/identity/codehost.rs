@@ -1,5 +1,5 @@
-//! Sign-in at the code host. It redirects the browser back to this API, which redirects it to the client. The fragment
-//! of the client's URL contains the result.
+//! Sign-in at the code host. The code host redirects the browser back to this API, which redirects it to the client.
+//! The fragment of the client's URL contains the result.
 
 use actix_web::cookie::time::Duration;
 use actix_web::cookie::{Cookie, SameSite};
@@ -25,7 +25,7 @@ pub(super) fn routes(routes: &mut Routes) {
 /// The query of a sign-in.
 #[derive(Debug, Deserialize, ToSchema)]
 struct Start {
-    /// The URL to redirect to after the sign-in. The installation must allow its prefix. Its fragment receives the
+    /// The URL to redirect to after the sign-in. The installation must allow its prefix. Its fragment will contain the
     /// result.
     #[schema(pattern = r"^https?://[^\s\\#@]+$", example = "http://127.0.0.1/signed-in")]
     redirect: String,
@@ -90,7 +90,7 @@ async fn callback(
     Ok(SignInRedirect { location: format!("{}#{fragment}", login.redirect), cookie: remove_cookie })
 }
 
-/// The cookie of a sign-in. Scripts, other hosts and cross-site subrequests have no access to it.
+/// Returns the cookie of a sign-in. Scripts, other hosts and cross-site subrequests have no access to it.
 fn cookie(config: &Config, state: &str, value: &str, seconds: i64) -> Cookie<'static> {
     Cookie::build(cookie_name(config, state), value.to_owned())
         .path("/")
@@ -101,14 +101,14 @@ fn cookie(config: &Config, state: &str, value: &str, seconds: i64) -> Cookie<'st
         .finish()
 }
 
-/// The name contains the beginning of the state, so that two tabs can sign in concurrently. Other hosts cannot set a
-/// cookie whose name begins with `__Host-` (RFC 6265bis section 4.1.3.2).
+/// Returns the name of the cookie. It contains the beginning of the state, so that two tabs can sign in concurrently.
+/// Other hosts cannot set a cookie whose name begins with `__Host-` (RFC 6265bis section 4.1.3.2).
 fn cookie_name(config: &Config, state: &str) -> String {
     let tab: String = state.chars().skip(8).take(8).filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
     format!("{}svc_login_{tab}", if config.is_https() { "__Host-" } else { "" })
 }
 
-/// Encodes the pairs for both `URLSearchParams` and `decodeURIComponent`.
+/// Encodes the pairs so that both `URLSearchParams` and `decodeURIComponent` can decode them.
 fn fragment(pairs: &[(&str, &str)]) -> String {
     let encoded = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
     pairs.iter().map(encoded).collect::<Vec<_>>().join("&")

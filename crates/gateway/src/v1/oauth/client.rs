@@ -50,8 +50,8 @@ impl Extract for ClientRequest {
 }
 
 impl ClientRequest {
-    /// Authenticates the client with the header `Authorization` or with the form, and counts the request against its
-    /// limit. A failed authentication counts against the address only (contract section 3).
+    /// Authenticates the client by the header `Authorization` or by the form, and counts the request against its limit.
+    /// A failed authentication counts only against the address (contract section 3).
     pub(super) async fn authenticate(
         &self,
         endpoint: OAuthEndpoint,
@@ -88,7 +88,7 @@ fn malformed_header() -> Problem {
     Problem::invalid_client("send Authorization: Basic with the client's id and secret, or leave the header out")
 }
 
-/// Parses `Basic` credentials, which are form-encoded before they are joined (RFC 6749 section 2.3.1).
+/// Parses `Basic` credentials. The id and the secret are form-encoded before they are joined (RFC 6749 section 2.3.1).
 fn basic(header: &str) -> Option<ClientAuthentication> {
     let (scheme, credentials) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {

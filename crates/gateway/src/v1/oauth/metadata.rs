@@ -12,7 +12,7 @@ use crate::http::{Area, Cached, RequestHeaders};
 use crate::problem::Problem;
 use crate::protocol::PROTECTED_RESOURCE;
 
-/// How long clients may cache the metadata. It changes only with the settings of the server.
+/// The time for which clients may cache the metadata. It changes only with the settings of the server.
 const METADATA_MAX_AGE_SECONDS: i64 = 300;
 
 const AUTHENTICATION_METHODS: [&str; 3] = ["none", "client_secret_basic", "client_secret_post"];
@@ -48,12 +48,12 @@ pub(super) fn routes(area: &mut Area<'_>) {
 }))]
 struct AuthorizationServerMetadata {
     issuer: String,
-    /// The page of the dashboard at which the user decides.
+    /// The page of the dashboard on which the user decides.
     authorization_endpoint: String,
     token_endpoint: String,
     revocation_endpoint: String,
     jwks_uri: String,
-    /// Present if the device flow is on (RFC 8628 section 4).
+    /// The device authorization endpoint. Present if the device flow is on (RFC 8628 section 4).
     #[serde(skip_serializing_if = "Option::is_none")]
     device_authorization_endpoint: Option<String>,
     scopes_supported: &'static [Scope],
@@ -64,7 +64,7 @@ struct AuthorizationServerMetadata {
     token_endpoint_auth_methods_supported: [&'static str; 3],
     revocation_endpoint_auth_methods_supported: [&'static str; 3],
     authorization_response_iss_parameter_supported: bool,
-    /// The `aud` that a resource server must require.
+    /// The value of `aud` that a resource server must require.
     svc_access_token_audience: String,
     /// The client of `svc login --device`, if the operator registered one.
     #[serde(skip_serializing_if = "Option::is_none")]

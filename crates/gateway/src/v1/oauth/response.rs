@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use crate::http::{Describe, IntoResponse, Operation};
 use crate::problem::OauthError;
 
-/// 200 with a body that no cache stores (RFC 6749 section 5.1).
+/// A response of 200 with a body that caches must not store (RFC 6749 section 5.1).
 #[derive(Debug)]
 pub(super) struct Uncached<T>(pub(super) T);
 
-/// 200 without a body (RFC 7009 section 2.2).
+/// A response of 200 without a body (RFC 7009 section 2.2).
 #[derive(Debug)]
 pub(super) struct Empty;
 

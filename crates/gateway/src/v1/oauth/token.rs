@@ -46,7 +46,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .codes(&[&OAuthError::UNAUTHORIZED_CLIENT, &OAuthError::INVALID_SCOPE]);
 }
 
-/// A request of tokens. The grant type determines which parameters are used.
+/// A token request. The grant type determines which parameters are used.
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[schema(example = json!({
     "grant_type": "refresh_token",
@@ -54,7 +54,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
     "client_id": "app_01m7yhx300fbd828t5cy4tqkff",
 }))]
 struct TokenForm {
-    /// `authorization_code`, `refresh_token` or `urn:ietf:params:oauth:grant-type:device_code`.
+    /// The grant type: `authorization_code`, `refresh_token` or `urn:ietf:params:oauth:grant-type:device_code`.
     #[serde(default)]
     grant_type: Option<String>,
     #[serde(default)]
@@ -69,7 +69,7 @@ struct TokenForm {
     refresh_token: Option<String>,
     #[serde(default)]
     device_code: Option<String>,
-    /// A part of the grant's scopes, for this access token only. Applies to a refresh.
+    /// The scopes of the access token, if they are only a part of the grant's scopes. Applies only to a refresh.
     #[serde(default)]
     scope: Option<String>,
     /// The audience of the access token (RFC 8707).
@@ -81,11 +81,11 @@ struct TokenForm {
     client_secret: Option<String>,
 }
 
-/// A request of a revocation (RFC 7009 section 2.1).
+/// A revocation request (RFC 7009 section 2.1).
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[schema(example = json!({ "token": "svc_ort_EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXAMPLE-EXA", "client_id": "app_01m7yhx300fbd828t5cy4tqkff" }))]
 struct RevokeForm {
-    /// A refresh token or an access token. `token_type_hint` has no effect: the server recognizes the kind.
+    /// A refresh token or an access token. `token_type_hint` has no effect, because the server recognizes the kind.
     #[serde(default)]
     token: Option<String>,
     #[serde(default)]
@@ -98,7 +98,7 @@ struct RevokeForm {
 #[derive(Debug, Deserialize, Validate, ToSchema)]
 #[schema(example = json!({ "client_id": "app_01m7yhx300fbd828t5cy4tqkff", "scope": "account:read deploy" }))]
 struct DeviceForm {
-    /// Space-separated scopes. If absent, all scopes that the client may have.
+    /// The requested scopes, separated by spaces. If absent, all scopes that the client may have.
     #[serde(default)]
     scope: Option<String>,
     #[serde(default)]
@@ -175,7 +175,7 @@ async fn device(
     Ok(Uncached(oauth.device_authorize(&client, form.scope.as_deref()).await?))
 }
 
-/// Counts the response to an authenticated client.
+/// Counts the response to an authenticated client, as a metric.
 fn count(grant_type: Option<&str>, result: &Result<TokenResponse, OAuthError>) {
     static RESPONSES: LazyLock<Counter<u64>> = LazyLock::new(|| {
         opentelemetry::global::meter("svc")

@@ -13,14 +13,14 @@ use utoipa::ToSchema;
 pub(super) struct ProjectDetail {
     #[serde(flatten)]
     project: Project,
-    /// Null before the first deployment.
+    /// The live deployment. Null before the first deployment.
     #[schema(required)]
     live: Option<Deployment>,
     hostnames: Vec<Hostname>,
     access: Access,
     /// The optional resources that are granted.
     resources: ResourceSet,
-    /// Null before the first deployment, unless the project has a database.
+    /// The placement. Null before the first deployment, unless the project has a database.
     #[schema(required)]
     placement: Option<Placement>,
 }
@@ -30,16 +30,16 @@ pub(super) struct ProjectDetail {
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({ "lastBackup": null }))]
 pub(super) struct ProjectOverview {
-    /// Null before the first deployment.
+    /// The live deployment. Null before the first deployment.
     #[schema(required)]
     live: Option<Deployment>,
-    /// The latest five.
+    /// The five latest deployments.
     deployments: Vec<Deployment>,
-    /// The latest backup of the database; null without a database or a backup.
+    /// The latest backup of the database. Null if the project has no database or no backup.
     #[schema(required)]
     last_backup: Option<Generation>,
     resources: ResourceStates,
-    /// The latest five.
+    /// The five latest notifications.
     notifications: Vec<Notification>,
 }
 

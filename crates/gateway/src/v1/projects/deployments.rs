@@ -70,7 +70,7 @@ async fn rollback(
     Ok(Json(projects.rollback(&at.actor, &(&at.org).into(), at.project.id, to).await?))
 }
 
-/// A version in a path, in canonical form.
+/// A version in a path. It must be in canonical form.
 struct Version(i32);
 
 impl FromStr for Version {
@@ -85,7 +85,7 @@ path_parameters! {
     Version as i32: "The deployment's version, counted from 1 in each project.", 1;
 }
 
-/// The Git commit of the bundle (specification, "Projects and deployments", rule 3).
+/// Returns the Git commit of the bundle (specification, "Projects and deployments", rule 3).
 fn provenance(header: &RequestHeaders) -> Git {
     let decoded = |name| header.get(name).and_then(crate::http::percent_decoded);
     Git::from_headers(

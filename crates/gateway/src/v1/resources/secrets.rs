@@ -16,7 +16,7 @@ use crate::problem::Problem;
 const SECRETS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/secrets";
 const SECRET: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/secrets/{secretName}";
 
-/// The largest body with values, in bytes. A character of a value can take six bytes of JSON.
+/// The largest body with values, in bytes. A character of a value can take six bytes in JSON.
 const MAX_BODY_BYTES: usize = 512 * 1024;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -38,7 +38,8 @@ pub(super) fn routes(routes: &mut Routes) {
     area.delete("delete", SECRET, delete).summary("Delete a secret");
 }
 
-/// A name in a path. The service parses it, because a malformed name is 400 for `PUT` and 404 for `DELETE`.
+/// The name of a secret in a path. The service parses it, because the error of a malformed name is 400 for `PUT` and
+/// 404 for `DELETE`.
 struct SecretNameParameter(String);
 
 impl FromStr for SecretNameParameter {

@@ -48,7 +48,7 @@ impl Kit {
     }
 }
 
-/// The actor of a request without a credential.
+/// Returns the actor of a request without a credential.
 pub fn anonymous_actor() -> Actor {
     Actor::anonymous("req-1")
 }

@@ -11,22 +11,23 @@ use crate::redirect_uri::{RedirectUri, with_parameters};
 use crate::repository::{ClientRecord, ClientRepository as _, CodeRecord, CodeRepository as _};
 
 impl OAuth {
-    /// Returns the client of an authorization request, for the decision of the user.
+    /// Returns the client of an authorization request, which the dashboard shows before the user decides.
     ///
     /// # Errors
-    /// [`OAuthError::NotConfigured`], [`OAuthError::ClientNotFound`].
+    /// Returns [`OAuthError::NotConfigured`] or [`OAuthError::ClientNotFound`].
     pub async fn client(&self, client: ClientId) -> Result<ConsentClient> {
         self.config()?;
         let found = self.store.connection().await?.client_find(client).await?;
         found.map(ConsentClient::from).ok_or(OAuthError::ClientNotFound)
     }
 
-    /// Returns the redirect to the client: with a code if the user approved, otherwise with an error. An unknown scope
-    /// and a foreign resource are errors that the client receives (contract section 3, "Errors at authorize").
+    /// Returns the redirect to the client, with a code if the user approved, or with an error. The client also receives
+    /// an error for an unknown scope and for the resource of another service (contract section 3, "Errors at
+    /// authorize").
     ///
     /// # Errors
-    /// [`OAuthError::NotConfigured`]; [`OAuthError::Field`] for an unknown client and for a redirect URI that is not
-    /// registered, to which the browser must not be sent.
+    /// Returns [`OAuthError::NotConfigured`]. Returns [`OAuthError::Field`] for an unknown client and for a redirect
+    /// URI that is not registered, because the browser must not be sent there.
     pub async fn authorize(
         &self,
         actor: &Actor,
@@ -56,7 +57,7 @@ impl OAuth {
         Ok(AuthorizationResponse { redirect: with_parameters(&request.redirect_uri, &parameters) })
     }
 
-    /// Checks what the client may learn, and stores a code.
+    /// Checks everything whose error the client may receive, and stores a code.
     async fn decide(
         &self,
         actor: &Actor,
@@ -73,7 +74,7 @@ impl OAuth {
         let record = self.code(user, request, scopes, &code);
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                // The session may have ended. The later exchange audits the grant.
+                // Check the session here, because it may have ended. Only the later exchange writes an audit event.
                 self.store.authorize(tx, actor).await?;
                 tx.client_share(client.id).await?.ok_or_else(unknown_client)?;
                 Ok(tx.code_insert(&record).await?)

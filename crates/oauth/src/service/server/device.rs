@@ -11,13 +11,13 @@ use crate::model::{
 };
 use crate::repository::{DeviceRecord, DeviceRepository as _};
 
-/// How long a user can decide.
+/// The time in which a user can decide.
 const DEVICE_SECONDS: i64 = 600;
-/// The seconds between two polls, and what `slow_down` adds (RFC 8628 section 3.5).
+/// The minimum number of seconds between two polls. `slow_down` adds the same number (RFC 8628 section 3.5).
 const INTERVAL_SECONDS: i32 = 5;
-/// The undecided requests of a client.
+/// The maximum number of undecided requests of a client.
 const MAX_PENDING: i64 = 1_000;
-/// The letters of user codes: no vowels, so no words (RFC 8628 section 6.1).
+/// The letters of user codes. They contain no vowels, so that codes do not form words (RFC 8628 section 6.1).
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const USER_CODE_LETTERS: usize = 8;
 
@@ -28,7 +28,8 @@ impl OAuth {
     /// Starts the request of a device.
     ///
     /// # Errors
-    /// [`OAuthError::UnauthorizedClient`], [`OAuthError::InvalidScope`], [`OAuthError::TooManyDeviceRequests`].
+    /// Returns [`OAuthError::UnauthorizedClient`], [`OAuthError::InvalidScope`] or
+    /// [`OAuthError::TooManyDeviceRequests`].
     pub async fn device_authorize(
         &self,
         client: &AuthenticatedClient,
@@ -59,7 +60,7 @@ impl OAuth {
         if pending >= MAX_PENDING {
             return Err(OAuthError::TooManyDeviceRequests(pending));
         }
-        // One of 25 billion codes; the loop ends.
+        // There are 25 billion codes, so the loop ends.
         while !connection.device_insert(&device).await? {
             device.user_code = self.user_code();
         }
@@ -74,10 +75,10 @@ impl OAuth {
         })
     }
 
-    /// Returns an undecided request, for the decision of the user.
+    /// Returns an undecided request, which the dashboard shows before the user decides.
     ///
     /// # Errors
-    /// [`OAuthError::NotConfigured`], [`OAuthError::DeviceRequestNotFound`].
+    /// Returns [`OAuthError::NotConfigured`] or [`OAuthError::DeviceRequestNotFound`].
     pub async fn device_request(&self, user_code: &str) -> Result<DeviceConsent> {
         self.require_device_requests()?;
         let code = normalized(user_code).ok_or(OAuthError::DeviceRequestNotFound)?;
@@ -95,7 +96,7 @@ impl OAuth {
     /// Stores the decision of a user.
     ///
     /// # Errors
-    /// [`OAuthError::NotConfigured`], [`OAuthError::DeviceRequestNotFound`].
+    /// Returns [`OAuthError::NotConfigured`] or [`OAuthError::DeviceRequestNotFound`].
     pub async fn device_decide(&self, actor: &Actor, user: UserId, decision: DeviceDecision) -> Result<()> {
         self.require_device_requests()?;
         let code = normalized(&decision.user_code).ok_or(OAuthError::DeviceRequestNotFound)?;
@@ -103,7 +104,7 @@ impl OAuth {
         let now = self.now();
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                // The session may have ended. The later exchange audits the grant.
+                // Check the session here, because it may have ended. Only the later exchange writes an audit event.
                 self.store.authorize(tx, actor).await?;
                 if tx.device_decide(&code, user, state, now).await? {
                     Ok(())
@@ -114,11 +115,11 @@ impl OAuth {
             .await
     }
 
-    /// Handles a poll of a device. Creates the grant after the approval of the user.
+    /// Handles a poll of a device. After the approval of the user, creates the grant.
     ///
     /// # Errors
-    /// [`OAuthError::AuthorizationPending`], [`OAuthError::SlowDown`], [`OAuthError::AccessDenied`],
-    /// [`OAuthError::ExpiredToken`], [`OAuthError::InvalidGrant`], [`OAuthError::InvalidTarget`],
+    /// Returns [`OAuthError::AuthorizationPending`], [`OAuthError::SlowDown`], [`OAuthError::AccessDenied`],
+    /// [`OAuthError::ExpiredToken`], [`OAuthError::InvalidGrant`], [`OAuthError::InvalidTarget`] or
     /// [`OAuthError::NoSigningKey`].
     pub async fn exchange_device_code(
         &self,
@@ -165,7 +166,7 @@ impl OAuth {
         result
     }
 
-    /// Records a poll before the decision, and returns its error.
+    /// Records a poll that arrives before the decision, and returns its error.
     async fn poll(&self, device: &DeviceRecord) -> Result<OAuthError> {
         let now = self.now();
         let earliest = device.last_polled_at.map(|at| at.plus_seconds(device.poll_interval.into()));
@@ -183,7 +184,7 @@ impl OAuth {
             .ok_or(OAuthError::UnauthorizedClient("the device flow is off"))
     }
 
-    /// Without the device flow, no request of a device exists.
+    /// Returns an error if the device flow is off, because no request of a device can then exist.
     fn require_device_requests(&self) -> Result<()> {
         match self.config()?.device_verification_uri {
             Some(_) => Ok(()),
@@ -204,7 +205,7 @@ impl OAuth {
     }
 }
 
-/// The letters of a user code, without what people add or change when they type it.
+/// Returns the letters of a user code. Ignores the case, and the hyphens and spaces that people add.
 fn normalized(text: &str) -> Option<String> {
     let letters = text.chars().filter(|c| !matches!(c, '-' | ' ')).map(|c| c.to_ascii_uppercase());
     let code: String = letters.collect();
@@ -212,7 +213,7 @@ fn normalized(text: &str) -> Option<String> {
     is_code.then_some(code)
 }
 
-/// A user code in two groups.
+/// Formats a user code as two groups.
 fn shown(code: &str) -> String {
     let (first, second) = code.split_at_checked(USER_CODE_LETTERS / 2).unwrap_or((code, ""));
     format!("{first}-{second}")

@@ -15,11 +15,11 @@ const UNUSABLE: OAuthError =
     OAuthError::InvalidGrant("the code is unknown, expired or used, or belongs to another client or redirect URI");
 
 impl OAuth {
-    /// Exchanges a code for a grant. Everything is checked before the code is used, so that a wrong request does not
-    /// use it. A second use of the code ends the grant of the first.
+    /// Exchanges a code for a grant. Checks everything before it marks the code as used, so that a wrong request does
+    /// not use up the code. A second use of the code ends the grant that the first use created.
     ///
     /// # Errors
-    /// [`OAuthError::InvalidGrant`], [`OAuthError::InvalidTarget`], [`OAuthError::NoSigningKey`].
+    /// Returns [`OAuthError::InvalidGrant`], [`OAuthError::InvalidTarget`] or [`OAuthError::NoSigningKey`].
     pub async fn exchange_code(
         &self,
         client: &AuthenticatedClient,
@@ -45,7 +45,7 @@ impl OAuth {
             })
             .await;
         if let Err(OAuthError::InvalidGrant(_)) = result {
-            // The loser of a race learns the grant of the winner only now.
+            // Read the code again. If a concurrent exchange was faster, its grant is only visible now.
             let used = self.store.connection().await?.code_find(code).await?.and_then(|record| record.grant);
             if let Some(grant) = used {
                 self.end_reused(&actor, record.user, grant, "code_reuse").await?;

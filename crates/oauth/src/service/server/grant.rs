@@ -22,7 +22,7 @@ impl OAuth {
     /// Returns the live grants of a user, newest first.
     ///
     /// # Errors
-    /// [`OAuthError::Store`].
+    /// Returns [`OAuthError::Store`].
     pub async fn grants(&self, user: UserId, paging: &Paging<GrantId>) -> Result<Page<Grant>> {
         let grants = self.store.connection().await?.grant_list(user, self.now(), paging).await?;
         Ok(Page::cut(grants, paging, |grant| grant.sid))
@@ -31,22 +31,22 @@ impl OAuth {
     /// Ends a grant of a user. Its tokens are rejected from the next request on.
     ///
     /// # Errors
-    /// [`OAuthError::GrantNotFound`].
+    /// Returns [`OAuthError::GrantNotFound`].
     pub async fn grant_revoke(&self, actor: &Actor, user: UserId, grant: GrantId) -> Result<()> {
         if self.end_grant(actor, user, grant, "user").await? { Ok(()) } else { Err(OAuthError::GrantNotFound) }
     }
 
-    /// Records a use of an access token, to the minute.
+    /// Records a use of an access token, accurate to a minute.
     ///
     /// # Errors
-    /// [`OAuthError::Store`].
+    /// Returns [`OAuthError::Store`].
     pub async fn touch(&self, grant: GrantId) -> Result<()> {
         let now = self.now();
         let stale = now.plus_seconds(-LAST_USED_RESOLUTION_SECONDS);
         Ok(self.store.connection().await?.grant_touch(grant, now, stale).await?)
     }
 
-    /// Ends the grant of a code or token after its second use, because another party may have a copy.
+    /// Ends the grant of a code or token that was used a second time, because another party may have a copy.
     pub(super) async fn end_reused(
         &self,
         actor: &Actor,
@@ -66,7 +66,8 @@ impl OAuth {
         Ok(())
     }
 
-    /// Ends a grant in one commit with the message to the model-lending service. Returns false if the grant does not exist.
+    /// Ends a grant and enqueues the message to the model-lending service in one transaction. Returns false if the
+    /// grant does not exist.
     pub(super) async fn end_grant(
         &self,
         actor: &Actor,

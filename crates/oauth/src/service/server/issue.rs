@@ -14,7 +14,8 @@ use crate::model::{AccessToken, TokenResponse};
 use crate::repository::{ClientRepository as _, GrantRecord, GrantRepository as _, RefreshTokenRepository as _};
 use crate::service::client::enqueue_revocations;
 
-/// The live grants of a user to one client. A client that signs its user in again and again ends the oldest ones.
+/// The maximum number of live grants of a user to one client. If a client signs its user in more often, its oldest
+/// grants end.
 const MAX_GRANTS: i64 = 100;
 
 /// The holder of an access token.
@@ -74,13 +75,13 @@ impl OAuth {
         })
     }
 
-    /// Returns the keys. Creates the first key of the installation.
+    /// Returns the keys. Creates the first key of the installation if there is none.
     pub(super) async fn signing_keys(&self) -> Result<std::sync::Arc<KeySet>> {
         let keys = self.keys.get().await?;
         if keys.current(self.now()).is_some() {
             return Ok(keys);
         }
-        // The background job of this process has not run yet.
+        // The background job that creates the first key has not run yet in this process.
         self.keys.ensure(&Actor::service("oauth.load_keys")).await?;
         self.keys.load().await
     }

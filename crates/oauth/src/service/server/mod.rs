@@ -21,21 +21,21 @@ use crate::repository::ClientRepository as _;
 
 type Result<T> = std::result::Result<T, OAuthError>;
 
-/// How long a code can be exchanged (contract section 3).
+/// The time in which a code can be exchanged (contract section 3).
 const CODE_SECONDS: i64 = 60;
-/// How long a grant lives without a refresh (contract section 3).
+/// The lifetime of a grant without a refresh (contract section 3).
 const GRANT_SECONDS: i64 = 60 * 24 * 3600;
 
 /// The configuration of the authorization server.
 #[derive(Debug, Clone)]
 pub struct OAuthConfig {
-    /// The issuer (RFC 8414 section 2): an origin.
+    /// The issuer (RFC 8414 section 2), which is an origin.
     pub issuer: String,
     /// The audience of the access tokens.
     pub audience: String,
-    /// How long a client may repeat a refresh whose response was lost; 0 for never.
+    /// The seconds for which a client may repeat a refresh whose response was lost. 0 disables repetition.
     pub refresh_grace_seconds: i64,
-    /// The page for user codes; `None` if the device flow is off.
+    /// The page on which users enter user codes. `None` if the device flow is off.
     pub device_verification_uri: Option<String>,
     /// The client of `svc login --device`.
     pub cli_client: Option<ClientId>,
@@ -56,35 +56,35 @@ impl OAuth {
         Self { keys: SigningKeys::new(store.clone()), store, config: config.map(std::sync::Arc::new) }
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     ///
     /// # Errors
-    /// [`OAuthError::NotConfigured`] if the authorization server is off.
+    /// Returns [`OAuthError::NotConfigured`] if the authorization server is off.
     pub fn config(&self) -> Result<&OAuthConfig> {
         self.config.as_deref().ok_or(OAuthError::NotConfigured)
     }
 
-    /// The signing keys.
+    /// Returns the signing keys.
     #[must_use]
     pub fn keys(&self) -> &SigningKeys {
         &self.keys
     }
 
-    /// Verifies an access token, without a query once this process has loaded the keys. The caller must also check that
-    /// the grant exists.
+    /// Verifies an access token. Queries the database only if this process has not loaded the keys yet, or the key is
+    /// unknown. The caller must also check that the grant exists.
     ///
     /// # Errors
-    /// [`RejectedToken`].
+    /// Returns [`RejectedToken`].
     pub async fn verify(&self, token: &str) -> std::result::Result<VerifiedToken, RejectedToken> {
         let config = self.config.as_deref().ok_or(InvalidToken("not_configured"))?;
         self.keys.verify(token, &config.issuer, &config.audience).await
     }
 
     /// Authenticates a client of the token endpoint. A confidential client must present its secret, and a public client
-    /// none (RFC 6749 section 3.2.1).
+    /// must not present one (RFC 6749 section 3.2.1).
     ///
     /// # Errors
-    /// [`OAuthError::NotConfigured`], [`OAuthError::InvalidClient`].
+    /// Returns [`OAuthError::NotConfigured`] or [`OAuthError::InvalidClient`].
     pub async fn authenticate_client(&self, presented: ClientAuthentication) -> Result<AuthenticatedClient> {
         self.config()?;
         let id: ClientId = presented.client_id.parse().map_err(|_| OAuthError::InvalidClient)?;
@@ -95,7 +95,7 @@ impl OAuth {
                 Some(Token::parse(TokenKind::ClientSecret, secret.reveal()).ok_or(OAuthError::InvalidClient)?.hash())
             }
         };
-        // Both are digests of 256 random bits, so the time of the comparison reveals nothing about the secret.
+        // Both values are digests of 256 random bits, so the time of the comparison reveals nothing about the secret.
         if presented == client.secret_hash { Ok(AuthenticatedClient(client)) } else { Err(OAuthError::InvalidClient) }
     }
 
@@ -112,14 +112,14 @@ impl OAuth {
     }
 }
 
-/// The scopes of a request, which `allowed` must cover. Without a request, all of `allowed`.
+/// Returns the requested scopes, which `allowed` must cover. If the request has none, returns all of `allowed`.
 fn requested_scopes(scope: Option<&str>, allowed: ScopeSet) -> Result<ScopeSet> {
     let Some(scope) = scope.filter(|scope| !scope.is_empty()) else { return Ok(allowed) };
     let requested: ScopeSet = scope.parse().map_err(|_| OAuthError::InvalidScope)?;
     if allowed.covers_all(requested) { Ok(requested) } else { Err(OAuthError::InvalidScope) }
 }
 
-/// The user on whose behalf a client acts.
+/// Returns the actor for a client that acts on behalf of a user.
 fn client_actor(user: UserId, client: ClientId, request_id: &str) -> Actor {
     Actor::user(user, Credential::Client(client), None, request_id)
 }

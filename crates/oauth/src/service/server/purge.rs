@@ -5,15 +5,15 @@ use store::is_full_batch;
 use super::{OAuth, Result};
 use crate::repository::{CodeRepository as _, DeviceRepository as _, GrantRepository as _};
 
-/// How long an expired request of a device is kept, so that its client learns that it expired.
+/// The time for which an expired request of a device is kept, so that its client learns that it expired.
 const EXPIRED_DEVICE_SECONDS: i64 = 600;
 
 impl OAuth {
-    /// Deletes expired grants with their codes and tokens, codes and requests of devices that expired without a grant,
-    /// and the stored successors of refresh tokens after the grace period. A background job calls it.
+    /// Deletes expired grants with their codes and tokens, and codes and device requests that expired without a grant.
+    /// Also deletes the stored successors of refresh tokens after the grace period. A background job calls it.
     ///
     /// # Errors
-    /// [`OAuthError::Store`](crate::OAuthError::Store).
+    /// Returns [`OAuthError::Store`](crate::OAuthError::Store).
     pub async fn purge(&self) -> Result<()> {
         let now = self.now();
         let grace = self.config.as_ref().map_or(0, |config| config.refresh_grace_seconds);

@@ -15,11 +15,11 @@ const UNUSABLE: OAuthError =
     OAuthError::InvalidGrant("the refresh token is unknown, expired, revoked or used, or belongs to another client");
 
 impl OAuth {
-    /// Uses a refresh token, and returns its successor. A narrower scope applies to this access token only. A second use
-    /// of a token ends its grant, unless the client repeats its last refresh within the grace period.
+    /// Uses a refresh token, and returns its successor. A narrower scope applies only to the new access token. A second
+    /// use of a refresh token ends its grant, unless the client repeats its last refresh within the grace period.
     ///
     /// # Errors
-    /// [`OAuthError::InvalidGrant`], [`OAuthError::InvalidScope`], [`OAuthError::InvalidTarget`],
+    /// Returns [`OAuthError::InvalidGrant`], [`OAuthError::InvalidScope`], [`OAuthError::InvalidTarget`] or
     /// [`OAuthError::NoSigningKey`].
     pub async fn refresh(
         &self,
@@ -39,7 +39,7 @@ impl OAuth {
             .transaction_unaudited::<_, OAuthError>(async |tx: &mut Connection| {
                 let Some(grant) = tx.refresh_token_rotate(&rotation).await? else { return Ok(None) };
                 let holder = Holder { client: client.id(), user: grant.user_id, grant: grant.id };
-                // An error rolls the rotation back.
+                // An error for the scope rolls the rotation back.
                 let scopes = requested_scopes(request.scope.as_deref(), grant.scopes.into_iter().collect())?;
                 if self.config()?.refresh_grace_seconds > 0 {
                     let row = grant.id.as_uuid().to_string();
@@ -55,7 +55,8 @@ impl OAuth {
         }
     }
 
-    /// Handles a token that cannot be used: repeats the response of its use, or ends its grant.
+    /// Handles a token that cannot be used. If the client repeats its last refresh, returns the response of that
+    /// refresh again; otherwise ends the grant.
     async fn refresh_again(
         &self,
         client: &AuthenticatedClient,

@@ -8,11 +8,11 @@ use crate::model::AuthenticatedClient;
 use crate::repository::RefreshTokenRepository as _;
 
 impl OAuth {
-    /// Ends the grant of a refresh token, also of a used one, or of an access token. A no-op for a token that is unknown
-    /// or expired, and for a token of another client.
+    /// Ends the grant of an access token or of a refresh token, even of a used one. This is a no-op for a token that is
+    /// unknown, expired or of another client.
     ///
     /// # Errors
-    /// [`OAuthError::Store`](crate::OAuthError::Store).
+    /// Returns [`OAuthError::Store`](crate::OAuthError::Store).
     pub async fn revoke(&self, client: &AuthenticatedClient, token: &str, request_id: &str) -> Result<()> {
         let Some((user, grant)) = self.find_grant(client, token).await? else { return Ok(()) };
         let actor = client_actor(user, client.id(), request_id);

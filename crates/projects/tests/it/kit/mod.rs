@@ -133,7 +133,7 @@ impl Kit {
         Author { user_id: self.actor.user.unwrap(), subject: "ada".to_owned() }
     }
 
-    /// The audit row of an event that the background job causes.
+    /// Returns the audit row of an event that the background job causes.
     pub fn system_audit_row(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
         let (org, target) = (Some(org.id), project.to_string());
         Audit::of(&Actor::service("hostnames"), Event { name: event, org, account: None, target, data })
@@ -151,7 +151,7 @@ impl Kit {
         user
     }
 
-    /// The audit row of an event.
+    /// Returns the audit row of an event.
     pub fn audit_row(&self, event: &'static str, org: &Org, project: ProjectId, data: Value) -> Audit {
         let (org, target) = (Some(org.id), project.to_string());
         Audit::of(&self.actor, Event { name: event, org, account: None, target, data })

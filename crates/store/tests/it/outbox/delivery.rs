@@ -48,7 +48,7 @@ async fn transient_error_is_retried_after_a_backoff() {
     kit.enqueue("one").await;
     receiver.next().await.reject(DeliveryError::Transient("451 busy\r\n\0".to_owned()));
     kit.wait_for_rows(1, "store.outbox WHERE last_error = '451 busy   '").await;
-    // The next poll does not claim it before the backoff is over.
+    // Until the backoff is over, polls do not claim the message.
     kit.enqueue("two").await;
     receiver.accept_next("two").await;
     kit.wait_for_rows(1, "recorded").await;
@@ -102,7 +102,7 @@ async fn message_is_delivered_without_a_wake_up() {
     kit.enqueue("one").await;
     kit.database.run("CREATE TABLE aside AS SELECT * FROM store.outbox; DELETE FROM store.outbox").await;
     let _worker = kit.store.spawn_outbox_worker(receiver.clone());
-    // Let the wake-ups of LISTEN and of the second message pass.
+    // Wait until LISTEN has started and its wake-up and that of the second message are over.
     let listening = "pg_stat_activity WHERE query = 'LISTEN outbox' AND datname = current_database()";
     kit.wait_for_rows(1, listening).await;
     kit.enqueue("two").await;

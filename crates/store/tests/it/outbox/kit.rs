@@ -38,7 +38,7 @@ impl Kit {
         Self { store, clock, database }
     }
 
-    /// A store of another process, with these keys.
+    /// Returns a store of another process, with these keys.
     pub fn other(&self, keys: Keys) -> Store {
         open(&self.database, &self.clock, keys)
     }
@@ -64,14 +64,14 @@ impl Kit {
         self.database.run("NOTIFY outbox").await;
     }
 
-    /// The row of a message.
+    /// Returns the row of a message.
     pub async fn row(&self, key: &str) -> Value {
         let rows = self.database.rows(&format!("SELECT * FROM store.outbox WHERE key = '{key}'")).await;
         let [row] = rows.as_slice() else { panic!("{key} is queued once: {rows:?}") };
         row.clone()
     }
 
-    /// The keys of the recorded deliveries.
+    /// Returns the keys of the recorded deliveries.
     pub async fn recorded(&self) -> Vec<String> {
         let rows = self.database.rows("SELECT key FROM recorded ORDER BY key").await;
         rows.iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
@@ -121,7 +121,7 @@ impl Receiver {
         Arc::new(Self { topic, sender, arrivals: Mutex::new(arrivals) })
     }
 
-    /// The next delivery.
+    /// Returns the next delivery.
     pub async fn next(&self) -> Arrival {
         let mut arrivals = self.arrivals.lock().await;
         let arrival = tokio::time::timeout(Duration::from_secs(30), arrivals.recv()).await;

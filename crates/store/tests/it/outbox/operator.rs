@@ -10,7 +10,7 @@ async fn list(kit: &Kit, filter: Filter) -> Vec<QueuedMessage> {
     kit.store.outbox_list(&filter).await.unwrap()
 }
 
-/// The audit events of operator commands.
+/// Returns the audit events of operator commands.
 async fn events(kit: &Kit) -> Vec<serde_json::Value> {
     let events = "SELECT event, target, data, org_id, credential FROM store.audit \
          WHERE event LIKE 'outbox.%' ORDER BY id";

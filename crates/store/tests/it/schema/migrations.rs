@@ -131,7 +131,7 @@ async fn connect(database: &TestDatabase) -> AsyncPgConnection {
     AsyncPgConnection::establish(&database.url()).await.unwrap()
 }
 
-/// A database without the schema.
+/// Returns a database without the schema.
 pub async fn empty() -> (TestDatabase, AsyncPgConnection) {
     let database = TestDatabase::create().await;
     let mut conn = connect(&database).await;

@@ -30,7 +30,7 @@ fn writer_of(table: &str) -> String {
     format!("SELECT 1 FROM pg_locks WHERE relation = '{table}'::regclass AND mode = 'RowExclusiveLock'")
 }
 
-/// A store that checks callers, and a caller who is an admin.
+/// Returns a store that checks callers, and a caller who is an admin.
 async fn start() -> (Kit, Store, Actor) {
     let kit = Kit::start().await;
     kit.db_execute("CREATE TABLE caller (id uuid, expires_at timestamptz, org uuid, role text)").await;

@@ -35,8 +35,8 @@ async fn waiting(kit: &Kit, receiver: oneshot::Receiver<i64>, how: &str) -> i64 
 
 /// Asserts that the abandoned connection is gone, with its locks and its writes.
 async fn assert_gone(kit: &Kit, abandoned: i64) {
-    // Before the next use of this pool, and before the server's timeout for idle transactions. A lock that is still
-    // held makes this statement fail with a lock timeout.
+    // The connection must be closed before the pool is used again, and without the server's timeout for idle
+    // transactions. A lock that is still held makes this statement fail with a lock timeout.
     kit.db_execute(LOCK).await;
     kit.db_until(0, &format!("SELECT pid FROM pg_stat_activity WHERE pid = {abandoned}")).await;
     let work = async |tx: &mut Connection| {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 pub struct Kit {
     pub store: Store,
-    /// For checks, so that they do not use the connections of `store`.
+    /// A second store, for checks, so that they do not use the connections of `store`.
     observer: Store,
     _database: TestDatabase,
 }
@@ -30,12 +30,12 @@ impl Kit {
         Self::with(4).await
     }
 
-    /// With at most this many connections.
+    /// Starts with at most this many connections.
     pub async fn with(connections: usize) -> Self {
         Self::divided(connections, 0).await
     }
 
-    /// With this many connections, divided among this many threads.
+    /// Starts with this many connections, divided among this many threads.
     pub async fn divided(connections: usize, threads: usize) -> Self {
         let database = TestDatabase::create().await;
         let open = |name: &str, connections, threads| {
@@ -53,7 +53,7 @@ impl Kit {
         kit
     }
 
-    /// The texts of all notes, ordered by id.
+    /// Returns the texts of all notes, ordered by id.
     pub async fn db_notes(&self) -> Vec<String> {
         let rows = self.db_rows("SELECT text FROM note ORDER BY id").await;
         rows.iter().map(|row| row["text"].as_str().unwrap().to_owned()).collect()
@@ -63,7 +63,7 @@ impl Kit {
         self.db_rows("SELECT id FROM store.audit").await.len()
     }
 
-    /// The rows of a statement, each as one JSON object.
+    /// Returns the rows of a statement, each as one JSON object.
     pub async fn db_rows(&self, statement: &str) -> Vec<Value> {
         rows(&mut self.observer.connection().await.unwrap(), statement).await.unwrap()
     }
@@ -95,7 +95,7 @@ pub async fn write(tx: &mut Connection, id: i32) -> Result<()> {
     Ok(())
 }
 
-/// The process id of the backend of this connection.
+/// Returns the process id of the backend of this connection.
 pub async fn pid(connection: &mut Connection) -> i64 {
     rows(connection, "SELECT pg_backend_pid() AS pid").await.unwrap()[0]["pid"].as_i64().unwrap()
 }

@@ -14,7 +14,7 @@ async fn exhausted_pool_returns_unavailable() {
     assert_eq!(error.code(), &Code::UNAVAILABLE);
     assert_eq!((kit.store.status().open, kit.store.status().idle), (1, 0));
     drop(connection);
-    // The same connection again, with its prepared statements.
+    // This is the same connection again, with its prepared statements.
     assert_eq!(pid(&mut kit.store.connection().await.unwrap()).await, first);
 }
 
@@ -34,7 +34,7 @@ async fn closed_connection_is_replaced() {
     let kit = Kit::with(1).await;
     let closed = pid(&mut kit.store.connection().await.unwrap()).await;
     kit.db_rows(&format!("SELECT pg_terminate_backend({closed})")).await;
-    // The client may not have received the close yet.
+    // The client may not have noticed yet that the server closed the connection.
     let replaced = async {
         while rows(&mut kit.store.connection().await.unwrap(), "SELECT 1").await.is_err() {
             tokio::task::yield_now().await;
@@ -79,7 +79,7 @@ fn on_server_thread<T: Send + 'static>(store: &Store, work: impl AsyncFnOnce(&St
 #[tokio::test(flavor = "multi_thread")]
 async fn thread_with_its_own_pool_leaves_the_other_connections_free() {
     let kit = Kit::divided(8, 2).await;
-    // Two shared connections, and three for each thread.
+    // The shared pool has two connections, and each thread has three.
     let opened = on_server_thread(&kit.store, async |store| {
         let mut connections = Vec::new();
         while let Ok(connection) = store.connection().await {
@@ -91,7 +91,7 @@ async fn thread_with_its_own_pool_leaves_the_other_connections_free() {
     let shared = [kit.store.connection().await, kit.store.connection().await];
     assert!(shared.iter().all(Result::is_ok));
     assert_eq!(kit.store.connection().await.map(drop).unwrap_err().code(), &Code::UNAVAILABLE);
-    // A thread that replaces an ended one opens connections on its own runtime.
+    // A thread that replaces an ended one gets the same pool, and opens connections on its own runtime.
     for _ in 0..3 {
         let answer =
             on_server_thread(&kit.store, async |store| rows(&mut store.connection().await.unwrap(), "SELECT 1").await);

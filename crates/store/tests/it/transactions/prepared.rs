@@ -20,7 +20,7 @@ struct Number {
     number: i32,
 }
 
-/// How often each prepared statement with this prefix was planned, which is once per execution.
+/// Returns how often each prepared statement with this prefix was planned, which is once per execution.
 async fn prepared(connection: &mut Connection, prefix: &str) -> Vec<i64> {
     let statement = format!(
         "SELECT generic_plans + custom_plans AS runs FROM pg_prepared_statements \

@@ -36,7 +36,7 @@ async fn damaged_generation_is_refused_before_the_first_statement() {
     assert!(error.is_permanent() && error.to_string().contains("is missing"), "{error}");
     assert_eq!(rig.sql("new_1"), empty);
 
-    // An archive with the right digest that cannot be restored.
+    // This archive has the right digest but cannot be restored.
     fs::write(&file, b"PGDMP").unwrap();
     let sha256 = crate::control_plane::sha256(b"PGDMP");
     let wrong = GenerationRef { key: generation.key.clone(), size_bytes: 5, sha256 };
@@ -62,7 +62,7 @@ async fn checks_find_damaged_generations_and_the_next_backup_is_not_skipped() {
     rig.wait_for(checked, 2).await;
     assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE damaged").await, 0);
 
-    // Both are damaged: one is corrupt, and one is missing.
+    // Both generations are damaged: one is corrupt, and one is missing.
     let key: String =
         rig.admin.query_one("SELECT key FROM svc.dumps WHERE kind = 'scheduled'", &[]).await.unwrap().get(0);
     let mut content = fs::read(rig.store_file(&key)).unwrap();

@@ -24,7 +24,7 @@ async fn failed_and_dropped_dumps_leave_no_object() {
     let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
     let source = rig.create("prj_1").await;
     fill(&source).await;
-    // pg_dump is terminated in the middle, as by a drain.
+    // `pg_dump` is terminated in the middle, as a drain does it.
     let terminate = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'COPY%'";
     let (sealed, ()) = tokio::join!(rig.try_seal(&source, "opn_1"), async {
         while rig.count(terminate).await == 0 {
@@ -40,9 +40,9 @@ async fn failed_and_dropped_dumps_leave_no_object() {
     let dumps = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'svc-node' AND datname LIKE 'db_%'";
     rig.wait_for(dumps, 0).await;
 
-    // The store is full: no file can be created.
+    // No file can be created, as in a full store.
     let folder = folder_of(&rig.store.config()).join("prj_1");
-    // The dump may have ended before it wrote anything.
+    // The dump may end before it has written anything.
     fs::create_dir_all(&folder).unwrap();
     until("the end of aborts", || fs::read_dir(&folder).unwrap().next().is_none()).await;
     fs::remove_dir(&folder).unwrap();
@@ -56,14 +56,14 @@ async fn failed_and_dropped_dumps_leave_no_object() {
     rig.wait_for(UNSTORED, 0).await;
     assert_eq!(rig.store.blobs(), [""; 0]);
 
-    // One generation, also if it is asked for again.
+    // There is one generation, even if it is requested again.
     let sealed = rig.seal(&source, "opn_1").await;
     assert_eq!(rig.seal(&source, "opn_1").await, sealed);
     rig.restart().await;
     assert_eq!(rig.seal(&source, "opn_1").await, sealed);
     assert_eq!((rig.store.blobs(), rig.count(STORED).await), (vec![sealed.key], 1));
 
-    // An object that the login of backups cannot read.
+    // The login of backups cannot read this object.
     let database = &source.entry.credentials.database;
     rig.superuser(database).await.batch_execute("CREATE TABLE public.secret ()").await.unwrap();
     for attempt in 1..=8 {
@@ -88,7 +88,7 @@ async fn dump_fails_while_the_store_is_down_and_succeeds_with_a_slow_one() {
     assert_eq!(content.len() as u64, sealed.size_bytes);
 }
 
-/// The lock of a tenant does not stop the backups of others.
+/// Tests that a lock of a tenant does not stop the backups of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_dumps_run_at_a_time() {
     let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };

@@ -6,8 +6,8 @@ use super::Rig;
 use super::rig::NEVER;
 use crate::storage::store::{Kind, TestStore};
 
-/// The function runs in constraints, defaults, indexes and triggers. It tries to become another role, and records who it
-/// was. The restore calls it in a session of the node.
+/// The function runs in constraints, defaults, indexes and triggers. It tries to become another role, and records who
+/// it was. The restore calls it in a session of the node.
 const ATTACK: &str = r#"
 CREATE TABLE log (attempt text, outcome text, role text, login text);
 CREATE FUNCTION public.attack(value text) RETURNS text LANGUAGE plpgsql AS $f$
@@ -98,7 +98,7 @@ async fn functions_of_a_tenant_gain_nothing_during_a_restore() {
         let roles: (&str, &str) = (row.get(2), row.get(3));
         assert!(roles.0 != "postgres" && roles.1 == "load_00000000000000000000000001", "{roles:?}");
     }
-    // The functions reset the role, but no object belongs to the login.
+    // The functions reset the role, but the login of the restore still owns no object.
     let others = "SELECT count(*) FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid \
                   WHERE b.datname = 'new_1' AND d.deptype = 'o' AND d.refobjid <> 'db_00000000000000000000000001'::regrole";
     assert_eq!(rig.count(others).await, 0);

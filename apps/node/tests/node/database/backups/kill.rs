@@ -8,17 +8,17 @@ use tokio_postgres::Client;
 
 use crate::database::kit::{Kit, eventually, number};
 
-/// The sessions of `pg_dump` and `pg_restore` that transfer data.
+/// Selects the number of sessions of `pg_dump` and `pg_restore` that transfer data.
 const COPIES: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'svc-node' AND query LIKE 'COPY %'";
 
-/// The files in the store, with unfinished ones.
+/// Returns the files in the store, including unfinished ones.
 fn files(kit: &Kit, project: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(kit.dir.path().join("backups").join(project)) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Kills the node, and waits until its programs have ended: without the node, only their own end closes the sessions.
+/// Kills the node, and waits until its programs have ended. Nothing else closes their sessions.
 async fn kill(kit: &mut Kit, superuser: &Client) {
     assert!(number(superuser, COPIES).await > 0);
     kit.node.kill();
@@ -33,24 +33,24 @@ async fn killed_node_leaves_one_generation_and_a_complete_database() {
     let session = kit.session(project).await;
     let fill = "CREATE TABLE t AS SELECT i, sha512(i::text::bytea) AS x FROM generate_series(1, 500000) AS i";
     session.batch_execute(fill).await.unwrap();
-    // The login owns it, not the owner of the database.
+    // The large object belongs to the login, not to the owner of the database.
     session.batch_execute("SET ROLE NONE; SELECT lo_create(1)").await.unwrap();
     let generation = kit.generation(project).await;
     assert_eq!(files(&kit, project).len(), 1);
-    // Without the large object, which the owner cannot read.
+    // This dump does not contain the large object, which the owner cannot read.
     let before = kit.dump(project, &["-B"]);
     let superuser = kit.superuser("postgres").await;
 
     kit.begin(project, DatabaseOperationKind::RestoreGeneration, Some(generation));
     kit.operate_until(project, OperationPhase::Draining).await;
     kit.advance(project);
-    // In the dump of the generation before the restore, which has written a part.
+    // The node is killed in the dump of the generation before the restore, which has already written a part.
     eventually("a part of the dump", async || files(&kit, project).len() == 2).await;
     kill(&mut kit, &superuser).await;
     let own = kit.superuser("svc_node").await;
     assert_eq!(number(&own, "SELECT count(*) FROM svc.dumps WHERE NOT stored").await, 1);
     kit.restart_node();
-    // In the restore into the new database, and again.
+    // The node is killed in the restore into the new database, twice.
     let restores = format!("{COPIES} AND datname LIKE 'new_%'");
     for _ in 0..2 {
         eventually("the restore", async || number(&superuser, &restores).await > 0).await;

@@ -10,7 +10,7 @@ use protocol::{Database, GenerationRef, GenerationReport};
 use super::Rig;
 use crate::storage::store::{Kind, TestStore};
 
-/// The first one is the newest.
+/// Inserts exports. The first one is the newest.
 const EXPORTS: &str = "
     INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, stored, size_bytes, sha256, days)
     SELECT 'prj_1/exports/' || i, 'prj_1', 'dbs_1', 'export', 1, now() - i * interval '1 hour', true, 0, '', 7
@@ -26,12 +26,12 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
             keys.push(rig.seal(&source, operation).await.key);
         }
         let GenerationReport { key, size_bytes, sha256, .. } = rig.seal(&source, "opn_needed").await;
-        // Without a record: an old object of a lost node, a young one, and one with another name.
+        // Files without a record: an old object of a lost node, a young one, and one with another name.
         let old = "prj_1/20200101T000000Z-00000000-0000-4000-8000-000000000000.dump";
         for name in [old, "prj_1/29990101T000000Z-1.dump", "prj_1/notes"] {
             fs::write(rig.store_file(name), "x").unwrap();
         }
-        // Kept longer, because its database was removed.
+        // These generations are kept longer, because their database was removed.
         let expire = "UPDATE svc.dumps SET created_at = now() - interval '31 days'";
         rig.backups.removed("prj_1").await.unwrap();
         rig.restart_without_state().await;
@@ -48,7 +48,7 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
         let kept = rig.count("SELECT count(*) FROM svc.dumps WHERE kind <> 'scheduled'").await;
         assert_eq!(kept, 11, "deleted before the first state of the control plane");
 
-        // The source of a database that does not exist yet.
+        // The generation is the source of a database that does not exist yet.
         let mut part = Database::clone(&source.entry.desired);
         part.source = Some(GenerationRef { key: key.clone(), size_bytes, sha256 });
         rig.backups.desire("prj_1", Some(&Arc::new(part)));
@@ -56,7 +56,7 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
         rig.wait_for("SELECT count(*) FROM svc.dumps WHERE cause = 'opn_1'", 0).await;
         rig.wait_for("SELECT count(*) FROM svc.dumps WHERE key LIKE '%/exports/%'", 5).await;
         assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE key ~ '/exports/[1-5]$'").await, 5);
-        // The scheduled generation is now the last one.
+        // The scheduled generation is now the last one, so it is kept.
         rig.wait_for("SELECT count(*) FROM svc.dumps WHERE cause = 'opn_3'", 0).await;
         let began = std::time::Instant::now();
         while rig.store.blobs().iter().any(|name| name.ends_with(old)) {
@@ -85,7 +85,8 @@ async fn nothing_expires_while_the_clocks_differ() {
         for operation in ["a", "b"] {
             rig.seal(&source, &format!("{operation} {}", source.entry.project)).await;
         }
-        // The upkeep deletes an interrupted dump first, so it has been complete when the second one is gone.
+        // The upkeep deletes interrupted dumps first. When the second one is gone, the upkeep that deleted the first
+        // one is complete.
         for key in ["interrupted/1", "interrupted/2"] {
             let expire = format!(
                 "UPDATE svc.dumps SET created_at = now() - interval '31 days';
@@ -97,7 +98,7 @@ async fn nothing_expires_while_the_clocks_differ() {
         }
         assert_eq!(rig.count("SELECT count(*) FROM svc.dumps").await, 2);
         rig.clock.observe(node::clock::now());
-        // The newest one stays.
+        // The newest generation stays.
         rig.wait_for("SELECT count(*) FROM svc.dumps", 1).await;
         rig.admin.batch_execute("DELETE FROM svc.dumps").await.unwrap();
     }

@@ -31,7 +31,7 @@ use crate::running::Dir;
 use crate::storage::store::TestStore;
 
 const PASSWORD: &str = "hush";
-/// Longer than a test.
+/// A time that is longer than a test.
 pub const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub struct Rig {
@@ -68,18 +68,18 @@ pub struct Source {
 }
 
 impl Rig {
-    /// `None` without the programs of Postgres.
+    /// Starts the backups. Returns `None` without the programs of Postgres.
     pub async fn start(store: TestStore, interval: Duration) -> Option<Self> {
         Self::start_with(store, interval, ProgramLimits::default()).await
     }
 
-    /// `None` without the programs of Postgres.
+    /// Starts the backups with these limits. Returns `None` without the programs of Postgres.
     pub async fn start_with(store: TestStore, interval: Duration, limits: ProgramLimits) -> Option<Self> {
         let postgres = PrivatePostgres::start()?;
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (server, dir) = (Server::parse(&postgres.url()).unwrap(), Dir::new());
         let pool = Admin::new(server.clone());
-        // Prepares the cluster.
+        // This prepares the cluster.
         drop(pool.connect().await.unwrap());
         let clock = ReferenceClock::default();
         clock.observe(node::clock::now());
@@ -105,7 +105,7 @@ impl Rig {
         Some(rig)
     }
 
-    /// Ends all tasks, like a killed node, and starts again.
+    /// Ends all tasks, as if the node were killed, and starts again.
     pub async fn restart(&mut self) {
         self.restart_without_state().await;
         self.apply_state();
@@ -134,7 +134,7 @@ impl Rig {
         self.backups.complete_desired(BTreeSet::new());
     }
 
-    /// A session of the superuser.
+    /// Opens a session of the superuser.
     pub async fn superuser(&self, database: &str) -> Client {
         connect(&url(&self.postgres, database), "").await
     }
@@ -198,7 +198,7 @@ impl Rig {
         }
     }
 
-    /// A session that acts as the owner.
+    /// Opens a session that acts as the owner.
     pub async fn session(&self, credentials: &Credentials) -> Client {
         let Credentials { database, user, role, .. } = credentials;
         let url = format!("postgres://{user}:{PASSWORD}@{}/{database}", self.postgres.address());
@@ -216,17 +216,17 @@ impl Rig {
         self.backups.seal(project, 1, credentials, GenerationKind::PreRestore, operation).await
     }
 
-    /// The content of a database as SQL, with schema, data and privileges.
+    /// Returns the content of a database as SQL, with schema, data and privileges.
     pub fn sql(&self, database: &str) -> String {
         let output = self.run("pg_dump", database, &[], "");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let sql = String::from_utf8(output.stdout).unwrap();
-        // A random word in each dump.
+        // These lines contain a word that is random in each dump.
         let is_same = |line: &&str| !line.starts_with("\\restrict ") && !line.starts_with("\\unrestrict ");
         sql.lines().filter(is_same).collect::<Vec<_>>().join("\n")
     }
 
-    /// Runs a stock program as the superuser, with an object of the store unless `key` is empty.
+    /// Runs a program of Postgres as the superuser. Passes it an object of the store, unless `key` is empty.
     pub fn run(&self, program: &str, database: &str, arguments: &[&str], key: &str) -> Output {
         let mut program = Command::new(self.postgres.programs().join(program));
         program.arg(format!("--dbname={}", url(&self.postgres, database))).args(arguments);
@@ -236,7 +236,7 @@ impl Rig {
         program.output().unwrap()
     }
 
-    /// The number that a query in `svc_node` returns.
+    /// Returns the number that a query in `svc_node` returns.
     pub async fn count(&self, query: &str) -> i64 {
         self.admin.query_one(query, &[]).await.unwrap().get(0)
     }
@@ -254,7 +254,7 @@ impl Rig {
         }
     }
 
-    /// The reports of a kind, without duplicates.
+    /// Returns the reports of a kind, without duplicates.
     pub fn reported(&self, kind: &str) -> BTreeSet<String> {
         let reports = self.reports.lock().unwrap();
         reports.received.iter().filter(|it| it.kind == kind).map(|it| it.report.to_string()).collect()
@@ -304,13 +304,13 @@ pub fn programs(postgres: &PrivatePostgres, limits: ProgramLimits) -> Programs {
     Programs { pg_dump: program("pg_dump"), pg_restore: program("pg_restore"), launcher, limits }
 }
 
-/// The URL of the superuser in a database.
+/// Returns the URL of the superuser in a database.
 fn url(postgres: &PrivatePostgres, database: &str) -> String {
     let url = postgres.url();
     format!("{}/{database}", url.rsplit_once('/').unwrap().0)
 }
 
-/// The control plane: accepts reports.
+/// Receives reports like the control plane, and accepts them.
 async fn receive(mut observations: mpsc::UnboundedReceiver<Observation>, reports: Arc<Mutex<Reports>>) {
     while let Some(Observation { report, accepted, .. }) = observations.recv().await {
         let mut reports = reports.lock().unwrap();

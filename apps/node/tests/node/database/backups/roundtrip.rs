@@ -15,7 +15,7 @@ async fn restored_database_equals_its_source_on_each_store() {
         let Some(rig) = Rig::start(TestStore::start(kind).await, NEVER).await else { return };
         let source = rig.create("prj_1").await;
         source.session.batch_execute(include_str!("source.sql")).await.unwrap();
-        // Several parts of an upload, and a row that is larger than any buffer.
+        // The large row makes an upload with several parts, and is larger than any buffer.
         let random = "INSERT INTO people (name, content) SELECT 'large', \
                       string_agg(sha256(i::text::bytea), NULL) FROM generate_series(1, 500000) AS i";
         source.session.batch_execute(random).await.unwrap();
@@ -41,13 +41,13 @@ async fn restored_database_equals_its_source_on_each_store() {
     }
 }
 
-/// The roles that a generation names may have been dropped since: revoked tokens, and the roles of an earlier database.
+/// Tests a generation that names roles which were dropped since: revoked tokens, and the roles of an earlier database.
 #[tokio::test(flavor = "multi_thread")]
 async fn generation_is_restored_without_roles_that_no_longer_exist() {
     let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
     let source = rig.create("prj_1").await;
     rig.admin.batch_execute("CREATE ROLE tok_1; CREATE ROLE app_1").await.unwrap();
-    // A login sets privileges in its own name.
+    // A login may set privileges in its own name.
     let superuser = rig.superuser(&source.entry.credentials.database).await;
     let own = "ALTER DEFAULT PRIVILEGES FOR ROLE app_1 GRANT SELECT ON TABLES TO db_00000000000000000000000001";
     superuser.batch_execute(own).await.unwrap();
@@ -63,7 +63,7 @@ async fn generation_is_restored_without_roles_that_no_longer_exist() {
     source.session.batch_execute(revoke).await.unwrap();
     rig.admin.batch_execute("DROP ROLE tok_1").await.unwrap();
 
-    // The owner is another role, as after a deletion.
+    // The new database has another owner, as after a deletion.
     let other = rig.create("prj_2").await;
     let generation = GenerationRef { key: sealed.key, size_bytes: sealed.size_bytes, sha256: sealed.sha256 };
     rig.restore(&other, &generation, &other.entry.credentials.database).await.unwrap();
@@ -77,7 +77,7 @@ async fn generation_is_restored_without_roles_that_no_longer_exist() {
     other.session.batch_execute("SET app.tenant = 'a'; REFRESH MATERIALIZED VIEW m").await.unwrap();
 }
 
-/// The commands of docs/backups.md, section "By hand".
+/// Tests the commands of docs/backups.md, section "By hand".
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_pg_restore_restores_a_generation() {
     let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };

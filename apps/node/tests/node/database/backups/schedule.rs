@@ -10,16 +10,16 @@ use crate::running::until;
 use crate::storage::store::{Kind, TestStore};
 
 const SCHEDULED: &str = "SELECT count(*) FROM svc.dumps WHERE stored AND kind = 'scheduled'";
-/// Changes when the schedule makes or skips a backup.
+/// Selects a time that changes when the schedule makes or skips a backup.
 const SCHEDULED_AT: &str = "SELECT (extract(epoch FROM scheduled_at) * 1000)::bigint FROM svc.backups";
 
-/// Changes the desired state.
+/// Changes the desired state of the database.
 fn change(rig: &Rig, source: &mut Source, change: impl FnOnce(&mut Database)) {
     change(Arc::make_mut(&mut source.entry.desired));
     rig.registry.set(source.entry.clone());
 }
 
-/// Waits until the schedule has made or skipped two backups. The second one began after this call.
+/// Waits until the schedule has made or skipped two backups, so that the second one began after this call.
 async fn wait_for_two_points(rig: &Rig) {
     for _ in 0..2 {
         let before = rig.count(SCHEDULED_AT).await;
@@ -50,7 +50,7 @@ async fn only_changed_databases_are_dumped() {
         (generation.kind, generation.epoch, generation.database),
         (GenerationKind::Scheduled, 1, source.entry.desired.id.clone())
     );
-    // The control plane may have forgotten it.
+    // The control plane may have lost the report.
     for is_restart in [true, false] {
         rig.wait_for("SELECT count(*) FROM svc.dumps WHERE NOT reported", 0).await;
         rig.reports.lock().unwrap().received.retain(|report| report.kind != "generation");
@@ -71,7 +71,7 @@ async fn only_changed_databases_are_dumped() {
         (5, "SELECT lo_from_bytea(0, 'x')"),
         (6, "TRUNCATE t"),
     ] {
-        // The counters of a session are flushed when it ends.
+        // Postgres flushes the counters of a session when the session ends.
         let session = rig.session(&source.entry.credentials).await;
         session.batch_execute(change).await.unwrap();
         drop(session);
@@ -86,7 +86,7 @@ async fn only_changed_databases_are_dumped() {
     rig.wait_for(SCHEDULED, 7).await;
     until("the state after a failure", || last_report(&rig).backup_error.is_none()).await;
 
-    // The writes of a statement are counted when it ends.
+    // Postgres adds the writes of a statement to the counters when the statement ends.
     wait_for_two_points(&rig).await;
     let before = rig.count(SCHEDULED).await;
     let other = rig.superuser(&source.entry.credentials.database).await;

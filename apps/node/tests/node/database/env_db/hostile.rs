@@ -1,4 +1,4 @@
-//! Servers that violate the protocol, and sessions that code has changed.
+//! Servers that violate the protocol, and sessions that worker code has changed.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ async fn server_that_violates_the_protocol_fails_the_call() {
 async fn tenant_cannot_change_later_sessions() {
     let Some(rig) = Rig::start().await else { return };
     let before = rig.value("SELECT '2024-01-02'::timestamptz").await;
-    // Changes to its own login, which Postgres may permit.
+    // The tenant changes its own login, which Postgres may permit.
     let changes =
         ["SET ROLE NONE", "ALTER ROLE node_1 SET DateStyle = 'German'", "ALTER ROLE node_1 SET TimeZone = 'PST8PDT'"];
     for change in changes {
@@ -79,7 +79,8 @@ async fn tenant_cannot_change_later_sessions() {
     assert_eq!(rig.value("SELECT current_user::text").await, "db_1");
 }
 
-/// The node looks up a type in the session of the tenant, with the search path of the tenant.
+/// Tests that the node's lookup of a type, which runs in the session of the tenant, does not depend on the tenant's
+/// search path.
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_cannot_change_the_lookup_of_types() {
     let Some(rig) = Rig::start().await else { return };
@@ -104,7 +105,7 @@ async fn tenant_cannot_change_the_lookup_of_types() {
         rig.query(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     }
     rig.reopen(2);
-    // The operators of the tenant apply to its own statement.
+    // The operators of the tenant still apply to its own statement.
     assert_eq!(rig.value("SELECT 1::oid = 1::oid").await, false);
     let result = rig.query("SELECT 'sad'::own.mood AS a, ARRAY[1::own.score] AS b").await.unwrap();
     let fields = &result["results"][0]["fields"];

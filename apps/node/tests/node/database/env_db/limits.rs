@@ -27,7 +27,7 @@ async fn statement_is_canceled_at_the_time_limit() {
         rig.spawn(Mode::Batch, &["SELECT pg_sleep(0.6)", "SELECT pg_sleep(0.6)"]).await.unwrap().is_ok(),
         "{slow:?}"
     );
-    // It includes the time in which the worker reads the result.
+    // The limit includes the time in which the worker reads the result.
     let body = br#"[{ "text": "SELECT repeat('x', 1000) FROM generate_series(1, 10000)", "params": [] }]"#;
     let mut unread = rig.pool.call(Call { mode: Mode::Query, body: body[..].into(), memory: None });
     rig.wait_for_sessions("state = 'active'", 1).await;
@@ -77,7 +77,7 @@ async fn calls_wait_for_a_connection() {
     for call in running {
         assert_fails(call.await.unwrap(), "57014");
     }
-    // It may have waited for too long before the others ended.
+    // This call may fail, because it may have waited for too long before the others ended.
     let _ = waiting.await.unwrap();
     assert_eq!(rig.value("SELECT 1").await, 1);
     // Unused connections are closed.
@@ -96,7 +96,7 @@ async fn drain_ends_running_calls_and_refuses_others() {
     rig.wait_for_sessions("true", 0).await;
     rig.reopen(2);
     assert_eq!(rig.value("SELECT count(*)::int4 FROM t").await, 0);
-    // Another access uses other connections, and closes these.
+    // A new access opens other connections, and closes these.
     rig.reopen(3);
     let before = rig.value("SELECT pg_backend_pid()").await;
     rig.wait_for_sessions(&format!("pid <> {before}"), 0).await;
@@ -109,13 +109,13 @@ async fn drain_ends_running_calls_and_refuses_others() {
 async fn lost_sessions_are_replaced() {
     let Some(mut rig) = Rig::start().await else { return };
     rig.query("SELECT 1").await.unwrap();
-    // An idle session ends: no call fails.
+    // If an idle session ends, no call fails.
     let end = "SELECT count(pg_terminate_backend(pid, 30000)) FROM pg_stat_activity WHERE usename = 'node_1'";
     for _ in 0..5 {
         rig.admin.query_one(end, &[]).await.unwrap();
         assert_eq!(rig.value("SELECT 1").await, 1);
     }
-    // A running one ends.
+    // If the session of a running call ends, the call fails.
     let running = rig.spawn(Mode::Query, &["SELECT pg_sleep(600)"]);
     rig.wait_for_sessions(SLEEPING, 1).await;
     rig.admin.query_one(end, &[]).await.unwrap();

@@ -21,7 +21,7 @@ pub type Outcome = Result<Value, (String, String)>;
 
 pub struct Rig {
     pub postgres: PrivatePostgres,
-    /// A superuser.
+    /// A session of the superuser.
     pub admin: Client,
     pub access: watch::Sender<Connection>,
     pub pool: Arc<Pool>,
@@ -29,7 +29,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A rig with the limits of a node. `None` without the programs of Postgres.
+    /// Starts a rig with the limits of a node. Returns `None` without the programs of Postgres.
     pub async fn start() -> Option<Self> {
         Self::start_with(Limits::default()).await
     }
@@ -69,7 +69,7 @@ impl Rig {
         tokio::spawn(async move { run(&pool, mode, statements).await })
     }
 
-    /// The first value of the first row.
+    /// Returns the first value of the first row.
     pub async fn value(&self, text: &str) -> Value {
         self.query(text).await.unwrap()["results"][0]["rows"][0][0].clone()
     }
@@ -79,7 +79,7 @@ impl Rig {
         self.access.send_replace(open(generation, &self.credentials));
     }
 
-    /// The number of sessions of the pool whose state and statement match.
+    /// Returns the number of sessions of the pool whose state and statement match.
     pub async fn sessions(&self, condition: &str) -> i64 {
         let count = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = 'node_1' AND {condition}");
         self.admin.query_one(&count, &[]).await.unwrap().get(0)

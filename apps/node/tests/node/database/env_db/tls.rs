@@ -29,7 +29,7 @@ async fn proxy(address: String, tls: TlsAcceptor) -> u16 {
 async fn serve(mut client: TcpStream, tls: TlsAcceptor, address: String) {
     let mut request = [0; 8];
     client.read_exact(&mut request).await.unwrap();
-    // A client that starts with anything else uses plain text.
+    // A client that begins with another message would use plain text.
     assert_eq!(request[4..], 80_877_103_u32.to_be_bytes());
     client.write_all(b"S").await.unwrap();
     let Ok(mut client) = tls.accept(client).await else { return };
@@ -61,7 +61,7 @@ async fn calls_and_cancellations_use_verified_tls() {
         use_server(generation, host, root);
         assert_eq!(rig.query("SELECT 1").await.unwrap_err().0, "database_unavailable", "{host}");
     }
-    // A server without TLS is never used in plain text.
+    // The node never uses plain text with a server without TLS.
     let url = rig.postgres.url() + "?sslmode=verify-full&sslrootcert=" + dir.path().join("root.pem").to_str().unwrap();
     let credentials = Credentials { address: Server::parse(&url).unwrap().address, ..rig.credentials.clone() };
     rig.access.send_replace(Connection::Open { generation: 5, credentials: Arc::new(credentials) });

@@ -18,7 +18,7 @@ use crate::workers::workerd;
 /// A node process with the projects `app` and `other`, which have databases and the worker of these tests.
 struct Rig {
     node: NodeProcess,
-    /// A superuser.
+    /// A session of the superuser.
     admin: Client,
     _postgres: PrivatePostgres,
 }
@@ -35,7 +35,7 @@ impl Deref for Rig {
 const VERIFIER: &str = "SCRAM-SHA-256$4096:AAAAAAAAAAAAAAAAAAAAAA==$\
     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// The part of a project's database, with this operation.
+/// Returns the part of a project's database, with this operation.
 fn part(project: &str, revision: i64, operation: Value) -> Value {
     json!({
         "revision": revision,
@@ -57,7 +57,7 @@ fn operation(kind: &str, phase: &str) -> Value {
 }
 
 impl Rig {
-    /// `None` without `workerd` or the programs of Postgres.
+    /// Starts the node. Returns `None` without `workerd` or the programs of Postgres.
     async fn start() -> Option<Self> {
         workerd()?;
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -96,14 +96,14 @@ impl Rig {
         assert!(tokio::time::timeout(Duration::from_secs(60), ready).await.is_ok(), "{host} has no database");
     }
 
-    /// The status and body of a call.
+    /// Returns the status and body of a call.
     async fn query(&self, host: &str, text: &str, params: Value) -> (u16, Value) {
         let request = self.visitor().request(Method::POST, host, "/query");
         let response = Visitor::send(request.body(json!({ "text": text, "params": params }).to_string())).await;
         (response.status, serde_json::from_str(&response.body).unwrap_or_default())
     }
 
-    /// The number of sessions that sleep.
+    /// Returns the number of sessions whose statement sleeps.
     async fn sleeping(&self) -> i64 {
         let count = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'node%' AND query LIKE '%pg_sleep%' \
              AND state = 'active'";
@@ -143,7 +143,7 @@ async fn projects_cannot_reach_each_other() {
     assert_eq!(status, 200);
     let (_, body) = node.query(other, "SELECT * FROM secret", json!([])).await;
     assert_eq!(body["code"], "42P01");
-    // Without the role of its project, the login has no power.
+    // Without the role of its project, the login has no privileges.
     for text in [
         format!("SET ROLE db_{:0>26}", "app"),
         format!("SET SESSION AUTHORIZATION db_{:0>26}", "app"),
@@ -168,7 +168,8 @@ async fn gone_callers_cancel_their_statements() {
         let request = node.visitor().request(Method::POST, "app.localhost", "/query");
         tokio::spawn(request.body(json!({ "text": "SELECT pg_sleep(29)" }).to_string()).send())
     };
-    // The visitors close their connections, which releases those to Postgres before the next call times out.
+    // If the visitors close their connections, their connections to Postgres are released before the next call times
+    // out.
     let visitors: Vec<_> = (0..8).map(|_| slow()).collect();
     node.wait_for_sleeping(8).await;
     visitors.iter().for_each(JoinHandle::abort);

@@ -19,14 +19,14 @@ async fn sign_in_completes_once() {
     for refused in responses.iter().filter(|response| response.status != 302) {
         refused.expect_error(400, "bad_request");
     }
-    // The code host received one authorization, one token and one user request.
+    // For all these callbacks, the code host received only one authorization, one token and one user request.
     assert_eq!(fixture.host.requests().len(), pages + 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_browser_that_started_a_sign_in_can_complete_it() {
     let fixture = Fixture::new().await;
-    // The attacker signs in and passes the callback URL on.
+    // The attacker starts a sign-in and sends the callback URL to a victim.
     let attacker = fixture.start_sign_in().await;
     let link = fixture.authorize(&attacker).await;
     // The victim's browser has no sign-in, its own sign-in, or a mixture of cookie names and values.
@@ -51,7 +51,7 @@ async fn only_the_browser_that_started_a_sign_in_can_complete_it() {
     // The attempts created no session.
     assert_eq!(fixture.app.db_rows("SELECT * FROM identity.sessions").await, Vec::<Value>::new());
     let response = fixture.callback(&link, Some(attacker.cookie())).await;
-    // The code was spent in the mixed attempt.
+    // The code was used up in the mixed attempt.
     assert_eq!(error(&response), "access_denied");
 }
 
@@ -131,7 +131,7 @@ async fn encoded_cookie_name_of_another_host_does_not_complete_a_sign_in() {
         format!("{name}={encoded}"),
         format!("{name}=\"{value}\""),
         format!("\u{a0}{name}={value}"),
-        // A browser has one cookie of this name.
+        // A browser never sends two cookies with this name.
         format!("{name}={value}; {name}={value}"),
         format!("{name}=other; {name}={value}"),
         format!("{name}={value}; {name}="),

@@ -66,7 +66,7 @@ async fn code_host_failure_is_reported_in_the_fragment() {
         (CodeHostFault::Json(json!({ "access_token": 7, "token_type": "bearer" })), "codehost_unavailable"),
         (CodeHostFault::Json(json!({ "access_token": "a\r\nb", "token_type": "bearer" })), "codehost_unavailable"),
         (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "mac" })), "codehost_unavailable"),
-        // A token that the user endpoint rejects.
+        // The user endpoint rejects this token.
         (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "bearer" })), "codehost_unavailable"),
     ];
     let user_page = [

@@ -28,12 +28,12 @@ struct Fixture {
 #[derive(Clone)]
 struct StartedSignIn {
     authorize: Url,
-    /// The name and the value.
+    /// The name and the value of the cookie.
     cookie: (String, String),
     attributes: String,
 }
 
-/// The OAuth client configuration for the code host.
+/// Returns the OAuth client configuration for the code host.
 fn registration(host: &CodeHostServer) -> CodeHostConfig {
     let OAuthClient { client_id, client_secret, authorize_url, token_url, user_url } = host.client();
     CodeHostConfig { client_id, client_secret: Secret::new(client_secret), authorize_url, token_url, user_url }
@@ -113,7 +113,7 @@ impl StartedSignIn {
     }
 }
 
-/// The target of the redirect and the parameters in its fragment.
+/// Returns the target of the redirect and the parameters in its fragment.
 fn redirect_target(response: &ApiResponse) -> (String, BTreeMap<String, String>) {
     response.expect(302);
     assert_eq!(response.header("cache-control"), "no-store");
@@ -125,12 +125,12 @@ fn redirect_target(response: &ApiResponse) -> (String, BTreeMap<String, String>)
     (url.to_owned(), url::form_urlencoded::parse(fragment.as_bytes()).into_owned().collect())
 }
 
-/// The token of a successful sign-in.
+/// Returns the token of a successful sign-in.
 fn token(response: &ApiResponse) -> String {
     redirect_target(response).1["token"].clone()
 }
 
-/// The error code of a failed sign-in.
+/// Returns the error code of a failed sign-in.
 fn error(response: &ApiResponse) -> String {
     let (url, params) = redirect_target(response);
     assert_eq!(url, BACK);
@@ -160,7 +160,7 @@ async fn start_redirects_to_the_code_host_and_sets_a_cookie() {
     assert_eq!(challenge.len(), 43);
     let (name, value) = started.cookie();
     assert!(name.starts_with("svc_login_"), "{name}");
-    // Cookie and state do not reveal each other.
+    // The cookie and the state do not reveal each other.
     assert!(!state.contains(value) && !value.contains(&state) && !started.authorize.as_str().contains(value));
     let attributes: Vec<&str> = started.attributes.split("; ").collect();
     for attribute in ["HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=600"] {

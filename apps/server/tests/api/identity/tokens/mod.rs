@@ -24,7 +24,7 @@ async fn with_scopes(app: &App, owner: &Caller, scopes: &[&str]) -> Caller {
     create_token(app, owner, json!({ "name": "ci", "scopes": scopes })).await.0
 }
 
-/// A caller with all scopes and this restriction.
+/// Returns a caller with all scopes and this restriction.
 async fn restricted(app: &App, owner: &Caller, restrict: Value) -> Caller {
     create_token(app, owner, json!({ "name": "ci", "scopes": ALL, "restrict": restrict })).await.0
 }
@@ -48,7 +48,7 @@ fn names(response: &ApiResponse, field: &str) -> Vec<String> {
     items.iter().map(|item| item[field].as_str().unwrap().to_owned()).collect()
 }
 
-/// The error body without the request ID.
+/// Returns the error body without the request ID.
 fn refusal(response: &ApiResponse, status: u16, code: &str) -> Value {
     let mut body = response.expect_error(status, code).clone();
     body["requestId"] = Value::Null;

@@ -27,7 +27,7 @@ async fn mailing_with(smtp: &SmtpServer, change: impl FnOnce(&mut Config)) -> Ap
     .await
 }
 
-/// The `sentAt` of the only invitation, once it is set.
+/// Waits until the only invitation has a `sentAt`, and returns it.
 async fn sent_at(admin: &Caller) -> Option<Value> {
     listed(admin).await.into_iter().next().map(|invite| invite["sentAt"].clone()).filter(Value::is_string)
 }
@@ -78,7 +78,7 @@ async fn repeated_invitation_sends_a_new_link() {
     let (_, old) = invited(&ada, "bob@example.org", "viewer").await;
     smtp.wait_for(1).await;
     let first_sent_at = eventually("sentAt is set", async || sent_at(&ada).await).await;
-    // No mail is sent within ten minutes. The link of the mail and the new one are valid.
+    // Within ten minutes after a mail, no other mail is sent. The link of that mail and the new link are both valid.
     app.clock.advance(540);
     for _ in 0..3 {
         let kept = invite(&ada, "bob@example.org", "viewer").await.expect(200).clone();
@@ -153,7 +153,7 @@ async fn mail_is_delivered_once_after_an_smtp_outage() {
     app.clock.advance(400);
     smtp.wait_for(1).await;
     eventually("sentAt is set", async || sent_at(&ada).await).await;
-    // The mail is no longer queued at either server, so the next mail is the second.
+    // No server has the mail in its queue any longer, so the next mail is the second one.
     app.clock.advance(400);
     invited(&ada, "carol@example.org", "member").await;
     let received = smtp.wait_for(2).await;

@@ -19,7 +19,7 @@ async fn invite(admin: &Caller, email: &str, role: &str) -> ApiResponse {
     admin.post(INVITES, json!({ "email": email, "role": role })).await
 }
 
-/// The token in an invitation link.
+/// Returns the token in an invitation link.
 fn token(link: &Value) -> String {
     let link = link.as_str().unwrap();
     link.strip_prefix("http://localhost:3000/invites/").unwrap_or_else(|| panic!("{link}")).to_owned()

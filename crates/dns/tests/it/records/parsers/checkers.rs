@@ -10,7 +10,7 @@ use crate::records::ZONE;
 /// The minimal content of a zone.
 const HEAD: &str = "$TTL 300\n@ SOA ns1 host 1 3600 600 86400 300\n@ NS ns1\nns1 A 192.0.2.1\n";
 
-/// The directory with the Debian packages that `cargo xtask test` unpacks.
+/// Returns the directory with the Debian packages that `cargo xtask test` unpacks.
 fn package_root() -> Option<PathBuf> {
     std::env::var_os("SVC_TEST_NAMESERVERS").map(PathBuf::from)
 }
@@ -26,7 +26,7 @@ pub(super) fn program(parser: Parser) -> Option<PathBuf> {
 /// Checks a zone file. Returns the output.
 pub(crate) fn check_zone(parser: Parser, text: &str) -> Result<String, String> {
     match parser {
-        // Without checks of host names, and without lookups of the addresses of nameservers.
+        // Do not check host names, and do not look up the addresses of nameservers.
         Parser::Bind => run(parser, &["-k", "ignore", "-i", "none", "-r", "ignore", ZONE], text),
         // Knot also looks up the addresses of nameservers. Only errors of the zone loader matter.
         Parser::Knot => run(parser, &["-v", "-o", ZONE], text)
@@ -35,7 +35,7 @@ pub(crate) fn check_zone(parser: Parser, text: &str) -> Result<String, String> {
     }
 }
 
-/// The zone file as written by BIND.
+/// Returns the zone file as BIND writes it.
 pub(crate) fn dump_zone(text: &str) -> String {
     run(Parser::Bind, &["-q", "-D", "-k", "ignore", "-i", "none", "-r", "ignore", ZONE], text).unwrap()
 }
@@ -85,12 +85,12 @@ fn parse_chunk(parser: Parser, records: &[(&str, &str)]) -> Vec<ParseResult> {
     results.collect()
 }
 
-/// Whether the record fits on one line and may be at a name below the apex, which excludes the SOA.
+/// Returns whether the record fits on one line and may be at a name below the apex, which excludes the SOA.
 fn fits(kind: &str, data: &str) -> bool {
     kind != "SOA" && !data.chars().any(|c| c.is_control() && c != '\t')
 }
 
-/// The rejected line and the error: `dns_rdata_fromtext: zone:7: near …` or `… file 'zone', line 6 (…)`.
+/// Returns the rejected line and the error: `dns_rdata_fromtext: zone:7: near …` or `… file 'zone', line 6 (…)`.
 fn rejected_line(parser: Parser, output: &str) -> Option<(usize, String)> {
     let line = match parser {
         Parser::Bind => {

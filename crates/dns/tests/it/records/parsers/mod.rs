@@ -19,15 +19,15 @@ pub(crate) enum Parser {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ParseResult {
-    /// With the data in wire format, if the parser returns it.
+    /// The text was accepted. Contains the data in wire format, if the parser returns it.
     Accepted(Option<Vec<u8>>),
     Rejected(String),
-    /// Not checked: the text does not fit on one line.
+    /// The text was not checked, because it does not fit on one line.
     Skipped,
 }
 
 impl Parser {
-    /// The letter in the tables.
+    /// Returns the letter in the tables.
     pub fn letter(self) -> char {
         match self {
             Self::Bind => 'b',
@@ -36,7 +36,8 @@ impl Parser {
         }
     }
 
-    /// Whether it can parse invalid records. Knot 3.2 cannot: after an error, it may stop or loop forever.
+    /// Returns whether the parser can parse invalid records. Knot 3.2 cannot: after an error, it may stop or loop
+    /// forever.
     pub fn tolerates_errors(self) -> bool {
         self != Self::Knot
     }
@@ -50,7 +51,7 @@ impl Parser {
     }
 }
 
-/// The installed parsers.
+/// Returns the installed parsers.
 pub(crate) fn installed() -> Vec<Parser> {
     let (mut present, mut absent) = (Vec::new(), Vec::new());
     for (parser, is_present, package) in [
@@ -62,7 +63,7 @@ pub(crate) fn installed() -> Vec<Parser> {
     }
     for (parser, package) in &absent {
         let line = format!("### NOT CHECKED against {parser:?}: install {package} ###\n");
-        // Written directly, because the test harness captures printed output.
+        // Write directly, because the test harness captures printed output.
         std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
     }
     present

@@ -33,7 +33,7 @@ for name, node in zone.nodes.items():
             print(name.to_digestable().hex(), rdataset.ttl, kind, wire.hex())
 "#;
 
-/// A Python with dnspython.
+/// Returns a Python with dnspython.
 pub(super) fn program() -> Option<&'static PathBuf> {
     static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let system = PathBuf::from("python3");
@@ -61,7 +61,7 @@ pub(super) fn parse(records: &[(&str, &str)]) -> Vec<ParseResult> {
     results.collect()
 }
 
-/// The sorted records of a zone file: owner, TTL, type and data, for LOC without the altitude.
+/// Returns the sorted records of a zone file: owner, TTL, type and data, for LOC without the altitude.
 pub(crate) fn records(text: &str) -> Vec<(Vec<u8>, u32, String, Vec<u8>)> {
     let output = run(ZONEFILE, text);
     let records = output.lines().map(|line| {

@@ -29,7 +29,7 @@ fn invalid_records_are_rejected() {
     }
 }
 
-/// All rows with the parsers that may disagree, and the canonical text of every valid record.
+/// Returns all rows with the parsers that may disagree, and the canonical text of every valid record.
 fn rows() -> Vec<(&'static str, String, bool, &'static str)> {
     let mut all = Vec::new();
     for &Value { mnemonic, text, is_valid, disagreeing, .. } in values() {
