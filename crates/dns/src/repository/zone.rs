@@ -60,14 +60,10 @@ pub trait ZoneRepository {
     /// Locks one zone of an organization until the transaction ends, and returns it.
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
 
-<<<<<<< HEAD
-    /// A zone.
+    /// Returns a zone.
     async fn zone_get(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
-    /// A zone, locked until the transaction ends.
-=======
     /// Locks a zone until the transaction ends, and returns it.
->>>>>>> 3e80913774f3d03f32b76cd83cecc8c6cd97665d
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
     /// Locks the catalog until the transaction ends, and returns it. Transactions lock the catalog before zones.
@@ -105,16 +101,12 @@ pub trait ZoneRepository {
         signer_check_at: Option<Time>,
     ) -> Result<()>;
 
-<<<<<<< HEAD
     /// Sets whether a zone without DNSSEC stays signed, and when its last DS record was removed.
     async fn zone_set_unsigning(&mut self, zone: ZoneId, is_unsigning: bool, ds_removed_at: Option<Time>)
     -> Result<()>;
 
-    /// Zones whose managed apex NS rrset differs from these records, with their organizations; without the catalog.
-=======
     /// Returns the zones whose managed apex NS rrset differs from these records, with their organizations. Excludes the
     /// catalog.
->>>>>>> 3e80913774f3d03f32b76cd83cecc8c6cd97665d
     async fn zones_with_stale_nameservers(&mut self, nameservers: &[Rdata], limit: i64)
     -> Result<Vec<(ZoneId, OrgId)>>;
 }

@@ -84,7 +84,6 @@ impl Dns {
             .await
     }
 
-<<<<<<< HEAD
     /// Stores a changed DNSSEC state of a locked zone. If its group in the locked catalog changes, raises its serial.
     pub(super) async fn change_signing(
         &self,
@@ -115,10 +114,7 @@ impl Dns {
         Ok(zone)
     }
 
-    /// Records the DS records that the parent has received. An empty list means "not yet" and is a no-op.
-=======
     /// Records the DS records that were added to the parent zone. An empty list means "not yet" and is a no-op.
->>>>>>> 3e80913774f3d03f32b76cd83cecc8c6cd97665d
     ///
     /// # Errors
     /// Returns [`DnsError::InvalidField`] for an invalid DS record, [`DnsError::DnssecOff`],
