@@ -168,9 +168,15 @@ impl Runner<'_> {
             let attempt = self.start(step).await?;
             let outcome = self.bounded(self.handler.execute(&self.saga, &attempt)).await;
             match outcome {
-                StepOutcome::Done(response) => self.finish(&attempt, response).await?,
+                StepOutcome::Done(response) => {
+                    let finished = self.finish(&attempt, response).await;
+                    self.or_postpone(step, finished).await?;
+                }
                 StepOutcome::Retry { reason, new_key } => return self.postpone(step, &reason, new_key).await,
-                StepOutcome::Refused { refusal, reason } => return self.refuse(step, refusal, &reason, true).await,
+                StepOutcome::Refused { refusal, reason } => {
+                    let refused = self.refuse(step, refusal, &reason, true).await;
+                    return self.or_postpone(step, refused).await;
+                }
             }
         }
         Ok(())
@@ -298,6 +304,18 @@ impl Runner<'_> {
             known.state = StepState::Compensated;
         }
         Ok(())
+    }
+
+    /// Schedules the next attempt of a step whose result the context failed to record.
+    async fn or_postpone(&mut self, step: &'static str, recorded: Progress) -> Progress {
+        match recorded {
+            Err(Stop::Database(error)) => {
+                let (kind, saga) = (self.handler.kind(), self.saga.id);
+                tracing::error!(kind, %saga, step, error = %error_chain(&error), "failed to record a step of a saga");
+                self.postpone(step, "failed to record the result; see the log of the service", false).await
+            }
+            recorded => recorded,
+        }
     }
 
     /// Schedules the next attempt, and ends the run.
