@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, billing, db, deploy, deployments, git, hostnames, init, login, orgs, projects, repos,
-    secrets, storage, tokens,
+    access, ai, apps, audit, billing, db, deploy, deployments, domains, git, hostnames, init, login, orgs, projects,
+    repos, secrets, storage, tokens,
 };
 use crate::options::PageArgs;
 
@@ -53,6 +53,9 @@ pub enum Command {
     /// Manage the hostnames of a project
     #[command(subcommand)]
     Hostnames(hostnames::Hostnames),
+    /// Buy and manage the domains of an organization
+    #[command(subcommand)]
+    Domains(domains::Domains),
     /// Manage the git repositories of a project
     #[command(subcommand)]
     Repos(repos::Repos),

@@ -141,6 +141,21 @@ impl CliError {
             "no_payment_method" => {
                 "a purchase saves the payment method: `svc billing upgrade` or `svc ai credit buy`".to_owned()
             }
+            "payment_failed" => {
+                "`svc billing portal` changes the payment method; without one, `svc billing upgrade` saves one"
+                    .to_owned()
+            }
+            "saga_incomplete" | "registrar_error" => {
+                "run the same command again: it continues where it stopped".to_owned()
+            }
+            "registrar_rejected" => "correct the contact or the name, then run the command again".to_owned(),
+            "price_changed" | "domain_unavailable" => {
+                "`svc domains check <NAME>` shows prices and availability".to_owned()
+            }
+            "domain_not_managed" => "manage this domain at the registrar where it is registered".to_owned(),
+            "registrar_not_configured" => {
+                "`svc domains import` manages a domain that is registered elsewhere".to_owned()
+            }
             "billing_off" => "ask the operator of the platform for higher limits".to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
             "unavailable" | "rate_limited" | "billing_unavailable" => "try again in a moment".to_owned(),

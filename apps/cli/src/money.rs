@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 const MICRO_CENTS_PER_DOLLAR: u64 = 100_000_000;
+pub const MICRO_CENTS_PER_CENT: i64 = 1_000_000;
 /// The digits of a microcent after the point.
 const DIGITS: usize = 8;
 
@@ -36,6 +37,11 @@ pub fn dollars(micro_cents: i64) -> String {
     let fraction = format!("{:0>DIGITS$}", amount % MICRO_CENTS_PER_DOLLAR);
     let fraction = format!("{:0<2}", fraction.trim_end_matches('0'));
     format!("{sign}${}.{fraction}", amount / MICRO_CENTS_PER_DOLLAR)
+}
+
+/// Formats an amount in cents.
+pub fn from_cents(cents: i64) -> String {
+    dollars(cents.saturating_mul(MICRO_CENTS_PER_CENT))
 }
 
 #[cfg(test)]

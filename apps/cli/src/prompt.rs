@@ -1,4 +1,4 @@
-//! Prompts for confirmations and secrets. Secrets come from the terminal or stdin, never from arguments, which other
+//! Prompts for confirmations, lines of text and secrets. Secrets come from the terminal or stdin, never from arguments, which other
 //! users can read.
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -38,4 +38,16 @@ pub fn confirm(question: &str) -> Result<bool, CliError> {
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+/// Asks for a line of text. Returns `None` for an empty one, and if stdin is not a terminal.
+pub fn line(label: &str) -> Result<Option<String>, CliError> {
+    if !io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    eprint!("{}: ", clean(label));
+    io::stderr().flush()?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    Ok(Some(line.trim().to_owned()).filter(|line| !line.is_empty()))
 }

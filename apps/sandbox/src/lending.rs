@@ -135,12 +135,8 @@ impl Lending {
     pub fn page(&self) -> Response {
         let mut html = Html::default();
         html.raw("<p>The service reports every grant that ended to the model-lending service.</p>");
-        html.raw("<form method=post action=\"/lending\"><label>Fault of the service <select name=fault>");
         let current = *self.fault.borrow();
-        for (name, fault) in FAULTS {
-            html.raw(if fault == current { "<option selected>" } else { "<option>" }).text(name).raw("</option>");
-        }
-        html.raw("</select></label><button>Set</button></form>");
+        html.select_fault("Fault of the service", FAULTS.map(|(name, fault)| (name, fault == current)));
         // Each request in progress subscribes to the fault.
         html.raw("<p>").text(&format!("Requests in progress: {}", self.fault.receiver_count())).raw("</p>");
         html.raw("<table><tr><th>Grant</th><th>Message</th><th>Deliveries</th></tr>");

@@ -1,6 +1,6 @@
 //! Simulated external systems that use the real protocols: a code host, an SMTP server, a name server, an S3 server, a
-//! model-lending service, a payments provider, AI models, and a connected app with the page on which users approve it.
-//! Tests start the first four separately. `svc-sandbox` runs all of them in one program, with web pages.
+//! model-lending service, a payments provider, a registrar, AI models, and a connected app with the page on which users
+//! approve it. Tests start the first four separately. `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,10 +23,12 @@ mod lending;
 mod pages;
 mod payments;
 mod program;
+mod registrar;
 mod s3;
 mod sessions;
 mod smtp;
 mod systems;
+mod values;
 
 pub use ai::{AI_KEY, AI_PATH, AiFault, AiServer};
 pub use app::AppClient;
@@ -36,9 +38,13 @@ pub use dns::{DnsFault, DnsServer, InvalidRecord};
 pub use hickory_resolver::proto::rr::RecordType;
 pub use lending::{LENDING_PATH, LENDING_SECRET};
 pub use payments::{
-    CREDIT_PRODUCT, Delivery, PAYMENTS_PATH, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault,
-    PaymentsServer,
+    CREDIT_PRODUCT, DOMAIN_PRODUCT, Delivery, PAYMENTS_PATH, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT,
+    PaymentsFault, PaymentsServer,
 };
 pub use program::Sandbox;
+pub use registrar::{
+    REGISTRAR_PATH, REGISTRAR_TOKEN, REGISTRAR_USER, RegistrarFault, RegistrarOperation, RegistrarOrder,
+    RegistrarServer,
+};
 pub use s3::S3Server;
 pub use smtp::{Encryption, ReceivedMail, SmtpFault, SmtpServer};

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
 svc-sandbox simulates the external systems for development: a code host, an SMTP server, a name server, an S3 server,
-a model-lending service, a payments provider, AI models and a connected app. It is configured by its environment.
+a model-lending service, a payments provider, a registrar, AI models and a connected app. Its environment configures it.
 
   svc-sandbox              runs until SIGTERM or Ctrl-C
   svc-sandbox --settings   prints the settings as Markdown

@@ -19,6 +19,7 @@ use crate::http::{self, Request, Response};
 use crate::lending::{LENDING_PATH, Lending};
 use crate::pages;
 use crate::payments::Payments;
+use crate::registrar::Registrar;
 use crate::s3::S3Server;
 use crate::smtp::{Encryption, SmtpServer};
 use crate::systems::Systems;
@@ -61,8 +62,8 @@ impl Sandbox {
         let webhook_url = format!("{}/v1/hooks/payments", api.base);
         let payments = Payments::new(url.trim_end_matches('/'), Some(webhook_url));
         let (consent, lending) = (Consent::new(api), Lending::default());
-        let (code_host, ai) = (CodeHost::new(true), Ai::default());
-        let systems = Arc::new(Systems { code_host, smtp, dns, s3, app, consent, lending, payments, ai });
+        let (code_host, ai, registrar) = (CodeHost::new(true), Ai::default(), Registrar::default());
+        let systems = Arc::new(Systems { code_host, smtp, dns, s3, app, consent, lending, payments, registrar, ai });
         Ok(Self { listener, systems, temporary })
     }
 
@@ -140,6 +141,9 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     }
     if Payments::serves(&request.path) {
         return systems.payments.respond(&request).await;
+    }
+    if Registrar::serves(&request.path) {
+        return systems.registrar.respond(&request).await;
     }
     if DemoApp::serves(&request.path) {
         let (app, request) = (Arc::clone(&systems.app), Arc::clone(&request));

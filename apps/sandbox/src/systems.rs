@@ -9,6 +9,7 @@ use crate::consent::Consent;
 use crate::dns::DnsServer;
 use crate::lending::Lending;
 use crate::payments::Payments;
+use crate::registrar::Registrar;
 use crate::s3::S3Server;
 use crate::smtp::SmtpServer;
 
@@ -22,5 +23,6 @@ pub(crate) struct Systems {
     pub consent: Consent,
     pub lending: Lending,
     pub payments: Payments,
+    pub registrar: Registrar,
     pub ai: Ai,
 }

@@ -22,7 +22,8 @@ use tracing_subscriber::EnvFilter;
 use webhooks::SigningKey;
 
 use self::parts::{
-    LimitsFile, Zones, billing, bundle_store, code_host, lending, limits, mail, oauth, own_domains, site, zones,
+    LimitsFile, Zones, billing, bundle_store, code_host, domain_product, lending, limits, mail, oauth, own_domains,
+    registrar, site, zones,
 };
 
 pub use self::values::{Addresses, CoreLink, GracePeriod, Sockets, Url};
@@ -106,8 +107,16 @@ settings::table! {
     pub PAYMENTS_PRO_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_PRO_PRODUCT");
     /// The product of AI credit at the payments provider. Without it AI credit is not sold.
     pub PAYMENTS_CREDIT_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_CREDIT_PRODUCT");
+    /// The product of domains at the payments provider. Without it domains are not charged for.
+    pub PAYMENTS_DOMAIN_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_DOMAIN_PRODUCT");
     /// Whether the payments provider is a test environment without real charges.
     pub PAYMENTS_SANDBOX: Flag = Setting::with_default("SVC_PAYMENTS_SANDBOX", "off");
+    /// Base URL of the registrar's API, such as `https://api.name.com`. Without it, domains cannot be bought.
+    pub REGISTRAR_URL: Option<url::Url> = Setting::optional("SVC_REGISTRAR_URL");
+    /// User of the account at the registrar.
+    pub REGISTRAR_USER: Option<String> = Setting::optional("SVC_REGISTRAR_USER");
+    /// API token of the account at the registrar.
+    pub REGISTRAR_TOKEN: Option<Secret> = Setting::optional("SVC_REGISTRAR_TOKEN");
     /// The catalog of AI models: a JSON file. Without it, no model is offered.
     pub AI_MODELS: Option<PathBuf> = Setting::optional("SVC_AI_MODELS");
     /// Base URL of the model-lending service, which receives ended grants.
@@ -179,6 +188,10 @@ pub struct Config {
     pub billing: BillingConfig,
     /// The payments provider. `None` if there is none.
     pub payments: Option<PaymentsConfig>,
+    /// `None` without a registrar.
+    pub registrar: Option<RegistrarConfig>,
+    /// The product that domains are charged under; `None` if they are not charged for.
+    pub domain_product: Option<String>,
     pub gateway: gateway::Config,
     pub otlp_url: Option<String>,
 }
@@ -201,6 +214,14 @@ pub struct LendingConfig {
 #[derive(Debug, Clone)]
 pub struct PaymentsConfig {
     pub url: url::Url,
+    pub token: kernel::Secret,
+}
+
+/// The configuration of the registrar.
+#[derive(Debug, Clone)]
+pub struct RegistrarConfig {
+    pub url: url::Url,
+    pub user: String,
     pub token: kernel::Secret,
 }
 
@@ -274,7 +295,9 @@ impl Config {
             oauth,
             lending,
             billing,
+            domain_product: domain_product(settings, payments.is_some())?,
             payments,
+            registrar: registrar(settings)?,
             otlp_url,
         })
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::outbound::{Limits, OutboundClient};
+use crate::outbound::{Call, Credential, Limits, OutboundClient};
 
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(2),
@@ -59,7 +59,9 @@ impl GitNodeClient {
         let mut url = base.clone();
         url.path_segments_mut().map_err(|()| unreachable("the address has no path"))?.pop_if_empty().extend(path);
         url.query_pairs_mut().extend_pairs(query);
-        let exchange = self.client(&base)?.exchange(Method::GET, &url, secret, None).await.map_err(unreachable)?;
+        let credential = Credential::Bearer(secret);
+        let call = Call { method: Method::GET, url: &url, credential, header: None, body: None };
+        let exchange = self.client(&base)?.exchange(call).await.map_err(unreachable)?;
         if exchange.status == 404 {
             return Err(match exchange.parse::<Refusal>().map_err(unreachable)?.code.as_str() {
                 "no_ref" => GitNodeError::NoRef,

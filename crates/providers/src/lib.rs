@@ -1,5 +1,5 @@
 //! Adapters for external services: the code host at which users sign in, the mail server, the DNS lookups of the
-//! ownership verification, the model-lending service, the payments provider, and the git node of this
+//! ownership verification, the model-lending service, the payments provider, the registrar, and the git node of this
 //! installation.
 //!
 //! An external service may be slow, faulty or hostile. The adapters limit the time and the size of each response, and
@@ -14,6 +14,7 @@ mod mail_content;
 mod outbound;
 pub mod payments;
 mod person;
+pub mod registrar;
 mod resolver;
 mod smtp;
 mod tls;

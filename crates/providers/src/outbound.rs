@@ -12,10 +12,12 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use url::{Origin, Url, form_urlencoded};
 
 use crate::tls;
+
+/// The longest `Retry-After` of a 429 after which a client repeats a call.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The limits of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,23 +160,24 @@ impl OutboundClient {
         self.log(result)
     }
 
-    /// Sends a request with a bearer token and a JSON body, and returns the response, whatever its status.
+    /// Sends a request, and returns the response, whatever its status.
     ///
     /// # Errors
     /// Returns an error for a redirect, and if the response is incomplete.
-    pub(crate) async fn exchange(
-        &self,
-        method: Method,
-        url: &Url,
-        bearer: &Secret,
-        body: Option<&Value>,
-    ) -> Result<Exchange, OutboundError> {
-        let mut request = self.client.request(method, url.clone()).bearer_auth(bearer.reveal());
-        if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+    pub(crate) async fn exchange(&self, call: Call<'_>) -> Result<Exchange, OutboundError> {
+        let request = self.client.request(call.method, call.url.clone());
+        let mut request = match call.credential {
+            Credential::Bearer(token) => request.bearer_auth(token.reveal()),
+            Credential::Basic { user, password } => request.basic_auth(user, Some(password.reveal())),
+        };
+        if let Some((name, value)) = call.header {
+            request = request.header(name, value);
+        }
+        if let Some(body) = call.body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body.to_owned());
         }
         let exchange = async {
-            let response = self.send_any(url, request).await?;
+            let response = self.send_any(call.url, request).await?;
             let (status, retry_after) = (response.status().as_u16(), retry_after(&response));
             Ok(Exchange { status, retry_after, body: self.read_body(response).await? })
         };
@@ -232,12 +235,35 @@ impl OutboundClient {
     }
 }
 
+/// A request with a credential.
+#[derive(Debug, Clone)]
+pub(crate) struct Call<'a> {
+    pub(crate) method: Method,
+    pub(crate) url: &'a Url,
+    pub(crate) credential: Credential<'a>,
+    /// An additional header.
+    pub(crate) header: Option<(&'static str, &'a str)>,
+    /// JSON.
+    pub(crate) body: Option<&'a str>,
+}
+
+/// The credential of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Credential<'a> {
+    Bearer(&'a Secret),
+    /// HTTP Basic (RFC 7617).
+    Basic {
+        user: &'a str,
+        password: &'a Secret,
+    },
+}
+
 /// A complete response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) status: u16,
     /// The value of `Retry-After`, if it is a number of seconds.
-    pub(crate) retry_after: Option<Duration>,
+    retry_after: Option<Duration>,
     body: Vec<u8>,
 }
 
@@ -256,6 +282,11 @@ impl Exchange {
     /// Returns [`OutboundError::NotJson`].
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
         serde_json::from_slice(&self.body).map_err(|_| OutboundError::NotJson)
+    }
+
+    /// The time after which to repeat the request once: for a 429 with a short `Retry-After`.
+    pub(crate) fn retry_delay(&self) -> Option<Duration> {
+        self.retry_after.filter(|wait| self.status == 429 && *wait <= MAX_RETRY_AFTER)
     }
 }
 

@@ -7,14 +7,12 @@ use chrono::{DateTime, Utc};
 use kernel::Secret;
 use reqwest::Method;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::outbound::{Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
+use crate::outbound::{Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
 
-/// The longest `Retry-After` of a 429 after which the client repeats a call.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
 const MICRO_CENTS_PER_CENT: i128 = 1_000_000;
 
 /// The client of the payments provider.
@@ -61,6 +59,14 @@ pub enum Finalized {
     Declined,
 }
 
+/// The result of refunding an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refunded {
+    Refunded,
+    /// The order was never paid.
+    NotPaid,
+}
+
 /// A session of a customer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CustomerSession {
@@ -94,6 +100,7 @@ struct Customer {
 struct Order {
     id: String,
     paid: bool,
+    status: String,
 }
 
 #[derive(Deserialize)]
@@ -252,6 +259,25 @@ impl PaymentsClient {
         if finalized.paid { Ok(Finalized::Paid) } else { Err(OutboundError::NotJson) }
     }
 
+    /// Refunds an order. Safe to repeat: an order that is refunded already is not refunded again.
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub async fn refund_order(&self, order: &str, amount_cents: i64) -> Result<Refunded> {
+        let body = json!({ "order_id": order, "reason": "other", "amount": amount_cents });
+        let exchange = self.exchange(Method::POST, &["refunds", ""], Some(&body)).await?;
+        if !matches!(exchange.status, 403 | 422) {
+            return exchange.success::<IgnoredAny>().map(|_| Refunded::Refunded);
+        }
+        // Nothing, or less than the amount, is left to refund: the response of an earlier attempt was lost.
+        let found: Order = self.call(Method::GET, &["orders", order], None).await?;
+        match found.status.as_str() {
+            "refunded" | "partially_refunded" => Ok(Refunded::Refunded),
+            _ if !found.paid => Ok(Refunded::NotPaid),
+            _ => Err(OutboundError::Status(exchange.status)),
+        }
+    }
+
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<T> {
         self.exchange(method, path, body).await?.success()
     }
@@ -268,13 +294,16 @@ impl PaymentsClient {
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
         }
-        let first = self.client.exchange(method.clone(), &url, &self.token, body).await?;
-        match first.retry_after {
-            Some(wait) if first.status == 429 && wait <= MAX_RETRY_AFTER => {
+        let body = body.map(Value::to_string);
+        let (credential, header, body) = (Credential::Bearer(&self.token), None, body.as_deref());
+        let call = Call { method, url: &url, credential, header, body };
+        let first = self.client.exchange(call.clone()).await?;
+        match first.retry_delay() {
+            Some(wait) => {
                 tokio::time::sleep(wait).await;
-                self.client.exchange(method, &url, &self.token, body).await
+                self.client.exchange(call).await
             }
-            _ => Ok(first),
+            None => Ok(first),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod db;
 pub mod deploy;
 pub mod deployments;
 pub mod device;
+pub mod domains;
 pub mod git;
 pub mod hostnames;
 pub mod init;
@@ -57,6 +58,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Rollback(rollback) => rollback.run(svc).await,
         Command::Deployments(page) => deployments::list(svc, &page).await,
         Command::Hostnames(hostnames) => hostnames.run(svc).await,
+        Command::Domains(domains) => domains.run(svc).await,
         Command::Repos(repos) => repos.run(svc).await,
         Command::Git(git) => git.run(svc).await,
         Command::Access(access) => access.run(svc).await,

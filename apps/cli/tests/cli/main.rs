@@ -10,6 +10,7 @@ mod connection_failures;
 mod databases;
 mod deploying;
 mod devices;
+mod domains;
 mod git;
 mod node;
 mod output;

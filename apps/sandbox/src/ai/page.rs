@@ -17,13 +17,9 @@ impl Ai {
         }
         let current = *self.fault.borrow();
         let mut html = Html::default();
-        html.raw(
-            "<p>The model repeats the last message of the user.</p><form method=post><label>Fault <select name=fault>",
-        );
-        for (name, fault) in FAULTS {
-            html.raw("<option").raw(if fault == current { " selected>" } else { ">" }).text(name).raw("</option>");
-        }
-        html.raw("</select></label> <button>Set</button></form><h2>Calls</h2><ul>");
+        html.raw("<p>The model repeats the last message of the user.</p>");
+        html.select_fault("Fault", FAULTS.map(|(name, fault)| (name, fault == current)));
+        html.raw("<h2>Calls</h2><ul>");
         for call in self.calls().iter().rev().take(MAX_SHOWN) {
             let model = call.body["model"].as_str().unwrap_or_default();
             let question = call.body["messages"].as_array().and_then(|messages| messages.last());

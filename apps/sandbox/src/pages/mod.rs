@@ -59,7 +59,8 @@ fn home(systems: &Systems) -> Response {
         "platform. The pages at <code>/oauth</code> take the place of a dashboard: there you decide about apps and ",
     );
     html.link("/oauth/device", "devices").raw(".</p><h2>Payments provider</h2><p>");
-    html.link("/payments", "Checkouts, customers and webhooks").raw(".</p><h2>AI models</h2><p>");
+    html.link("/payments", "Checkouts, customers and webhooks").raw(".</p><h2>Registrar</h2><p>");
+    html.link("/registrar", "Domains, orders and calls").raw(".</p><h2>AI models</h2><p>");
     html.link("/ai", "The calls of AI models").raw(".</p><h2>Model-lending service</h2><p>");
     html.link("/lending", &format!("{} ended grants", systems.lending.count())).raw(".</p>");
     page("Sandbox", &html)

@@ -29,6 +29,8 @@ pub const PAYMENTS_WEBHOOK_SECRET: &str = "polar_whs_sandbox";
 pub const PRO_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000001";
 /// AI credit, whose buyer selects the price.
 pub const CREDIT_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000002";
+/// Domains, which the service charges by orders.
+pub const DOMAIN_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000003";
 
 /// A fault of every following request to the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub enum PaymentsFault {
     TooManyRequests,
     /// Does not respond while the fault lasts.
     Hang,
+    /// Executes a request, and does not respond while the fault lasts.
+    HangAfter,
     /// Executes a request, and closes the connection without a response.
     LostResponse,
     /// Responds with 409 when an order is finalized, because another request is finalizing it.
@@ -50,13 +54,14 @@ pub enum PaymentsFault {
 }
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<PaymentsFault>); 8] = [
+const FAULTS: [(&str, Option<PaymentsFault>); 9] = [
     ("none", None),
     ("unavailable", Some(PaymentsFault::Unavailable)),
     ("html", Some(PaymentsFault::Html)),
     ("429 once", Some(PaymentsFault::TooManyRequestsOnce)),
     ("429", Some(PaymentsFault::TooManyRequests)),
     ("hang", Some(PaymentsFault::Hang)),
+    ("hang after the effect", Some(PaymentsFault::HangAfter)),
     ("lost response", Some(PaymentsFault::LostResponse)),
     ("order in progress", Some(PaymentsFault::InProgress)),
 ];
@@ -67,7 +72,8 @@ pub(crate) struct Payments {
     /// The base URL of the pages.
     base: String,
     state: Mutex<State>,
-    fault: watch::Sender<Option<PaymentsFault>>,
+    /// The current fault, and the end of the paths that it affects.
+    fault: watch::Sender<Option<(&'static str, PaymentsFault)>>,
     webhooks: Webhooks,
 }
 
@@ -93,40 +99,54 @@ impl Payments {
     /// Responds to a request. Returns `None` to close the connection without a response.
     pub async fn respond(&self, request: &Request) -> Option<Response> {
         let Some(path) = request.path.strip_prefix(PAYMENTS_PATH) else { return Some(self.page(request)) };
-        if let Some(response) = self.fail().await {
+        let fault = self.current_fault(request);
+        if let Some(response) = self.fail(fault).await {
             return response;
         }
         if request.header(AUTHORIZATION) != format!("Bearer {PAYMENTS_TOKEN}") {
             return Some(error(ApiError { status: 401, error: "Unauthorized", detail: "invalid access token".into() }));
         }
         let response = self.call(request, path).unwrap_or_else(error);
-        (*self.fault.borrow() != Some(PaymentsFault::LostResponse)).then_some(response)
+        match fault {
+            Some(PaymentsFault::LostResponse) => None,
+            Some(PaymentsFault::HangAfter) => self.hang().await,
+            _ => Some(response),
+        }
     }
 
-    /// Returns the response of the current fault, if there is a fault.
-    async fn fail(&self) -> Option<Option<Response>> {
-        let mut faults = self.fault.subscribe();
-        let fault = *faults.borrow_and_update();
+    /// The current fault of a request.
+    fn current_fault(&self, request: &Request) -> Option<PaymentsFault> {
+        let fault = *self.fault.borrow();
+        fault.filter(|(path_end, _)| request.path.ends_with(path_end)).map(|(_, fault)| fault)
+    }
+
+    /// The response of a fault that prevents the effect of a request.
+    async fn fail(&self, fault: Option<PaymentsFault>) -> Option<Option<Response>> {
         let too_many =
             |seconds| Response { retry_after: Some(seconds), ..Response::new(429, "application/json", "{}") };
         Some(Some(match fault? {
             PaymentsFault::Unavailable => Response::new(503, "text/plain", "out of service"),
             PaymentsFault::Html => Response::new(200, "text/html", "<!DOCTYPE html><title>Maintenance</title>"),
             PaymentsFault::TooManyRequestsOnce => {
-                self.inject(None);
+                self.inject("", None);
                 too_many(1)
             }
             PaymentsFault::TooManyRequests => too_many(60),
-            PaymentsFault::Hang => {
-                faults.wait_for(|fault| *fault != Some(PaymentsFault::Hang)).await.unwrap();
-                return Some(None);
-            }
-            PaymentsFault::LostResponse | PaymentsFault::InProgress => return None,
+            PaymentsFault::Hang => return Some(self.hang().await),
+            PaymentsFault::HangAfter | PaymentsFault::LostResponse | PaymentsFault::InProgress => return None,
         }))
     }
 
-    fn inject(&self, fault: Option<PaymentsFault>) {
-        self.fault.send_replace(fault);
+    /// Waits until another fault or none is injected.
+    async fn hang(&self) -> Option<Response> {
+        let mut faults = self.fault.subscribe();
+        let injected = *faults.borrow_and_update();
+        faults.wait_for(|fault| *fault != injected).await.unwrap();
+        None
+    }
+
+    fn inject(&self, path_end: &'static str, fault: Option<PaymentsFault>) {
+        self.fault.send_replace(fault.map(|fault| (path_end, fault)));
     }
 
     fn call(&self, request: &Request, path: &str) -> Result<Response, ApiError> {
@@ -145,7 +165,7 @@ impl Payments {
             ("GET", ["customers", "external", id, "payment-methods"]) => (200, state.payment_methods(id)?),
             ("POST", ["orders", ""]) => (201, state.create_order(&body()?)?),
             ("GET", ["orders", id]) => (200, state.order(id)?),
-            ("POST", ["orders", _, "finalize"]) if *self.fault.borrow() == Some(PaymentsFault::InProgress) => {
+            ("POST", ["orders", _, "finalize"]) if self.current_fault(request) == Some(PaymentsFault::InProgress) => {
                 let detail = "Order is being processed.".into();
                 return Err(ApiError { status: 409, error: "OrderInProgress", detail });
             }
@@ -154,6 +174,11 @@ impl Payments {
                 let order = state.finalize_order(id)?;
                 self.webhooks.send("order.paid", &order);
                 (200, order)
+            }
+            ("POST", ["refunds", ""]) => {
+                let (refund, order) = state.refund(&body()?)?;
+                self.webhooks.send("order.refunded", &order);
+                (201, refund)
             }
             _ => return Err(ApiError::not_found()),
         };
@@ -228,16 +253,17 @@ impl PaymentsServer {
 
     /// Returns the settings with which a server uses this provider.
     #[must_use]
-    pub fn settings(&self) -> [(&'static str, String); 6] {
+    pub fn settings(&self) -> [(&'static str, String); 7] {
         let constants = [
             ("SVC_PAYMENTS_TOKEN", PAYMENTS_TOKEN),
             ("SVC_PAYMENTS_WEBHOOK_SECRET", PAYMENTS_WEBHOOK_SECRET),
             ("SVC_PAYMENTS_PRO_PRODUCT", PRO_PRODUCT),
             ("SVC_PAYMENTS_CREDIT_PRODUCT", CREDIT_PRODUCT),
+            ("SVC_PAYMENTS_DOMAIN_PRODUCT", DOMAIN_PRODUCT),
             ("SVC_PAYMENTS_SANDBOX", "on"),
         ];
-        let [token, secret, pro, credit, sandbox] = constants.map(|(name, value)| (name, value.to_owned()));
-        [("SVC_PAYMENTS_URL", self.url()), token, secret, pro, credit, sandbox]
+        let [token, secret, pro, credit, domain, sandbox] = constants.map(|(name, value)| (name, value.to_owned()));
+        [("SVC_PAYMENTS_URL", self.url()), token, secret, pro, credit, domain, sandbox]
     }
 
     /// Pays a checkout with a card that works, and returns the page to which the buyer returns.
@@ -258,13 +284,31 @@ impl PaymentsServer {
         self.payments.set_status(external_customer_id, status).unwrap();
     }
 
-    /// Replaces a customer's card with one that works or one that is declined.
+    /// Replaces a customer's card with one that works or one that is declined. Creates an unknown customer.
     ///
     /// # Panics
-    /// Panics if there is no such customer.
+    /// Never.
     pub fn set_card(&self, external_customer_id: &str, declines: bool) {
-        let mut state = self.payments.state();
-        state.customers.get_mut(external_customer_id).unwrap().card = Some(state::Card { declines });
+        self.payments.state().set_card(external_customer_id, declines);
+    }
+
+    /// What the orders of a customer amount to: the charges without the refunds, in cents.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn net_cents(&self, external_customer_id: &str) -> i64 {
+        let state = self.payments.state();
+        let paid = state.orders.iter().filter(|order| order.paid && order.customer == external_customer_id);
+        paid.map(|order| order.cents - order.refunded_cents).sum()
+    }
+
+    /// The orders that are refunded at least in part, the oldest first: their ids and the refunded cents.
+    #[must_use]
+    pub fn refunds(&self) -> Vec<(String, i64)> {
+        let state = self.payments.state();
+        let refunded = state.orders.iter().filter(|order| order.refunded_cents > 0);
+        refunded.map(|order| (order.id.clone(), order.refunded_cents)).collect()
     }
 
     /// Returns the orders so far, oldest first: their id, and whether they are paid.
@@ -275,7 +319,18 @@ impl PaymentsServer {
 
     /// Injects a fault into the API, or removes it.
     pub fn inject(&self, fault: Option<PaymentsFault>) {
-        self.payments.inject(fault);
+        self.payments.inject("", fault);
+    }
+
+    /// Injects a fault into the requests whose path has this end, such as `/orders/`, `/finalize` and `/refunds/`.
+    pub fn inject_into(&self, path_end: &'static str, fault: PaymentsFault) {
+        self.payments.inject(path_end, Some(fault));
+    }
+
+    /// The number of requests that wait for the end of a fault.
+    #[must_use]
+    pub fn hanging(&self) -> usize {
+        self.payments.fault.receiver_count()
     }
 
     /// Returns the webhooks so far, oldest first.

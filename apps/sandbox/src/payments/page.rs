@@ -6,6 +6,7 @@ use super::state::{Card, Subscription, time};
 use super::{FAULTS, PRO_PRODUCT, Payments};
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
+use crate::values::dollars;
 
 const OVERVIEW: &str = "/payments";
 
@@ -95,7 +96,11 @@ impl Payments {
         }
         html.raw("<h2>Receipts</h2><ul>");
         for order in state.orders.iter().filter(|order| order.paid && order.customer == portal.customer) {
-            html.raw("<li>").text(&format!("{} {}", time(order.created_at), dollars(order.cents))).raw("</li>");
+            html.raw("<li>").text(&format!("{} {}", time(order.created_at), dollars(order.cents)));
+            if order.refunded_cents > 0 {
+                html.text(&format!(", {} refunded", dollars(order.refunded_cents)));
+            }
+            html.raw("</li>");
         }
         html.raw("</ul>");
         if let Some(url) = &portal.return_url {
@@ -136,12 +141,9 @@ impl Payments {
     fn overview(&self) -> Response {
         let state = self.state();
         let mut html = Html::default();
-        html.raw("<form method=post><label>Fault of the API <select name=fault>");
-        let current = *self.fault.borrow();
-        for (name, fault) in FAULTS {
-            html.raw(if fault == current { "<option selected>" } else { "<option>" }).text(name).raw("</option>");
-        }
-        html.raw("</select></label><button>Set</button></form><h2>Checkouts</h2><ul>");
+        let current = self.fault.borrow().map(|(_, fault)| fault);
+        html.select_fault("Fault of the API", FAULTS.map(|(name, fault)| (name, fault == current)));
+        html.raw("<h2>Checkouts</h2><ul>");
         for (id, checkout) in &state.checkouts {
             html.raw("<li>").link(&format!("/payments/checkouts/{id}"), id);
             html.text(&format!(" {} {} of {}", checkout.status, dollars(checkout.cents), checkout.customer))
@@ -159,7 +161,17 @@ impl Payments {
             html.raw("<button name=status value=past_due>Payment fails</button> ");
             html.raw("<button name=status value=canceled>Ends now</button></form>");
         }
-        html.raw("<h2>Webhooks</h2><form method=post>");
+        html.raw("<h2>Orders</h2><ul>");
+        for order in &state.orders {
+            let paid = if order.paid { "paid" } else { "draft" };
+            html.raw("<li><code>").text(&order.id).raw("</code> ");
+            html.text(&format!("{paid} {} of {}", dollars(order.cents), order.customer));
+            if order.refunded_cents > 0 {
+                html.text(&format!(", {} refunded", dollars(order.refunded_cents)));
+            }
+            html.raw("</li>");
+        }
+        html.raw("</ul><h2>Webhooks</h2><form method=post>");
         if self.webhooks.is_held() {
             html.raw("<button name=queue value=release>Deliver what was held back</button> ");
             html.raw("<button name=queue value=reverse>Deliver it in reverse order</button>");
@@ -183,7 +195,7 @@ impl Payments {
     fn act(&self, request: &Request) -> Option<Response> {
         let parameter = |name: &str| Some(request.parameter(name)).filter(|value| !value.is_empty());
         if let Some(name) = parameter("fault") {
-            self.inject(FAULTS.into_iter().find(|(known, _)| *known == name)?.1);
+            self.inject("", FAULTS.into_iter().find(|(known, _)| *known == name)?.1);
         }
         if let Some(id) = parameter("redeliver") {
             self.webhooks.redeliver(id);
@@ -225,8 +237,4 @@ fn card(card: Option<Card>) -> &'static str {
         Some(Card { declines: false }) => "works",
         Some(Card { declines: true }) => "is declined",
     }
-}
-
-fn dollars(cents: i64) -> String {
-    format!("${}.{:02}", cents / 100, cents % 100)
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Duration, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-use super::{Body, CREDIT_PRODUCT, PRO_PRODUCT};
+use super::{Body, CREDIT_PRODUCT, DOMAIN_PRODUCT, PRO_PRODUCT};
 use crate::sessions::random_text;
+use crate::values::{new_id, now};
 
 /// The price of the pro plan for a month, in cents.
 pub(super) const PRO_CENTS: i64 = 2_000;
@@ -83,6 +84,7 @@ pub(super) struct Order {
     pub customer: String,
     pub product: String,
     pub cents: i64,
+    pub refunded_cents: i64,
     pub metadata: Value,
     pub created_at: DateTime<Utc>,
 }
@@ -176,7 +178,7 @@ impl State {
         let Some((customer, _)) = self.customers.iter().find(|(_, customer)| customer.id == id) else {
             return Err(ApiError::invalid("customer_id", "Customer does not exist."));
         };
-        if product != CREDIT_PRODUCT || body.text("currency")? != "usd" {
+        if ![CREDIT_PRODUCT, DOMAIN_PRODUCT].contains(&product.as_str()) || body.text("currency")? != "usd" {
             return Err(ApiError::invalid("product_id", "Product does not exist, or has no price in this currency."));
         }
         let cents = body.0.get("amount").and_then(Value::as_i64).filter(|cents| *cents >= 50);
@@ -187,6 +189,7 @@ impl State {
             customer: customer.clone(),
             product,
             cents: cents.ok_or_else(|| ApiError::invalid("amount", "Input should be greater than or equal to 50"))?,
+            refunded_cents: 0,
             metadata: body.0.get("metadata").cloned().unwrap_or_else(|| json!({})),
             created_at: now(),
         };
@@ -216,13 +219,40 @@ impl State {
         Ok(order.json(&self.customers))
     }
 
+    /// Refunds a part of a paid order. Returns the refund and the order.
+    pub fn refund(&mut self, body: &Body) -> Result<(Value, Value), ApiError> {
+        body.expect(&["order_id", "reason", "amount"])?;
+        let (id, reason) = (body.text("order_id")?, body.text("reason")?);
+        let cents = body.0.get("amount").and_then(Value::as_i64).filter(|cents| *cents > 0);
+        let cents = cents.ok_or_else(|| ApiError::invalid("amount", "Input should be greater than 0"))?;
+        let order = self.orders.iter_mut().find(|order| order.id == id && order.paid);
+        let order = order.ok_or_else(|| ApiError::invalid("order_id", "Order not found"))?;
+        if order.refunded_cents == order.cents {
+            let detail = "Order has been refunded fully already.".into();
+            return Err(ApiError { status: 403, error: "RefundedAlready", detail });
+        }
+        if cents > order.cents - order.refunded_cents {
+            let detail = "Refund amount is more than is left of the order.".into();
+            return Err(ApiError { status: 422, error: "RefundAmountTooHigh", detail });
+        }
+        order.refunded_cents += cents;
+        let refund = json!({
+            "id": new_id(), "order_id": id, "reason": reason, "amount": cents, "currency": "usd", "status": "succeeded",
+        });
+        Ok((refund, order.json(&self.customers)))
+    }
+
+    pub fn set_card(&mut self, external_id: &str, declines: bool) {
+        let customer = self.customers.entry(external_id.to_owned());
+        customer.or_insert_with(|| Customer { id: new_id(), card: None }).card = Some(Card { declines });
+    }
+
     /// Pays a checkout. Returns the address to return to and the events, or `None` if the checkout is not open.
     pub fn pay(&mut self, id: &str) -> Option<(String, Vec<(&'static str, Value)>)> {
         let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
         checkout.status = "succeeded";
         let checkout = checkout.clone();
-        let customer = self.customers.entry(checkout.customer.clone());
-        customer.or_insert_with(|| Customer { id: new_id(), card: None }).card = Some(Card { declines: false });
+        self.set_card(&checkout.customer, false);
         let now = now();
         let order = Order {
             id: new_id(),
@@ -231,6 +261,7 @@ impl State {
             customer: checkout.customer.clone(),
             product: checkout.product.clone(),
             cents: checkout.cents,
+            refunded_cents: 0,
             metadata: checkout.metadata.clone(),
             created_at: now,
         };
@@ -289,31 +320,23 @@ impl Subscription {
 impl Order {
     fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
         let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
-        let status = if self.paid { "paid" } else { "draft" };
+        let status = match (self.paid, self.refunded_cents) {
+            (false, _) => "draft",
+            (true, 0) => "paid",
+            (true, cents) if cents < self.cents => "partially_refunded",
+            (true, _) => "refunded",
+        };
         json!({
             "id": self.id, "status": status, "paid": self.paid, "product_id": self.product, "billing_reason": self.reason,
             "net_amount": self.cents, "total_amount": self.cents, "tax_amount": 0, "currency": "usd",
+            "refunded_amount": self.refunded_cents,
             "created_at": time(self.created_at), "customer_id": customer, "metadata": self.metadata,
             "customer": { "id": customer, "external_id": self.customer },
         })
     }
 }
 
-/// Returns the current time.
-#[expect(clippy::disallowed_methods, reason = "the sandbox shares no code with the product")]
-pub(super) fn now() -> DateTime<Utc> {
-    Utc::now()
-}
-
 /// Formats a time. The provider's times have microseconds.
 pub(super) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
-}
-
-/// Creates an id that no other run of the sandbox has used.
-pub(super) fn new_id() -> String {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).unwrap();
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
 }

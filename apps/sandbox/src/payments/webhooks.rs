@@ -12,8 +12,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::PAYMENTS_WEBHOOK_SECRET;
-use super::state::{new_id, now, time};
+use super::state::time;
 use crate::api::Api;
+use crate::values::{new_id, now};
 
 /// The pauses between the attempts of a delivery.
 const PAUSES: [Duration; 4] =

@@ -12,6 +12,7 @@ mod lending;
 mod objects;
 mod pages;
 mod payments;
+mod registrar;
 mod sign_in;
 
 use reqwest::{Client, Response};

@@ -26,8 +26,9 @@ use super::{
     DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, GIT_SSH_HOST,
     GIT_URL, LENDING_SECRET, LENDING_URL, LIMITS, LendingConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS,
     OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
-    PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN,
-    PUBLIC_URL, PaymentsConfig, SITE_NAME, SMTP_URL,
+    PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
+    PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
+    REGISTRAR_USER, RegistrarConfig, SITE_NAME, SMTP_URL,
 };
 
 /// The file that `SVC_LIMITS` names.
@@ -133,6 +134,32 @@ pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig
     let return_addresses = return_addresses.parse().map_err(|error| DASHBOARD_URL.malformed(error))?;
     let Flag(sandbox) = settings.get(&PAYMENTS_SANDBOX)?;
     Ok((BillingConfig { products, sandbox, webhook_keys, return_addresses, catalog: catalog(settings)? }, payments))
+}
+
+/// The product that domains are charged under, which requires the payments provider.
+pub(super) fn domain_product(settings: &Settings, has_payments: bool) -> Result<Option<String>, Error> {
+    let product = settings.opt(&PAYMENTS_DOMAIN_PRODUCT)?;
+    if product.is_some() && !has_payments {
+        return Err(PAYMENTS_URL.malformed("required with SVC_PAYMENTS_DOMAIN_PRODUCT"));
+    }
+    Ok(product)
+}
+
+/// The registrar; `None` if it is not configured.
+pub(super) fn registrar(settings: &Settings) -> Result<Option<RegistrarConfig>, Error> {
+    let (user, token) = (settings.opt(&REGISTRAR_USER)?, settings.opt(&REGISTRAR_TOKEN)?);
+    match (settings.opt(&REGISTRAR_URL)?, user, token) {
+        (None, None, None) => Ok(None),
+        (Some(url), Some(user), Some(token)) => {
+            if user.is_empty() || user.contains(|c: char| c == ':' || c.is_control()) {
+                return Err(REGISTRAR_USER.malformed("must not be empty or contain a colon (RFC 7617)"));
+            }
+            Ok(Some(RegistrarConfig { url, user, token: kernel::Secret::new(token.reveal().to_owned()) }))
+        }
+        (None, ..) => Err(REGISTRAR_URL.malformed("required with SVC_REGISTRAR_USER and SVC_REGISTRAR_TOKEN")),
+        (_, None, _) => Err(REGISTRAR_USER.malformed("required with SVC_REGISTRAR_URL")),
+        (.., None) => Err(REGISTRAR_TOKEN.malformed("required with SVC_REGISTRAR_URL")),
+    }
 }
 
 /// Reads the catalog of AI models.

@@ -6,12 +6,15 @@ mod database_reports;
 mod database_values;
 mod databases;
 mod dns;
+mod domain_zones;
+mod domains;
 mod error;
 mod git;
 mod identity;
 mod oauth;
 mod orgs;
 mod projects;
+mod registrar;
 mod resources;
 
 use std::net::SocketAddr;
@@ -55,8 +58,10 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
     let oauth = oauth::wire(config, &store, &mut background)?;
     let billing = billing::wire(config, &store, &orgs, &mut background)?;
+    let domains = domains::wire(config, &store, (&orgs, &dns), &mut background)?;
     let convergence = convergence.build();
-    let contexts = Contexts { identity, orgs, projects, convergence, dns, git, resources, databases, oauth, billing };
+    let contexts =
+        Contexts { identity, orgs, projects, convergence, dns, domains, git, resources, databases, oauth, billing };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {

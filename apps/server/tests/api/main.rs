@@ -18,6 +18,7 @@ mod convergence;
 mod crashes;
 mod databases;
 mod dns;
+mod domains;
 mod examples;
 mod git;
 mod idempotency;

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use sandbox::{AiServer, PaymentsServer};
+use sandbox::{AiServer, PaymentsServer, RegistrarServer};
 use testkit::{PrivatePostgres, reserved_port};
 
 use crate::convergence::node_process::{Node, program, workerd};
@@ -40,7 +40,9 @@ async fn readme_tour_works() {
     let public_port = reserved_port();
     let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{public_port}/v1/hooks/payments"))).await;
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/ai-models.example.json");
-    let mut settings = payments.settings().to_vec();
+    let registrar = RegistrarServer::start().await;
+    let mut settings = [&payments.settings()[..], &registrar.settings()].concat();
+    settings.push(("SVC_NAMESERVERS", "ns1.localhost,ns2.localhost".to_owned()));
     settings.push(("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()));
     settings.push(("SVC_AI_MODELS", models.display().to_string()));
     let server = Process::at(public_port, &settings).await;
@@ -115,6 +117,9 @@ async fn readme_tour_works() {
     }
     let listed = out.lines().find(|line| line.starts_with(&tokens.sid()));
     assert!(listed.is_some_and(|line| line.contains("Example app")), "the app is not listed in {out}\n{err}");
+    let domain = registrar.domain("my-shop.com").expect("the domain is not registered");
+    assert_eq!(domain["nameservers"], serde_json::json!(["ns1.localhost", "ns2.localhost"]));
+    assert!(out.contains("www.my-shop.com  active"), "the hostname is not active in {out}\n{err}");
     for text in ["\"authorization_endpoint\"", "\"ES256\""] {
         assert!(out.contains(text), "{text} is not in {out}\n{err}");
     }

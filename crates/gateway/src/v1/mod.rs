@@ -5,6 +5,7 @@ mod ai;
 mod billing;
 mod databases;
 mod dns;
+mod domains;
 mod git;
 mod identity;
 mod oauth;
@@ -17,6 +18,7 @@ use ::billing::Billing;
 use ::convergence::Convergence;
 use ::databases::Databases;
 use ::dns::Dns;
+use ::domains::Domains;
 use ::git::Repositories;
 use ::identity::Identity;
 use ::oauth::OAuth;
@@ -38,6 +40,7 @@ pub struct Contexts {
     pub projects: Projects,
     pub convergence: Convergence,
     pub dns: Dns,
+    pub domains: Domains,
     pub git: Repositories,
     pub resources: Resources,
     pub databases: Databases,
@@ -48,12 +51,13 @@ pub struct Contexts {
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, git, resources, databases, oauth, billing } =
+        let Self { identity, orgs, projects, convergence, dns, domains, git, resources, databases, oauth, billing } =
             self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(git))
             .app_data(Data::new(convergence))
             .app_data(Data::new(dns))
+            .app_data(Data::new(domains))
             .app_data(Data::new(resources));
         app.app_data(Data::new(databases)).app_data(Data::new(oauth)).app_data(Data::new(billing));
     }
@@ -70,6 +74,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     projects::routes(&mut routes);
     resources::routes(&mut routes);
     databases::routes(&mut routes);
+    domains::routes(&mut routes);
     dns::routes(&mut routes);
     git::routes(&mut routes);
     billing::routes(&mut routes);

@@ -9,6 +9,8 @@ mod lending;
 mod mail;
 mod mail_content;
 mod outbound;
+mod refunds;
+mod registrar;
 mod resolver;
 mod smtp;
 mod smtp_errors;

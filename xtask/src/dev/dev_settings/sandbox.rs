@@ -87,7 +87,14 @@ impl Sandbox {
             values.insert("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".to_owned());
             values.insert("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".to_owned());
             values.insert("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".to_owned());
+            values.insert("SVC_PAYMENTS_DOMAIN_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000003".to_owned());
             values.insert("SVC_PAYMENTS_SANDBOX", "on".to_owned());
+        }
+        if read_setting::<String>("SVC_REGISTRAR_URL")?.is_none() {
+            // The only account of the sandbox's registrar.
+            values.insert("SVC_REGISTRAR_URL", format!("{}/registrar", base_url(self.http)));
+            values.insert("SVC_REGISTRAR_USER", "svc-sandbox".to_owned());
+            values.insert("SVC_REGISTRAR_TOKEN", "registrar-sandbox-hush".to_owned());
         }
         if read_setting::<String>("SVC_AI_MODELS")?.is_none() {
             let catalog = workspace::root()?.join("deploy/ai-models.example.json");

@@ -6,7 +6,7 @@ mod writes;
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use sandbox::PaymentsServer;
+use sandbox::{PaymentsServer, RegistrarServer};
 use serde_json::{Value, json};
 use store::Connection;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,11 +16,12 @@ use self::writes::{AUDIT_LOCK, KEY, Wait, Write};
 use crate::billing::use_provider;
 use crate::databases::kit::{announce, generation, node_info, status};
 use crate::databases::node_task::NodeTask;
+use crate::domains::{purchase, use_registrar};
 use crate::oauth::kit::{Client, public, register};
 use crate::support::{App, Caller, ManualNode, eventually, site};
 
 /// Operations that change nothing even though their method is not GET.
-const NO_WRITE: &[&str] = &["post /v1/access/authorize"];
+const NO_WRITE: &[&str] = &["post /v1/access/authorize", "post /v1/orgs/{orgSlug}/domains/check"];
 
 /// The ways in which a caller loses the permission.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,14 +70,16 @@ struct Fixture {
     sent: std::cell::Cell<usize>,
     _node: NodeTask,
     _payments: PaymentsServer,
+    _registrar: RegistrarServer,
 }
 
 impl Fixture {
     async fn new() -> Self {
-        let payments = PaymentsServer::start(None).await;
+        let (payments, registrar) = (PaymentsServer::start(None).await, RegistrarServer::start().await);
         let app = App::with(|config| {
             config.limits.free.projects = 10;
             use_provider(config, &payments);
+            use_registrar(config, &registrar);
         })
         .await;
         let ada = app.sign_in("ada").await;
@@ -109,6 +112,7 @@ impl Fixture {
         let return_to = json!({ "returnTo": "http://localhost:3000/" });
         let checkout = ada.post("/v1/orgs/acme/billing/checkout", return_to).await.expect(200).clone();
         let _ = payments.pay(checkout["url"].as_str().unwrap());
+        ada.post("/v1/orgs/acme/domains", purchase("owned.com")).await.expect(201);
         let event: Value = serde_json::from_str(&payments.deliveries()[0].body).unwrap();
         let subscribe = format!(
             "INSERT INTO billing.subscriptions (id, org_id, status, cancel_at_period_end, modified_at) \
@@ -146,6 +150,7 @@ impl Fixture {
             sent: std::cell::Cell::default(),
             _node: node,
             _payments: payments,
+            _registrar: registrar,
         }
     }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Fixture;
+use crate::domains::purchase;
 use crate::support::site;
 
 /// An SSH key.
@@ -21,6 +22,8 @@ pub enum Wait {
 pub const AUDIT_LOCK: &str = "LOCK TABLE store.audit IN ACCESS EXCLUSIVE MODE";
 const AUDIT: Wait = Wait::Lock(AUDIT_LOCK);
 const USERS: Wait = Wait::Lock("SELECT FROM identity.users FOR UPDATE");
+/// Purchases and renewals check the permission when they begin. Their steps need none.
+const DOMAINS: Wait = Wait::Lock("LOCK TABLE domains.domains IN ACCESS EXCLUSIVE MODE");
 const ORGS: Wait = Wait::Lock("SELECT FROM orgs.orgs FOR UPDATE");
 
 /// A write that succeeds for an authorized caller.
@@ -206,6 +209,18 @@ impl Fixture {
                 vec![],
                 AUDIT,
             ),
+            ("post /v1/orgs/{orgSlug}/domains", "", json(purchase("new.com")), DOMAINS),
+            ("post /v1/orgs/{orgSlug}/domains/import", "", json(json!({ "name": "imported.com" })), Wait::Body),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/renew", "owned.com", json(json!({ "years": 1 })), DOMAINS),
+            (
+                "post /v1/orgs/{orgSlug}/domains/{name}/auto-renew",
+                "owned.com",
+                json(json!({ "enabled": false })),
+                Wait::Body,
+            ),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/lock", "owned.com", json(json!({ "locked": false })), Wait::Body),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/auth-code", "owned.com", vec![], AUDIT),
+            ("post /v1/orgs/{orgSlug}/domains/{name}/sync", "owned.com", vec![], DOMAINS),
             ("post /v1/orgs/{orgSlug}/dns/zones", "", json(json!({ "name": "new.example" })), Wait::Body),
             ("delete /v1/orgs/{orgSlug}/dns/zones/{zone}", "doomed.example", vec![], AUDIT),
             ("put /v1/orgs/{orgSlug}/dns/zones/{zone}/dnssec/ds", "example.org", json(json!({ "ds": ds })), Wait::Body),

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use sandbox::PaymentsServer;
+use sandbox::{PaymentsServer, RegistrarServer};
 use serde_json::{Value, json};
 
 use crate::databases::kit::{announce, node_info};
 use crate::databases::node_task::NodeTask;
+use crate::domains::purchase;
 use crate::git::kit::GitNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
@@ -41,12 +42,13 @@ pub struct Fixture {
     _node: NodeTask,
     _git: GitNode,
     _payments: PaymentsServer,
+    _registrar: RegistrarServer,
 }
 
 impl Fixture {
     pub async fn new(folder: Folder) -> Self {
         let unreachable = |path: &str| format!("http://127.0.0.1:9/{path}");
-        let payments = PaymentsServer::start(None).await;
+        let (payments, registrar) = (PaymentsServer::start(None).await, RegistrarServer::start().await);
         let settings = [
             ("SVC_LIMITS", folder.write("limits.toml", LIMITS).display().to_string()),
             ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned()),
@@ -62,7 +64,7 @@ impl Fixture {
             // Do not log thousands of requests.
             ("SVC_LOG", "warn".to_owned()),
         ];
-        let server = Process::with(&[&payments.settings()[..], &settings].concat()).await;
+        let server = Process::with(&[&payments.settings()[..], &registrar.settings(), &settings].concat()).await;
         let git = GitNode::start(&server.database.url(), &server.internal).await;
         let node = ManualNode::register(&server.database.url(), &server.internal, "edge").await;
         announce(&node, &node_info()).await.expect(204);
@@ -70,7 +72,7 @@ impl Fixture {
         let (bob, ada) = (sign_in(&server, "bob").await, sign_in(&server, "ada").await);
         sign_in(&server, "cy").await;
         let invitation = create_guild(&server, text(&bob, "token")).await;
-        let token = create_acme(&server, text(&ada, "token")).await;
+        let token = create_acme(&server, &payments, text(&ada, "token")).await;
         // Schemathesis signs in again, so it may end this session.
         let sessions = server.json(text(&ada, "token"), "GET", "/v1/me/sessions", None).await;
         let mut new = public();
@@ -89,7 +91,7 @@ impl Fixture {
         let config = config.iter().fold(CONFIG.to_owned(), |config, (word, value)| config.replace(word, value));
         let (config, document) =
             (folder.write("schemathesis.toml", config), format!("{}/v1/openapi.json", server.base));
-        Self { server, folder, config, document, _node: node, _git: git, _payments: payments }
+        Self { server, folder, config, document, _node: node, _git: git, _payments: payments, _registrar: registrar }
     }
 }
 
@@ -106,9 +108,11 @@ async fn create_guild(server: &Process, bob: &str) -> Value {
 }
 
 /// Creates `acme` with resources of all kinds, and returns an access token of Ada.
-async fn create_acme(server: &Process, ada: &str) -> String {
+async fn create_acme(server: &Process, payments: &PaymentsServer, ada: &str) -> String {
     let post = async |path: &str, body: Value| server.json(ada, "POST", path, Some(body)).await;
-    post("/v1/orgs", json!({ "slug": "acme" })).await;
+    let org = post("/v1/orgs", json!({ "slug": "acme" })).await;
+    payments.set_card(text(&org, "id"), false);
+    post("/v1/orgs/acme/domains", purchase("owned.com")).await;
     post("/v1/orgs/acme/members", json!({ "provider": "dev", "subject": "bob", "role": "member" })).await;
     for project in ["site", "spare"] {
         post("/v1/orgs/acme/projects", json!({ "name": project })).await;

@@ -274,6 +274,8 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         lending: None,
         billing: billing(),
         payments: None,
+        registrar: None,
+        domain_product: None,
         dns: Some(hosting()),
         primary: None,
         signer: None,

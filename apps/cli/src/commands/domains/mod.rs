@@ -1,0 +1,181 @@
+//! `svc domains`: the domains of an organization.
+
+mod buy;
+mod contact;
+
+use client::Client;
+use client::types::{
+    Domain, DomainAutoRenew, DomainCheck, DomainDetail, DomainImport, DomainLock, DomainOffer, DomainRenewal,
+    DomainState,
+};
+
+use self::buy::Purchase;
+use crate::error::CliError;
+use crate::money::from_cents;
+use crate::options::PageArgs;
+use crate::output::{or_dash, table};
+use crate::prompt;
+use crate::svc::Svc;
+
+#[derive(clap::Subcommand)]
+pub enum Domains {
+    /// Show the availability and the prices of names
+    Check {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Buy a domain: shows the price, and asks for confirmation and the contact
+    Buy(Purchase),
+    /// Import a domain that is registered elsewhere: creates its zone
+    Import { name: String },
+    /// List the domains of the organization, newest first
+    List(PageArgs),
+    /// Show a domain and its last changes
+    Show { name: String },
+    /// Renew a domain, and charge the saved payment method
+    Renew {
+        name: String,
+        #[arg(long, default_value_t = 1)]
+        years: i64,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Lock a domain against transfers to other registrars
+    Lock { name: String },
+    /// Allow transfers of a domain to other registrars
+    Unlock { name: String },
+    /// Renew a domain automatically, or let it expire
+    AutoRenew { name: String, switch: Switch },
+    /// Print the code for a transfer to another registrar
+    AuthCode { name: String },
+    /// Read expiry, lock and nameservers of a domain at the registrar
+    Sync { name: String },
+}
+
+/// An argument that turns something on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl Domains {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
+        let org = svc.org()?;
+        let client = svc.client()?;
+        let domain = match self {
+            Self::Check { names } => return check(svc, (&client, &org), names).await,
+            Self::Buy(purchase) => return purchase.run(svc, (&client, &org)).await,
+            Self::List(page) => {
+                let page = client.domains_list(&org, &page.paging()).send().await?;
+                return svc.out.page(&page, ["NAME", "STATE", "EXPIRES", "LOCKED", "AUTO-RENEW"], |it| {
+                    let expires = it.expires_at.as_ref().map(ToString::to_string);
+                    let (locked, auto_renew) = (it.locked.map(yes_or_no), yes_or_no(it.auto_renew));
+                    [
+                        it.name.clone(),
+                        it.state.to_string(),
+                        or_dash(expires.as_deref()),
+                        or_dash(locked),
+                        auto_renew.into(),
+                    ]
+                });
+            }
+            Self::Show { name } => {
+                return svc.out.response(&client.domains_get(&org, &name).send().await?, show_detail);
+            }
+            Self::AuthCode { name } => {
+                let code = client.domains_create_auth_code(&org, &name).send().await?;
+                svc.out.response(&code, |code| code.auth_code.clone())?;
+                if let Some(at) = &code.transferable_at {
+                    svc.out.info(format!("The registry refuses transfers of {name} until {at}"));
+                }
+                return Ok(());
+            }
+            Self::Import { name } => {
+                let imported = client.domains_import(&org, &DomainImport { name }).send().await?;
+                svc.out.response(&imported, show)?;
+                svc.out
+                    .info("Set these nameservers at the registrar of the domain. Then its records are managed here.");
+                return Ok(());
+            }
+            Self::Renew { name, years, yes } => {
+                let question = format!("Renew {name} for {}, and charge the saved payment method?", count_years(years));
+                if !yes && !prompt::confirm(&question)? {
+                    return Err(CliError::Usage("nothing was renewed: confirm with --yes".to_owned()));
+                }
+                client.domains_renew(&org, &name, &DomainRenewal { years }).send().await?
+            }
+            Self::Lock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: true }).send().await?,
+            Self::Unlock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: false }).send().await?,
+            Self::AutoRenew { name, switch } => {
+                let change = DomainAutoRenew { enabled: switch == Switch::On };
+                client.domains_set_auto_renew(&org, &name, &change).send().await?
+            }
+            Self::Sync { name } => client.domains_sync(&org, &name).send().await?,
+        };
+        svc.out.response(&domain, show)
+    }
+}
+
+async fn check(svc: &Svc<'_>, (client, org): (&Client, &str), names: Vec<String>) -> Result<(), CliError> {
+    let offers = client.domains_check(org, &DomainCheck { names }).send().await?;
+    svc.out.response(&offers, |offers| {
+        let head = ["NAME", "AVAILABLE", "FIRST YEAR", "RENEWAL", "NOTE"];
+        table(head, offers.results.iter().map(offer_row))
+    })
+}
+
+fn offer_row(offer: &DomainOffer) -> [String; 5] {
+    let price = |cents: Option<i64>| or_dash(cents.map(from_cents).as_deref());
+    let reason = offer.reason.as_ref().map(ToString::to_string);
+    let note = if offer.premium { Some("premium".to_owned()) } else { reason };
+    let available = yes_or_no(offer.available).to_owned();
+    [offer.name.clone(), available, price(offer.price_cents), price(offer.renewal_cents), or_dash(note.as_deref())]
+}
+
+fn show(domain: &Domain) -> String {
+    let Domain {
+        name,
+        state,
+        expires_at,
+        locked,
+        nameservers,
+        auto_renew,
+        transferable_at,
+        registered_at,
+        created_at: _,
+    } = domain;
+    let time = |time: &Option<client::types::Time>| or_dash(time.as_ref().map(ToString::to_string).as_deref());
+    let state = match state {
+        DomainState::External => "external: registered elsewhere".to_owned(),
+        state => state.to_string(),
+    };
+    let rows = [
+        ("name", name.clone()),
+        ("state", state),
+        ("registered", time(registered_at)),
+        ("expires", time(expires_at)),
+        ("auto-renew", yes_or_no(*auto_renew).to_owned()),
+        ("locked", or_dash(locked.map(yes_or_no))),
+        ("transferable", time(transferable_at)),
+        ("nameservers", nameservers.join(", ")),
+    ];
+    rows.map(|(name, value)| format!("{name:<12}  {value}")).join("\n")
+}
+
+fn show_detail(detail: &DomainDetail) -> String {
+    let history = detail.history.iter().map(|change| {
+        let data = serde_json::Value::from(change.data.clone()).to_string();
+        [change.at.to_string(), change.event.clone(), or_dash(change.actor.as_deref()), data]
+    });
+    format!("{}\n\n{}", show(&detail.domain), table(["AT", "EVENT", "ACTOR", "DATA"], history))
+}
+
+fn yes_or_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
+fn count_years(years: i64) -> String {
+    if years == 1 { "a year".to_owned() } else { format!("{years} years") }
+}

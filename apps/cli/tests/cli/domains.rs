@@ -1,0 +1,125 @@
+//! `svc domains`.
+
+use sandbox::{PaymentsServer, RegistrarFault, RegistrarServer};
+
+use crate::billing::with_provider;
+use crate::support::{CommandResult, Machine, Platform};
+
+const CONTACT: &str = r#"{"firstName":"Ada","lastName":"Lovelace","email":"ada@code.example","phone":"+442079460000",
+    "street":"12 St James's Square","city":"London","postalCode":"SW1Y 4JH","country":"GB"}"#;
+
+struct Kit {
+    registrar: RegistrarServer,
+    payments: PaymentsServer,
+    ada: Machine,
+    org: String,
+    _platform: Platform,
+}
+
+impl Kit {
+    /// A platform with a registrar, and the machine of Ada, whose organization has a saved card.
+    async fn start() -> Self {
+        let registrar = RegistrarServer::start().await;
+        let nameservers = [("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned())];
+        let (platform, payments, ada) = with_provider(&[&registrar.settings()[..], &nameservers].concat()).await;
+        let org = ada.json(&["orgs", "list"])["items"][0]["id"].as_str().unwrap().to_owned();
+        payments.set_card(&org, false);
+        ada.write("contact.json", CONTACT);
+        Self { registrar, payments, ada, org, _platform: platform }
+    }
+
+    fn run(&self, arguments: &[&str]) -> CommandResult {
+        self.ada.svc(&[&["domains"], arguments, &["--org", "ada"]].concat())
+    }
+
+    fn buy(&self, name: &str) -> CommandResult {
+        self.run(&["buy", name, "--contact", "contact.json", "--max-price", "20", "--yes"])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn domain_is_checked_bought_and_managed() {
+    let kit = Kit::start().await;
+    let checked = kit.run(&["check", "shop.com", "taken-1.com", "premium-1.com"]).succeeds().out;
+    let rows: Vec<Vec<&str>> = checked.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[1], ["shop.com", "yes", "$12.99", "$15.99", "–"]);
+    assert_eq!(rows[2], ["taken-1.com", "no", "–", "–", "registered"]);
+    assert_eq!(rows[3], ["premium-1.com", "yes", "$2500.00", "$2500.00", "premium"]);
+
+    let bought = kit.buy("shop.com").succeeds();
+    bought.stderr_contains("shop.com costs $12.99 for a year, and then $15.99 a year");
+    bought.stderr_contains("charges no money").stderr_contains("ada has shop.com");
+    bought.stderr_contains("svc hostnames add www.shop.com");
+    assert!(bought.out.contains("state         active\n"), "{bought:?}");
+    kit.buy("shop.com").succeeds().stderr_contains("ada has shop.com already");
+    assert_eq!((kit.registrar.orders().len(), kit.payments.net_cents(&kit.org)), (1, 1_299));
+
+    let listed = kit.run(&["list"]).succeeds().out;
+    assert!(listed.lines().nth(1).unwrap().starts_with("shop.com  active"), "{listed}");
+    assert!(kit.run(&["unlock", "shop.com"]).succeeds().out.contains("locked        no\n"));
+    assert!(kit.run(&["lock", "shop.com"]).succeeds().out.contains("locked        yes\n"));
+    assert!(kit.run(&["auto-renew", "shop.com", "off"]).succeeds().out.contains("auto-renew    no\n"));
+    kit.run(&["renew", "shop.com"]).fails(2).stderr_contains("nothing was renewed: confirm with --yes");
+    kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
+    let code = kit.run(&["auth-code", "shop.com"]).succeeds();
+    code.stderr_contains("The registry refuses transfers of shop.com until");
+    assert!(!code.out.trim().is_empty());
+    let shown = kit.run(&["show", "shop.com"]).succeeds().out;
+    for event in ["domain.purchase", "domain.lock", "domain.renew", "domain.auth_code", "domain.auto_renew"] {
+        assert!(shown.contains(event), "{event}: {shown}");
+    }
+    assert!(!shown.contains(code.out.trim()));
+    kit.registrar.transfer_away("shop.com");
+    assert!(kit.run(&["sync", "shop.com"]).succeeds().out.contains("state         transferred_out\n"));
+    let refused = kit.run(&["renew", "shop.com", "--yes"]).fails(1);
+    refused.stderr_contains("code domain_not_managed").stderr_contains("next: manage this domain at the registrar");
+
+    let imported = kit.run(&["import", "bücher.example"]).succeeds();
+    imported.stderr_contains("Set these nameservers at the registrar");
+    for text in ["xn--bcher-kva.example", "external: registered elsewhere", "ns1.svc.example, ns2.svc.example"] {
+        assert!(imported.out.contains(text), "{text}: {imported:?}");
+    }
+    assert_eq!(kit.ada.json(&["domains", "list", "--org", "ada"])["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_bought_without_consent_and_a_contact() {
+    let kit = Kit::start().await;
+    kit.run(&["buy", "shop.com", "--contact", "contact.json", "--yes"]).fails(2).stderr_contains("--max-price");
+    let unconfirmed = kit.run(&["buy", "shop.com", "--contact", "contact.json"]).fails(2);
+    unconfirmed.stderr_contains("costs $12.99").stderr_contains("nothing was bought: confirm with --yes");
+    let expensive = kit.run(&["buy", "shop.com", "--years", "2", "--max-price", "28.57", "--yes"]).fails(2);
+    expensive.stderr_contains("costs $28.58 for 2 years").stderr_contains("the price is above --max-price");
+    kit.run(&["buy", "shop.com", "--max-price", "20", "--yes"]).fails(2).stderr_contains("use --contact FILE");
+    kit.run(&["buy", "taken-1.com", "--max-price", "20", "--yes"]).fails(1).stderr_contains("is not available");
+    kit.ada.write("broken.json", r#"{"firstName":"Ada"}"#);
+    let broken = kit.run(&["buy", "shop.com", "--contact", "broken.json", "--max-price", "20", "--yes"]).fails(2);
+    broken.stderr_contains("broken.json: missing field");
+    kit.run(&["buy", "shop.com", "--years", "11"]).fails(2);
+    kit.payments.set_card(&kit.org, true);
+    let declined = kit.buy("shop.com").fails(1);
+    declined.stderr_contains("code payment_failed").stderr_contains("next: `svc billing portal`");
+    assert_eq!((kit.registrar.orders().len(), kit.payments.net_cents(&kit.org)), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn same_command_continues_an_interrupted_purchase() {
+    let kit = Kit::start().await;
+    let failed = kit.buy("fail-register-after-1.com").fails(7);
+    failed.stderr_contains("code registrar_error").stderr_contains("next: run the same command again");
+    // A background job may have completed the purchase.
+    kit.buy("fail-register-after-1.com").succeeds().stderr_contains("ada has fail-register-after-1.com");
+    assert_eq!((kit.registrar.orders().len(), kit.payments.net_cents(&kit.org)), (1, 1_299));
+    kit.registrar.inject(Some(RegistrarFault::refusal(422)));
+    kit.run(&["check", "shop.com"]).fails(7).stderr_contains("code registrar_error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_registrar_domains_can_only_be_imported() {
+    let platform = Platform::with(&[("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned())]).await;
+    let ada = platform.ada();
+    let refused = ada.svc(&["domains", "check", "shop.com", "--org", "ada"]).fails(7);
+    refused.stderr_contains("code registrar_not_configured").stderr_contains("svc domains import");
+    ada.svc(&["domains", "import", "shop.com", "--org", "ada"]).succeeds();
+    ada.svc(&["domains", "show", "other.com", "--org", "ada"]).fails(5);
+}

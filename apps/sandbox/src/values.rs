@@ -1,0 +1,22 @@
+//! Values that systems create.
+
+use chrono::{DateTime, Utc};
+
+/// The present time.
+#[expect(clippy::disallowed_methods, reason = "the sandbox shares no code with the product")]
+pub(crate) fn now() -> DateTime<Utc> {
+    Utc::now()
+}
+
+/// An id that no other run of the sandbox has used.
+pub(crate) fn new_id() -> String {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).unwrap();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
+}
+
+/// Cents as a text for a page.
+pub(crate) fn dollars(cents: i64) -> String {
+    format!("${}.{:02}", cents / 100, cents % 100)
+}

@@ -1,0 +1,123 @@
+//! Construction of domains, their background jobs, and the adapters of their ports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domains::{
+    Charge, Domains, DomainsConfig, NewOrder, Notice, PaymentsError, Ports, Refund, Registrar, RenewalCharges,
+};
+use kernel::OrgId;
+use orgs::Orgs;
+use providers::payments::{Finalized, PaymentsClient, Refunded};
+use providers::registrar::RegistrarClient;
+use providers::{Limits, OutboundError};
+use store::{Connection, Store};
+
+use super::error::IntoStoreError as _;
+use super::registrar::RegistrarPort;
+use crate::config::{Config, PAYMENTS_URL, PaymentsConfig, REGISTRAR_URL, RegistrarConfig};
+use crate::jobs::{Background, HOUR, Job, MINUTE, SECOND};
+
+/// The limits of a call, which is one of several in a request of ten seconds.
+const LIMITS: Limits =
+    Limits { connect_timeout: Duration::from_secs(3), timeout: Duration::from_secs(7), max_body_bytes: 1024 * 1024 };
+
+pub(super) fn wire(
+    config: &Config,
+    store: &Store,
+    (orgs, dns): (&Orgs, &dns::Dns),
+    background: &mut Background,
+) -> anyhow::Result<Domains> {
+    let payments = match (config.payments.clone(), config.domain_product.clone()) {
+        (Some(PaymentsConfig { url, token }), Some(product)) => {
+            let client = PaymentsClient::with_limits(&url, token, LIMITS);
+            let client = client.map_err(|error| PAYMENTS_URL.malformed(error))?;
+            Some(Arc::new(PaymentsPort { client, product }) as Arc<dyn domains::Payments>)
+        }
+        _ => None,
+    };
+    let registrar = match config.registrar.clone() {
+        None => None,
+        Some(RegistrarConfig { url, user, token }) => {
+            let client = RegistrarClient::with_limits(&url, user, token, LIMITS);
+            Some(client.map_err(|error| REGISTRAR_URL.malformed(error))?)
+        }
+    };
+    let service = |registrar: Option<RegistrarClient>| {
+        let registrar = registrar.map(|client| Arc::new(RegistrarPort(client)) as Arc<dyn Registrar>);
+        let zones = Arc::new(super::domain_zones::ZonesPort(dns.clone()));
+        let organizations = Arc::new(OrgsPort(orgs.clone()));
+        let ports = Ports { registrar, payments: payments.clone(), zones, organizations };
+        Domains::new(store.clone(), DomainsConfig::default(), ports)
+    };
+    // Jobs leave a part of the registrar's rate limit to requests.
+    let jobs = service(registrar.as_ref().map(RegistrarClient::for_background_jobs));
+    background.outbox(store.spawn_outbox_worker(Arc::new(RenewalCharges(jobs.clone()))));
+    background.outbox(store.spawn_outbox_worker(Arc::new(super::domain_zones::DsUpdates(jobs.clone()))));
+    background.job(Job::every(SECOND, "domains.resume"), jobs.clone(), async |domains| domains.resume().await);
+    background.job(Job::every(MINUTE, "domains.sync"), jobs.clone(), async |domains| domains.sync_due().await);
+    background.job(Job::every(HOUR, "domains.notify_expiring"), jobs, async |domains| domains.notify_expiring().await);
+    Ok(service(registrar))
+}
+
+struct PaymentsPort {
+    client: PaymentsClient,
+    /// The product that domains are charged under.
+    product: String,
+}
+
+#[async_trait]
+impl domains::Payments for PaymentsPort {
+    async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError> {
+        let NewOrder { org, cents, purpose, reference } = order;
+        let org = org.to_string();
+        let Some(customer) = self.client.customer_id(&org).await.map_err(log)? else { return Ok(None) };
+        let new = providers::payments::NewOrder {
+            customer_id: &customer,
+            product_id: &self.product,
+            amount_cents: *cents,
+            org: &org,
+            purpose,
+            reference,
+        };
+        self.client.create_order(&new).await.map(Some).map_err(log)
+    }
+
+    async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
+        Ok(match self.client.finalize_order(order).await.map_err(log)? {
+            Finalized::Paid => Charge::Paid,
+            Finalized::Declined => Charge::Declined,
+        })
+    }
+
+    async fn refund_order(&self, order: &str, cents: i64) -> Result<Refund, PaymentsError> {
+        Ok(match self.client.refund_order(order, cents).await.map_err(log)? {
+            Refunded::Refunded => Refund::Refunded,
+            Refunded::NotPaid => Refund::NotPaid,
+        })
+    }
+}
+
+fn log(error: OutboundError) -> PaymentsError {
+    tracing::warn!(%error, "the payments provider failed");
+    match error {
+        OutboundError::Status(400 | 404 | 410 | 412 | 422) => PaymentsError::Rejected(error.to_string()),
+        error => PaymentsError::Unavailable(error.to_string()),
+    }
+}
+
+struct OrgsPort(Orgs);
+
+#[async_trait]
+impl domains::Organizations for OrgsPort {
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        let notice = match notice {
+            Notice::Expiring { domain, expires_at } => orgs::Notice::DomainExpiring { domain, expires_at },
+            Notice::RenewalDeclined { domain } => {
+                orgs::Notice::PaymentFailed { charge: orgs::Charge::Renewal { domain } }
+            }
+        };
+        self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
+    }
+}

@@ -1,0 +1,146 @@
+//! The life of a domain after its purchase, and imports.
+
+use sandbox::{RegistrarFault, RegistrarOperation};
+use serde_json::{Value, json};
+
+use super::{COM_CENTS, DOMAINS, Kit, NAMESERVERS};
+use crate::support::{eventually, time};
+
+const NAME: &str = "shop.com";
+
+async fn with_domain() -> Kit {
+    let kit = Kit::start().await;
+    kit.buy(NAME).await.expect(201);
+    kit
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn domain_is_renewed_and_then_charged() {
+    let kit = with_domain().await;
+    let first = time(&kit.domain(NAME).await.expect(200)["expiresAt"]);
+    kit.registrar.inject_into(RegistrarOperation::Renew, RegistrarFault::LostResponse);
+    kit.act(NAME, "renew", json!({ "years": 2 })).await.expect_error(502, "registrar_error");
+    kit.registrar.inject(None);
+    // The same renewal continues.
+    let renewed = time(&kit.act(NAME, "renew", json!({ "years": 2 })).await.expect(200)["expiresAt"]);
+    assert!(renewed > first);
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
+    let charged = COM_CENTS + 2 * 1_599;
+    eventually("the charge", async || (kit.payments.net_cents(&kit.org) == charged).then_some(())).await;
+    // The next renewal is another one.
+    kit.act(NAME, "renew", json!({ "years": 1 })).await.expect(200);
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 2);
+    eventually("the charge", async || (kit.payments.net_cents(&kit.org) == charged + 1_599).then_some(())).await;
+    kit.act(NAME, "renew", json!({ "years": 10 })).await.expect_error(422, "registrar_rejected");
+    kit.act(NAME, "renew", json!({ "years": 11 })).await.expect_error(400, "bad_request");
+    let events = kit.app.db_audit("ada").await;
+    assert_eq!(events.iter().filter(|event| *event == "domain.renew").count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declined_renewal_charge_is_notified_and_undoes_nothing() {
+    let kit = with_domain().await;
+    kit.payments.set_card(&kit.org, true);
+    kit.act(NAME, "renew", json!({ "years": 1 })).await.expect(200);
+    let notified = eventually("the notification", async || {
+        let page = kit.ada.get("/v1/orgs/ada/notifications").await.expect(200).clone();
+        page["items"].as_array()?.iter().find(|item| item["kind"] == "payment.failed").cloned()
+    })
+    .await;
+    assert!(notified.to_string().contains(NAME), "{notified}");
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
+    assert_eq!(kit.domain(NAME).await.expect(200)["state"], "active");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_transfer_code_and_auto_renewal() {
+    let kit = with_domain().await;
+    // A lock that is already set needs no call.
+    let calls = kit.registrar.calls().len();
+    assert_eq!(kit.act(NAME, "lock", json!({ "locked": true })).await.expect(200)["locked"], true);
+    assert_eq!(kit.registrar.calls().len(), calls);
+    assert_eq!(kit.act(NAME, "lock", json!({ "locked": false })).await.expect(200)["locked"], false);
+    assert!(kit.registrar.domain(NAME).unwrap()["locked"].is_null());
+
+    let code = kit.act(NAME, "auth-code", json!({})).await.expect(200).clone();
+    assert!(!code["authCode"].as_str().unwrap().is_empty() && code["transferableAt"].is_string(), "{code}");
+    kit.registrar.end_transfer_lock(NAME);
+
+    assert_eq!(kit.act(NAME, "auto-renew", json!({ "enabled": false })).await.expect(200)["autoRenew"], false);
+    // The registrar's own auto-renewal stays on.
+    assert_eq!(kit.registrar.domain(NAME).unwrap()["autorenewEnabled"], true);
+    let events = kit.app.db_audit("ada").await;
+    for event in ["domain.lock", "domain.auth_code", "domain.auto_renew"] {
+        assert!(events.contains(&event.to_owned()), "{event}: {events:?}");
+    }
+    let audit = kit.app.db_rows("SELECT to_jsonb(a) AS row FROM store.audit a").await;
+    assert!(!format!("{audit:?}").contains(code["authCode"].as_str().unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_reads_what_changed_at_the_registrar() {
+    let kit = with_domain().await;
+    let now = kit.app.clock.clock_rng().now();
+    kit.registrar.set_locked(NAME, false);
+    kit.registrar.set_expiry(NAME, "2001-01-01T00:00:00Z".parse().unwrap());
+    let synced = kit.act(NAME, "sync", json!({})).await.expect(200).clone();
+    assert_eq!((&synced["state"], &synced["locked"]), (&json!("expired"), &json!(false)));
+    kit.registrar.set_expiry(NAME, "2099-01-01T00:00:00Z".parse().unwrap());
+    let synced = kit.act(NAME, "sync", json!({})).await.expect(200).clone();
+    assert_eq!(synced["state"], "active");
+    assert!(time(&synced["expiresAt"]) > now);
+
+    // An HTML 404 is not a transfer.
+    for fault in [RegistrarFault::html(404), RegistrarFault::refusal(403), RegistrarFault::TooManyRequests] {
+        kit.registrar.inject(Some(fault));
+        kit.act(NAME, "sync", json!({})).await.expect_error(502, "registrar_error");
+    }
+    kit.registrar.inject(None);
+    assert_eq!(kit.domain(NAME).await.expect(200)["state"], "active");
+    kit.registrar.transfer_away(NAME);
+    assert_eq!(kit.act(NAME, "sync", json!({})).await.expect(200)["state"], "transferred_out");
+    for (action, body) in
+        [("renew", json!({ "years": 1 })), ("lock", json!({ "locked": true })), ("auth-code", json!({}))]
+    {
+        kit.act(NAME, action, body).await.expect_error(409, "domain_not_managed");
+    }
+    // The zone stays.
+    kit.ada.get(&format!("/v1/orgs/ada/dns/zones/{NAME}")).await.expect(200);
+    let events = kit.app.db_audit("ada").await;
+    assert!(events.contains(&"domain.purchase".to_owned()), "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn import_creates_a_zone_and_calls_no_registrar() {
+    let kit = Kit::start().await;
+    let import = |name: &str| json!({ "name": name });
+    let imported = kit.ada.post(&format!("{DOMAINS}/import"), import("BÜCHER.example")).await.expect(201).clone();
+    assert_eq!((&imported["name"], &imported["state"]), (&json!("xn--bcher-kva.example"), &json!("external")));
+    assert_eq!(imported["nameservers"], json!(NAMESERVERS));
+    for member in ["expiresAt", "locked", "registeredAt", "transferableAt"] {
+        assert_eq!(imported[member], Value::Null, "{member}");
+    }
+    kit.ada.post(&format!("{DOMAINS}/import"), import("xn--bcher-kva.example")).await.expect(200);
+    kit.ada.get("/v1/orgs/ada/dns/zones/xn--bcher-kva.example").await.expect(200);
+    let synced = kit.act("xn--bcher-kva.example", "sync", json!({})).await.expect(200).clone();
+    assert_eq!(synced["state"], "external");
+    kit.act("bücher.example", "renew", json!({ "years": 1 })).await.expect_error(409, "domain_not_managed");
+    assert_eq!(kit.registrar.calls(), Vec::<String>::new());
+
+    let grace = kit.app.sign_in("grace").await;
+    let taken = grace.post("/v1/orgs/grace/domains/import", import("bücher.example")).await;
+    taken.expect_error(409, "domain_taken");
+    // A domain of another organization does not exist.
+    let path = "/v1/orgs/grace/domains/xn--bcher-kva.example";
+    grace.get(path).await.expect_error(404, "not_found");
+    for (action, body) in [
+        ("renew", json!({ "years": 1 })),
+        ("auto-renew", json!({ "enabled": true })),
+        ("lock", json!({ "locked": true })),
+        ("auth-code", json!({})),
+        ("sync", json!({})),
+    ] {
+        grace.post(&format!("{path}/{action}"), body).await.expect_error(404, "not_found");
+    }
+    assert!(kit.app.db_audit("ada").await.contains(&"domain.import".to_owned()));
+}

@@ -1,0 +1,78 @@
+//! Orders of domains and their refunds, against the sandbox.
+
+use kernel::Secret;
+use providers::OutboundError;
+use providers::payments::{Finalized, NewOrder, PaymentsClient, Refunded};
+use sandbox::{DOMAIN_PRODUCT, PAYMENTS_TOKEN, PaymentsFault, PaymentsServer};
+
+/// A client, and the provider's id of a customer with a card.
+async fn customer(server: &PaymentsServer) -> (PaymentsClient, String) {
+    let client = PaymentsClient::new(&server.url().parse().unwrap(), Secret::new(PAYMENTS_TOKEN.to_owned())).unwrap();
+    server.set_card("org_1", false);
+    let customer = client.customer_id("org_1").await.unwrap().unwrap();
+    (client, customer)
+}
+
+async fn create_order(client: &PaymentsClient, customer: &str, amount_cents: i64) -> Result<String, OutboundError> {
+    let (product_id, org, purpose, reference) = (DOMAIN_PRODUCT, "org_1", "domain", "saga_1");
+    client.create_order(&NewOrder { customer_id: customer, product_id, amount_cents, org, purpose, reference }).await
+}
+
+#[tokio::test]
+async fn domain_is_charged_once_and_refunded_once() {
+    let server = PaymentsServer::start(None).await;
+    let (client, customer) = customer(&server).await;
+    // The response to the creation is lost. The draft charges nothing.
+    server.inject_into("/orders/", PaymentsFault::LostResponse);
+    create_order(&client, &customer, 1_299).await.unwrap_err();
+    server.inject(None);
+    let order = create_order(&client, &customer, 1_299).await.unwrap();
+    assert_eq!((server.orders().len(), server.net_cents("org_1")), (2, 0));
+
+    server.inject_into("/finalize", PaymentsFault::LostResponse);
+    client.finalize_order(&order).await.unwrap_err();
+    assert_eq!(server.net_cents("org_1"), 1_299);
+    server.inject_into("/finalize", PaymentsFault::InProgress);
+    assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Paid));
+    server.inject(None);
+    assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Paid));
+    assert_eq!(server.net_cents("org_1"), 1_299);
+
+    server.inject_into("/refunds/", PaymentsFault::LostResponse);
+    client.refund_order(&order, 1_299).await.unwrap_err();
+    server.inject(None);
+    assert_eq!(client.refund_order(&order, 1_299).await, Ok(Refunded::Refunded));
+    assert_eq!((server.refunds(), server.net_cents("org_1")), (vec![(order, 1_299)], 0));
+}
+
+#[tokio::test]
+async fn refund_of_less_than_is_left_is_done_and_other_errors_are_not() {
+    let server = PaymentsServer::start(None).await;
+    let (client, customer) = customer(&server).await;
+    let order = create_order(&client, &customer, 1_299).await.unwrap();
+    // A draft has nothing to refund.
+    assert_eq!(client.refund_order(&order, 1_299).await, Ok(Refunded::NotPaid));
+    client.finalize_order(&order).await.unwrap();
+    // An operator refunded a part at the provider's dashboard.
+    client.refund_order(&order, 1_000).await.unwrap();
+    assert_eq!(client.refund_order(&order, 1_299).await, Ok(Refunded::Refunded));
+    assert_eq!(server.refunds(), [(order.clone(), 1_000)]);
+    for (fault, status) in [(PaymentsFault::Unavailable, 503), (PaymentsFault::TooManyRequests, 429)] {
+        server.inject(Some(fault));
+        assert_eq!(client.refund_order(&order, 1).await, Err(OutboundError::Status(status)));
+    }
+    server.inject(Some(PaymentsFault::Html));
+    assert_eq!(client.refund_order(&order, 1).await, Err(OutboundError::NotJson));
+}
+
+#[tokio::test]
+async fn declined_card_charges_nothing() {
+    let server = PaymentsServer::start(None).await;
+    let (client, customer) = customer(&server).await;
+    server.set_card("org_1", true);
+    let order = create_order(&client, &customer, 1_299).await.unwrap();
+    assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Declined));
+    assert_eq!(server.net_cents("org_1"), 0);
+    server.set_card("org_1", false);
+    assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Paid));
+}
