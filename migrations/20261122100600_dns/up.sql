@@ -21,12 +21,17 @@ CREATE TABLE dns.zones (
     dnssec_state text NOT NULL CONSTRAINT zones_dnssec_state_check CHECK (dnssec_state IN ('off', 'signing', 'ds_pending')),
     -- The recorded DS records: an array of {keyTag, algorithm, digestType, digest}.
     ds jsonb NOT NULL,
+    -- Whether the zone stays signed although DNSSEC is off, until its registry and all resolvers have no DS record of it.
+    is_unsigning boolean NOT NULL DEFAULT false,
+    -- When its last DS record was removed from the registry; null if it has one, or never had one.
+    ds_removed_at timestamptz,
     -- The last signer check. Null before the first check.
     signer jsonb,
     -- The time at which the next signer check is due. Null if none is scheduled.
     signer_check_at timestamptz,
     created_at timestamptz NOT NULL,
-    CONSTRAINT zones_ds_check CHECK (dnssec_state <> 'off' OR ds = '[]')
+    CONSTRAINT zones_ds_check CHECK (dnssec_state <> 'off' OR ds = '[]'),
+    CONSTRAINT zones_is_unsigning_check CHECK (dnssec_state = 'off' OR NOT is_unsigning)
 );
 CREATE UNIQUE INDEX zones_name_key ON dns.zones (name);
 CREATE UNIQUE INDEX zones_path_key ON dns.zones (path);

@@ -17,8 +17,10 @@ mod oauth_libraries;
 mod openapi_validators;
 mod outbox;
 mod placement;
+mod saga;
 mod seal;
 mod setting;
+mod table;
 mod test;
 
 use std::process::ExitCode;
@@ -62,6 +64,8 @@ enum Command {
     Outbox(outbox::Args),
     /// Suspend and resume the databases of projects
     Placement(placement::Args),
+    /// List purchases and other work in several steps, continue it or end it
+    Saga(saga::Args),
     /// Count sealed values by key, and rotate their keys
     Seal(seal::Args),
     /// Write the files that are generated from the migrations and the programs
@@ -99,6 +103,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Billing(args) => billing::run(args).await,
         Command::Outbox(args) => outbox::run(args).await,
         Command::Placement(args) => placement::run(args).await,
+        Command::Saga(args) => saga::run(args).await,
         Command::Seal(args) => seal::run(args).await,
         Command::Codegen(args) => codegen::run(args).await,
         Command::Invariants(args) => invariants::run(args),

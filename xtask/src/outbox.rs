@@ -10,6 +10,7 @@ use store::outbox::{Filter, QueuedMessage, Retry};
 use uuid::Uuid;
 
 use crate::setting::DatabaseArgs;
+use crate::table;
 
 pub type Args = DatabaseArgs<Command>;
 
@@ -60,18 +61,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn print(messages: &[QueuedMessage]) {
-    let head = ["id", "topic", "key", "attempts", "created", "next attempt", "last error"].map(str::to_owned);
-    let rows: Vec<[String; 7]> = std::iter::once(head).chain(messages.iter().map(row)).collect();
-    let widths: [usize; 7] = std::array::from_fn(|column| {
-        rows.iter().filter_map(|row| row.get(column)).map(|it| it.chars().count()).max().unwrap_or(0)
-    });
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    if messages.len() as i64 == Filter::MAX_MESSAGES {
-        println!("… there may be more");
-    }
+    let head = ["id", "topic", "key", "attempts", "created", "next attempt", "last error"];
+    table::print(head, messages.iter().map(row), Filter::MAX_MESSAGES);
 }
 
 fn row(message: &QueuedMessage) -> [String; 7] {

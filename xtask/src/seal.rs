@@ -39,6 +39,7 @@ fn columns() -> impl Iterator<Item = SealedColumn> {
         databases::SEALED_COLUMNS,
         oauth::SEALED_COLUMNS,
         git::SEALED_COLUMNS,
+        domains::SEALED_COLUMNS,
     ];
     contexts.into_iter().flatten().copied()
 }

@@ -1,5 +1,5 @@
 -- Invariants that hold in every database at any time. Each paragraph describes a violation, and its statement returns
--- one row per violation. Statements for sagas follow when they exist.
+-- one row per violation.
 
 -- the text form of an id in the API and in the audit log
 CREATE FUNCTION pg_temp.public_id(prefix text, id uuid) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -109,7 +109,8 @@ SELECT sealed.place, sealed.id, sealed.key_id FROM (
     SELECT 'store.outbox' AS place, id, key_id FROM store.outbox
     UNION ALL SELECT 'store.idempotency', id, key_id FROM store.idempotency WHERE key_id IS NOT NULL
     UNION ALL SELECT 'resources.secrets', project_id, key_id FROM resources.secrets
-    UNION ALL SELECT 'databases.databases', id, key_id FROM databases.databases) sealed
+    UNION ALL SELECT 'databases.databases', id, key_id FROM databases.databases
+    UNION ALL SELECT 'domains.contacts', domain_id, key_id FROM domains.contacts) sealed
 WHERE sealed.key_id <> ALL (string_to_array(current_setting('svc.sealing_keys'), ','));
 
 -- a secret whose version differs from the number of its audit rows since its last deletion
@@ -237,3 +238,33 @@ SELECT r.id, r.last_update FROM git.repositories r LEFT JOIN (
     SELECT repository_id, max(number) AS last, max(number) - min(number) + 1 - count(*) AS missing
     FROM git.ref_updates GROUP BY repository_id) u ON u.repository_id = r.id
 WHERE r.last_update <> coalesce(u.last, 0) OR u.missing <> 0;
+
+-- a saga without an owner
+SELECT s.id, s.kind, s.org_id FROM store.sagas s WHERE NOT EXISTS (SELECT FROM orgs.orgs o WHERE o.id = s.org_id);
+
+-- a finished saga with a step that is neither finished nor undone
+SELECT s.id, s.kind, s.state, t.name, t.state AS step FROM store.sagas s JOIN store.saga_steps t ON t.saga_id = s.id
+WHERE s.state = 'done' AND t.state <> 'done' OR s.state IN ('failed', 'abandoned') AND t.state IN ('started', 'done');
+
+-- a domain that is being registered without an unfinished purchase
+SELECT d.id, d.name FROM domains.domains d WHERE d.state = 'registering' AND NOT EXISTS (
+    SELECT FROM store.sagas s WHERE s.kind = 'domains.purchase' AND s.finished_at IS NULL AND s.refusal IS NULL
+        AND s.key = pg_temp.public_id('dom', d.id));
+
+-- a domain charged twice: more paid purchases than completed ones
+SELECT c.domain_id, c.name, count(*) AS charges FROM domains.charges c
+WHERE c.purpose = 'purchase' AND c.state = 'paid' AND NOT EXISTS (
+    SELECT FROM store.sagas s WHERE s.id = c.id AND (s.state = 'done' OR s.finished_at IS NULL))
+GROUP BY c.domain_id, c.name;
+
+-- a completed purchase whose charge is not paid
+SELECT c.id, c.name, c.state FROM domains.charges c JOIN store.sagas s ON s.id = c.id
+WHERE c.purpose = 'purchase' AND s.state = 'done' AND c.state <> 'paid';
+
+-- a bought domain whose purchase created no zone
+SELECT s.id, s.key FROM store.sagas s WHERE s.kind = 'domains.purchase' AND s.state = 'done' AND NOT EXISTS (
+    SELECT FROM store.saga_steps t WHERE t.saga_id = s.id AND t.name = 'zone' AND t.state = 'done');
+
+-- a reserved name without a domain that is being registered
+SELECT r.name, r.org_id FROM dns.reservations r WHERE NOT EXISTS (
+    SELECT FROM domains.domains d WHERE d.name = r.name AND d.org_id = r.org_id AND d.state = 'registering');

@@ -89,10 +89,24 @@ const VALID: &str = "
     INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at, deleted_at)
         VALUES (md5('gone')::uuid, md5('o')::uuid, 'gone', 'public', 0, now(), now());
     INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at)
-        VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());";
+        VALUES (md5('3')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('gone')::uuid), '{}', 'r', now());
+    INSERT INTO domains.domains (id, org_id, name, state, registered_at, expires_at, locked, nameservers, auto_renew, created_at)
+        SELECT md5(name)::uuid, md5('o')::uuid, name, state, now(), now(), true, '{}', true, now()
+        FROM (VALUES ('bought.example', 'active'), ('new.example', 'registering')) domains (name, state);
+    INSERT INTO dns.reservations (name, path, org_id) VALUES ('new.example', 'example.new.', md5('o')::uuid);
+    INSERT INTO store.sagas (id, kind, key, org_id, input, state, attempts, next_attempt_at, lease, is_abandoned, created_at, finished_at)
+        SELECT md5('saga ' || name)::uuid, 'domains.purchase', pg_temp.public_id('dom', md5(name)::uuid), md5('o')::uuid, '{}', state, 0,
+            now(), 1, false, now(), finished_at
+        FROM (VALUES ('bought.example', 'done', now()), ('new.example', 'waiting', NULL)) sagas (name, state, finished_at);
+    INSERT INTO store.saga_steps (saga_id, name, key, state, attempts, started_at)
+        SELECT md5('saga bought.example')::uuid, name, name, 'done', 1, now()
+        FROM (VALUES ('price'), ('order'), ('charge'), ('register'), ('zone'), ('nameservers')) steps (name);
+    INSERT INTO domains.charges (id, org_id, domain_id, name, purpose, cents, order_id, state, created_at)
+        VALUES (md5('saga bought.example')::uuid, md5('o')::uuid, md5('bought.example')::uuid, 'bought.example', 'purchase', 1, 'order',
+            'paid', now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 45] = [
+const VIOLATIONS: [(&str, &str); 52] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -169,6 +183,20 @@ const VIOLATIONS: [(&str, &str); 45] = [
         "UPDATE billing.calls SET ended_at = NULL, org_id = md5('o')::uuid, \
          project_id = md5('p')::uuid, project = 'p', model = 'm', input_price = 1, output_price = 1",
     ),
+    ("a saga without an owner", "UPDATE store.sagas SET org_id = md5('q')::uuid"),
+    ("a finished saga with a step", "UPDATE store.saga_steps SET state = 'started' WHERE name = 'nameservers'"),
+    (
+        "a domain that is being registered",
+        "UPDATE store.sagas SET state = 'failed', finished_at = now() WHERE state = 'waiting'",
+    ),
+    (
+        "a domain charged twice",
+        "INSERT INTO domains.charges SELECT md5('c3')::uuid, org_id, domain_id, name, purpose, renewed_until, cents, 'order 2', state, \
+         created_at FROM domains.charges",
+    ),
+    ("a completed purchase", "UPDATE domains.charges SET state = 'declined'"),
+    ("a bought domain whose purchase", "DELETE FROM store.saga_steps WHERE name = 'zone'"),
+    ("a reserved name", "UPDATE dns.reservations SET name = 'other.example', path = 'example.other.'"),
     ("a project whose count of repositories", "UPDATE git.counts SET repositories = 2"),
     ("a repository whose updates", "UPDATE git.repositories SET last_update = 4"),
     ("a repository whose updates", "DELETE FROM git.ref_updates WHERE number = 2"),

@@ -24,11 +24,11 @@ pub use error::{DnsError, ItemError};
 pub use hosting::{Hosting, InvalidHosting};
 pub use model::*;
 pub use name::{InvalidName, NameError, OwnerName, WireName, ZoneName};
-pub use ports::{LookupFailure, NsRecords, Organizations, Ports, Resolver};
+pub use ports::{LookupFailure, NsRecords, Organizations, Ports, Registrations, Resolver};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
 pub use repository::*;
 pub use service::{
-    AtSerial, CreatedZone, Dns, ImportResult, InitialContent, LinkResult, Observation, Precondition, RrsetChanges,
-    ZoneReader,
+    AtSerial, CreatedZone, DS_TOPIC, Dns, DsMessage, ImportResult, InitialContent, LinkResult, Observation,
+    Precondition, RrsetChanges, WantedDs, ZoneReader,
 };

@@ -12,6 +12,15 @@ use store::Connection;
 pub struct Ports {
     pub organizations: Arc<dyn Organizations>,
     pub resolver: Arc<dyn Resolver>,
+    pub registrations: Arc<dyn Registrations>,
+}
+
+/// The domains that are registered through this installation.
+#[async_trait::async_trait]
+pub trait Registrations: Debug + Send + Sync {
+    /// Whether the organization's zone of this name is that of a domain whose DS records this installation sets at the
+    /// registry.
+    async fn is_registered(&self, connection: &mut Connection, org: OrgId, zone: &str) -> store::Result<bool>;
 }
 
 /// Access to organizations.

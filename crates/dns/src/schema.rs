@@ -67,6 +67,8 @@ diesel::table! {
         journal_bytes -> BigInt,
         dnssec_state -> Text,
         ds -> Jsonb,
+        is_unsigning -> Bool,
+        ds_removed_at -> Nullable<Timestamptz>,
         signer -> Nullable<Jsonb>,
         signer_check_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,

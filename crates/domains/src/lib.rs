@@ -18,4 +18,4 @@ pub use ports::{
     RegisteredDomain, Registrar, RegistrarError, Registration, RenewalOrder, ZoneRefusal, Zones,
 };
 pub use repository::*;
-pub use service::{Created, Domains, DomainsConfig, RenewalCharges, SEALED_COLUMNS};
+pub use service::{Created, Domains, DomainsConfig, DsError, RenewalCharges, SEALED_COLUMNS};

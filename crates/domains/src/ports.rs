@@ -54,7 +54,7 @@ pub trait Registrar: Send + Sync {
     /// Adds a DS record.
     async fn add_ds(&self, name: &str, ds: &DsRecord) -> Result<(), RegistrarError>;
 
-    /// Removes the DS record with this digest. Succeeds if there is none.
+    /// Removes the DS record with this digest. Succeeds without such a record.
     async fn remove_ds(&self, name: &str, digest: &str) -> Result<(), RegistrarError>;
 }
 

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use dns::primary::{Notifier, Primary};
 use dns::signer::Signer;
 use dns::{Dns, LookupFailure, NsRecords, Ports};
+use domains::DomainRepository as _;
 use futures_util::{StreamExt as _, stream};
 use gateway::http::without_write_permit;
 use kernel::{OrgId, Plan};
@@ -31,7 +32,11 @@ pub(super) fn wire(
     background: &mut Background,
 ) -> anyhow::Result<(Dns, Option<SocketAddr>)> {
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
-    let ports = Ports { organizations: Arc::new(OrgsPort), resolver: Arc::new(ResolverPort(resolver)) };
+    let ports = Ports {
+        organizations: Arc::new(OrgsPort),
+        resolver: Arc::new(ResolverPort(resolver)),
+        registrations: Arc::new(DomainsPort),
+    };
     let dns = Dns::new(store.clone(), config.dns.clone(), config.limits, ports);
     let mut listen = None;
     if let Some((settings, hosting)) = config.primary.as_ref().zip(config.dns.as_ref()) {
@@ -64,6 +69,16 @@ struct OrgsPort;
 impl dns::Organizations for OrgsPort {
     async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
         Ok(connection.org_find(org).await?.map(|org| org.plan))
+    }
+}
+
+#[derive(Debug)]
+struct DomainsPort;
+
+#[async_trait]
+impl dns::Registrations for DomainsPort {
+    async fn is_registered(&self, connection: &mut Connection, org: OrgId, zone: &str) -> store::Result<bool> {
+        connection.domain_is_registered(org, zone).await
     }
 }
 

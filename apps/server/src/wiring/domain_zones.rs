@@ -1,11 +1,12 @@
-//! The port of domains to the hosted zones.
+//! The port of domains to the hosted zones, and the DS records of zones at their registries.
 
 use async_trait::async_trait;
-use dns::{Dns, DnsError, NewZone};
-use domains::{DsWanted, ZoneRefusal, Zones};
+use dns::{DS_TOPIC, Dns, DnsError, Ds, DsMessage, NewZone, WantedDs};
+use domains::{Domains, DsRecord, DsWanted, ZoneRefusal, Zones};
 use kernel::audit::Actor;
-use kernel::{OrgId, ZoneId};
+use kernel::{OrgId, Time, ZoneId};
 use store::Connection;
+use store::outbox::{DeliveryError, Message, OutboxHandler};
 
 use super::error::IntoStoreError as _;
 
@@ -37,12 +38,41 @@ impl Zones for ZonesPort {
         self.0.names_taken(connection, org, names).await.map_err(|error| error.into_store_error())
     }
 
-    async fn ds_wanted(&self, _: ZoneId) -> store::Result<Option<DsWanted>> {
-        todo!()
+    async fn ds_wanted(&self, zone: ZoneId) -> store::Result<Option<DsWanted>> {
+        let wanted = self.0.ds_wanted(zone).await.map_err(|error| error.into_store_error())?;
+        let record = |ds: Ds| DsRecord {
+            key_tag: ds.key_tag,
+            algorithm: ds.algorithm,
+            digest_type: ds.digest_type,
+            digest: ds.digest,
+        };
+        Ok(wanted.map(|WantedDs { org, name, ds, is_ending }| {
+            let ds = ds.into_iter().map(record).collect();
+            DsWanted { org, name, ds, is_ending }
+        }))
     }
 
-    async fn ds_absent(&self, _: ZoneId, _: bool) -> store::Result<()> {
-        todo!()
+    async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()> {
+        self.0.ds_absent(zone, removed).await.map_err(|error| error.into_store_error())
+    }
+}
+
+/// Gives the registries the DS records of zones.
+pub(super) struct DsUpdates(pub(super) Domains);
+
+#[async_trait]
+impl OutboxHandler for DsUpdates {
+    fn topic(&self) -> &'static str {
+        DS_TOPIC
+    }
+
+    async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
+        let DsMessage { zone } = message.parse()?;
+        self.0.apply_ds(zone).await.map_err(|error| DeliveryError::Transient(error.to_string()))
+    }
+
+    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
+        Ok(())
     }
 }
 

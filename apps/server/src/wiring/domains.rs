@@ -54,6 +54,7 @@ pub(super) fn wire(
     // Jobs leave a part of the registrar's rate limit to requests.
     let jobs = service(registrar.as_ref().map(RegistrarClient::for_background_jobs));
     background.outbox(store.spawn_outbox_worker(Arc::new(RenewalCharges(jobs.clone()))));
+    background.outbox(store.spawn_outbox_worker(Arc::new(super::domain_zones::DsUpdates(jobs.clone()))));
     background.job(Job::every(SECOND, "domains.resume"), jobs.clone(), async |domains| domains.resume().await);
     background.job(Job::every(MINUTE, "domains.sync"), jobs.clone(), async |domains| domains.sync_due().await);
     background.job(Job::every(HOUR, "domains.notify_expiring"), jobs, async |domains| domains.notify_expiring().await);

@@ -29,6 +29,10 @@ pub struct ZoneRecord {
     pub journal_bytes: u64,
     pub dnssec: DnssecState,
     pub ds: Vec<Ds>,
+    /// Whether the zone stays signed although DNSSEC is off, until no resolver has a DS record of it.
+    pub is_unsigning: bool,
+    /// When its last DS record was removed from the registry.
+    pub ds_removed_at: Option<Time>,
     pub signer: Option<SignerView>,
     pub created_at: Time,
 }
@@ -55,6 +59,9 @@ pub trait ZoneRepository {
 
     /// Locks one zone of an organization until the transaction ends, and returns it.
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
+
+    /// Returns a zone.
+    async fn zone_get(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
     /// Locks a zone until the transaction ends, and returns it.
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
@@ -94,6 +101,10 @@ pub trait ZoneRepository {
         signer_check_at: Option<Time>,
     ) -> Result<()>;
 
+    /// Sets whether a zone without DNSSEC stays signed, and when its last DS record was removed.
+    async fn zone_set_unsigning(&mut self, zone: ZoneId, is_unsigning: bool, ds_removed_at: Option<Time>)
+    -> Result<()>;
+
     /// Returns the zones whose managed apex NS rrset differs from these records, with their organizations. Excludes the
     /// catalog.
     async fn zones_with_stale_nameservers(&mut self, nameservers: &[Rdata], limit: i64)
@@ -113,6 +124,8 @@ pub(super) struct ZoneRow {
     journal_bytes: i64,
     dnssec_state: DnssecState,
     ds: serde_json::Value,
+    is_unsigning: bool,
+    ds_removed_at: Option<Time>,
     signer: Option<serde_json::Value>,
     created_at: Time,
 }
@@ -160,6 +173,10 @@ impl ZoneRepository for Connection {
 
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {
         read_row(zone_of_org(org, name.as_str()).select(ZoneRow::as_select()).for_update().first(self).await)
+    }
+
+    async fn zone_get(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>> {
+        read_row(zones::table.find(zone).select(ZoneRow::as_select()).first(self).await)
     }
 
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>> {
@@ -242,6 +259,17 @@ impl ZoneRepository for Connection {
         Ok(())
     }
 
+    async fn zone_set_unsigning(
+        &mut self,
+        zone: ZoneId,
+        is_unsigning: bool,
+        ds_removed_at: Option<Time>,
+    ) -> Result<()> {
+        let set = (zones::is_unsigning.eq(is_unsigning), zones::ds_removed_at.eq(ds_removed_at));
+        Prepared(diesel::update(zones::table.find(zone)).set(set)).execute(self).await?;
+        Ok(())
+    }
+
     async fn zones_with_stale_nameservers(
         &mut self,
         nameservers: &[Rdata],
@@ -299,6 +327,8 @@ impl TryFrom<ZoneRow> for ZoneRecord {
             journal_bytes: row.journal_bytes.cast_unsigned(),
             dnssec: row.dnssec_state,
             ds: from_json(row.ds)?,
+            is_unsigning: row.is_unsigning,
+            ds_removed_at: row.ds_removed_at,
             signer: row.signer.map(from_json).transpose()?,
             created_at: row.created_at,
         })

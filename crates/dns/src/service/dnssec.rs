@@ -7,7 +7,7 @@ use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::edit::MAX_JOURNAL_ENTRIES;
-use super::zone::catalog_rrsets;
+use super::zone::{catalog_group, catalog_rrsets};
 use super::{AtSerial, Dns, Precondition, Result, load_zone};
 use crate::error::DnsError;
 use crate::model::{Dnskey, Dnssec, DnssecState, DnssecSwitch, Ds, DsReport, ManagedBy, SignerView, Zone};
@@ -59,7 +59,7 @@ impl Dns {
         name: &str,
         switch: DnssecSwitch,
     ) -> Result<AtSerial<Zone>> {
-        let hosting = self.hosting()?;
+        self.hosting()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
@@ -67,22 +67,51 @@ impl Dns {
                 if switch.enabled == (zone.dnssec != DnssecState::Off) {
                     return Ok(Outcome::Unchanged(AtSerial { serial: zone.serial, value: self.zone_view(&zone)? }));
                 }
-                let now = self.store.clock_rng().now();
+                let is_registered = self.registrations.is_registered(tx, org, zone.name.as_str()).await?;
                 let dnssec = if switch.enabled { DnssecState::Signing } else { DnssecState::Off };
-                let serial = zone.next_serial(now).wrapping_add(GROUP_CHANGE_INCREMENT);
-                let zone = ZoneRecord { dnssec, ds: Vec::new(), serial, ..zone };
-                // A signer applies the new group at the next transfer, which must be a full transfer.
-                tx.zone_raise_serial(zone.id, serial).await?;
-                let signer_check_at = hosting.has_signer.then(|| now.plus_seconds(ACTIVE_INTERVAL));
-                tx.zone_set_dnssec(zone.id, dnssec, &zone.ds, signer_check_at).await?;
-                let group = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
-                self.write_edits(tx, catalog, &group, MAX_JOURNAL_ENTRIES).await?;
-                self.enqueue_notice(tx, &Notice::for_group_change(&zone.name)).await?;
+                // Resolvers reject an unsigned zone as long as its registry has a DS record of it.
+                let is_unsigning = !switch.enabled && is_registered;
+                let after = ZoneRecord { dnssec, ds: Vec::new(), is_unsigning, ds_removed_at: None, ..zone.clone() };
+                let zone = self.change_signing(tx, catalog, &zone, after).await?;
+                let serial = zone.serial;
+                if is_unsigning {
+                    self.enqueue_ds(tx, zone.id).await?;
+                }
                 let name = if switch.enabled { "dns.dnssec.on" } else { "dns.dnssec.off" };
                 let event = Event::in_org(name, org, zone.id, json!({ "zone": zone.name.as_str() }));
                 Ok(Outcome::Changed(AtSerial { serial, value: self.zone_view(&zone)? }, event))
             })
             .await
+    }
+
+    /// Stores a changed DNSSEC state of a locked zone. If its group in the locked catalog changes, raises its serial.
+    pub(super) async fn change_signing(
+        &self,
+        tx: &mut Connection,
+        catalog: ZoneRecord,
+        before: &ZoneRecord,
+        after: ZoneRecord,
+    ) -> Result<ZoneRecord> {
+        let now = self.store.clock_rng().now();
+        let has_new_group = catalog_group(before) != catalog_group(&after);
+        let serial = before.next_serial(now).wrapping_add(GROUP_CHANGE_INCREMENT);
+        let zone = if has_new_group { ZoneRecord { serial, ..after } } else { after };
+        if has_new_group {
+            // A signer applies the new group at the next transfer, which must be a full transfer.
+            tx.zone_raise_serial(zone.id, zone.serial).await?;
+        }
+        let signer_check_at = self.hosting()?.has_signer.then(|| now.plus_seconds(ACTIVE_INTERVAL));
+        tx.zone_set_unsigning(zone.id, false, None).await?;
+        tx.zone_set_dnssec(zone.id, zone.dnssec, &zone.ds, signer_check_at).await?;
+        if zone.is_unsigning {
+            tx.zone_set_unsigning(zone.id, true, zone.ds_removed_at).await?;
+        }
+        if has_new_group {
+            let group = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
+            self.write_edits(tx, catalog, &group, MAX_JOURNAL_ENTRIES).await?;
+            self.enqueue_notice(tx, &Notice::for_group_change(&zone.name)).await?;
+        }
+        Ok(zone)
     }
 
     /// Records the DS records that were added to the parent zone. An empty list means "not yet" and is a no-op.
@@ -151,10 +180,11 @@ impl Dns {
                 SignerView { serial: None, keys: Vec::new(), cds: Vec::new(), error: Some(error), observed_at: now }
             }
         };
-        let should_be_signed = check.dnssec != DnssecState::Off;
+        let should_be_signed = check.dnssec != DnssecState::Off || check.is_unsigning;
         let is_signed = !view.keys.is_empty();
         let is_as_desired = view.serial.is_some() && is_signed == should_be_signed;
-        if view.error.is_none() && should_be_signed && is_as_desired && requests_new_ds(check, &view) {
+        let is_on = check.dnssec != DnssecState::Off;
+        if view.error.is_none() && is_on && is_as_desired && requests_new_ds(check, &view) {
             self.record_observed(check, &view).await?;
         }
         let is_stuck = view.error.is_none() && is_stuck(check, &view, is_as_desired);
@@ -191,6 +221,9 @@ impl Dns {
                 // keys.
                 tx.signer_check_record(check, view, now).await?;
                 let (zone, recorded) = set_ds(tx, zone, view.cds.clone(), now).await?;
+                if self.registrations.is_registered(tx, check.org, zone.name.as_str()).await? {
+                    self.enqueue_ds(tx, zone.id).await?;
+                }
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
                 let event = Event::in_org("dns.ds.set", check.org, zone.id, data);
                 Ok(if recorded { Outcome::Changed((), event) } else { Outcome::Unchanged(()) })
@@ -211,7 +244,8 @@ fn requests_new_ds(check: &SignerCheck, view: &SignerView) -> bool {
 fn is_stuck(check: &SignerCheck, view: &SignerView, is_as_desired: bool) -> bool {
     let Some(signer_serial) = view.serial else { return false };
     let last_serial = check.last_view.as_ref().and_then(|view| view.serial);
-    let unsigned_ahead = check.dnssec == DnssecState::Off && serial::is_newer(signer_serial, check.serial);
+    let is_unsigned = check.dnssec == DnssecState::Off && !check.is_unsigning;
+    let unsigned_ahead = is_unsigned && serial::is_newer(signer_serial, check.serial);
     (!is_as_desired || unsigned_ahead) && last_serial == Some(signer_serial)
 }
 

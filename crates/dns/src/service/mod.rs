@@ -2,6 +2,7 @@
 
 mod delegation;
 mod dnssec;
+mod ds;
 mod edit;
 mod limit;
 mod link;
@@ -20,13 +21,14 @@ use crate::ZoneName;
 use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::{Zone, ZoneDnssec};
-use crate::ports::{Organizations, Ports};
+use crate::ports::{Organizations, Ports, Registrations};
 use crate::repository::{ZoneRecord, ZoneRepository as _};
 
 use self::delegation::Delegations;
 use self::read::ReadPermits;
 
 pub use dnssec::Observation;
+pub use ds::{DS_TOPIC, DsMessage, WantedDs};
 pub use link::LinkResult;
 pub use read::ZoneReader;
 pub use rrset::RrsetChanges;
@@ -42,6 +44,7 @@ pub struct Dns {
     hosting: Option<Arc<Hosting>>,
     limits: Limits,
     organizations: Arc<dyn Organizations>,
+    registrations: Arc<dyn Registrations>,
     delegations: Arc<Delegations>,
     /// The permits for reads of large zones.
     read_permits: Arc<ReadPermits>,
@@ -67,10 +70,10 @@ impl Dns {
     /// Creates the service. Without `hosting`, the use cases return [`DnsError::NotConfigured`].
     #[must_use]
     pub fn new(store: Store, hosting: Option<Hosting>, limits: Limits, ports: Ports) -> Self {
-        let Ports { organizations, resolver } = ports;
+        let Ports { organizations, resolver, registrations } = ports;
         let delegations = Arc::new(Delegations::new(resolver));
         let read_permits = Arc::default();
-        Self { store, hosting: hosting.map(Arc::new), limits, organizations, delegations, read_permits }
+        Self { store, hosting: hosting.map(Arc::new), limits, organizations, registrations, delegations, read_permits }
     }
 
     /// Returns the hosting configuration.

@@ -51,9 +51,13 @@ impl Dns {
         let name = self.parse_new_name(name)?;
         let catalog = tx.catalog_lock().await?;
         check_overlap(tx, org, &name).await?;
-        if tx.zone_find(org, &name).await?.is_none() {
-            let (_, event) = self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;
-            self.store.append_system_event(tx, ACTOR, &event).await?;
+        match tx.zone_find(org, &name).await? {
+            // Its registry gets the DS records when the purchase is complete.
+            Some(zone) => self.enqueue_ds(tx, zone.id).await?,
+            None => {
+                let (_, event) = self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;
+                self.store.append_system_event(tx, ACTOR, &event).await?;
+            }
         }
         Ok(tx.reservation_delete(&name).await?)
     }

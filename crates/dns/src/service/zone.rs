@@ -239,6 +239,8 @@ impl Dns {
             journal_bytes: 0,
             dnssec: DnssecState::Off,
             ds: Vec::new(),
+            is_unsigning: false,
+            ds_removed_at: None,
             signer: None,
             created_at: now,
         }
@@ -254,7 +256,7 @@ fn nameserver_change(hosting: &Hosting) -> RrsetChange {
 
 /// Returns the catalog group of a zone (contract section 6).
 pub(super) fn catalog_group(zone: &ZoneRecord) -> &'static str {
-    if zone.dnssec == DnssecState::Off { "plain" } else { "signed" }
+    if zone.dnssec == DnssecState::Off && !zone.is_unsigning { "plain" } else { "signed" }
 }
 
 /// Returns the catalog rrsets of a zone (RFC 9432 sections 4.3 and 4.4.2).

@@ -12,8 +12,8 @@ use crate::ports::{Registrar, RegistrarError};
 use crate::repository::DomainRecord;
 
 impl Domains {
-    /// Sets whether the organization wants the domain to be renewed. The registrar's own auto-renewal stays on; a
-    /// renewal that the registrar makes by itself is charged only if the organization wants it.
+    /// Sets whether the organization wants the domain to be renewed. The registrar's own auto-renewal stays
+    /// on. The organization pays for a renewal that the registrar makes by itself only while this is on.
     ///
     /// # Errors
     /// [`DomainError::NotFound`].

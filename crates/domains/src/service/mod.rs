@@ -2,6 +2,7 @@
 
 mod change;
 mod charge;
+mod ds;
 mod expiry;
 mod import;
 mod purchase;
@@ -25,6 +26,7 @@ use crate::ports::{Ports, Registrar, RegistrarError};
 use crate::repository::{DomainRecord, DomainRepository as _, HistoryRepository as _, NewDomainChange};
 
 pub use charge::RenewalCharges;
+pub use ds::DsError;
 
 /// The contacts of domains.
 pub(crate) const CONTACT: SealedColumn =

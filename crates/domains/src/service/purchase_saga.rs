@@ -65,7 +65,7 @@ struct OrderResponse {
     order: Option<String>,
 }
 
-/// What the registrar said about the new domain.
+/// The new domain, as the registrar describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RegisterResponse {
     registered_at: Time,

@@ -50,7 +50,8 @@ impl Domains {
         let offers = registrar.check(&names).await.map_err(|error| registrar_failed(&error))?;
         let mut connection = self.store.connection().await?;
         let mut taken = self.ports.zones.taken(&mut connection, org, &names).await?;
-        taken.extend(connection.domains_live(&names).await?.into_iter().map(|(name, _)| name));
+        let live = connection.domains_live(&names).await?;
+        taken.extend(live.into_iter().filter(|(_, owner)| *owner != org).map(|(name, _)| name));
         let results = names.into_iter().map(|name| {
             let offer = offers.iter().find(|offer| offer.name == name);
             let is_taken = taken.contains(&name);

@@ -133,7 +133,7 @@ impl Domains {
         }
     }
 
-    /// Charges a renewal that the registrar made by itself, if the organization wants the domain to be renewed.
+    /// Charges a renewal that the registrar made by itself, if auto-renewal is on.
     async fn record_renewal(
         &self,
         tx: &mut Connection,

@@ -88,9 +88,9 @@ impl Kit {
         rows.into_iter().next().map(|row| row["state"].as_str().unwrap().to_owned())
     }
 
-    /// The audit events about domains, the oldest first.
+    /// The audit events in the order of their commits.
     pub async fn events(&self) -> Vec<String> {
-        let rows = self.db_rows("SELECT event FROM store.audit ORDER BY id").await;
+        let rows = self.db_rows("SELECT event FROM store.audit ORDER BY ctid").await;
         rows.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
     }
 

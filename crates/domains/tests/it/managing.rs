@@ -1,6 +1,8 @@
 //! Import, lock, transfer code, reading at the registrar, notices.
 
-use domains::{DomainCheck, DomainError, DomainImport, DomainLock, DomainState, Notice, UnavailableReason};
+use domains::{
+    DomainCheck, DomainError, DomainImport, DomainLock, DomainState, DsRecord, DsWanted, Notice, UnavailableReason,
+};
 use kernel::Paging;
 
 use crate::kit::{Kit, NAMESERVERS, actor};
@@ -82,7 +84,11 @@ async fn transfer_code_is_not_stored() {
 async fn reading_follows_the_registrar() {
     let kit = Kit::start().await;
     kit.bought(NAME).await;
-    let sync = async || kit.domains.sync(&actor(), kit.org, NAME).await;
+    let sync = async || {
+        // The ids of the history rise with the time.
+        kit.advance(1);
+        kit.domains.sync(&actor(), kit.org, NAME).await
+    };
     kit.world.fault(NAME, "read", When::Before, Fault::Fail);
     assert!(matches!(sync().await, Err(DomainError::RegistrarFailed)));
     kit.world.state().domain(NAME).nameservers = vec!["ns.elsewhere.example".to_owned()];
@@ -157,4 +163,45 @@ async fn domains_are_listed_newest_first() {
     let after = Paging::after(2, &first.next_cursor.unwrap()).unwrap();
     let rest = kit.domains.list(kit.org, &after).await.unwrap();
     assert_eq!((rest.items.len(), rest.items[0].name.as_str(), rest.next_cursor), (1, "a.example", None));
+}
+
+/// New DS records are added before the others are removed, and all are removed when signing ends.
+#[tokio::test]
+async fn ds_records_follow_the_zone() {
+    let kit = Kit::start().await;
+    let record = |tag: u16| DsRecord { key_tag: tag, algorithm: 13, digest_type: 2, digest: format!("{tag:064X}") };
+    let zone = kit.store.clock_rng().id();
+    let wants = |tags: &[u16], is_ending| {
+        let ds = tags.iter().map(|tag| record(*tag)).collect();
+        let wanted = DsWanted { org: kit.org, name: NAME.to_owned(), ds, is_ending };
+        kit.world.state().ds_wanted.insert(zone, wanted);
+    };
+    let at_registry = || kit.world.state().ds.get(NAME).cloned().unwrap_or_default();
+    // An external domain is managed elsewhere.
+    kit.domains.import(&actor(), kit.org, DomainImport { name: NAME.to_owned() }).await.unwrap();
+    wants(&[1], false);
+    kit.domains.apply_ds(zone).await.unwrap();
+    assert_eq!(kit.world.calls("add-ds"), 0);
+    kit.bought(NAME).await;
+    for _ in 0..2 {
+        kit.domains.apply_ds(zone).await.unwrap();
+        assert_eq!((kit.world.calls("add-ds"), at_registry()), (1, vec![record(1)]));
+    }
+    // A failure between the two steps leaves both.
+    wants(&[2], false);
+    kit.world.fault(NAME, "remove-ds", When::Before, Fault::Fail);
+    kit.domains.apply_ds(zone).await.unwrap_err();
+    assert_eq!(at_registry(), [record(1), record(2)]);
+    kit.domains.apply_ds(zone).await.unwrap();
+    assert_eq!(at_registry(), [record(2)]);
+    // Keys that are not known yet change nothing.
+    wants(&[], false);
+    kit.domains.apply_ds(zone).await.unwrap();
+    assert_eq!((at_registry(), kit.world.state().ds_absent.len()), (vec![record(2)], 0));
+    wants(&[], true);
+    for _ in 0..2 {
+        kit.domains.apply_ds(zone).await.unwrap();
+    }
+    assert!(at_registry().is_empty());
+    assert_eq!(kit.world.state().ds_absent, [(zone, true), (zone, false)]);
 }

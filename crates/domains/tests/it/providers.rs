@@ -35,9 +35,9 @@ pub enum Fault {
 /// name for the registrar.
 #[derive(Clone, Default)]
 pub struct World {
-    state: Arc<Mutex<State>>,
+    pub state: Arc<Mutex<State>>,
     /// The subjects of the calls that never return.
-    killed: watch::Sender<Vec<String>>,
+    pub killed: watch::Sender<Vec<String>>,
     pub clock: TestClock,
 }
 
@@ -70,7 +70,7 @@ pub struct State {
 pub struct Order {
     pub org: OrgId,
     pub cents: i64,
-    pub reference: String,
+
     pub paid: bool,
     pub refunded: bool,
 }
@@ -275,8 +275,8 @@ impl Payments for World {
             if state.no_card.contains(&order.org) {
                 return None;
             }
-            let NewOrder { org, cents, reference, .. } = order.clone();
-            state.orders.push(Order { org, cents, reference, paid: false, refunded: false });
+            let NewOrder { org, cents, .. } = order.clone();
+            state.orders.push(Order { org, cents, paid: false, refunded: false });
             Some(format!("order_{}", state.orders.len() - 1))
         });
         Ok(created.await?)

@@ -45,7 +45,7 @@ pub struct NewSaga<'a> {
     pub org: OrgId,
     /// The user who starts it: the actor of its audit events.
     pub user: Option<UserId>,
-    /// What the steps need. Not sealed, so it must not contain a secret or a contact.
+    /// The parameters of the steps. It is not sealed, so it must not contain a secret or a contact.
     pub input: Value,
 }
 

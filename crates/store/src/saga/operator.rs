@@ -65,7 +65,7 @@ impl Store {
         Ok(query.load(&mut *self.connection().await?).await?)
     }
 
-    /// Lets the background job continue an unfinished saga now. Returns false if there is none, or if it is running.
+    /// Lets the background job continue an unfinished saga now. Returns false if the saga does not exist, is finished, or is running.
     ///
     /// # Errors
     /// Returns an error if the statement fails.
@@ -73,8 +73,8 @@ impl Store {
         self.continue_idle_saga(actor, id, "saga.retry", false).await
     }
 
-    /// Ends an unfinished saga: the background job undoes its started steps. Returns false if there is none, or if it is
-    /// running.
+    /// Ends an unfinished saga: the background job undoes its started steps. Returns false if the saga does
+    /// not exist, is finished, or is running.
     ///
     /// # Errors
     /// Returns an error if the statement fails.

@@ -1,5 +1,6 @@
 //! The runner of a saga.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -30,6 +31,9 @@ const RESUME_TIMEOUT: Duration = Duration::from_secs(30);
 /// The sagas of a kind that one run of a background job continues, and how many of them concurrently.
 const MAX_RESUMED: i64 = 64;
 const MAX_CONCURRENCY: usize = 8;
+
+/// The longest pause before another attempt to record a result.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The reason of an attempt without a response.
 const NO_RESPONSE: &str = "no response in time";
@@ -164,9 +168,15 @@ impl Runner<'_> {
             let attempt = self.start(step).await?;
             let outcome = self.bounded(self.handler.execute(&self.saga, &attempt)).await;
             match outcome {
-                StepOutcome::Done(response) => self.finish(&attempt, response).await?,
+                StepOutcome::Done(response) => {
+                    let finished = self.finish(&attempt, response).await;
+                    self.or_postpone(step, finished).await?;
+                }
                 StepOutcome::Retry { reason, new_key } => return self.postpone(step, &reason, new_key).await,
-                StepOutcome::Refused { refusal, reason } => return self.refuse(step, refusal, &reason, true).await,
+                StepOutcome::Refused { refusal, reason } => {
+                    let refused = self.refuse(step, refusal, &reason, true).await;
+                    return self.or_postpone(step, refused).await;
+                }
             }
         }
         Ok(())
@@ -213,16 +223,16 @@ impl Runner<'_> {
 
     /// Records an attempt, with the key of the step, and renews the lease.
     async fn start(&mut self, step: &'static str) -> Progress<Attempt> {
-        let (now, change) = (self.now(), self.renewal(step));
-        let new_key = self.new_key(step);
-        let saga = &self.saga;
-        let started = self.store.transaction_unaudited(async |tx: &mut Connection| {
-            if !queue::change(tx, saga, &change).await? {
-                return Ok::<_, Error>(None);
-            }
-            queue::start_step(tx, saga, step, &new_key, now).await.map(Some)
-        });
-        let (key, number) = started.await?.ok_or(Stop::LostLease(step))?;
+        let (now, new_key) = (self.now(), self.new_key(step));
+        let started = Mutex::new(None);
+        self.commit(step, &self.renewal(step), async |tx| {
+            let attempt = queue::start_step(tx, &self.saga, step, &new_key, now).await?;
+            *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
+            Ok(None)
+        })
+        .await?;
+        let started = started.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (key, number) = started.ok_or(Stop::LostLease(step))?;
         self.saga.steps.retain(|it| it.name != step);
         let state = StepState::Started;
         self.saga.steps.push(Step {
@@ -296,6 +306,18 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Schedules the next attempt of a step whose result the context failed to record.
+    async fn or_postpone(&mut self, step: &'static str, recorded: Progress) -> Progress {
+        match recorded {
+            Err(Stop::Database(error)) => {
+                let (kind, saga) = (self.handler.kind(), self.saga.id);
+                tracing::error!(kind, %saga, step, error = %error_chain(&error), "failed to record a step of a saga");
+                self.postpone(step, "failed to record the result; see the log of the service", false).await
+            }
+            recorded => recorded,
+        }
+    }
+
     /// Schedules the next attempt, and ends the run.
     async fn postpone(&mut self, step: &'static str, reason: &str, new_key: bool) -> Progress {
         metrics::count_failure(self.handler.kind(), step, "retry");
@@ -357,19 +379,31 @@ impl Runner<'_> {
         &self,
         step: &'static str,
         change: &Change<'_>,
-        write: impl AsyncFnOnce(&mut Connection) -> Result<Option<Event>>,
+        write: impl AsyncFn(&mut Connection) -> Result<Option<Event>>,
     ) -> Progress {
         let actor = Actor { user: self.saga.user, ..Actor::service(self.handler.kind()) };
-        let committed = self.store.transaction_unaudited(async |tx: &mut Connection| {
-            if !queue::change(tx, &self.saga, change).await? {
-                return Ok::<_, Error>(false);
+        let mut pause = Duration::from_millis(50);
+        loop {
+            let committed = self.store.transaction_unaudited(async |tx: &mut Connection| {
+                if !queue::change(tx, &self.saga, change).await? {
+                    return Ok::<_, Error>(false);
+                }
+                if let Some(event) = write(tx).await? {
+                    append(tx, self.store.clock_rng(), &actor, &event).await?;
+                }
+                Ok(true)
+            });
+            match committed.await {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(Stop::LostLease(step)),
+                // The effect may have happened: without its record, the saga would wait for the end of the lease.
+                Err(Error::Unavailable(_)) if Instant::now() + pause < self.until => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                }
+                Err(error) => return Err(error.into()),
             }
-            if let Some(event) = write(tx).await? {
-                append(tx, self.store.clock_rng(), &actor, &event).await?;
-            }
-            Ok(true)
-        });
-        if committed.await? { Ok(()) } else { Err(Stop::LostLease(step)) }
+        }
     }
 
     /// A new idempotency key.

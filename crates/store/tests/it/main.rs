@@ -2,6 +2,7 @@
 
 mod outbox;
 mod rotation;
+mod sagas;
 mod schema;
 mod tls;
 mod transactions;

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dns::{
-    Dns, Hosting, LookupFailure, NewZone, NsRecords, Organizations, Ports, Precondition, Resolver, RrsetContent,
-    ServedRepository as _, ServedZone,
+    Dns, Hosting, LookupFailure, NewZone, NsRecords, Organizations, Ports, Precondition, Registrations, Resolver,
+    RrsetContent, ServedRepository as _, ServedZone,
 };
 use kernel::audit::Actor;
 use kernel::{Limits, OrgId, Plan};
@@ -18,6 +19,7 @@ pub struct Kit {
     pub org: OrgId,
     pub delegations: Arc<PublicDelegations>,
     pub plans: Arc<Plans>,
+    pub registered: Arc<Registered>,
     base: TestStore,
 }
 
@@ -44,13 +46,15 @@ impl Kit {
         (hosting.has_primary, hosting.has_signer) = (true, true);
         let delegations = Arc::<PublicDelegations>::default();
         let plans = Arc::new(Plans(Mutex::new(Plan::Free)));
-        let ports = Ports { organizations: plans.clone(), resolver: delegations.clone() };
+        let registered = Arc::<Registered>::default();
+        let ports =
+            Ports { organizations: plans.clone(), resolver: delegations.clone(), registrations: registered.clone() };
         let dns = Dns::new(base.store.clone(), Some(hosting), limits, ports);
         let org: OrgId = base.store.clock_rng().id();
         let insert =
             format!("INSERT INTO orgs.orgs VALUES ('{}', 'acme', 'Acme', 'free', false, now())", org.as_uuid());
         base.db_execute(&insert).await;
-        let kit = Self { dns, org, delegations, plans, base };
+        let kit = Self { dns, org, delegations, plans, registered, base };
         kit.dns.zone_create(&actor(), org, NewZone { name: ZONE.to_owned() }).await.unwrap();
         kit
     }
@@ -84,6 +88,17 @@ impl Plans {
 impl Organizations for Plans {
     async fn plan(&self, _: &mut store::Connection, _: OrgId) -> store::Result<Option<Plan>> {
         Ok(Some(*self.0.lock().unwrap()))
+    }
+}
+
+/// Whether all zones are those of registered domains.
+#[derive(Debug, Default)]
+pub struct Registered(pub AtomicBool);
+
+#[async_trait::async_trait]
+impl Registrations for Registered {
+    async fn is_registered(&self, _: &mut store::Connection, _: OrgId, _: &str) -> store::Result<bool> {
+        Ok(self.0.load(Ordering::SeqCst))
     }
 }
 

@@ -8,4 +8,6 @@ mod journal;
 mod kit;
 mod limits;
 mod reading;
+mod registered;
+mod reservations;
 mod signing;

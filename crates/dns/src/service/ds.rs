@@ -1,0 +1,93 @@
+//! DS records at the registry, for zones of domains that are registered through this installation.
+//!
+//! The outbox message of a zone only says that something changed: whoever delivers it reads what the zone needs now
+//! ([`Dns::ds_wanted`]). A DS record is added only for keys that already sign the zone. When DNSSEC is turned off, the zone
+//! stays signed until the registry has had no DS record for two days, so that no resolver has one either.
+
+use kernel::{OrgId, ZoneId};
+use serde::{Deserialize, Serialize};
+use store::Connection;
+use store::outbox::withdraw;
+
+use super::{Dns, Result};
+use crate::error::DnsError;
+use crate::model::{DnssecState, Ds};
+use crate::repository::{ZoneRecord, ZoneRepository as _};
+
+/// The outbox topic of zones whose DS records at the registry may have to change. Its messages are [`DsMessage`]s.
+pub const DS_TOPIC: &str = "dns.ds";
+
+/// How long resolvers may keep a DS record after its removal, in seconds: registries use a TTL of at most a day, and take
+/// a while to publish a removal.
+const HOLD_SECONDS: i64 = 48 * 3600;
+
+/// A zone whose DS records at the registry may have to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DsMessage {
+    pub zone: ZoneId,
+}
+
+/// The DS records that a zone needs at its registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedDs {
+    pub org: OrgId,
+    /// The zone's name.
+    pub name: String,
+    /// The DS records that the signer requests; empty if signing ends, or has not begun.
+    pub ds: Vec<Ds>,
+    /// Whether signing ends as soon as no resolver has a DS record of the zone.
+    pub is_ending: bool,
+}
+
+impl Dns {
+    /// Enqueues a message about a zone in the caller's transaction, which replaces a queued one.
+    pub(super) async fn enqueue_ds(&self, tx: &mut Connection, zone: ZoneId) -> Result<()> {
+        let key = zone.to_string();
+        withdraw(tx, DS_TOPIC, &key).await?;
+        Ok(self.store.enqueue(tx, DS_TOPIC, &key, &DsMessage { zone }).await?)
+    }
+
+    /// Returns the DS records that a zone needs at its registry; `None` for a deleted zone.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`].
+    pub async fn ds_wanted(&self, zone: ZoneId) -> Result<Option<WantedDs>> {
+        let found = self.store.connection().await?.zone_get(zone).await?;
+        let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(None) };
+        // Records that a user reported need not belong to the keys.
+        let is_recorded = zone.dnssec == DnssecState::DsPending;
+        let ds = zone.signer.filter(|_| is_recorded).map(|view| view.cds).unwrap_or_default();
+        Ok(Some(WantedDs { org, name: zone.name.as_str().to_owned(), ds, is_ending: zone.is_unsigning }))
+    }
+
+    /// Confirms that the registry has no DS record of a zone whose signing ends. `removed` says whether there was one, so
+    /// that resolvers may still have it. Unsigns the zone, or enqueues a message for the time when that is possible.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`].
+    pub async fn ds_absent(&self, zone: ZoneId, removed: bool) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let catalog = tx.catalog_lock().await?;
+                let Some(zone) = tx.zone_lock_by_id(zone).await?.filter(|zone| zone.is_unsigning) else {
+                    return Ok(());
+                };
+                let ds_removed_at = if removed { Some(now) } else { zone.ds_removed_at };
+                let unsign_at = ds_removed_at.map(|at| at.plus_seconds(HOLD_SECONDS)).filter(|at| *at > now);
+                if let Some(unsign_at) = unsign_at {
+                    tx.zone_set_unsigning(zone.id, true, ds_removed_at).await?;
+                    // Another key than that of the message which is being delivered.
+                    let key = format!("{} unsign", zone.id);
+                    withdraw(tx, DS_TOPIC, &key).await?;
+                    let message = DsMessage { zone: zone.id };
+                    self.store.enqueue_at(tx, DS_TOPIC, &key, &message, unsign_at).await?;
+                    return Ok(());
+                }
+                let after = ZoneRecord { is_unsigning: false, ds_removed_at: None, ..zone.clone() };
+                self.change_signing(tx, catalog, &zone, after).await?;
+                Ok::<_, DnsError>(())
+            })
+            .await
+    }
+}

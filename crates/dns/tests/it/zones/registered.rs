@@ -1,0 +1,109 @@
+//! DNSSEC of zones whose DS records this installation sets at the registry.
+
+use std::sync::atomic::Ordering;
+
+use dns::{DnssecState, DnssecSwitch, WantedDs};
+use kernel::ZoneId;
+
+use super::kit::{Kit, ZONE, actor};
+
+const HOLD: i64 = 48 * 3600;
+
+impl Kit {
+    async fn switch(&self, enabled: bool) -> ZoneId {
+        let zone = self.dns.dnssec_switch(&actor(), self.org, ZONE, DnssecSwitch { enabled }).await.unwrap().value;
+        assert_eq!(zone.dnssec.state, if enabled { DnssecState::Signing } else { DnssecState::Off });
+        zone.id
+    }
+
+    /// Whether the catalog lists the zone as signed.
+    async fn is_in_signed_group(&self) -> bool {
+        let signed =
+            "SELECT count(*) FROM dns.rrsets WHERE name LIKE 'group.%' AND encode(rdata, 'escape') LIKE '%signed'";
+        self.db_number(signed).await == 1
+    }
+
+    /// The signer serves keys and requests a DS record, which was recorded.
+    async fn sign(&self) {
+        let ds = r#"{"keyTag": 1, "algorithm": 13, "digestType": 2, "digest": "AA"}"#;
+        self.db_execute(&format!(
+            r#"UPDATE dns.zones SET dnssec_state = 'ds_pending', ds = '[{ds}]', signer = '{{"serial": 1, "keys": [],
+            "cds": [{ds}], "error": null, "observedAt": "2026-11-21T10:00:00.000Z"}}' WHERE org_id IS NOT NULL"#
+        ))
+        .await;
+    }
+
+    async fn wanted(&self, zone: ZoneId) -> WantedDs {
+        self.dns.ds_wanted(zone).await.unwrap().unwrap()
+    }
+
+    async fn messages(&self) -> i64 {
+        self.db_number("SELECT count(*) FROM store.outbox WHERE topic = 'dns.ds'").await
+    }
+}
+
+#[tokio::test]
+async fn zone_stays_signed_until_no_resolver_has_its_ds_record() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let zone = kit.switch(true).await;
+    assert!(kit.wanted(zone).await.ds.is_empty(), "nothing signs yet");
+    kit.sign().await;
+    let wanted = kit.wanted(zone).await;
+    assert_eq!((wanted.name.as_str(), wanted.ds.len(), wanted.is_ending), (ZONE, 1, false));
+    let serial = kit.served().await.serial;
+    kit.switch(false).await;
+    let wanted = kit.wanted(zone).await;
+    assert_eq!((wanted.ds.len(), wanted.is_ending, kit.messages().await), (0, true, 1));
+    assert!(kit.is_in_signed_group().await);
+    kit.dns.ds_absent(zone, true).await.unwrap();
+    assert_eq!(kit.messages().await, 2, "one is due in two days");
+    kit.advance(HOLD - 1);
+    kit.dns.ds_absent(zone, false).await.unwrap();
+    assert!(kit.is_in_signed_group().await);
+    assert_eq!(kit.served().await.serial, serial);
+    // A late addition was removed: the time begins again.
+    kit.dns.ds_absent(zone, true).await.unwrap();
+    kit.advance(1);
+    kit.dns.ds_absent(zone, false).await.unwrap();
+    assert!(kit.is_in_signed_group().await);
+    kit.advance(HOLD);
+    kit.dns.ds_absent(zone, false).await.unwrap();
+    assert!(!kit.is_in_signed_group().await && !kit.wanted(zone).await.is_ending);
+    assert_ne!(kit.served().await.serial, serial);
+    kit.dns.ds_absent(zone, false).await.unwrap();
+}
+
+#[tokio::test]
+async fn signing_that_is_turned_on_again_continues() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let zone = kit.switch(true).await;
+    kit.sign().await;
+    let serial = kit.served().await.serial;
+    kit.switch(false).await;
+    kit.switch(true).await;
+    assert!(kit.is_in_signed_group().await && !kit.wanted(zone).await.is_ending);
+    kit.dns.ds_absent(zone, true).await.unwrap();
+    kit.advance(HOLD);
+    kit.dns.ds_absent(zone, false).await.unwrap();
+    assert!(kit.is_in_signed_group().await);
+    assert_eq!(kit.served().await.serial, serial);
+}
+
+#[tokio::test]
+async fn zone_that_never_had_a_ds_record_and_other_zones_are_unsigned_immediately() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let zone = kit.switch(true).await;
+    kit.switch(false).await;
+    assert!(kit.is_in_signed_group().await);
+    kit.dns.ds_absent(zone, false).await.unwrap();
+    assert!(!kit.is_in_signed_group().await);
+    kit.registered.0.store(false, Ordering::SeqCst);
+    let before = kit.messages().await;
+    kit.switch(true).await;
+    kit.switch(false).await;
+    assert!(!kit.is_in_signed_group().await && !kit.wanted(zone).await.is_ending);
+    assert_eq!(kit.messages().await, before);
+}

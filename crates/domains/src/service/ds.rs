@@ -1,0 +1,64 @@
+//! DS records at the registry, which follow the keys of the hosted zone.
+
+use kernel::ZoneId;
+use store::Error;
+
+use super::Domains;
+use crate::model::DomainState;
+use crate::ports::{DsRecord, Registrar, RegistrarError};
+use crate::repository::DomainRepository as _;
+
+/// Why the DS records of a domain were not applied. Another attempt may succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum DsError {
+    #[error("the purchase of the domain is not complete")]
+    Registering,
+    #[error("this installation has no registrar")]
+    NotConfigured,
+    #[error(transparent)]
+    Registrar(#[from] RegistrarError),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+impl Domains {
+    /// Gives the registry the DS records that a zone needs now: adds the missing ones first, then removes the others. A
+    /// zone whose signing ends loses all. Does nothing for a zone that is not that of a registered domain. Safe to repeat.
+    ///
+    /// # Errors
+    /// [`DsError`].
+    pub async fn apply_ds(&self, zone: ZoneId) -> Result<(), DsError> {
+        let Some(wanted) = self.ports.zones.ds_wanted(zone).await? else { return Ok(()) };
+        let domain = self.store.connection().await?.domain_find(wanted.org, &wanted.name).await?;
+        match domain.map(|domain| domain.state) {
+            Some(DomainState::Active | DomainState::Expired) => {}
+            Some(DomainState::Registering) => return Err(DsError::Registering),
+            // Its registry is not ours to change.
+            _ if wanted.is_ending => return Ok(self.ports.zones.ds_absent(zone, false).await?),
+            _ => return Ok(()),
+        }
+        // The keys are not known yet: a DS record of an earlier time may still be theirs.
+        if wanted.ds.is_empty() && !wanted.is_ending {
+            return Ok(());
+        }
+        let registrar = self.ports.registrar.as_deref().ok_or(DsError::NotConfigured)?;
+        let removed = replace(registrar, &wanted.name, &wanted.ds).await?;
+        if wanted.is_ending {
+            self.ports.zones.ds_absent(zone, removed).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces the DS records of a domain. Returns whether some were removed.
+async fn replace(registrar: &dyn Registrar, name: &str, wanted: &[DsRecord]) -> Result<bool, RegistrarError> {
+    let current = registrar.ds(name).await?;
+    for ds in wanted.iter().filter(|ds| !current.contains(ds)) {
+        registrar.add_ds(name, ds).await?;
+    }
+    let stale: Vec<&DsRecord> = current.iter().filter(|ds| !wanted.contains(ds)).collect();
+    for ds in &stale {
+        registrar.remove_ds(name, &ds.digest).await?;
+    }
+    Ok(!stale.is_empty())
+}

@@ -1,0 +1,349 @@
+//! Sagas: recorded steps, resumption, leases, compensation and operator commands.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use diesel_async::RunQueryDsl as _;
+use kernel::audit::{Actor, Event};
+use kernel::{OrgId, UserId};
+use serde_json::{Value, json};
+use store::saga::{self, Attempt, NewSaga, Saga, SagaFilter, SagaHandler, SagaResult, SagaState, StepOutcome};
+use store::{Connection, Result};
+use testkit::TestStore;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// More than a lease and the longest backoff, in seconds.
+const LATER: i64 = 400;
+
+/// The steps `one`, `two` and `three`. A test sets the outcomes of their next calls; then they succeed.
+#[derive(Clone, Default)]
+struct Provider(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    outcomes: VecDeque<Outcome>,
+    calls: Vec<(String, String, i32)>,
+    compensations: Vec<String>,
+    /// The call waits for this before its outcome.
+    gate: Option<Arc<Notify>>,
+}
+
+enum Outcome {
+    Retry { new_key: bool },
+    Refused,
+    Hangs,
+}
+
+impl Provider {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn will(&self, outcomes: impl IntoIterator<Item = Outcome>) {
+        self.state().outcomes.extend(outcomes);
+    }
+
+    /// The steps and attempts of the calls.
+    fn calls(&self) -> Vec<(String, i32)> {
+        self.state().calls.iter().map(|(step, _, number)| (step.clone(), *number)).collect()
+    }
+
+    fn keys(&self, step: &str) -> Vec<String> {
+        self.state().calls.iter().filter(|call| call.0 == step).map(|call| call.1.clone()).collect()
+    }
+}
+
+fn event(name: &'static str, saga: &Saga, step: &str) -> Option<Event> {
+    Some(Event::in_org(name, saga.org, step, json!({})))
+}
+
+#[async_trait]
+impl SagaHandler for Provider {
+    fn kind(&self) -> &'static str {
+        "test.saga"
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["one", "two", "three"]
+    }
+
+    async fn execute(&self, saga: &Saga, attempt: &Attempt) -> Result<StepOutcome> {
+        assert_eq!(saga.input::<String>()?, "input");
+        let (outcome, gate) = {
+            let mut state = self.state();
+            state.calls.push((attempt.step.to_owned(), attempt.key.clone(), attempt.number));
+            (state.outcomes.pop_front(), state.gate.clone())
+        };
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        Ok(match outcome {
+            None => StepOutcome::Done(json!(attempt.step)),
+            Some(Outcome::Retry { new_key }) => StepOutcome::Retry { reason: "status 500".to_owned(), new_key },
+            Some(Outcome::Refused) => StepOutcome::Refused { refusal: json!("no"), reason: "status 422".to_owned() },
+            Some(Outcome::Hangs) => std::future::pending().await,
+        })
+    }
+
+    async fn record(&self, tx: &mut Connection, saga: &Saga, step: &str, response: &Value) -> Result<Option<Event>> {
+        assert_eq!(*response, json!(step));
+        if step == "three" {
+            assert_eq!(saga.response::<String>("one")?.as_deref(), Some("one"));
+        }
+        diesel::sql_query(format!("INSERT INTO recorded VALUES ('{step}')")).execute(tx).await?;
+        Ok(event("test.step", saga, step))
+    }
+
+    async fn refuse(&self, _: &mut Connection, saga: &Saga, refusal: &Value) -> Result<Option<Event>> {
+        assert!(*refusal == json!("no") || saga::is_abandonment(refusal));
+        Ok(event("test.refuse", saga, "refused"))
+    }
+
+    async fn compensate(&self, _: &Saga, step: &str) -> Result<StepOutcome> {
+        let mut state = self.state();
+        state.compensations.push(step.to_owned());
+        Ok(match state.outcomes.pop_front() {
+            None => StepOutcome::Done(Value::Null),
+            Some(_) => StepOutcome::Retry { reason: "status 500".to_owned(), new_key: false },
+        })
+    }
+
+    async fn record_compensation(
+        &self,
+        tx: &mut Connection,
+        saga: &Saga,
+        step: &str,
+        _: &Value,
+    ) -> Result<Option<Event>> {
+        diesel::sql_query(format!("DELETE FROM recorded WHERE step = '{step}'")).execute(tx).await?;
+        Ok(event("test.undo", saga, step))
+    }
+}
+
+struct Kit {
+    base: TestStore,
+    provider: Provider,
+    user: UserId,
+}
+
+impl Kit {
+    async fn start() -> Self {
+        let base = TestStore::start().await;
+        base.db_execute("CREATE TABLE recorded (step text)").await;
+        let user = base.store.clock_rng().id();
+        Self { base, provider: Provider::default(), user }
+    }
+
+    async fn new_saga(&self, key: &str) -> Option<Uuid> {
+        let org: OrgId = self.base.store.clock_rng().id();
+        let new = NewSaga { kind: "test.saga", key, org, user: Some(self.user), input: json!("input") };
+        let started = self
+            .base
+            .store
+            .transaction_unaudited(async |tx: &mut Connection| self.base.store.saga_start(tx, &new).await);
+        started.await.unwrap()
+    }
+
+    async fn run(&self, saga: Uuid) -> SagaResult {
+        // Generous, for a loaded machine.
+        self.base.store.saga_run(&self.provider, saga, Instant::now() + Duration::from_secs(60)).await.unwrap()
+    }
+
+    async fn resume(&self) {
+        self.base.store.saga_resume(&self.provider).await.unwrap();
+    }
+
+    async fn resume_later(&self) {
+        self.base.advance(LATER);
+        self.resume().await;
+    }
+
+    async fn state(&self, saga: Uuid) -> SagaState {
+        let all = self.base.store.saga_list(&SagaFilter { finished: true, kind: None }).await.unwrap();
+        all.into_iter().find(|status| status.id == saga).unwrap().state
+    }
+
+    async fn events(&self) -> Vec<String> {
+        let rows = self.base.db_rows("SELECT event || ' ' || target AS event FROM store.audit ORDER BY ctid").await;
+        rows.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn recorded(&self) -> i64 {
+        self.base.db_number("SELECT count(*) FROM recorded").await
+    }
+}
+
+fn incomplete(step: &str) -> SagaResult {
+    SagaResult::Incomplete { step: step.to_owned() }
+}
+
+#[tokio::test]
+async fn steps_are_recorded_in_their_order() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    assert_eq!(kit.new_saga("a").await, None, "the object has an unfinished saga");
+    assert_eq!(kit.run(saga).await, SagaResult::Done);
+    assert_eq!(kit.run(saga).await, SagaResult::Done);
+    let calls = ["one", "two", "three"].map(|step| (step.to_owned(), 1));
+    assert_eq!((kit.provider.calls(), kit.recorded().await), (calls.to_vec(), 3));
+    assert_eq!(kit.events().await, ["test.step one", "test.step two", "test.step three"]);
+    let by_user = format!("SELECT count(*) FROM store.audit WHERE actor_id = '{}'", kit.user.as_uuid());
+    assert_eq!(kit.base.db_number(&by_user).await, 3);
+    assert!(kit.new_saga("a").await.is_some());
+}
+
+#[tokio::test]
+async fn failed_step_is_repeated_with_its_key_by_the_request_or_the_job() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    kit.provider.will([Outcome::Retry { new_key: false }, Outcome::Retry { new_key: false }]);
+    assert_eq!(kit.run(saga).await, incomplete("one"));
+    assert_eq!(kit.run(saga).await, incomplete("one"), "a request does not wait for the backoff");
+    kit.resume().await;
+    assert_eq!(kit.provider.calls().len(), 2, "the job does");
+    kit.resume_later().await;
+    assert_eq!(kit.state(saga).await, SagaState::Done);
+    let keys = kit.provider.keys("one");
+    assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    assert_ne!(kit.provider.keys("two"), [keys[0].clone()]);
+}
+
+#[tokio::test]
+async fn refused_key_is_replaced() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    kit.provider.will([Outcome::Retry { new_key: true }, Outcome::Retry { new_key: false }]);
+    for expected in [incomplete("one"), incomplete("one"), SagaResult::Done] {
+        assert_eq!(kit.run(saga).await, expected);
+    }
+    let keys = kit.provider.keys("one");
+    assert!(keys[0] != keys[1] && keys[1] == keys[2], "{keys:?}");
+}
+
+/// A process that dies in a call, before or after its effect.
+#[tokio::test]
+async fn saga_continues_when_the_lease_of_a_dead_runner_expires() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    for attempt in 1..=2 {
+        kit.provider.will([Outcome::Hangs]);
+        let called = async {
+            while kit.provider.calls().len() < attempt {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            result = kit.run(saga) => panic!("{result:?}"),
+            () = called => {}
+        }
+        let soon = Instant::now() + Duration::from_millis(150);
+        let waited = kit.base.store.saga_run(&kit.provider, saga, soon).await.unwrap();
+        assert_eq!((waited, kit.provider.calls().len()), (incomplete("one"), attempt), "the lease is taken");
+        kit.base.advance(16);
+    }
+    kit.resume().await;
+    assert_eq!(kit.state(saga).await, SagaState::Done);
+    let keys = kit.provider.keys("one");
+    assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    assert_eq!(kit.provider.calls()[2], ("one".to_owned(), 3));
+}
+
+/// A runner that lost its lease records nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_runner_changes_nothing() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    let gate = Arc::new(Notify::new());
+    kit.provider.state().gate = Some(gate.clone());
+    let stale = kit.run(saga);
+    let other = async {
+        while kit.provider.calls().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        kit.provider.state().gate = None;
+        kit.base.advance(16);
+        assert_eq!(kit.run(saga).await, SagaResult::Done);
+        gate.notify_one();
+    };
+    let (stale, ()) = tokio::join!(stale, other);
+    assert_eq!(stale, incomplete("one"));
+    assert_eq!((kit.state(saga).await, kit.recorded().await), (SagaState::Done, 3));
+    assert_eq!(kit.events().await.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_many_runners_executes_and_the_others_join() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    let results = futures_util::future::join_all((0..20).map(|_| kit.run(saga))).await;
+    assert!(results.iter().all(|result| *result == SagaResult::Done), "{results:?}");
+    assert_eq!((kit.provider.calls().len(), kit.recorded().await), (3, 3));
+}
+
+#[tokio::test]
+async fn refusal_undoes_the_finished_steps() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    kit.provider.will([Outcome::Retry { new_key: false }]);
+    assert_eq!(kit.run(saga).await, incomplete("one"));
+    kit.run_refused(saga).await;
+    assert_eq!(kit.run(saga).await, SagaResult::Refused(json!("no")));
+    assert_eq!(kit.state(saga).await, SagaState::Waiting);
+    assert!(kit.provider.state().compensations == ["two"]);
+    kit.resume_later().await;
+    assert_eq!((kit.state(saga).await, kit.recorded().await), (SagaState::Failed, 0));
+    assert_eq!(kit.provider.state().compensations, ["two", "two", "one"]);
+    let expected = ["test.step one", "test.step two", "test.refuse refused", "test.undo two", "test.undo one"];
+    assert_eq!(kit.events().await, expected);
+}
+
+impl Kit {
+    /// Runs a saga whose last step is refused, and whose first compensation fails.
+    async fn run_refused(&self, saga: Uuid) {
+        let gate = Arc::new(Notify::new());
+        self.provider.state().gate = Some(gate.clone());
+        let open = async {
+            for calls in 2..=4 {
+                while self.provider.calls().len() < calls {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                if calls == 3 {
+                    self.provider.will([Outcome::Refused, Outcome::Hangs]);
+                }
+                gate.notify_one();
+            }
+        };
+        let (result, ()) = tokio::join!(self.run(saga), open);
+        assert_eq!(result, SagaResult::Refused(json!("no")));
+        self.provider.state().gate = None;
+    }
+}
+
+#[tokio::test]
+async fn operator_continues_and_abandons_sagas() {
+    let kit = Kit::start().await;
+    let (store, operator) = (&kit.base.store, Actor::operator("test"));
+    let saga = kit.new_saga("a").await.unwrap();
+    kit.provider.will([Outcome::Retry { new_key: false }]);
+    assert_eq!(kit.run(saga).await, incomplete("one"));
+    assert!(store.saga_retry(&operator, saga).await.unwrap());
+    kit.resume().await;
+    assert_eq!(kit.state(saga).await, SagaState::Done);
+    assert!(!store.saga_retry(&operator, saga).await.unwrap() && !store.saga_abandon(&operator, saga).await.unwrap());
+    let saga = kit.new_saga("a").await.unwrap();
+    kit.provider.will([Outcome::Retry { new_key: false }]);
+    assert_eq!(kit.run(saga).await, incomplete("one"));
+    let [open] = &store.saga_list(&SagaFilter::default()).await.unwrap()[..] else { panic!("not one") };
+    assert_eq!((open.id, open.step.as_deref(), open.attempts), (saga, Some("one"), 1));
+    assert_eq!(open.last_error.as_deref(), Some("status 500"));
+    assert!(store.saga_abandon(&operator, saga).await.unwrap());
+    kit.resume().await;
+    assert_eq!(kit.state(saga).await, SagaState::Abandoned);
+    assert_eq!(kit.provider.state().compensations, ["one"], "its effect is unknown");
+    let SagaResult::Refused(refusal) = kit.run(saga).await else { panic!("not refused") };
+    assert!(saga::is_abandonment(&refusal));
+}

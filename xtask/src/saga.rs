@@ -1,0 +1,70 @@
+//! `saga`: lists purchases and other work in several steps, continues it and ends it. Like `migrate`, it is also for
+//! operators.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+use clap::Subcommand;
+use kernel::audit::Actor;
+use store::saga::{SagaFilter, SagaStatus};
+use uuid::Uuid;
+
+use crate::setting::DatabaseArgs;
+use crate::table;
+
+pub type Args = DatabaseArgs<Command>;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// List unfinished sagas, oldest first
+    List {
+        /// All sagas, newest first
+        #[arg(long)]
+        all: bool,
+        /// Only this kind
+        #[arg(long)]
+        kind: Option<String>,
+    },
+    /// Continue an unfinished saga now
+    Retry { id: Uuid },
+    /// End an unfinished saga: its steps are undone, and a charge is refunded
+    Abandon { id: Uuid },
+}
+
+const IDLE: &str = "no idle saga with this id: it is finished, or a server executes it; try again in 15 seconds";
+
+pub async fn run(args: Args) -> Result<ExitCode> {
+    let store = args.database.store()?;
+    match args.command {
+        Command::List { all, kind } => print(&store.saga_list(&SagaFilter { finished: all, kind }).await?),
+        Command::Retry { id } => {
+            ensure!(store.saga_retry(&Actor::operator("xtask saga retry"), id).await?, IDLE);
+            println!("a server continues {id}");
+        }
+        Command::Abandon { id } => {
+            ensure!(store.saga_abandon(&Actor::operator("xtask saga abandon"), id).await?, IDLE);
+            println!("a server undoes the steps of {id}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(sagas: &[SagaStatus]) {
+    let head = ["id", "kind", "key", "state", "step", "attempts", "started", "next attempt", "last error"];
+    table::print(head, sagas.iter().map(row), SagaFilter::MAX_SAGAS);
+}
+
+fn row(saga: &SagaStatus) -> [String; 9] {
+    let next = saga.finished_at.map_or_else(|| saga.next_attempt_at.to_string(), |_| "never".to_owned());
+    [
+        saga.id.to_string(),
+        saga.kind.clone(),
+        saga.key.clone(),
+        saga.state.to_string(),
+        saga.step.clone().unwrap_or_default(),
+        saga.attempts.to_string(),
+        saga.created_at.to_string(),
+        next,
+        saga.last_error.clone().unwrap_or_default(),
+    ]
+}
