@@ -12,7 +12,7 @@ use crate::{Call, Client, Secret};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessAuthorize {
-    /// Contains a one-time code that grants access.
+    /// The URL. It contains a one-time code that grants access.
     pub redirect: Secret,
 }
 
@@ -30,7 +30,7 @@ pub struct AccessBypass {
 #[serde(rename_all = "camelCase")]
 pub struct AccessChange {
     pub mode: AccessMode,
-    /// The new password. Without it, the current password is kept.
+    /// The new password. If it is omitted, the current password is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
 }
@@ -44,7 +44,7 @@ pub struct AccessPolicy {
     /// Whether a password is set. The password is kept when the mode changes.
     pub has_password: bool,
     pub mode: AccessMode,
-    /// When the policy last changed; initially the creation time of the project.
+    /// The time of the last change of the policy. Initially the creation time of the project.
     pub updated_at: Time,
 }
 

@@ -13,16 +13,17 @@ use crate::{Call, Client, open_enum};
 #[serde(rename_all = "camelCase")]
 pub struct AiCredit {
     pub auto_topup: AutoTopup,
-    /// The limit of automatic top-ups per UTC day.
+    /// The maximum number of automatic top-ups per UTC day.
     pub auto_topup_per_day: i64,
-    /// The automatic top-ups since 00:00 UTC, also those that were declined.
+    /// The number of automatic top-ups since 00:00 UTC, including declined ones.
     pub auto_topups_today: i64,
-    /// In microcents. 1 USD is 100,000,000 microcents. Negative if the last calls cost more than was left.
+    /// The balance in microcents. 1 USD is 100,000,000 microcents. Negative if the last calls cost more than the
+    /// remaining credit.
     pub balance_micro_cents: i64,
-    /// Whether a payment method is saved at the payments provider. If the provider does not answer within two seconds:
-    /// whether auto top-up is on, which requires one.
+    /// Whether a payment method is saved at the payments provider. If the provider does not respond within two seconds,
+    /// this shows whether auto top-up is on, because auto top-up requires a payment method.
     pub has_payment_method: bool,
-    /// The amounts that are sold, in microcents.
+    /// The amounts that are for sale, in microcents.
     pub tiers_micro_cents: Vec<i64>,
 }
 
@@ -30,13 +31,13 @@ pub struct AiCredit {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AiLimits {
-    /// Input of a call, in tokens; 0 if the model decides.
+    /// Maximum input of a call, in tokens. 0 means the maximum of the model.
     pub max_input_tokens: i32,
-    /// Output of a call, in tokens; 0 if the model decides.
+    /// Maximum output of a call, in tokens. 0 means the maximum of the model.
     pub max_output_tokens: i32,
-    /// Calls per minute.
+    /// Maximum number of calls per minute.
     pub requests_per_minute: i32,
-    /// Spend in 24 hours, in microcents.
+    /// Maximum spend in 24 hours, in microcents.
     pub spend_per_day_micro_cents: i64,
 }
 
@@ -44,18 +45,18 @@ pub struct AiLimits {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AiModel {
-    /// The longest input and output together, in tokens.
+    /// The maximum total of input and output, in tokens.
     pub context_tokens: i32,
-    /// With the provider's name for a frontier model: `provider/model`.
+    /// The id of the model. The id of a frontier model contains the provider: `provider/model`.
     pub id: String,
     /// The price of the input, in microcents per million tokens. 1 USD is 100,000,000 microcents.
     pub input_micro_cents_per_m_tok: i64,
     pub lane: Lane,
-    /// True for a frontier model: its prices are those of its provider. Absent for a value model.
+    /// True for a frontier model, whose prices are those of its provider. Absent for a value model.
     pub list_price: Option<bool>,
     /// The price of the output, in microcents per million tokens.
     pub output_micro_cents_per_m_tok: i64,
-    /// Absent for a value model.
+    /// The provider. Absent for a value model.
     pub provider: Option<String>,
 }
 
@@ -70,7 +71,7 @@ pub struct AiModels {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AiStatus {
-    /// The credit of the organization, in microcents. Negative if the last calls cost more than was left.
+    /// The credit of the organization, in microcents. Negative if the last calls cost more than the remaining credit.
     pub balance_micro_cents: i64,
     /// Whether AI is enabled for the project. `env.ai` exists if the live deployment also declares it.
     pub granted: bool,
@@ -93,11 +94,12 @@ pub struct AiUsage24h {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoTopup {
-    /// The amount of each top-up, in microcents. Kept when it is turned off; null if it was never turned on.
+    /// The amount of each top-up, in microcents. It is kept when auto top-up is turned off. Null if auto top-up was
+    /// never turned on.
     pub amount_micro_cents: Option<i64>,
     pub enabled: bool,
-    /// In microcents. A deduction that leaves less than this starts a top-up, and so does a call that is refused because
-    /// no credit is left.
+    /// The threshold in microcents. A top-up starts when a deduction leaves less than this, or when a call is rejected
+    /// because no credit is left.
     pub threshold_micro_cents: Option<i64>,
 }
 
@@ -105,11 +107,11 @@ pub struct AutoTopup {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoTopupChange {
-    /// One of `tiersMicroCents`. Required to turn it on, and otherwise ignored.
+    /// The amount of each top-up: one of `tiersMicroCents`. Required to turn auto top-up on, and otherwise ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount_micro_cents: Option<i64>,
     pub enabled: bool,
-    /// More than 0, and less than the amount. Required to turn it on, and otherwise ignored.
+    /// The threshold: more than 0, and less than the amount. Required to turn auto top-up on, and otherwise ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold_micro_cents: Option<i64>,
 }
@@ -129,12 +131,12 @@ open_enum! {
     }
 }
 
-/// A page of the ledger, the newest row first.
+/// A page of the ledger, newest row first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerPage {
     pub items: Vec<LedgerRow>,
-    /// The `before` of the next page; null on the last page.
+    /// The value of `before` for the next page. Null on the last page.
     pub next_before: Option<i64>,
 }
 
@@ -142,21 +144,21 @@ pub struct LedgerPage {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerRow {
-    /// In microcents.
+    /// The amount in microcents.
     pub amount_micro_cents: i64,
     /// The balance after this row, in microcents.
     pub balance_micro_cents: i64,
     pub created_at: Time,
-    /// Whether the tokens are an estimate, because the upstream did not report a plausible usage.
+    /// Whether the tokens are an estimate, because the upstream did not report plausible usage.
     pub estimated: bool,
     pub input_tokens: Option<i64>,
     pub kind: LedgerKind,
-    /// Rises by 1 with each row of the organization.
+    /// The number of the row within the organization. It increases by 1 with each row.
     #[serde(rename = "ledger_id")]
     pub ledger_id: i64,
     pub model: Option<String>,
     pub output_tokens: Option<i64>,
-    /// The name of the project that called the model; null for other rows. Also of a corrected call.
+    /// The name of the project that called the model, also for the correction of a call. Null for other rows.
     pub project: Option<String>,
 }
 
@@ -166,7 +168,8 @@ pub struct LedgerRow {
 pub struct NewCreditCheckout {
     /// The amount: one of `tiersMicroCents`.
     pub micro_cents: i64,
-    /// The page that embeds the checkout, and that the browser returns to: below the URL of the API or the dashboard.
+    /// The page that embeds the checkout and to which the browser returns. Its address must be below the URL of the API
+    /// or of the dashboard.
     pub return_to: String,
 }
 

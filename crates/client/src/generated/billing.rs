@@ -14,7 +14,7 @@ use crate::{Call, Client, Upload, open_enum};
 pub struct BillingSession {
     pub customer_id: String,
     pub expires_at: Time,
-    /// For the provider's component that embeds the portal. Valid for an hour.
+    /// The token for the provider's component that embeds the portal. Valid for an hour.
     pub token: String,
 }
 
@@ -24,7 +24,7 @@ pub struct BillingSession {
 pub struct BillingStatus {
     /// Whether the plan ends with the period.
     pub cancel_at_period_end: bool,
-    /// Whether billing is configured here.
+    /// Whether billing is configured in this installation.
     pub enabled: bool,
     pub limits: LimitTable,
     /// The end of the paid period.
@@ -32,15 +32,15 @@ pub struct BillingStatus {
     pub plan: Plan,
     /// Whether this is a test environment without real charges.
     pub sandbox: bool,
-    /// Null for an organization that never subscribed.
+    /// The status of the subscription. Null if the organization never subscribed.
     pub status: Option<SubscriptionStatus>,
 }
 
-/// Whether the plan ends with its period.
+/// The request to end the plan with its period, or to revert that.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cancellation {
-    /// True ends the plan with the period; false reverts that.
+    /// True ends the plan with the current period. False reverts that.
     pub cancel: bool,
 }
 
@@ -56,7 +56,8 @@ pub struct LimitTable {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewCheckout {
-    /// The page that embeds the checkout, and that the browser returns to: below the URL of the API or the dashboard.
+    /// The page that embeds the checkout and to which the browser returns. Its address must be below the URL of the API
+    /// or of the dashboard.
     pub return_to: String,
 }
 
@@ -64,7 +65,7 @@ pub struct NewCheckout {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewPortalVisit {
-    /// The page that the portal links back to: below the URL of the API or the dashboard.
+    /// The page to which the portal links back. Its address must be below the URL of the API or of the dashboard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_to: Option<String>,
 }
@@ -73,35 +74,35 @@ pub struct NewPortalVisit {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanLimits {
-    /// Calls of AI models per project and minute.
+    /// Maximum number of calls of AI models by a project per minute.
     pub ai_requests_per_minute: i32,
-    /// Spend on AI models per project and 24 hours, in microcents.
+    /// Maximum spend of a project on AI models in 24 hours, in microcents.
     pub ai_spend_per_day_micro_cents: i64,
-    /// Days for which scheduled generations of a database are kept.
+    /// Number of days for which scheduled generations of a database are kept.
     pub backup_days: i32,
-    /// Size of a bundle as uploaded, in bytes.
+    /// Maximum size of a bundle as uploaded, in bytes.
     pub bundle_bytes: i64,
-    /// Entries of a bundle.
+    /// Maximum number of entries of a bundle.
     pub bundle_entries: i64,
-    /// Size of an unpacked bundle, in bytes.
+    /// Maximum size of an unpacked bundle, in bytes.
     pub bundle_unpacked_bytes: i64,
-    /// Custom hostnames per project.
+    /// Maximum number of custom hostnames of a project.
     pub custom_hostnames: i32,
-    /// Database per project, in bytes.
+    /// Maximum size of the database of a project, in bytes.
     pub database_bytes: i64,
-    /// Tokens of the database per project.
+    /// Maximum number of tokens of the database of a project.
     pub database_tokens: i32,
-    /// Days for which the mail log is kept.
+    /// Number of days for which the mail log is kept.
     pub mail_log_days: i32,
-    /// Mails per project and hour.
+    /// Maximum number of mails of a project per hour.
     pub mails_per_hour: i32,
-    /// Projects per organization.
+    /// Maximum number of projects per organization.
     pub projects: i32,
-    /// Object storage per project, in bytes.
+    /// Maximum size of the object storage of a project, in bytes.
     pub storage_bytes: i64,
-    /// Size of a DNS zone, in bytes.
+    /// Maximum size of a DNS zone, in bytes.
     pub zone_bytes: i64,
-    /// DNS zones per organization.
+    /// Maximum number of DNS zones per organization.
     pub zones: i32,
 }
 
@@ -117,7 +118,7 @@ open_enum! {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookResult {
-    /// Whether the plan of an organization changed.
+    /// Whether the webhook changed the plan of an organization.
     pub applied: bool,
 }
 

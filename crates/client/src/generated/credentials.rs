@@ -13,10 +13,10 @@ use crate::{Call, Client, Page, Paging, open_enum};
 #[serde(rename_all = "camelCase")]
 pub struct AccessToken {
     pub created_at: Time,
-    /// Null if the token does not expire.
+    /// The time at which the token expires. Null if it does not expire.
     pub expires_at: Option<Time>,
     pub id: TokenId,
-    /// Accurate to ten minutes.
+    /// The last use, accurate to ten minutes.
     pub last_used_at: Option<Time>,
     pub name: String,
     /// The first 12 characters of the token.
@@ -32,10 +32,10 @@ pub struct AccessToken {
 #[serde(rename_all = "camelCase")]
 pub struct AccessTokenCreated {
     pub created_at: Time,
-    /// Null if the token does not expire.
+    /// The time at which the token expires. Null if it does not expire.
     pub expires_at: Option<Time>,
     pub id: TokenId,
-    /// Accurate to ten minutes.
+    /// The last use, accurate to ten minutes.
     pub last_used_at: Option<Time>,
     pub name: String,
     /// The first 12 characters of the token.

@@ -41,7 +41,7 @@ pub struct DatabaseEndpoint {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseExport {
-    /// The time of its content.
+    /// The time of the image. It contains the state of the database at this time.
     pub created_at: Time,
     /// The name of the stored object.
     pub key: String,
@@ -53,9 +53,9 @@ pub struct DatabaseExport {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseGenerations {
-    /// Newest first, of the project's present and earlier databases.
+    /// The generations of the project's current and earlier databases, newest first.
     pub items: Vec<Generation>,
-    /// When the node last compared stored generations with their digests; null if it never did.
+    /// The time at which the node last compared stored generations with their digests. Null if it never did.
     pub last_checked_at: Option<Time>,
 }
 
@@ -71,12 +71,12 @@ pub struct DatabaseStatus {
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseToken {
     pub created_at: Time,
-    /// Null if the token is valid until it is revoked.
+    /// The time at which the token expires. Null if it is valid until it is revoked.
     pub expires_at: Option<Time>,
     pub name: Option<String>,
-    /// Only in the response that creates the token.
+    /// The password. Present only in the response that creates the token.
     pub password: Option<Password>,
-    /// Identifies the token, and is the user of its logins.
+    /// The id of the token, which is also the user name of its logins.
     pub user: DatabaseTokenId,
 }
 
@@ -97,7 +97,7 @@ pub struct DeleteRequest {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewDatabaseToken {
-    /// Without it, the token is valid until it is revoked.
+    /// The lifetime in seconds. Without it, the token is valid until it is revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,8 +113,8 @@ pub struct Operation {
     pub kind: OperationKind,
     pub phase: Phase,
     pub project_id: ProjectId,
-    /// Why the operation ended without success: `aborted`, `restore_failed` or `delete_failed`. Null while it runs and
-    /// after a success.
+    /// The reason why the operation ended without success: `aborted`, `restore_failed` or `delete_failed`. Null while
+    /// it runs and after a success.
     pub terminal_code: Option<String>,
     pub updated_at: Time,
 }
@@ -151,7 +151,7 @@ open_enum! {
     }
 }
 
-/// The generation to restore, as listed.
+/// The generation to restore, as in the listing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreRequest {

@@ -13,10 +13,10 @@ use crate::{Call, Client, Page, Paging, open_enum};
 #[serde(rename_all = "camelCase")]
 pub struct Dnskey {
     pub algorithm: i32,
-    /// 257 for a key-signing key, 256 for a zone-signing key.
+    /// The flags: 257 for a key-signing key, 256 for a zone-signing key.
     pub flags: i32,
     pub key_tag: i32,
-    /// In base64.
+    /// The public key in base64.
     pub public_key: String,
 }
 
@@ -26,7 +26,7 @@ pub struct Dnskey {
 pub struct Dnssec {
     /// The DS records that the parent zone must publish.
     pub ds: Vec<Ds>,
-    /// Null before the first signer check, and when no signer is configured.
+    /// The last signer check. Null before the first check, and if no signer is configured.
     pub signer: Option<SignerView>,
     pub state: DnssecState,
 }
@@ -51,17 +51,17 @@ pub struct DnssecSwitch {
 #[serde(rename_all = "camelCase")]
 pub struct Ds {
     pub algorithm: i32,
-    /// In hexadecimal.
+    /// The digest in hexadecimal.
     pub digest: String,
     pub digest_type: i32,
     pub key_tag: i32,
 }
 
-/// The DS records that the parent zone has received, as the client reports them.
+/// The DS records that were added to the parent zone, as the client reports them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DsReport {
-    /// An empty list means "not yet" and changes nothing.
+    /// The DS records. An empty list means "not yet" and changes nothing.
     pub ds: Vec<Ds>,
 }
 
@@ -77,7 +77,7 @@ open_enum! {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewZone {
-    /// A domain name, in Unicode or punycode.
+    /// The domain name, in Unicode or punycode.
     pub name: String,
 }
 
@@ -86,11 +86,11 @@ pub struct NewZone {
 #[serde(rename_all = "camelCase")]
 pub struct Patched {
     pub added: Vec<RRset>,
-    /// Content after the change.
+    /// The rrsets that get other content, with the content after the change.
     pub changed: Vec<RRset>,
-    /// Content before the change.
+    /// The deleted rrsets, with the content before the change.
     pub removed: Vec<RRset>,
-    /// Serial of the zone after the change; for a dry run, the current serial.
+    /// The serial of the zone after the change. For a dry run, the current serial.
     pub serial: i32,
 }
 
@@ -98,14 +98,14 @@ pub struct Patched {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RRset {
-    /// The part of the platform that manages the rrset; null when users edit it.
+    /// The part of the platform that manages the rrset. Null if users edit it.
     #[serde(rename = "managed_by")]
     pub managed_by: Option<ManagedBy>,
-    /// Absolute, lowercase punycode, without the final dot.
+    /// The absolute name in lowercase punycode, without the final dot.
     pub name: String,
-    /// In presentation format (RFC 1035 section 5.1), canonical.
+    /// The records in canonical presentation format (RFC 1035 section 5.1).
     pub records: Vec<String>,
-    /// In seconds.
+    /// The TTL in seconds.
     pub ttl: i32,
     pub r#type: RecordType,
 }
@@ -136,9 +136,9 @@ open_enum! {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetContent {
-    /// In presentation format (RFC 1035 section 5.1); relative names are completed with the zone.
+    /// The records in presentation format (RFC 1035 section 5.1). Relative names are completed with the zone.
     pub records: Vec<String>,
-    /// In seconds.
+    /// The TTL in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<i32>,
 }
@@ -147,21 +147,21 @@ pub struct RrsetContent {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetPatch {
-    /// `@`, a name relative to the zone, or an absolute name.
+    /// The name: `@`, a name relative to the zone, or an absolute name.
     pub name: String,
-    /// An empty list deletes the rrset, if it exists.
+    /// The records. An empty list deletes the rrset, if it exists.
     pub records: Vec<String>,
-    /// In seconds.
+    /// The TTL in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<i32>,
     pub r#type: String,
 }
 
-/// Changes to several rrsets, applied all or none.
+/// Changes to several rrsets. Either all or none are applied.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetsPatch {
-    /// Returns the changes without applying them.
+    /// Whether to return the changes without applying them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
     pub rrsets: Vec<RrsetPatch>,
@@ -173,11 +173,11 @@ pub struct RrsetsPatch {
 pub struct SignerView {
     /// The DS records that the signer requests with CDS records (RFC 7344).
     pub cds: Vec<Ds>,
-    /// The error message of a failed check; null when the check succeeded.
+    /// The error message of a failed check. Null if the check succeeded.
     pub error: Option<String>,
     pub keys: Vec<Dnskey>,
     pub observed_at: Time,
-    /// Serial of the SOA record at the signer; null when the signer does not serve the zone.
+    /// The serial of the SOA record at the signer. Null if the signer does not serve the zone.
     pub serial: Option<i32>,
 }
 
@@ -185,18 +185,18 @@ pub struct SignerView {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Zone {
-    /// Bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to the
-    /// zone, and their data in wire format, with two bytes for each record. The SOA does not count.
+    /// The bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to
+    /// the zone, and their data in wire format, with two more bytes for each record. The SOA does not count.
     pub bytes: i64,
     pub created_at: Time,
     pub dnssec: ZoneDnssec,
     pub id: ZoneId,
-    /// Lowercase punycode, without the final dot.
+    /// The name in lowercase punycode, without the final dot.
     pub name: String,
     /// The nameservers to set at the registrar.
     pub nameservers: Vec<String>,
     pub rrset_count: i32,
-    /// Serial of the SOA record; also the zone's ETag.
+    /// The serial of the SOA record. It is also the zone's ETag.
     pub serial: i32,
 }
 
@@ -204,19 +204,19 @@ pub struct Zone {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneDetail {
-    /// Bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to the
-    /// zone, and their data in wire format, with two bytes for each record. The SOA does not count.
+    /// The bytes that count toward the limit of the organization's plan: the names of the rrsets, as text relative to
+    /// the zone, and their data in wire format, with two more bytes for each record. The SOA does not count.
     pub bytes: i64,
     pub created_at: Time,
     pub dnssec: ZoneDnssec,
     pub id: ZoneId,
-    /// Lowercase punycode, without the final dot.
+    /// The name in lowercase punycode, without the final dot.
     pub name: String,
     /// The nameservers to set at the registrar.
     pub nameservers: Vec<String>,
     pub rrset_count: i32,
     pub rrsets: Vec<RRset>,
-    /// Serial of the SOA record; also the zone's ETag.
+    /// The serial of the SOA record. It is also the zone's ETag.
     pub serial: i32,
 }
 

@@ -27,7 +27,7 @@ pub struct Invite {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InviteCreated {
-    /// The link to join. Pass it on yourself if the installation sends no mail.
+    /// The link to join. If the installation sends no mail, send the link to the invited person yourself.
     pub accept_url: Secret,
     pub created_at: Time,
     pub email: String,

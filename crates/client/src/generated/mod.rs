@@ -11,6 +11,7 @@ mod credentials;
 mod database;
 mod deployments;
 mod dns;
+mod domains;
 mod hostnames;
 mod invites;
 mod me;
@@ -34,6 +35,7 @@ pub mod types {
     pub use super::database::*;
     pub use super::deployments::*;
     pub use super::dns::*;
+    pub use super::domains::*;
     pub use super::hostnames::*;
     pub use super::invites::*;
     pub use super::me::*;

@@ -22,18 +22,18 @@ pub struct AuthorizationRequest {
     pub code_challenge: CodeChallenge,
     #[serde(rename = "code_challenge_method")]
     pub code_challenge_method: CodeChallengeMethod,
-    /// Equal to a redirect URI of the client, except for the port of a loopback address.
+    /// The redirect URI. It must equal a redirect URI of the client, except for the port of a loopback address.
     #[serde(rename = "redirect_uri")]
     pub redirect_uri: String,
-    /// The audience of the access tokens (RFC 8707). If absent, it is that of this installation.
+    /// The audience of the access tokens (RFC 8707). If absent, the audience of this installation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     #[serde(rename = "response_type")]
     pub response_type: ResponseType,
-    /// Space-separated scopes. If absent, all scopes that the client may have.
+    /// The requested scopes, separated by spaces. If absent, all scopes that the client may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Returned to the client unchanged.
+    /// A value that is returned to the client unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
@@ -42,8 +42,8 @@ pub struct AuthorizationRequest {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthorizationResponse {
-    /// The URL to send the user's browser to. It contains `code`, or `error` and `error_description`; `state`; and `iss`
-    /// (RFC 9207).
+    /// The URL to send the user's browser to. It contains `code`, or `error` and `error_description`. It also contains
+    /// `state` and `iss` (RFC 9207).
     pub redirect: String,
 }
 
@@ -51,14 +51,14 @@ pub struct AuthorizationResponse {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthorizationServerMetadata {
-    /// The page of the dashboard at which the user decides.
+    /// The page of the dashboard on which the user decides.
     #[serde(rename = "authorization_endpoint")]
     pub authorization_endpoint: String,
     #[serde(rename = "authorization_response_iss_parameter_supported")]
     pub authorization_response_iss_parameter_supported: bool,
     #[serde(rename = "code_challenge_methods_supported")]
     pub code_challenge_methods_supported: Vec<String>,
-    /// Present if the device flow is on (RFC 8628 section 4).
+    /// The device authorization endpoint. Present if the device flow is on (RFC 8628 section 4).
     #[serde(rename = "device_authorization_endpoint")]
     pub device_authorization_endpoint: Option<String>,
     #[serde(rename = "grant_types_supported")]
@@ -76,7 +76,7 @@ pub struct AuthorizationServerMetadata {
     pub revocation_endpoint_auth_methods_supported: Vec<String>,
     #[serde(rename = "scopes_supported")]
     pub scopes_supported: Vec<Scope>,
-    /// The `aud` that a resource server must require.
+    /// The value of `aud` that a resource server must require.
     #[serde(rename = "svc_access_token_audience")]
     pub svc_access_token_audience: String,
     /// The client of `svc login --device`, if the operator registered one.
@@ -141,7 +141,7 @@ pub struct Grant {
     pub client_id: ClientId,
     pub client_name: String,
     pub created_at: Time,
-    /// The last use of one of its tokens, to the minute.
+    /// The last use of one of its tokens, accurate to a minute.
     pub last_used_at: Option<Time>,
     pub scopes: Vec<Scope>,
     /// The id of the grant, as in its access tokens.

@@ -63,13 +63,13 @@ pub struct RoleChange {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OrgsAuditQuery {
-    /// Only events of this user.
+    /// If set, matches only events of this user.
     pub actor: Option<String>,
-    /// Only events with this name.
+    /// If set, matches only events with this name.
     pub event: Option<String>,
-    /// Only events at this time or later.
+    /// If set, matches only events at this time or later.
     pub since: Option<String>,
-    /// Only events before this time.
+    /// If set, matches only events before this time.
     pub until: Option<String>,
     /// The largest number of items to return. Values above 200 count as 200.
     pub limit: Option<i64>,

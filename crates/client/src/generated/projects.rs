@@ -48,7 +48,7 @@ pub struct Project {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectChange {
-    /// The new name. The default hostname changes with it.
+    /// The new name. The default hostname changes with the name.
     pub name: ProjectName,
 }
 
@@ -70,12 +70,12 @@ pub struct ProjectDetail {
     pub hostname: String,
     pub hostnames: Vec<Hostname>,
     pub id: ProjectId,
-    /// Null before the first deployment.
+    /// The live deployment. Null before the first deployment.
     pub live: Option<Deployment>,
     pub name: ProjectName,
     /// The organization's slug.
     pub org: String,
-    /// Null before the first deployment, unless the project has a database.
+    /// The placement. Null before the first deployment, unless the project has a database.
     pub placement: Option<Placement>,
     /// The optional resources that are granted.
     pub resources: Resources,
@@ -88,13 +88,13 @@ pub type ProjectName = String;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectOverview {
-    /// The latest five.
+    /// The five latest deployments.
     pub deployments: Vec<Deployment>,
-    /// The latest backup of the database; null without a database or a backup.
+    /// The latest backup of the database. Null if the project has no database or no backup.
     pub last_backup: Option<Generation>,
-    /// Null before the first deployment.
+    /// The live deployment. Null before the first deployment.
     pub live: Option<Deployment>,
-    /// The latest five.
+    /// The five latest notifications.
     pub notifications: Vec<Notification>,
     pub resources: ResourceStates,
 }

@@ -53,7 +53,7 @@ pub struct Author {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BillingPage {
-    /// For one visit of a browser.
+    /// The URL, which is valid for one visit.
     pub url: String,
 }
 
@@ -68,7 +68,7 @@ pub struct Check {
     pub proof: Proof,
 }
 
-/// A version of a project. Immutable; never deleted.
+/// A version of a project. Its bundle never changes, and it is never deleted.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deployment {
@@ -79,18 +79,18 @@ pub struct Deployment {
     pub declares: Resources,
     /// The digest of the upload.
     pub digest: Digest,
-    /// The source of the bundle; for display only.
+    /// The source of the bundle. For display only.
     pub git: Git,
     pub has_worker: bool,
     pub id: DeploymentId,
     /// Whether this is the desired deployment of the project; `status` is the observed state.
     pub live: bool,
-    /// Bytes of the upload.
+    /// The size of the upload, in bytes.
     pub size_bytes: i64,
     pub status: DeploymentStatus,
     /// The cause of a crash or failure, for the user who deployed.
     pub status_message: Option<String>,
-    /// 1, 2, 3 … without gaps within the project.
+    /// The number of the deployment within the project: 1, 2, 3 and so on, without gaps.
     pub version: i32,
 }
 
@@ -131,14 +131,14 @@ pub struct Error {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Generation {
-    /// The time of its content.
+    /// The time of the backup. The generation contains the state of the database at this time.
     pub created_at: Time,
-    /// The epoch of the placement in which it was made.
+    /// The epoch of the project's placement at the time of the backup.
     pub epoch: i64,
     pub kind: GenerationKind,
     /// The name of the stored object.
     pub offsite_key: String,
-    /// Unique for the life of the project, and increasing.
+    /// The number of the generation. It increases, and is unique for the life of the project.
     pub seq: i64,
     /// The SHA-256 of the stored object, as 64 hex digits.
     pub sha256: String,
@@ -159,7 +159,7 @@ open_enum! {
 #[serde(rename_all = "camelCase")]
 pub struct Git {
     pub branch: Option<String>,
-    /// 7 to 64 hex digits.
+    /// The id of the commit: 7 to 64 hex digits.
     pub commit: Option<String>,
     /// Whether there were uncommitted changes.
     pub dirty: Option<bool>,
@@ -176,7 +176,7 @@ pub struct Hostname {
     pub created_at: Time,
     pub kind: HostnameKind,
     pub last_error: Option<String>,
-    /// Lowercase punycode.
+    /// The name in lowercase punycode.
     pub name: String,
     pub state: HostnameState,
     pub verification_token: Option<String>,

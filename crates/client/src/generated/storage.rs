@@ -17,11 +17,11 @@ pub type StorageId = String;
 pub struct StorageStatus {
     /// Whether storage is granted.
     pub enabled: bool,
-    /// Identifies the project's objects. Null before the first grant. It never changes, and stays after a revocation.
+    /// Identifies the project's objects. It never changes, and stays after a revocation. Null before the first grant.
     pub prefix: Option<StorageId>,
     /// The limit of the plan on the sum of the sizes of all objects, in bytes.
     pub quota_bytes: i64,
-    /// When the node last reported the usage; null before its first report.
+    /// The time at which the node last reported the usage. Null before its first report.
     pub reported_at: Option<Time>,
     /// The sum of the sizes of all objects, in bytes, at the last report of the node.
     pub used_bytes: i64,

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use client::types::{Domain, DomainCheck, DomainOffer, DomainPurchase, DomainState};
+use client::types::{DomainCheck, DomainDetail, DomainOffer, DomainPurchase, DomainState};
 use client::{Client, Response};
 
-use super::{contact, count_years, show};
+use super::{contact, count_years, show, show_detail};
 use crate::checkout::warn_of_sandbox;
 use crate::error::CliError;
 use crate::money::{Dollars, MICRO_CENTS_PER_CENT, from_cents};
@@ -42,7 +42,7 @@ impl Purchase {
                 None
             }
             Some(domain) => {
-                svc.out.response(&domain, show)?;
+                svc.out.response(&domain, show_detail)?;
                 svc.out.success(format!("{org} has {} already", domain.name));
                 return Ok(());
             }
@@ -94,9 +94,9 @@ impl Purchase {
 }
 
 /// The domain of the organization, if it has it.
-async fn find(client: &Client, org: &str, name: &str) -> Result<Option<Response<Domain>>, CliError> {
+async fn find(client: &Client, org: &str, name: &str) -> Result<Option<Response<DomainDetail>>, CliError> {
     match client.domains_get(org, name).send().await {
-        Ok(Response { value, json }) => Ok(Some(Response { value: value.domain, json })),
+        Ok(domain) => Ok(Some(domain)),
         // An organization that does not exist has this status, too. The check then fails.
         Err(error) if error.status() == Some(404) => Ok(None),
         Err(error) => Err(error.into()),

@@ -169,7 +169,33 @@ fn show_detail(detail: &DomainDetail) -> String {
         let data = serde_json::Value::from(change.data.clone()).to_string();
         [change.at.to_string(), change.event.clone(), or_dash(change.actor.as_deref()), data]
     });
-    format!("{}\n\n{}", show(&detail.domain), table(["AT", "EVENT", "ACTOR", "DATA"], history))
+    format!("{}\n\n{}", show(&without_history(detail)), table(["AT", "EVENT", "ACTOR", "DATA"], history))
+}
+
+fn without_history(detail: &DomainDetail) -> Domain {
+    let DomainDetail {
+        name,
+        state,
+        expires_at,
+        locked,
+        nameservers,
+        auto_renew,
+        transferable_at,
+        registered_at,
+        created_at,
+        history: _,
+    } = detail.clone();
+    Domain {
+        name,
+        state,
+        expires_at,
+        locked,
+        nameservers,
+        auto_renew,
+        transferable_at,
+        registered_at,
+        created_at,
+    }
 }
 
 fn yes_or_no(value: bool) -> &'static str {
