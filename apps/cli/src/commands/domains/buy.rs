@@ -16,8 +16,8 @@ use crate::svc::Svc;
 #[derive(clap::Args)]
 pub struct Purchase {
     name: String,
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=10))]
-    years: i64,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=10))]
+    years: i32,
     /// JSON file with the contact: firstName, lastName, organization, email, phone, street, city, state, postalCode,
     /// country. Without it, svc asks for them
     #[arg(long, value_name = "FILE")]
@@ -86,7 +86,7 @@ impl Purchase {
     fn total(&self, offer: &DomainOffer) -> Result<i64, CliError> {
         match (offer.price_cents, offer.renewal_cents) {
             (Some(first), Some(renewal)) => {
-                Ok(first.saturating_add(self.years.saturating_sub(1).saturating_mul(renewal)))
+                Ok(first.saturating_add(i64::from(self.years.saturating_sub(1)).saturating_mul(renewal)))
             }
             _ => Err(CliError::Other(format!("{} is not available", offer.name))),
         }

@@ -36,7 +36,7 @@ pub enum Domains {
     Renew {
         name: String,
         #[arg(long, default_value_t = 1)]
-        years: i64,
+        years: i32,
         /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
@@ -185,23 +185,13 @@ fn without_history(detail: &DomainDetail) -> Domain {
         created_at,
         history: _,
     } = detail.clone();
-    Domain {
-        name,
-        state,
-        expires_at,
-        locked,
-        nameservers,
-        auto_renew,
-        transferable_at,
-        registered_at,
-        created_at,
-    }
+    Domain { name, state, expires_at, locked, nameservers, auto_renew, transferable_at, registered_at, created_at }
 }
 
 fn yes_or_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
-fn count_years(years: i64) -> String {
+fn count_years(years: i32) -> String {
     if years == 1 { "a year".to_owned() } else { format!("{years} years") }
 }
