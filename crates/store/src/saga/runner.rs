@@ -118,6 +118,31 @@ struct Runner<'a> {
     until: Instant,
 }
 
+/// The writes of a commit in addition to the change of the saga. A commit may repeat them, so they are data: the future
+/// of a closure that can be called repeatedly is not `Send` for every lifetime.
+enum Write<'a> {
+    Nothing,
+    /// Records an attempt. `started` receives its key and number.
+    Start {
+        new_key: &'a str,
+        started: &'a Mutex<Option<(String, i32)>>,
+    },
+    Finish {
+        response: &'a Value,
+    },
+    /// `is_refused` is whether the provider refused the step.
+    Refuse {
+        refusal: &'a Value,
+        is_refused: bool,
+    },
+    FinishCompensation {
+        response: &'a Value,
+    },
+    ReplaceKey {
+        key: &'a str,
+    },
+}
+
 /// Why a run ended before the saga.
 enum Stop {
     /// An attempt failed, or the time is over.
@@ -203,7 +228,7 @@ impl Runner<'_> {
         let state = if self.saga.is_abandoned { SagaState::Abandoned } else { SagaState::Failed };
         let change =
             Change { state: Some(state), finished_at: Some(self.now()), lease_until: Some(None), ..Change::default() };
-        self.commit("", &change, async |_| Ok(None)).await?;
+        self.commit("", &change, Write::Nothing).await?;
         metrics::record_end(self.handler.kind(), state, self.saga.created_at, self.now());
         Ok(())
     }
@@ -223,14 +248,9 @@ impl Runner<'_> {
 
     /// Records an attempt, with the key of the step, and renews the lease.
     async fn start(&mut self, step: &'static str) -> Progress<Attempt> {
-        let (now, new_key) = (self.now(), self.new_key(step));
-        let started = Mutex::new(None);
-        self.commit(step, &self.renewal(step), async |tx| {
-            let attempt = queue::start_step(tx, &self.saga, step, &new_key, now).await?;
-            *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
-            Ok(None)
-        })
-        .await?;
+        let (new_key, started) = (self.new_key(step), Mutex::new(None));
+        let write = Write::Start { new_key: &new_key, started: &started };
+        self.commit(step, &self.renewal(step), write).await?;
         let started = started.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (key, number) = started.ok_or(Stop::LostLease(step))?;
         self.saga.steps.retain(|it| it.name != step);
@@ -253,12 +273,7 @@ impl Runner<'_> {
         if is_last {
             change = Change { state: Some(SagaState::Done), finished_at: Some(now), lease_until: Some(None), ..change };
         }
-        let (handler, saga) = (self.handler, &self.saga);
-        self.commit(step, &change, async |tx| {
-            queue::end_step(tx, saga, step, StepState::Done, Some(&response), now).await?;
-            handler.record(tx, saga, step, &response).await
-        })
-        .await?;
+        self.commit(step, &change, Write::Finish { response: &response }).await?;
         self.saga.attempts = 0;
         for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
             known.state = StepState::Done;
@@ -272,18 +287,11 @@ impl Runner<'_> {
 
     /// Records that the steps are undone from now on. `is_refused` says whether the provider refused the step.
     async fn refuse(&mut self, step: &'static str, refusal: Value, reason: &str, is_refused: bool) -> Progress {
-        let (now, reason) = (self.now(), sanitize(reason));
+        let reason = sanitize(reason);
         metrics::count_failure(self.handler.kind(), step, "refused");
         let change =
             Change { refusal: Some(&refusal), last_error: Some(&reason), attempts: Some(0), ..Change::default() };
-        let (handler, saga) = (self.handler, &self.saga);
-        self.commit(step, &change, async |tx| {
-            if is_refused {
-                queue::end_step(tx, saga, step, StepState::Refused, None, now).await?;
-            }
-            handler.refuse(tx, saga, &refusal).await
-        })
-        .await?;
+        self.commit(step, &change, Write::Refuse { refusal: &refusal, is_refused }).await?;
         for known in self.saga.steps.iter_mut().filter(|it| is_refused && it.name == step) {
             known.state = StepState::Refused;
         }
@@ -292,14 +300,8 @@ impl Runner<'_> {
     }
 
     async fn finish_compensation(&mut self, step: &'static str, response: &Value) -> Progress {
-        let now = self.now();
         let change = Change { attempts: Some(0), ..Change::default() };
-        let (handler, saga) = (self.handler, &self.saga);
-        self.commit(step, &change, async |tx| {
-            queue::end_step(tx, saga, step, StepState::Compensated, None, now).await?;
-            handler.record_compensation(tx, saga, step, response).await
-        })
-        .await?;
+        self.commit(step, &change, Write::FinishCompensation { response }).await?;
         for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
             known.state = StepState::Compensated;
         }
@@ -332,14 +334,9 @@ impl Runner<'_> {
             lease_until: Some(None),
             ..Change::default()
         };
-        let (saga, key) = (&self.saga, self.new_key(step));
-        self.commit(step, &change, async |tx| {
-            if new_key {
-                queue::replace_key(tx, saga, step, &key).await?;
-            }
-            Ok(None)
-        })
-        .await?;
+        let key = self.new_key(step);
+        let write = if new_key { Write::ReplaceKey { key: &key } } else { Write::Nothing };
+        self.commit(step, &change, write).await?;
         Err(Stop::Incomplete(step))
     }
 
@@ -355,13 +352,13 @@ impl Runner<'_> {
             lease_until: Some(None),
             ..Change::default()
         };
-        self.commit(step, &change, async |_| Ok(None)).await?;
+        self.commit(step, &change, Write::Nothing).await?;
         Err(Stop::Incomplete(step))
     }
 
     /// Renews the lease for a compensation.
     async fn renew(&self, step: &'static str) -> Progress {
-        self.commit(step, &self.renewal(step), async |_| Ok(None)).await
+        self.commit(step, &self.renewal(step), Write::Nothing).await
     }
 
     fn renewal(&self, step: &'static str) -> Change<'static> {
@@ -375,12 +372,7 @@ impl Runner<'_> {
     }
 
     /// Commits a change of the saga, with other writes and an audit event, if the lease is still the latest.
-    async fn commit(
-        &self,
-        step: &'static str,
-        change: &Change<'_>,
-        write: impl AsyncFn(&mut Connection) -> Result<Option<Event>>,
-    ) -> Progress {
+    async fn commit(&self, step: &'static str, change: &Change<'_>, write: Write<'_>) -> Progress {
         let actor = Actor { user: self.saga.user, ..Actor::service(self.handler.kind()) };
         let mut pause = Duration::from_millis(50);
         loop {
@@ -388,7 +380,7 @@ impl Runner<'_> {
                 if !queue::change(tx, &self.saga, change).await? {
                     return Ok::<_, Error>(false);
                 }
-                if let Some(event) = write(tx).await? {
+                if let Some(event) = self.write(tx, step, &write).await? {
                     append(tx, self.store.clock_rng(), &actor, &event).await?;
                 }
                 Ok(true)
@@ -402,6 +394,37 @@ impl Runner<'_> {
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
                 Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Executes the other writes of a commit. Returns its audit event.
+    async fn write(&self, tx: &mut Connection, step: &'static str, write: &Write<'_>) -> Result<Option<Event>> {
+        let (handler, saga, now) = (self.handler, &self.saga, self.now());
+        match *write {
+            Write::Nothing => Ok(None),
+            Write::Start { new_key, started } => {
+                let attempt = queue::start_step(tx, saga, step, new_key, now).await?;
+                *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
+                Ok(None)
+            }
+            Write::Finish { response } => {
+                queue::end_step(tx, saga, step, StepState::Done, Some(response), now).await?;
+                handler.record(tx, saga, step, response).await
+            }
+            Write::Refuse { refusal, is_refused } => {
+                if is_refused {
+                    queue::end_step(tx, saga, step, StepState::Refused, None, now).await?;
+                }
+                handler.refuse(tx, saga, refusal).await
+            }
+            Write::FinishCompensation { response } => {
+                queue::end_step(tx, saga, step, StepState::Compensated, None, now).await?;
+                handler.record_compensation(tx, saga, step, response).await
+            }
+            Write::ReplaceKey { key } => {
+                queue::replace_key(tx, saga, step, key).await?;
+                Ok(None)
             }
         }
     }
