@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::core::Core;
 use crate::metrics::Metrics;
 use crate::objects::ObjectReader;
-use crate::repository::Repositories;
+use crate::repository::{Repositories, Use};
 use crate::tree::CommitTree;
 
 /// The commits that are packed or uploaded at the same time. Others wait.
@@ -134,7 +134,7 @@ impl Deployer {
 
     async fn pack(&self, id: &str, deploy: &GitDeploy) -> anyhow::Result<Packed> {
         let Inner { repositories, .. } = &*self.0;
-        let repository = repositories.find(id).await?.context("the repository is not on the disk")?;
+        let repository = repositories.find(id, Use::Read).await?.context("the repository is not on the disk")?;
         let reader = ObjectReader::start(repositories.git(), &repository.path)?;
         let (process, file, deploy) = (reader.process(), repositories.temporary_file()?, deploy.clone());
         let pack = spawn_blocking(move || {

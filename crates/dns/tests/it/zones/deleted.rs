@@ -9,10 +9,6 @@ use super::kit::{Kit, ZONE, actor};
 const DAY: i64 = 24 * 3600;
 
 impl Kit {
-    async fn create(&self, org: OrgId, name: &str) -> Result<(), DnsError> {
-        self.dns.zone_create(&actor(), org, NewZone { name: name.to_owned() }).await.map(drop)
-    }
-
     async fn delete(&self, name: &str) {
         self.dns.zone_delete(&actor(), self.org, name, &Precondition::Any).await.unwrap();
     }
@@ -25,14 +21,6 @@ impl Kit {
     async fn remembered(&self) -> Vec<String> {
         let rows = self.db_rows("SELECT name FROM dns.deleted_zones ORDER BY name").await;
         rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
-    }
-
-    async fn another_org(&self) -> OrgId {
-        let org: OrgId = self.store.clock_rng().id();
-        let insert =
-            format!("INSERT INTO orgs.orgs VALUES ('{}', 'other', 'Other', 'free', false, now())", org.as_uuid());
-        self.db_execute(&insert).await;
-        org
     }
 }
 
@@ -70,7 +58,7 @@ async fn zone_that_is_created_again_is_no_longer_remembered() {
     assert_eq!(kit.remembered().await, [""; 0]);
     // A zone that is delegated elsewhere is removed when another organization creates an overlapping zone.
     kit.delete(ZONE).await;
-    kit.create(kit.another_org().await, "sub.example.org").await.unwrap();
+    kit.create(kit.other_org().await, "sub.example.org").await.unwrap();
     assert_eq!(kit.remembered().await, [""; 0]);
 }
 
@@ -93,7 +81,7 @@ async fn organization_has_at_most_1000_remembered_zones() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
     let kit = Kit::start().await;
-    let other = kit.another_org().await;
+    let other = kit.other_org().await;
     let insert = |count: u32| {
         format!(
             "INSERT INTO dns.deleted_zones (id, name, path, org_id, deleted_at, next_check_at) \

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dns::{
-    Dns, Hosting, LookupFailure, NewZone, NsRecords, Organizations, Ports, Precondition, Registrations, Resolver,
-    RrsetContent, ServedRepository as _, ServedZone,
+    Dns, DnsError, Hosting, LookupFailure, NewZone, NsRecords, Organizations, Ports, Precondition, Registrations,
+    Resolver, RrsetContent, ServedRepository as _, ServedZone,
 };
 use kernel::audit::Actor;
 use kernel::{Limits, OrgId, Plan};
@@ -37,6 +37,19 @@ impl Kit {
     /// Creates the fixture with the zone `example.org`.
     pub async fn start() -> Self {
         Self::with(Limits::default()).await
+    }
+
+    /// Creates a zone.
+    pub async fn create(&self, org: OrgId, name: &str) -> Result<(), DnsError> {
+        self.dns.zone_create(&actor(), org, NewZone { name: name.to_owned() }).await.map(drop)
+    }
+
+    /// Creates another organization.
+    pub async fn other_org(&self) -> OrgId {
+        let org: OrgId = self.store.clock_rng().id();
+        let (id, slug) = (org.as_uuid(), org.as_uuid().simple());
+        self.db_execute(&format!("INSERT INTO orgs.orgs VALUES ('{id}', '{slug}', 'O', 'free', false, now())")).await;
+        org
     }
 
     /// Creates the fixture with these limits.

@@ -10,13 +10,6 @@ use tokio::sync::Barrier;
 use super::kit::{Kit, actor};
 
 impl Kit {
-    async fn other_org(&self) -> OrgId {
-        let org: OrgId = self.store.clock_rng().id();
-        let (id, slug) = (org.as_uuid(), org.as_uuid().simple());
-        self.db_execute(&format!("INSERT INTO orgs.orgs VALUES ('{id}', '{slug}', 'O', 'free', false, now())")).await;
-        org
-    }
-
     async fn reserve(&self, org: OrgId, name: &str) -> Result<(), DnsError> {
         self.store.transaction_unaudited(async |tx: &mut Connection| self.dns.name_reserve(tx, org, name).await).await
     }
@@ -24,10 +17,6 @@ impl Kit {
     async fn create_reserved(&self, name: &str) {
         let create = async |tx: &mut Connection| self.dns.zone_create_reserved(tx, self.org, name).await;
         self.store.transaction_unaudited(create).await.unwrap();
-    }
-
-    async fn create(&self, org: OrgId, name: &str) -> Result<(), DnsError> {
-        self.dns.zone_create(&actor(), org, NewZone { name: name.to_owned() }).await.map(drop)
     }
 }
 
