@@ -1,6 +1,6 @@
 //! Deleted zones, which are remembered while their delegations may name the platform's nameservers.
 
-use dns::{DnsError, LookupFailure, NewZone, Precondition};
+use dns::{DnsError, LookupFailure, Precondition};
 use kernel::OrgId;
 use serde_json::json;
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use dns::{DnsError, NewZone};
+use dns::DnsError;
 use kernel::OrgId;
 use store::Connection;
 use tokio::sync::Barrier;
 
-use super::kit::{Kit, actor};
+use super::kit::Kit;
 
 impl Kit {
     async fn reserve(&self, org: OrgId, name: &str) -> Result<(), DnsError> {
