@@ -5,10 +5,8 @@
 const MAX_LINES: usize = 10_000;
 /// Their bytes.
 const MAX_BYTES: usize = 8 << 20;
-/// The bytes of the first line that are searched for capabilities.
-const MAX_FIRST_LINE_BYTES: usize = 4096;
-/// The capability of a client that sends push options.
-const PUSH_OPTIONS: &[u8] = b"push-options";
+/// The start of the pack, which follows the commands. A push that only deletes has none.
+const PACK: &[u8] = b"PACK";
 
 /// The push has too many commands.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,9 +22,6 @@ pub struct CommandCounter {
     length: Vec<u8>,
     /// The bytes of the current line that follow.
     rest: usize,
-    first_line: Vec<u8>,
-    /// The lists that ended.
-    lists: usize,
     is_done: bool,
 }
 
@@ -43,10 +38,6 @@ impl CommandCounter {
                 }
             } else {
                 let (content, after) = input.split_at(input.len().min(self.rest));
-                let searched = MAX_FIRST_LINE_BYTES.saturating_sub(self.first_line.len());
-                if self.lines == 1 {
-                    self.first_line.extend(content.iter().take(searched));
-                }
                 self.rest -= content.len();
                 self.bytes += content.len();
                 input = after;
@@ -59,14 +50,12 @@ impl CommandCounter {
     }
 
     fn start_line(&mut self) {
-        let length = str::from_utf8(&self.length).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
-        self.length.clear();
+        let digits = std::mem::take(&mut self.length);
+        let length = str::from_utf8(&digits).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
         match length {
-            Some(0) => {
-                self.lists += 1;
-                let has_options = self.first_line.windows(PUSH_OPTIONS.len()).any(|word| word == PUSH_OPTIONS);
-                self.is_done = self.lists == if has_options { 2 } else { 1 };
-            }
+            _ if digits == PACK => self.is_done = true,
+            // The end of the commands or of the push options: more lines may follow.
+            Some(0) => {}
             Some(length) if length >= 4 => {
                 self.rest = length - 4;
                 self.lines += 1;

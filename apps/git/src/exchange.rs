@@ -132,7 +132,7 @@ impl Service {
         let Mode { program, arguments, protocol } = mode;
         let reason = if program.writes() { Use::Change } else { Use::Read };
         let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch, reason).await?;
-        let push = program.writes().then(|| self.journal.begin(&repository.path, grant)).transpose()?;
+        let push = program.writes().then(|| self.journal.begin(&repository.path, grant, permit.node())).transpose()?;
         let id = push.as_ref().map(PushGuard::id);
         match self.repositories.git().serve(program, arguments, &repository.path, protocol, id) {
             Ok(process) => Ok(Exchange { process, repository, max_input: self.max_input, push, permit: Some(permit) }),

@@ -30,6 +30,7 @@ use crate::deploy::Deployer;
 use crate::git::{Git, run};
 use crate::hook::{OK, Phase, Step, Update};
 use crate::leftovers::{self, remove_file};
+use crate::limits::NodePermit;
 use crate::metrics::Metrics;
 use crate::random;
 use crate::repository::Repositories;
@@ -70,6 +71,8 @@ struct Push {
     /// The updates that the control plane had when it authorized the push.
     last_update: i64,
     deploy: Option<Arc<DeployRef>>,
+    /// The permit of the program, which a push that waits for its deploy does not need.
+    permit: NodePermit,
 }
 
 /// The ref whose pushes are deployed.
@@ -164,7 +167,7 @@ impl Journal {
     }
 
     /// Registers a push to a repository.
-    pub fn begin(&self, repository: &Path, grant: &GitGrant) -> io::Result<PushGuard> {
+    pub fn begin(&self, repository: &Path, grant: &GitGrant, permit: NodePermit) -> io::Result<PushGuard> {
         let id = random::token()?;
         let deploy = grant.deploy_branch.as_ref().map(|branch| {
             Arc::new(DeployRef { name: format!("refs/heads/{branch}"), number: watch::Sender::new(None) })
@@ -176,6 +179,7 @@ impl Journal {
             credential: grant.credential.clone(),
             last_update: grant.last_update,
             deploy,
+            permit,
         };
         self.pushes().insert(id.clone(), push);
         Ok(PushGuard { journal: self.clone(), id, is_finished: false })
@@ -314,9 +318,10 @@ impl Journal {
     /// Waits for the deploy of a push, which does not depend on the client. Returns the result for the user; `None` if the
     /// push is not deployed.
     async fn deploy(&self, step: &Step, deployer: &Deployer) -> Option<String> {
-        let Push { repository, deploy, .. } = self.pushes().get(&step.push).cloned()?;
+        let Push { repository, deploy, permit, .. } = self.pushes().get(&step.push).cloned()?;
         let deploy = deploy?;
         step.updates.iter().find(|update| update.name == deploy.name && update.new.is_some())?;
+        permit.release();
         let wait = async {
             let number = *deploy.number.subscribe().wait_for(Option::is_some).await?;
             deployer.finish(&repository, number.context("the update has a number")?).await

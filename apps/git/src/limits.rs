@@ -48,11 +48,34 @@ pub struct ProgramLimit {
     clients: Arc<Mutex<HashMap<Client, Arc<Semaphore>>>>,
 }
 
-/// The permit of a program.
+/// The permit of a program: one of the client, and one of the node.
 #[derive(Debug)]
 pub struct ProgramPermit {
     _client: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
+    node: NodePermit,
+}
+
+/// The permit of the node in a [`ProgramPermit`], which can be released earlier.
+#[derive(Debug, Clone, Default)]
+pub struct NodePermit(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl NodePermit {
+    /// Releases the permit, for a program that only waits.
+    pub fn release(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl ProgramPermit {
+    pub fn node(&self) -> NodePermit {
+        self.node.clone()
+    }
+}
+
+impl Drop for ProgramPermit {
+    fn drop(&mut self) {
+        self.node.release();
+    }
 }
 
 impl ProgramLimit {
@@ -69,8 +92,8 @@ impl ProgramLimit {
         let semaphore = self.semaphore(key, max);
         let wait = |semaphore: Arc<Semaphore>| timeout(QUEUE_TIMEOUT, semaphore.acquire_owned());
         let _client = wait(semaphore).await.ok().and_then(Result::ok).ok_or(Busy::Client(max))?;
-        let _all = wait(Arc::clone(&self.all)).await.ok().and_then(Result::ok).ok_or(Busy::Server)?;
-        Ok(ProgramPermit { _client, _all })
+        let node = wait(Arc::clone(&self.all)).await.ok().and_then(Result::ok).ok_or(Busy::Server)?;
+        Ok(ProgramPermit { _client, node: NodePermit(Arc::new(Mutex::new(Some(node)))) })
     }
 
     fn semaphore(&self, client: Client, max: usize) -> Arc<Semaphore> {

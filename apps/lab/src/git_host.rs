@@ -45,6 +45,7 @@ impl GitHost {
         let credential = folder.join("git.token");
         credential::ensure_git_node(Secret::new(url.clone()), &credential).await?;
         let server = Server::start(services, folder, url, &[]).await?;
+        let path = std::env::var_os("PATH").and_then(|path| path.into_string().ok()).context("PATH is not UTF-8")?;
         let [http, ssh, internal] = std::array::from_fn(|_| reserved_address());
         let settings = vec![
             ("SVC_GIT_LISTEN", http.to_string()),
@@ -54,7 +55,7 @@ impl GitHost {
             ("SVC_GIT_TOKEN_FILE", credential.display().to_string()),
             ("SVC_GIT_DIR", folder.join("git").display().to_string()),
             ("SVC_GIT_LOG", "warn".to_owned()),
-            ("PATH", std::env::var("PATH")?),
+            ("PATH", path),
         ];
         let mut host =
             Self { server, http, ssh, pid: 0, internal, token: String::new(), folder: folder.to_owned(), settings };

@@ -43,7 +43,8 @@ async fn page_shows_the_account_and_changes_domains() {
     sandbox.submit("/registrar", &[("domain", NAME), ("action", "soon")]).await;
     let soon = expiry().await.to_string();
     sandbox.submit("/registrar", &[("domain", NAME), ("action", "expire")]).await;
-    assert!(expiry().await.to_string() < soon && soon < first);
+    let expired = expiry().await.to_string();
+    assert!(expired < soon && soon < first);
     sandbox.submit("/registrar", &[("domain", NAME), ("action", "transfer")]).await;
     assert_eq!(call(&sandbox, "GET", "domains/shop.com", &Value::Null).await.0, 404);
     for unknown in [("domain", "other.com"), ("action", "unknown")] {

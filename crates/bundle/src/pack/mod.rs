@@ -16,6 +16,8 @@ use crate::pack::writer::Writer;
 use crate::{BundleError, Limit, Limits, MANIFEST_PATH, MAX_NAME_BYTES, Reason};
 
 const IGNORE_FILE: &str = ".svcignore";
+/// The lines of all ignore files of a folder. Each pattern takes memory as long as its directory is listed.
+const MAX_IGNORE_LINES: usize = 1_000;
 
 /// The files and directories that are listed, per allowed entry. Most of them can be ignored ones.
 const MAX_LISTED_PER_ENTRY: u64 = 8;
@@ -122,14 +124,20 @@ pub fn pack<F: Folder>(folder: &mut F, limits: &Limits, output: impl Write) -> R
 fn list_files<F: Folder>(folder: &mut F, limits: &Limits) -> Result<Vec<(PathBuf, F::Id)>, PackError> {
     let max_listed = limits.entries.saturating_mul(MAX_LISTED_PER_ENTRY);
     let mut directories = vec![Directory { path: PathBuf::new(), id: None, ignores: None }];
-    let (mut files, mut listed) = (Vec::new(), 0);
+    let (mut files, mut listed, mut ignore_lines) = (Vec::new(), 0, 0);
     while let Some(Directory { path: directory, id, mut ignores }) = directories.pop() {
         let entries = folder.list(&directory, id.as_ref());
         let entries = entries.map_err(|error| PackError::Read { path: directory.clone(), error })?;
         if let Some(entry) = entries.iter().find(|entry| entry.name == IGNORE_FILE) {
             let path = directory.join(IGNORE_FILE);
             let added = folder.read_ignore_file(&path, entry).map_err(|error| error.to_string());
-            let added = added.and_then(|text| Ignores::parse(&text, directory.clone(), ignores.clone()));
+            let added = added.and_then(|text| {
+                ignore_lines += text.lines().count();
+                if ignore_lines > MAX_IGNORE_LINES {
+                    return Err(format!("the ignore files have more than {MAX_IGNORE_LINES} lines in all"));
+                }
+                Ignores::parse(&text, directory.clone(), ignores.clone())
+            });
             ignores = Some(Rc::new(added.map_err(|message| PackError::IgnoreFile { path, message })?));
         }
         for Entry { name, kind, id } in entries {

@@ -17,6 +17,12 @@ pub trait ReservationRepository {
     /// Releases a name.
     async fn reservation_delete(&mut self, name: &ZoneName) -> Result<()>;
 
+    /// Returns the number of names that the organization has reserved. The limit of zones bounds it.
+    async fn reservation_count(&mut self, org: OrgId) -> Result<i64>;
+
+    /// Returns whether the organization has reserved this name.
+    async fn reservation_exists(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
+
     /// Whether another organization has reserved this name, a parent of it or a name below it.
     async fn reservation_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
 }
@@ -32,6 +38,15 @@ impl ReservationRepository for Connection {
     async fn reservation_delete(&mut self, name: &ZoneName) -> Result<()> {
         diesel::delete(reservations::table.find(name.as_str())).execute(self).await?;
         Ok(())
+    }
+
+    async fn reservation_count(&mut self, org: OrgId) -> Result<i64> {
+        Ok(reservations::table.filter(reservations::org_id.eq(org)).count().get_result(self).await?)
+    }
+
+    async fn reservation_exists(&mut self, org: OrgId, name: &ZoneName) -> Result<bool> {
+        let reserved = reservations::table.find(name.as_str()).filter(reservations::org_id.eq(org));
+        Ok(diesel::select(diesel::dsl::exists(reserved)).get_result(self).await?)
     }
 
     async fn reservation_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool> {

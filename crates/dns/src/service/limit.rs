@@ -6,20 +6,21 @@ use store::Connection;
 use super::{Dns, Result};
 use crate::error::DnsError;
 use crate::model::ManagedBy;
-use crate::repository::{Edit, ZoneRecord, ZoneRepository as _, ZoneSize};
+use crate::repository::{Edit, ReservationRepository as _, ZoneRecord, ZoneRepository as _, ZoneSize};
 
 /// The maximum number of rrsets of a zone, in every plan.
 const MAX_RRSETS: u32 = 100_000;
 
 impl Dns {
-    /// Checks that the organization may have another zone. The caller holds the catalog lock, so that the number of
+    /// Checks that the organization may have another zone. Reserved names count too. The caller holds the catalog lock, so that the number of
     /// zones does not change before the new zone is written.
     ///
     /// # Errors
     /// Returns [`DnsError::ZoneLimit`].
     pub(super) async fn check_zone_count(&self, tx: &mut Connection, org: OrgId) -> Result<()> {
         let plan = self.plan_of(tx, org).await?;
-        let (limit, count) = (self.limits.for_plan(plan).zones, tx.zone_count(org).await?);
+        let (limit, count) =
+            (self.limits.for_plan(plan).zones, tx.zone_count(org).await? + tx.reservation_count(org).await?);
         if count >= i64::from(limit) { Err(DnsError::ZoneLimit { limit, count, plan }) } else { Ok(()) }
     }
 

@@ -26,11 +26,13 @@ impl Dns {
         let name = self.parse_new_name(name)?;
         tx.catalog_lock().await?;
         check_overlap(tx, org, &name).await?;
-        // An own zone already excludes the zones of others.
-        if tx.zone_find(org, &name).await?.is_some() {
+        if tx.reservation_exists(org, &name).await? {
             return Ok(());
         }
-        self.check_zone_count(tx, org).await?;
+        if tx.zone_find(org, &name).await?.is_none() {
+            self.check_zone_count(tx, org).await?;
+        }
+        // Also for an own zone, which the organization can delete before the domain is registered.
         Ok(tx.reservation_insert(org, &name).await?)
     }
 

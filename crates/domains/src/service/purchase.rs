@@ -148,7 +148,8 @@ impl Domains {
         let key = domain.to_string();
         let new = NewSaga { kind: PURCHASE, key: &key, org, user: actor.user, input };
         let saga = self.store.saga_start(tx, &new).await?;
-        let saga = saga.ok_or_else(|| Error::inconsistent("another purchase of the domain is not finished"))?;
+        // An earlier purchase was refused, and its refund is not complete.
+        let saga = saga.ok_or(DomainError::Incomplete)?;
         Ok(Reservation::Purchase { domain, saga })
     }
 

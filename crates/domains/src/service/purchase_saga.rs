@@ -316,8 +316,10 @@ impl SagaHandler for PurchaseSaga {
     /// Frees the name.
     async fn refuse(&self, tx: &mut Connection, saga: &Saga, _: &Value) -> Result<Option<Event>> {
         let input: PurchaseInput = saga.input()?;
+        // The commit may be repeated after a lost acknowledgement.
+        let domain = tx.domain_lock_by_id(input.domain).await?;
+        let Some(domain) = domain.filter(|domain| domain.state == DomainState::Registering) else { return Ok(None) };
         self.0.ports.zones.release(tx, &input.name).await?;
-        let domain = self.lock(tx, &input).await?;
         match domain.previous_state {
             Some(state) => {
                 tx.domain_update(&DomainRecord { state, previous_state: None, ..domain }).await?;
@@ -354,8 +356,13 @@ impl SagaHandler for PurchaseSaga {
             CHARGE if *response == Value::Bool(true) => {
                 let input: PurchaseInput = saga.input()?;
                 let price: PriceResponse = required(saga, PRICE)?;
+                let mut is_refunded = false;
                 for from in [ChargeState::Paid, ChargeState::Pending] {
-                    tx.charge_move(saga.id, from, ChargeState::Refunded).await?;
+                    is_refunded |= tx.charge_move(saga.id, from, ChargeState::Refunded).await?;
+                }
+                // The commit may be repeated after a lost acknowledgement.
+                if !is_refunded {
+                    return Ok(None);
                 }
                 let data = json!({ "domain": input.name, "cents": price.total_cents });
                 Ok(Some(Event::in_org("domain.refund", saga.org, input.domain, data)))

@@ -159,6 +159,10 @@ impl RenewalSaga {
             key: attempt.key.clone(),
         };
         match registrar.renew(&order).await {
+            // The response does not show the renewal yet. The next attempt reads the domain first.
+            Ok(renewed) if renewed.expires_at <= price.expires_at => {
+                Ok(StepOutcome::Retry { reason: "the expiry is the old one".to_owned(), new_key: false })
+            }
             Ok(renewed) => done(&RenewResponse { expires_at: renewed.expires_at }),
             Err(RegistrarError::Rejected(reason) | RegistrarError::NameUnavailable(reason)) => {
                 refused(RenewalRefusal::Rejected, &reason)

@@ -16,6 +16,9 @@ use crate::repository::{DomainRecord, DomainRepository as _};
 /// The domains that one run of the job reads: in a minute, far below the registrar's limit.
 const MAX_READ: i64 = 20;
 
+/// The failures in a row after which the others are not read.
+const MAX_FAILURES: usize = 3;
+
 /// When a reading that failed is due again, in seconds.
 const RETRY_SECONDS: i64 = 15 * 60;
 
@@ -62,17 +65,27 @@ impl Domains {
         let mut connection = self.store.connection().await?;
         let due = connection.domains_claim_sync(now, now.plus_seconds(RETRY_SECONDS), MAX_READ).await?;
         drop(connection);
+        let (mut failures, mut result) = (0, Ok(()));
         for domain in due {
             match registrar.read(&domain.name).await {
-                Ok(reading) => drop(self.apply_reading(None, &domain, reading).await?),
-                // The others would probably fail, too. They are due again after a while.
+                Ok(reading) => {
+                    failures = 0;
+                    // One domain must not stop the others.
+                    if let Err(error) = self.apply_reading(None, &domain, reading).await {
+                        result = Err(error);
+                    }
+                }
                 Err(error) => {
                     registrar_failed(&error);
-                    break;
+                    failures += 1;
                 }
             }
+            // The others would probably fail, too. They are due again after a while.
+            if failures == MAX_FAILURES {
+                break;
+            }
         }
-        Ok(())
+        result
     }
 
     /// Stores what the registrar says about a domain, unless the domain changed since it was read here.

@@ -196,5 +196,6 @@ async fn domains_are_free_without_a_product() {
     let kit = Kit::start().await;
     let free = kit.without_payments();
     assert!(free.purchase(&actor(), kit.org, purchase("a.example")).await.unwrap().is_new);
-    assert_eq!((kit.world.state().orders.len(), kit.count("domains.charges").await), (0, 0));
+    assert_eq!(kit.count("domains.charges").await, 0);
+    assert!(kit.world.state().orders.is_empty());
 }

@@ -55,6 +55,10 @@ pub(crate) async fn authorize_deploy(
     let minimum = Role::Member;
     let actor = |org| Actor::user(caller.user.id, caller.credential, Some(RequiredRole { org, minimum }), request_id);
     match (caller.org, caller.project) {
+        // The names may belong to another project by now.
+        (Some(org), Some(found)) if org.id != project.org || found.id != project.id => {
+            reject("the project was renamed during the deploy; push again")
+        }
         (Some(ResolvedOrg { id, slug, plan, role: Some(role) }), Some(found)) if role >= minimum => {
             let ResolvedProject { id: project, granted_resources, .. } = found;
             let org = Org { id, slug, plan };

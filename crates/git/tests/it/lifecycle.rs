@@ -47,7 +47,7 @@ async fn project_has_a_limited_number_of_repositories() {
     kit.create("first").await;
     kit.db_execute("UPDATE git.counts SET repositories = 999").await;
     kit.create("last").await;
-    let new = NewRepo { name: "more".parse().unwrap(), visibility: None, default_branch: None };
+    let new = NewRepo { name: "more".parse().unwrap(), visibility: None, default_branch: None, deploy_branch: None };
     let refused = kit.repositories.create(&actor(), kit.target, AT, new.clone()).await;
     assert!(matches!(refused, Err(GitError::RepoLimit { limit: 1000 })), "{refused:?}");
     kit.delete("last").await;

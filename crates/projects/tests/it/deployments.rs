@@ -22,8 +22,8 @@ async fn upload_becomes_the_next_live_version() {
         ("assets/b", b"b"),
     ]);
     let git = Git { commit: Some("0123abc".to_owned()), dirty: Some(false), ..Git::default() };
-    let (metadata, now) = ((kit.author(), git.clone()), kit.now());
-    let deployment = kit.projects.deploy(&kit.actor, &org, project, metadata, body(&upload, 100)).await.unwrap();
+    let (source, now) = (kit.source(git.clone()), kit.now());
+    let deployment = kit.projects.deploy(&kit.actor, &org, project, source, body(&upload, 100)).await.unwrap();
     let digest = Digest::of(&upload);
     let expected = Deployment {
         id: deployment.id,

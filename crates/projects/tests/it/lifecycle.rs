@@ -346,8 +346,8 @@ async fn overview_shows_the_live_and_the_latest_deployments() {
     for version in 1..=7 {
         let manifest = if version == 1 { br#"{"database":true,"email":true}"#.as_slice() } else { b"{}" };
         let upload = bundle(&[("svc.json", manifest), ("assets/index.html", &[version])]);
-        let metadata = (kit.author(), projects::Git::default());
-        let deployment = kit.projects.deploy(&kit.actor, &org, project, metadata, body(&upload, 1000)).await.unwrap();
+        let source = kit.source(projects::Git::default());
+        let deployment = kit.projects.deploy(&kit.actor, &org, project, source, body(&upload, 1000)).await.unwrap();
         all.insert(0, deployment);
         let first = &mut all;
         first.iter_mut().skip(1).for_each(|older| older.live = false);

@@ -1,9 +1,8 @@
 //! The runner of a saga.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::future::{BoxFuture, join_all};
 use kernel::audit::{Actor, Event};
 use kernel::error_chain;
 use serde_json::{Value, json};
@@ -98,16 +97,23 @@ impl Store {
         let due = queue::due(&mut connection, kind, now, MAX_RESUMED).await?;
         drop(connection);
         let until = Instant::now() + RESUME_TIMEOUT;
-        let resume = async |id: Uuid| {
+        let mut result = Ok(());
+        for ids in due.chunks(MAX_CONCURRENCY) {
+            let resumed = join_all(ids.iter().map(|id| self.resume_one(handler, *id, until))).await;
+            result = resumed.into_iter().fold(result, Result::and);
+        }
+        result
+    }
+
+    /// Continues a saga, if its lease is free.
+    fn resume_one<'a>(&'a self, handler: &'a dyn SagaHandler, id: Uuid, until: Instant) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
             let claimed = queue::claim(&mut *self.connection().await?, id, self.clock_rng().now()).await?;
             match claimed {
                 Some(saga) => Runner { store: self, handler, saga, until }.run().await.map(drop),
                 None => Ok(()),
             }
-        };
-        let results: Vec<Result<()>> =
-            stream::iter(due.into_iter().map(resume)).buffer_unordered(MAX_CONCURRENCY).collect().await;
-        results.into_iter().collect()
+        })
     }
 }
 
@@ -118,30 +124,35 @@ struct Runner<'a> {
     until: Instant,
 }
 
-/// The writes of a commit in addition to the change of the saga. A commit may repeat them, so they are data: the future
-/// of a closure that can be called repeatedly is not `Send` for every lifetime.
+/// What a commit writes in addition to the row of the saga.
 enum Write<'a> {
     Nothing,
-    /// Records an attempt. `started` receives its key and number.
-    Start {
+    /// An attempt, with the key of its step if this is the first one.
+    Attempt {
+        step: &'a str,
         new_key: &'a str,
-        started: &'a Mutex<Option<(String, i32)>>,
     },
-    Finish {
-        response: &'a Value,
-    },
-    /// `is_refused` is whether the provider refused the step.
-    Refuse {
-        refusal: &'a Value,
-        is_refused: bool,
-    },
-    FinishCompensation {
-        response: &'a Value,
-    },
-    ReplaceKey {
+    NewKey {
+        step: &'a str,
         key: &'a str,
     },
+    Response {
+        step: &'a str,
+        response: &'a Value,
+    },
+    /// `refused` is the step that the provider refused.
+    Refusal {
+        refused: Option<&'a str>,
+        refusal: &'a Value,
+    },
+    Compensation {
+        step: &'a str,
+        response: &'a Value,
+    },
 }
+
+/// The key and the number of a recorded attempt.
+type Recorded = Option<(String, i32)>;
 
 /// Why a run ended before the saga.
 enum Stop {
@@ -248,11 +259,9 @@ impl Runner<'_> {
 
     /// Records an attempt, with the key of the step, and renews the lease.
     async fn start(&mut self, step: &'static str) -> Progress<Attempt> {
-        let (new_key, started) = (self.new_key(step), Mutex::new(None));
-        let write = Write::Start { new_key: &new_key, started: &started };
-        self.commit(step, &self.renewal(step), write).await?;
-        let started = started.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (key, number) = started.ok_or(Stop::LostLease(step))?;
+        let new_key = self.new_key(step);
+        let recorded = self.commit(step, &self.renewal(step), Write::Attempt { step, new_key: &new_key }).await?;
+        let (key, number) = recorded.ok_or(Stop::LostLease(step))?;
         self.saga.steps.retain(|it| it.name != step);
         let state = StepState::Started;
         self.saga.steps.push(Step {
@@ -273,7 +282,7 @@ impl Runner<'_> {
         if is_last {
             change = Change { state: Some(SagaState::Done), finished_at: Some(now), lease_until: Some(None), ..change };
         }
-        self.commit(step, &change, Write::Finish { response: &response }).await?;
+        self.commit(step, &change, Write::Response { step, response: &response }).await?;
         self.saga.attempts = 0;
         for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
             known.state = StepState::Done;
@@ -291,7 +300,8 @@ impl Runner<'_> {
         metrics::count_failure(self.handler.kind(), step, "refused");
         let change =
             Change { refusal: Some(&refusal), last_error: Some(&reason), attempts: Some(0), ..Change::default() };
-        self.commit(step, &change, Write::Refuse { refusal: &refusal, is_refused }).await?;
+        let refused = is_refused.then_some(step);
+        self.commit(step, &change, Write::Refusal { refused, refusal: &refusal }).await?;
         for known in self.saga.steps.iter_mut().filter(|it| is_refused && it.name == step) {
             known.state = StepState::Refused;
         }
@@ -301,7 +311,7 @@ impl Runner<'_> {
 
     async fn finish_compensation(&mut self, step: &'static str, response: &Value) -> Progress {
         let change = Change { attempts: Some(0), ..Change::default() };
-        self.commit(step, &change, Write::FinishCompensation { response }).await?;
+        self.commit(step, &change, Write::Compensation { step, response }).await?;
         for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
             known.state = StepState::Compensated;
         }
@@ -335,7 +345,7 @@ impl Runner<'_> {
             ..Change::default()
         };
         let key = self.new_key(step);
-        let write = if new_key { Write::ReplaceKey { key: &key } } else { Write::Nothing };
+        let write = if new_key { Write::NewKey { step, key: &key } } else { Write::Nothing };
         self.commit(step, &change, write).await?;
         Err(Stop::Incomplete(step))
     }
@@ -358,7 +368,7 @@ impl Runner<'_> {
 
     /// Renews the lease for a compensation.
     async fn renew(&self, step: &'static str) -> Progress {
-        self.commit(step, &self.renewal(step), Write::Nothing).await
+        self.commit(step, &self.renewal(step), Write::Nothing).await.map(drop)
     }
 
     fn renewal(&self, step: &'static str) -> Change<'static> {
@@ -372,22 +382,12 @@ impl Runner<'_> {
     }
 
     /// Commits a change of the saga, with other writes and an audit event, if the lease is still the latest.
-    async fn commit(&self, step: &'static str, change: &Change<'_>, write: Write<'_>) -> Progress {
-        let actor = Actor { user: self.saga.user, ..Actor::service(self.handler.kind()) };
+    async fn commit(&self, step: &'static str, change: &Change<'_>, write: Write<'_>) -> Progress<Recorded> {
         let mut pause = Duration::from_millis(50);
         loop {
-            let committed = self.store.transaction_unaudited(async |tx: &mut Connection| {
-                if !queue::change(tx, &self.saga, change).await? {
-                    return Ok::<_, Error>(false);
-                }
-                if let Some(event) = self.write(tx, step, &write).await? {
-                    append(tx, self.store.clock_rng(), &actor, &event).await?;
-                }
-                Ok(true)
-            });
-            match committed.await {
-                Ok(true) => return Ok(()),
-                Ok(false) => return Err(Stop::LostLease(step)),
+            match self.try_commit(change, &write).await {
+                Ok(Some(recorded)) => return Ok(recorded),
+                Ok(None) => return Err(Stop::LostLease(step)),
                 // The effect may have happened: without its record, the saga would wait for the end of the lease.
                 Err(Error::Unavailable(_)) if Instant::now() + pause < self.until => {
                     tokio::time::sleep(pause).await;
@@ -398,35 +398,51 @@ impl Runner<'_> {
         }
     }
 
-    /// Executes the other writes of a commit. Returns its audit event.
-    async fn write(&self, tx: &mut Connection, step: &'static str, write: &Write<'_>) -> Result<Option<Event>> {
+    /// Returns `None` if another runner has the lease.
+    async fn try_commit(&self, change: &Change<'_>, write: &Write<'_>) -> Result<Option<Recorded>> {
+        let actor = Actor { user: self.saga.user, ..Actor::service(self.handler.kind()) };
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                if !queue::change(tx, &self.saga, change).await? {
+                    return Ok(None);
+                }
+                let (recorded, event) = self.write(tx, write).await?;
+                if let Some(event) = event {
+                    append(tx, self.store.clock_rng(), &actor, &event).await?;
+                }
+                Ok(Some(recorded))
+            })
+            .await
+    }
+
+    async fn write(&self, tx: &mut Connection, write: &Write<'_>) -> Result<(Recorded, Option<Event>)> {
         let (handler, saga, now) = (self.handler, &self.saga, self.now());
-        match *write {
-            Write::Nothing => Ok(None),
-            Write::Start { new_key, started } => {
+        let event = match *write {
+            Write::Nothing => None,
+            Write::Attempt { step, new_key } => {
                 let attempt = queue::start_step(tx, saga, step, new_key, now).await?;
-                *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
-                Ok(None)
+                return Ok((Some(attempt), None));
             }
-            Write::Finish { response } => {
+            Write::NewKey { step, key } => {
+                queue::replace_key(tx, saga, step, key).await?;
+                None
+            }
+            Write::Response { step, response } => {
                 queue::end_step(tx, saga, step, StepState::Done, Some(response), now).await?;
-                handler.record(tx, saga, step, response).await
+                handler.record(tx, saga, step, response).await?
             }
-            Write::Refuse { refusal, is_refused } => {
-                if is_refused {
+            Write::Refusal { refused, refusal } => {
+                if let Some(step) = refused {
                     queue::end_step(tx, saga, step, StepState::Refused, None, now).await?;
                 }
-                handler.refuse(tx, saga, refusal).await
+                handler.refuse(tx, saga, refusal).await?
             }
-            Write::FinishCompensation { response } => {
+            Write::Compensation { step, response } => {
                 queue::end_step(tx, saga, step, StepState::Compensated, None, now).await?;
-                handler.record_compensation(tx, saga, step, response).await
+                handler.record_compensation(tx, saga, step, response).await?
             }
-            Write::ReplaceKey { key } => {
-                queue::replace_key(tx, saga, step, key).await?;
-                Ok(None)
-            }
-        }
+        };
+        Ok((None, event))
     }
 
     /// A new idempotency key.

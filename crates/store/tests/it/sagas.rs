@@ -1,5 +1,7 @@
 //! Sagas: recorded steps, resumption, leases, compensation and operator commands.
 
+#![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Deleted zones, which are remembered while their delegations may name the platform's nameservers.
 
 use dns::{DnsError, LookupFailure, Precondition};
-use kernel::OrgId;
 use serde_json::json;
 
 use super::kit::{Kit, ZONE, actor};

@@ -12,7 +12,9 @@ use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{ClockRng, Limits, OrgId, Plan, ProjectId, Role, SessionId, UserId};
 use objects::StoreConfig;
-use projects::{Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site};
+use projects::{
+    Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site, Source,
+};
 use serde_json::Value;
 use testkit::{Audit, TestStore, session_actor};
 
@@ -127,8 +129,13 @@ impl Kit {
 
     /// Deploys a site of one page, without Git information.
     pub async fn deploy(&self, org: &Org, project: ProjectId, page: &str) -> Result<Deployment, ProjectError> {
-        let source = Source { created_by: self.author(), git: Git::default(), push: None };
+        let source = self.source(Git::default());
         self.projects.deploy(&self.actor, org, project, source, body(&site(page), 1000)).await
+    }
+
+    /// Returns the source of an upload with this Git information.
+    pub fn source(&self, git: Git) -> Source {
+        Source { created_by: self.author(), git, push: None }
     }
 
     pub fn author(&self) -> Author {
