@@ -221,21 +221,21 @@ impl Client {
 
     /// Get the code for a transfer to another registrar
     ///
-    /// `POST /v1/orgs/{orgSlug}/domains/{name}/auth-code`
-    pub fn domains_create_auth_code(&self, org_slug: &str, name: &str) -> Call<DomainAuthCode> {
+    /// `POST /v1/orgs/{orgSlug}/domains/{domainName}/auth-code`
+    pub fn domains_create_auth_code(&self, org_slug: &str, domain_name: &str) -> Call<DomainAuthCode> {
         self.operation(
             "domains.create_auth_code",
             Method::POST,
-            &["v1", "orgs", org_slug, "domains", name, "auth-code"],
+            &["v1", "orgs", org_slug, "domains", domain_name, "auth-code"],
         )
         .idempotent()
     }
 
     /// Get a domain with its last 50 changes
     ///
-    /// `GET /v1/orgs/{orgSlug}/domains/{name}`
-    pub fn domains_get(&self, org_slug: &str, name: &str) -> Call<DomainDetail> {
-        self.operation("domains.get", Method::GET, &["v1", "orgs", org_slug, "domains", name])
+    /// `GET /v1/orgs/{orgSlug}/domains/{domainName}`
+    pub fn domains_get(&self, org_slug: &str, domain_name: &str) -> Call<DomainDetail> {
+        self.operation("domains.get", Method::GET, &["v1", "orgs", org_slug, "domains", domain_name])
     }
 
     /// Import a domain that is registered elsewhere (201), or return the imported one (200)
@@ -265,35 +265,40 @@ impl Client {
 
     /// Renew a domain
     ///
-    /// `POST /v1/orgs/{orgSlug}/domains/{name}/renew`
-    pub fn domains_renew(&self, org_slug: &str, name: &str, body: &DomainRenewal) -> Call<Domain> {
-        self.operation("domains.renew", Method::POST, &["v1", "orgs", org_slug, "domains", name, "renew"])
+    /// `POST /v1/orgs/{orgSlug}/domains/{domainName}/renew`
+    pub fn domains_renew(&self, org_slug: &str, domain_name: &str, body: &DomainRenewal) -> Call<Domain> {
+        self.operation("domains.renew", Method::POST, &["v1", "orgs", org_slug, "domains", domain_name, "renew"])
             .idempotent()
             .json(body)
     }
 
     /// Set whether a domain is to be renewed automatically
     ///
-    /// `POST /v1/orgs/{orgSlug}/domains/{name}/auto-renew`
-    pub fn domains_set_auto_renew(&self, org_slug: &str, name: &str, body: &DomainAutoRenew) -> Call<Domain> {
-        self.operation("domains.set_auto_renew", Method::POST, &["v1", "orgs", org_slug, "domains", name, "auto-renew"])
-            .idempotent()
-            .json(body)
+    /// `POST /v1/orgs/{orgSlug}/domains/{domainName}/auto-renew`
+    pub fn domains_set_auto_renew(&self, org_slug: &str, domain_name: &str, body: &DomainAutoRenew) -> Call<Domain> {
+        self.operation(
+            "domains.set_auto_renew",
+            Method::POST,
+            &["v1", "orgs", org_slug, "domains", domain_name, "auto-renew"],
+        )
+        .idempotent()
+        .json(body)
     }
 
     /// Lock a domain against transfers to other registrars, or unlock it
     ///
-    /// `POST /v1/orgs/{orgSlug}/domains/{name}/lock`
-    pub fn domains_set_lock(&self, org_slug: &str, name: &str, body: &DomainLock) -> Call<Domain> {
-        self.operation("domains.set_lock", Method::POST, &["v1", "orgs", org_slug, "domains", name, "lock"])
+    /// `POST /v1/orgs/{orgSlug}/domains/{domainName}/lock`
+    pub fn domains_set_lock(&self, org_slug: &str, domain_name: &str, body: &DomainLock) -> Call<Domain> {
+        self.operation("domains.set_lock", Method::POST, &["v1", "orgs", org_slug, "domains", domain_name, "lock"])
             .idempotent()
             .json(body)
     }
 
     /// Read expiry, lock and nameservers of a domain at the registrar
     ///
-    /// `POST /v1/orgs/{orgSlug}/domains/{name}/sync`
-    pub fn domains_sync(&self, org_slug: &str, name: &str) -> Call<Domain> {
-        self.operation("domains.sync", Method::POST, &["v1", "orgs", org_slug, "domains", name, "sync"]).idempotent()
+    /// `POST /v1/orgs/{orgSlug}/domains/{domainName}/sync`
+    pub fn domains_sync(&self, org_slug: &str, domain_name: &str) -> Call<Domain> {
+        self.operation("domains.sync", Method::POST, &["v1", "orgs", org_slug, "domains", domain_name, "sync"])
+            .idempotent()
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn routes(routes: &mut Routes) {
             &DomainError::DNS_NOT_CONFIGURED,
             &::dns::DnsError::ZONE_LIMIT,
         ])
-        .link("domains.get", "name", "/name");
+        .link("domains.get", "domainName", "/name");
     area.post("check", "/v1/orgs/{orgSlug}/domains/check", check)
         .summary("Get the availability and the prices of names")
         .description("Spends a request at the registrar.")
@@ -50,8 +50,8 @@ pub(super) fn routes(routes: &mut Routes) {
         .summary("Import a domain that is registered elsewhere (201), or return the imported one (200)")
         .description("Creates a zone, and calls no registrar. Then set the returned nameservers at the registrar.")
         .codes(&[&DomainError::TAKEN, &DomainError::DNS_NOT_CONFIGURED, &::dns::DnsError::ZONE_LIMIT])
-        .link("domains.get", "name", "/name");
-    area.get("get", "/v1/orgs/{orgSlug}/domains/{name}", get).summary("Get a domain with its last 50 changes");
+        .link("domains.get", "domainName", "/name");
+    area.get("get", "/v1/orgs/{orgSlug}/domains/{domainName}", get).summary("Get a domain with its last 50 changes");
     registration::routes(&mut area);
 }
 

@@ -11,7 +11,7 @@ use crate::http::{Area, Body, Json, Path, release_write_permit};
 use crate::problem::Problem;
 
 pub(super) fn routes(area: &mut Area<'_>) {
-    area.post("renew", "/v1/orgs/{orgSlug}/domains/{name}/renew", renew)
+    area.post("renew", "/v1/orgs/{orgSlug}/domains/{domainName}/renew", renew)
         .summary("Renew a domain")
         .description(
             "Renews first, and then charges the saved payment method. After a 502, the same request is the same renewal.",
@@ -22,16 +22,16 @@ pub(super) fn routes(area: &mut Area<'_>) {
             &DomainError::REGISTRAR_ERROR,
             &DomainError::REGISTRAR_NOT_CONFIGURED,
         ]);
-    area.post("set_auto_renew", "/v1/orgs/{orgSlug}/domains/{name}/auto-renew", set_auto_renew)
+    area.post("set_auto_renew", "/v1/orgs/{orgSlug}/domains/{domainName}/auto-renew", set_auto_renew)
         .summary("Set whether a domain is to be renewed automatically");
-    area.post("set_lock", "/v1/orgs/{orgSlug}/domains/{name}/lock", set_lock)
+    area.post("set_lock", "/v1/orgs/{orgSlug}/domains/{domainName}/lock", set_lock)
         .summary("Lock a domain against transfers to other registrars, or unlock it")
         .codes(&[&DomainError::NOT_MANAGED, &DomainError::REGISTRAR_ERROR, &DomainError::REGISTRAR_NOT_CONFIGURED]);
-    area.post("create_auth_code", "/v1/orgs/{orgSlug}/domains/{name}/auth-code", auth_code)
+    area.post("create_auth_code", "/v1/orgs/{orgSlug}/domains/{domainName}/auth-code", auth_code)
         .summary("Get the code for a transfer to another registrar")
         .description("The registry refuses transfers until `transferableAt`. The code is never logged.")
         .codes(&[&DomainError::NOT_MANAGED, &DomainError::REGISTRAR_ERROR, &DomainError::REGISTRAR_NOT_CONFIGURED]);
-    area.post("sync", "/v1/orgs/{orgSlug}/domains/{name}/sync", sync)
+    area.post("sync", "/v1/orgs/{orgSlug}/domains/{domainName}/sync", sync)
         .summary("Read expiry, lock and nameservers of a domain at the registrar")
         .description("Also detects that a transfer to another registrar is complete.")
         .codes(&[&DomainError::REGISTRAR_ERROR, &DomainError::REGISTRAR_NOT_CONFIGURED]);
