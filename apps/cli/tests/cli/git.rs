@@ -55,6 +55,6 @@ async fn git_receives_a_token_for_the_git_node_only() {
     let tokens = tokens["items"].as_array().unwrap();
     assert_eq!(tokens.len(), 2);
     assert!(
-        tokens.iter().all(|token| token["scopes"] == json!(["git:write", "deploy"]) && !token["expiresAt"].is_null())
+        tokens.iter().all(|token| token["scopes"] == json!(["deploy", "git:write"]) && !token["expiresAt"].is_null())
     );
 }

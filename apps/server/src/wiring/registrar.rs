@@ -144,7 +144,7 @@ fn log(operation: &'static str, failure: &Failure) -> RegistrarError {
     let error = failure.to_string();
     match failure {
         Failure::Refused(402) => {
-            tracing::error!(operation, "the registrar refused a request with status 402: its account has no funds");
+            tracing::error!(operation, status = 402, "the account at the registrar has no funds");
             RegistrarError::Deferred(error)
         }
         Failure::Refused(409) => {
