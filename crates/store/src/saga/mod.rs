@@ -1,7 +1,7 @@
 //! Sagas: work in several steps at providers, which no transaction can contain, such as a purchase.
 //!
-//! [`Store::saga_start`] writes a saga in the transaction that causes it. A runner takes its lease and executes the steps
-//! in their order ([`Store::saga_run`]). For each step:
+//! [`Store::saga_start`](crate::Store::saga_start) writes a saga in the transaction that causes it. A runner takes its lease and executes the steps
+//! in their order ([`Store::saga_run`](crate::Store::saga_run)). For each step:
 //!
 //! 1. One commit records the attempt and the idempotency key of the step. The key stays the same in all attempts.
 //! 2. The handler calls the provider, without a transaction, a connection or a lock ([`SagaHandler::execute`]).
@@ -9,7 +9,7 @@
 //!    ([`SagaHandler::record`]).
 //!
 //! So a process that dies loses at most one response, and the next attempt asks again with the same key. A failure that
-//! may pass ends the run: a background job continues the saga after a backoff ([`Store::saga_resume`]), and a repeated
+//! may pass ends the run: a background job continues the saga after a backoff ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated
 //! request continues it immediately. A refusal undoes the started steps in the opposite order
 //! ([`SagaHandler::compensate`]).
 //!
@@ -100,7 +100,7 @@ pub enum StepOutcome {
         new_key: bool,
     },
     /// No attempt succeeds, and there was no effect. `refusal` is for [`SagaHandler::refuse`] and for the callers of
-    /// [`Store::saga_run`](crate::Store::saga_run).
+    /// [`Store::saga_run`](crate::Store::saga_run)(crate::Store::saga_run).
     Refused { refusal: Value, reason: String },
 }
 

@@ -218,7 +218,12 @@ impl Fixture {
                 json(json!({ "enabled": false })),
                 Wait::Body,
             ),
-            ("post /v1/orgs/{orgSlug}/domains/{domainName}/lock", "owned.com", json(json!({ "locked": false })), Wait::Body),
+            (
+                "post /v1/orgs/{orgSlug}/domains/{domainName}/lock",
+                "owned.com",
+                json(json!({ "locked": false })),
+                Wait::Body,
+            ),
             ("post /v1/orgs/{orgSlug}/domains/{domainName}/auth-code", "owned.com", vec![], AUDIT),
             ("post /v1/orgs/{orgSlug}/domains/{domainName}/sync", "owned.com", vec![], DOMAINS),
             ("post /v1/orgs/{orgSlug}/dns/zones", "", json(json!({ "name": "new.example" })), Wait::Body),
