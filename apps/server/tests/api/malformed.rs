@@ -12,7 +12,7 @@ fn path(template: &str, operation: &Value) -> String {
     let mut path = template.replace("{orgSlug}", "acme").replace("{projectName}", "site");
     path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
     path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
-    path = path.replace("{repoName}", "app");
+    path = path.replace("{repoName}", "app").replace("{domainName}", "example.org");
     for parameter in operation["parameters"].as_array().unwrap() {
         let pattern = parameter["schema"]["pattern"].as_str().and_then(|pattern| pattern.strip_prefix('^'));
         if let Some((prefix, _)) = pattern.and_then(|pattern| pattern.split_once("_[0-7]")) {
