@@ -129,7 +129,7 @@ CREATE TABLE store.saga_steps (
     key text NOT NULL CONSTRAINT saga_steps_key_key UNIQUE,
     state text NOT NULL CONSTRAINT saga_steps_state_check CHECK (state IN ('started', 'done', 'refused', 'compensated')),
     attempts integer NOT NULL,
-    -- What later steps need of the provider's response.
+    -- The part of the provider's response that later steps need.
     response jsonb,
     started_at timestamptz NOT NULL,
     finished_at timestamptz,

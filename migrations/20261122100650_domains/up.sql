@@ -20,7 +20,7 @@ CREATE TABLE domains.domains (
     renewal_cents bigint,
     nameservers text[] NOT NULL,
     auto_renew boolean NOT NULL,
-    -- Raised by every change. What the registrar said before a change is not recorded after it.
+    -- Raised by every change. A reading of the registrar from before a change is discarded.
     revision bigint NOT NULL DEFAULT 0,
     -- When the registrar is asked again; null if it does not have the domain.
     next_sync_at timestamptz,
@@ -64,7 +64,7 @@ CREATE INDEX history_domain_id_idx ON domains.history (domain_id, id);
 
 -- The charges of purchases and renewals. A row outlives its domain.
 CREATE TABLE domains.charges (
-    -- The id of the saga of a purchase or a renewal; another one for a renewal that the registrar made by itself.
+    -- The id of the saga of a purchase or a renewal; another one for an automatic renewal at the registrar.
     id uuid CONSTRAINT charges_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT charges_org_id_fkey REFERENCES orgs.orgs (id),
     domain_id uuid NOT NULL,

@@ -146,7 +146,7 @@ impl Domains {
         }
     }
 
-    /// Charges a renewal that the registrar made by itself, if auto-renewal is on.
+    /// Charges a renewal that the registrar executed automatically, if auto-renewal is on.
     async fn record_renewal(
         &self,
         tx: &mut Connection,

@@ -37,7 +37,7 @@ async fn purchase_charges_registers_and_hosts() {
     assert_eq!(kit.domains.get(kit.org, "münchen.example").await.unwrap().domain.transferable_at, None);
 }
 
-/// Each refusal ends the purchase, frees the name, and refunds what was charged.
+/// Each refusal ends the purchase, frees the name, and refunds the charge.
 #[tokio::test]
 async fn refusal_frees_the_name_and_refunds() {
     let kit = Kit::start().await;

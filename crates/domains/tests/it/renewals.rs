@@ -39,7 +39,7 @@ async fn renewal_is_charged_after_it_succeeded() {
     assert_eq!(kit.renewals(), 2);
 }
 
-/// Whoever completes the renewal: the request after a failure is the same one.
+/// The request after a failure is the same renewal, also if the job completed it.
 #[tokio::test]
 async fn renewal_after_a_failure_is_the_same_renewal() {
     let kit = Kit::start().await;
@@ -85,7 +85,7 @@ async fn declined_charge_of_a_renewal_notifies_and_undoes_nothing() {
     assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
 }
 
-/// The registrar renews by itself. The organization pays if it wants the domain to be renewed.
+/// The registrar renews automatically. The organization pays if it wants the domain to be renewed.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
     let kit = Kit::start().await;

@@ -124,7 +124,7 @@ struct Runner<'a> {
     until: Instant,
 }
 
-/// What a commit writes in addition to the row of the saga.
+/// The writes of a commit in addition to the row of the saga.
 enum Write<'a> {
     Nothing,
     /// An attempt, with the key of its step if this is the first one.
