@@ -77,7 +77,8 @@ pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
     Some(output)
 }
 
-/// Releases the write permit of the request and does not acquire it again, because its handler mostly waits for external systems.
+/// Releases the write permit of the request and does not acquire it again, because its handler mostly waits for
+/// external systems.
 pub(crate) fn release_write_permit() {
     // Without a request or a permit there is nothing to release.
     let _ = HELD.try_with(RefCell::take);
