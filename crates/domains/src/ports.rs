@@ -227,8 +227,8 @@ pub trait Zones: Send + Sync {
     /// Returns the DS records that a zone needs at its registry; `None` for a deleted zone.
     async fn ds_wanted(&self, zone: ZoneId) -> store::Result<Option<DsWanted>>;
 
-    /// Confirms that the registry has no DS record of a zone whose signing ends. `removed` says whether there was one, so
-    /// that resolvers may still have it. Unsigns the zone when no resolver has it any more.
+    /// Records that the registry has no DS record of a zone whose signing ends. `removed`: the caller has just removed
+    /// one, so resolvers may still cache it. The zone is unsigned when no cache can contain a DS record.
     async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()>;
 }
 

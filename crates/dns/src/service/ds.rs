@@ -60,8 +60,9 @@ impl Dns {
         Ok(Some(WantedDs { org, name: zone.name.as_str().to_owned(), ds, is_ending: zone.is_unsigning }))
     }
 
-    /// Confirms that the registry has no DS record of a zone whose signing ends. `removed` says whether there was one, so
-    /// that resolvers may still have it. Unsigns the zone, or enqueues a message for the time when that is possible.
+    /// Records that the registry has no DS record of a zone whose signing ends. `removed`: the caller has just removed
+    /// one, so resolvers may still cache it. Unsigns the zone if no cache can contain a DS record; otherwise enqueues a
+    /// message for that time.
     ///
     /// # Errors
     /// [`DnsError::Store`].

@@ -24,8 +24,8 @@ use super::program::{Finished, Program, command, set_login};
 use super::spool::Spool;
 use crate::database::load::LoadTarget;
 
-/// The timeout of a step, which is longer for large archives. A step needs a timeout because it executes functions of
-/// the tenant.
+/// The shortest timeout of a step; `MIN_RATE` gives large archives a longer one. A step needs a timeout because it
+/// executes functions of the tenant.
 const MIN_STEP_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// The slowest expected restore in bytes per second: the timeout of a large archive is its size divided by this rate.
 const MIN_RATE: u64 = 512 * 1024;
