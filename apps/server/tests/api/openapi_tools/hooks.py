@@ -34,7 +34,7 @@ BY_FIELD = [
     (r"credentials\.token_create", r"expiresAt", "must be in the future"),
     (r"credentials\.token_create", r"restrict\.(org|(projects|zones)(\[\d+\])?)", "an organization of the caller, and existing projects and zones"),
     (r"dns\.create|hostnames\.add|domains\.(purchase|import)", r"name", "a valid internationalized name (RFC 5891)"),
-    (r"domains\.purchase", r"contact\.(country|phone)|expectedPriceCents", "an assigned country code, E.164, and required for a premium name"),
+    (r"domains\.purchase", r"contact\.country", "an assigned country code"),
     (r"domains\.check", r"names\[\d+\]", "valid internationalized names (RFC 5891)"),
     (r"dns\.put", r"name", "a valid internationalized name (RFC 5891)"),
     (r"dns\.(put|patch)", r"records.*|items", "records in the presentation format of their type (RFC 1035)"),
