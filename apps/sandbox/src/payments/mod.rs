@@ -292,7 +292,7 @@ impl PaymentsServer {
         self.payments.state().set_card(external_customer_id, declines);
     }
 
-    /// What the orders of a customer amount to: the charges without the refunds, in cents.
+    /// Returns the sum of a customer's charges without the refunds, in cents.
     ///
     /// # Panics
     /// Never.

@@ -17,7 +17,7 @@ impl Dns {
     /// Reserves a name for the organization in the caller's transaction, until the zone exists or the name is released.
     /// Locks the catalog. A name that the organization has reserved stays so.
     ///
-    /// Deleted zones do not conflict: whoever can register the domain owns it.
+    /// Deleted zones do not conflict: an organization that can register the domain owns it.
     ///
     /// # Errors
     /// [`DnsError::InvalidField`] for an invalid name or one of the platform, [`DnsError::ZoneTaken`],

@@ -19,7 +19,7 @@ impl DomainName {
     /// Parses a name in Unicode or punycode, in any case, with or without the final dot.
     ///
     /// # Errors
-    /// A name that nobody can register.
+    /// A name that cannot be registered.
     pub fn parse(text: &str) -> Result<Self, InvalidDomainName> {
         let name = domain::parse(text, Characters::Host)?;
         match domain::registrable(&name) {

@@ -13,7 +13,7 @@ use crate::repository::DomainRecord;
 
 impl Domains {
     /// Sets whether the organization wants the domain to be renewed. The registrar's own auto-renewal stays
-    /// on. The organization pays for a renewal that the registrar makes by itself only while this is on.
+    /// on. The organization pays for an automatic renewal at the registrar only while this is on.
     ///
     /// # Errors
     /// [`DomainError::NotFound`].
