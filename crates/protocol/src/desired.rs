@@ -87,6 +87,7 @@ pub struct Platform {
 pub(crate) enum AnyPart {
     Ai(crate::Ai),
     Database(crate::Database),
+    Email(crate::Email),
     Secrets(crate::Secrets),
     Site(crate::Site),
     Storage(crate::Storage),

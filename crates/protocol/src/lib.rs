@@ -12,6 +12,7 @@ mod cookie;
 mod database;
 mod desired;
 mod git;
+mod mail;
 mod report;
 mod secrets;
 mod site;
@@ -31,6 +32,10 @@ pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA, UnavailablePar
 pub use git::{
     GitAccess, GitAccessRequest, GitDeploy, GitDeployState, GitDeployed, GitGrant, GitNextDeploy, GitNodeInfo,
     GitObjects, GitReceipt, GitRejection, GitRepositories, GitUpdate, GitUpdates,
+};
+pub use mail::{
+    DeliveryResult, Email, InboundMail, MailAttachment, MailDelivered, MailDeliveries, MailDelivery, MailRefusal,
+    MailSubmission, MailSubmitted, OutgoingMail, Recipient, RecipientRequest, RefusedMail,
 };
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};
