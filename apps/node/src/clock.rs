@@ -21,12 +21,12 @@ pub fn rfc3339(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// The largest difference between clocks that agree.
+/// The largest difference at which two clocks still agree.
 const MAX_DIFFERENCE: Duration = Duration::from_secs(60 * 60);
 
 /// The time of the control plane: the time of its last response, plus the time that has passed since on the monotonic
-/// clock. The node compares its wall clock and that of Postgres with it, because a clock that is set forward would end
-/// every retention. Clones share it.
+/// clock. The node compares its own wall clock and the clock of Postgres with this time: a clock that is wrongly set
+/// forward would end every retention too early. Clones share the time.
 #[derive(Debug, Clone, Default)]
 pub struct ReferenceClock(Arc<Mutex<Option<(Instant, SystemTime)>>>);
 

@@ -26,7 +26,7 @@ pub struct DesiredUpdate {
     pub environments: BTreeMap<String, EnvironmentChanges>,
     /// The changes of the part `deletedStorage`.
     pub deleted_storage: Vec<DeletedPrefixChange>,
-    /// The changes of the part `database`. It is also a part of the environment.
+    /// The changes of the part `database`. This part is also a part of the environment.
     pub databases: DatabaseChanges,
 }
 

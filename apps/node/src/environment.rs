@@ -13,9 +13,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// A change waits this long for the next one, so that a process starts once for many changes.
+/// After a change, the node waits this long for the next one, so that many changes start only one process.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
-/// The limit of that wait, from the first change.
+/// The limit of that wait, counted from the first change.
 const MAX_WAIT: Duration = Duration::from_millis(400);
 
 /// The names of the parts of an environment.
@@ -176,7 +176,7 @@ pub struct CurrentEnvironment {
     pub generation: u64,
     /// When a running process may be replaced because of the last change.
     pub settled_at: Instant,
-    /// The limit of `settled_at` while more changes arrive.
+    /// The latest `settled_at`, even if more changes arrive.
     deadline: Instant,
 }
 

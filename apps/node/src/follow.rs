@@ -104,8 +104,8 @@ impl ControlPlaneState {
         }
     }
 
-    /// Records the prefixes to delete. Also notifies of a full state without a change, so that a deletion is repeated
-    /// if its report was lost.
+    /// Records the prefixes to delete. Also notifies if a full state changes nothing, so that a deletion is repeated if
+    /// its report was lost.
     fn record_deleted_storage(&self, update: &DesiredUpdate) {
         let DesiredUpdate { full, deleted_storage: changes, .. } = update;
         if *full || !changes.is_empty() {
@@ -149,7 +149,7 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
                 rejections = if error.is::<Unauthorized>() { rejections + 1 } else { 0 };
                 if rejections == MAX_REJECTIONS {
                     state.set_authorized(false);
-                    // Before the node is authorized again, the state may change, so it relists.
+                    // The state may change before the node is authorized again, so the node then relists.
                     position = Position { since: 0, relist_at: Instant::now() };
                 }
                 tracing::warn!(

@@ -75,7 +75,7 @@ async fn run() -> anyhow::Result<()> {
 }
 
 fn log(filter: EnvFilter) -> anyhow::Result<()> {
-    // Its more detailed records contain statements with the verifiers of passwords.
+    // More detailed records of `tokio_postgres` contain statements with the verifiers of passwords.
     let filter = filter.add_directive("tokio_postgres=info".parse()?);
     let format = tracing_subscriber::fmt().with_env_filter(filter);
     if stdout().is_terminal() {

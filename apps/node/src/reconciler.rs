@@ -3,7 +3,7 @@
 //! Every event, such as an update of the desired state or a fetched bundle, triggers a reconciliation of the desired
 //! with the served state. Each bundle is fetched by its own task, which retries until it succeeds or the bundle is no
 //! longer desired. A bad bundle does not delay other sites, and its own site keeps serving the previous version.
-//! Another task compresses live bundles one by one; sites are served before that.
+//! Another task compresses live bundles one by one; a site is served before its bundle is compressed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -173,7 +173,8 @@ impl Reconciler {
         if !dropped.is_empty() {
             self.fetcher.cache.request_eviction_if_over_limit();
         }
-        // This is saved before the dropped bundles are unpinned, because an eviction may be in progress.
+        // The placements are saved before the dropped bundles are unpinned. Otherwise, an eviction in progress could
+        // remove a bundle that the saved placements still name.
         self.saver.save(&self.placements, dropped).await;
         self.pin_bundles();
         self.fetch_missing();

@@ -34,7 +34,7 @@ const CALLBACK_PATH: &str = "/__svc/access/callback";
 /// Room for a password, and for a path of the maximum length.
 const MAX_FORM_BYTES: usize = 12 * 1024;
 
-/// Attempts per minute, client address and host: at the password form, and at the callback.
+/// The limits on attempts per minute of one client address at one host: at the password form, and at the callback.
 const MAX_PASSWORD_ATTEMPTS: u32 = 10;
 const MAX_CALLBACKS: u32 = 30;
 
@@ -108,8 +108,8 @@ impl AccessGate {
         if is_authorized { Ok(payload) } else { Err(self.challenge(request, scope)) }
     }
 
-    /// Returns whether one of the request's access cookies is valid, and counts for this request. Other hosts can add
-    /// cookies of the same name, but only this node can sign one.
+    /// Returns whether a valid access cookie authorizes the request. A cookie never authorizes an action that a page of
+    /// another origin caused. Other hosts can add cookies of the same name, but only this node can sign one.
     fn has_valid_cookie(&self, request: &HttpRequest, scope: CookieScope<'_>) -> bool {
         if is_cross_origin_action(request, self.origins.scheme()) {
             return false;

@@ -5,7 +5,7 @@ use protocol::{AccessMode, SiteAccess};
 
 use crate::digest::Digest;
 
-/// The header with the key that bypasses a policy, which CI sends.
+/// The header with the key that bypasses a policy. CI jobs send it.
 const BYPASS: &str = "Svc-Access-Bypass";
 
 /// How a visitor signs in.

@@ -9,7 +9,7 @@ const MAX_EVENT_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub struct EventSplitter {
     buffer: BytesMut,
-    /// The length of the buffer's start that was searched and contains no end of an event.
+    /// The number of bytes at the start of the buffer that were searched and contain no end of an event.
     searched: usize,
 }
 
@@ -27,7 +27,8 @@ impl EventSplitter {
     /// # Errors
     /// Returns an error for an event of more than a mebibyte.
     pub fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
-        // A line ends with CRLF, LF or CR. A CR at the end of the buffer may be the start of a CRLF.
+        // A line ends with CRLF, LF or CR, so the end of an event has up to four bytes. The last three searched bytes
+        // may be the start of one, and are searched again.
         let mut at = self.searched.saturating_sub(3);
         while let Some(rest) = self.buffer.get(at..).filter(|rest| !rest.is_empty()) {
             match blank_line(rest) {

@@ -58,7 +58,7 @@ impl Upstream {
                     Err(failed("an unexpected content type"))
                 }
             }
-            // The cause is the node's key or its limits, not the request.
+            // The cause is the node's key or the key's limits, not the request.
             status @ (401 | 402 | 403 | 407 | 408 | 429) => Err(failed(&format!("status {status}"))),
             status @ 400..=499 => Err(rejection(status, response).await),
             status => Err(failed(&format!("status {status}"))),

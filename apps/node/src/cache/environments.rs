@@ -1,7 +1,7 @@
 //! The saved environments: one sealed file for each project.
 //!
 //! They are not synced, because the control plane has them too. After a power failure, a file may be missing, damaged
-//! or older than the desired state. The first two are noticed when the file is opened.
+//! or older than the desired state. A missing or damaged file is noticed when it is opened.
 
 use std::collections::HashSet;
 use std::fs;

@@ -94,7 +94,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes and syncs the indexes first: an index marks a complete bundle.
+    /// Removes and syncs the indexes first: an index states that all blobs of its bundle are stored.
     fn remove_files(&self, bundles: &[Digest], contents: &[Digest]) -> io::Result<()> {
         for bundle in bundles {
             remove(&self.index_path(*bundle))?;

@@ -14,12 +14,12 @@ use super::{
 use crate::database::backup::config::BackupConfig;
 use crate::storage::config::StorageConfig;
 
-/// Both are shorter than the timeout of an operation on an object (`STORE_TIMEOUT`). A part of an upload must be sent
-/// within the read timeout.
+/// Both timeouts are shorter than the timeout of an operation on an object (`STORE_TIMEOUT`). A part of an upload must
+/// be sent within the read timeout.
 const STORAGE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(18), retry: Duration::from_secs(15) };
 /// A visitor who pauses a download for longer must resume it with a range request.
 const STORAGE_RECEIVER_TIMEOUT: Duration = Duration::from_secs(60);
-/// A backup may wait for a slow store. A failed one is repeated.
+/// A backup may wait for a slow store. A failed backup is repeated.
 const BACKUP_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(60) };
 
 pub(super) fn storage(settings: &Settings) -> Result<Option<StorageConfig>, Error> {
@@ -52,7 +52,7 @@ pub(super) fn backups(settings: &Settings) -> Result<Option<BackupConfig>, Error
     Ok(store.read(settings)?.map(|store| BackupConfig { store, interval, spool }))
 }
 
-/// The settings of an object store. The name of each begins with that of its address.
+/// The settings of an object store. Their names begin with the name of the first one, the store's address.
 struct StoreSettings {
     address: &'static Setting<Option<StoreAddress>>,
     access_key_id: &'static Setting<Option<String>>,

@@ -101,7 +101,8 @@ async fn remove_role(client: &AdminConnection, role: &str, database: &str, backu
         anyhow::Ok(())
     };
     if let Err(error) = remove.await {
-        // The role remains, but cannot log in. It is dropped with the last tombstone that refers to it.
+        // The role remains, but cannot log in. It is dropped with the last tombstone (a replaced or removed database,
+        // kept for some days) that refers to it.
         tracing::info!(role, error = format!("{error:#}"), "a revoked role stays: objects refer to it");
     }
 }

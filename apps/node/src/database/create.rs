@@ -74,9 +74,9 @@ pub async fn size(client: &AdminConnection, name: &str) -> anyhow::Result<Option
     Ok(row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or_default()))
 }
 
-/// Creates a database from a generation, next to the project's database. `cause` identifies it: the id of the operation
-/// or of the missing database. If the prepared database of this cause is already complete, nothing is done. It belongs
-/// to the superuser until it replaces the project's database.
+/// Creates a database from a generation, next to the project's database. `cause` identifies the new database: it is the
+/// id of the operation, or of the missing database. Does nothing if the prepared database of this cause is already
+/// complete. The new database belongs to the superuser until it replaces the project's database.
 pub async fn prepare(
     shared: &Shared,
     project: &str,

@@ -2,8 +2,9 @@
 //!
 //! The node owns a whole Postgres cluster. Each project has a database in it, with an owner that cannot log in and the
 //! logins that act as this owner. `manager` passes the desired state to one task per project, and sweeps all databases.
-//! `project` and `reconcile` change one database into its desired state; `step` executes the phases of an operation.
-//! The state is in the cluster itself: in the catalogs, and in the tables of `svc_node`.
+//! `project` and `reconcile` change one database into its desired state; `step` executes the phases of an operation. A
+//! database that was replaced or removed is renamed and kept for some days: it is a tombstone. All state is in the
+//! cluster itself: in the catalogs, and in the tables of `svc_node`.
 
 pub mod admin;
 pub mod announce;
@@ -80,16 +81,16 @@ pub struct DatabaseChanges {
     pub kept: BTreeSet<String>,
     /// Whether the control plane was restored from a backup. A full state follows.
     pub is_restored: bool,
-    /// Whether the control plane accepts the credential of the node; `None` if this did not change. While it does not
-    /// accept it, all logins are closed.
+    /// Whether the control plane accepts the credential of the node; `None` if this did not change. While the control
+    /// plane rejects the credential, all logins are closed.
     pub is_authorized: Option<bool>,
 }
 
 /// The desired database of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum DesiredDatabase {
-    /// The part that the previous run saved. The node may have applied a later part since. Until the control plane
-    /// sends the part again, the node therefore uses this one only to restrict logins.
+    /// The part that the previous process saved. That process may have applied a later part without saving it. Until
+    /// the control plane sends the part again, the node therefore uses the saved part only to restrict logins.
     Saved(Arc<Database>),
     Present(Arc<Database>),
     /// The part was withdrawn: all logins are refused.

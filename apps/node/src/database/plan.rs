@@ -64,7 +64,8 @@ impl Plan {
         let closed = closed.filter_map(|login| seen.roles.get_key_value(&login.name));
         let owner = desired.names.database();
         let revoked = seen.members(&owner).filter(|(name, _)| desired.is_revoked(name));
-        // Only a restore may open the login of restores, and only in this state.
+        // Only a restore may open the login of restores, and only in the state `NodeOnly`. In the other states, the
+        // login is closed here.
         let load = (desired.state != Logins::NodeOnly).then(|| desired.names.load());
         let load = load.and_then(|name| seen.roles.get_key_value(&name));
         for (name, _) in revoked.chain(closed).chain(load).filter(|(_, role)| role.attributes.contains("LOGIN")) {

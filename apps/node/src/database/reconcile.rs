@@ -93,7 +93,7 @@ impl Project {
         let step = Step::due(client, &self.id, desired, &row, size.is_none()).await?;
         let step = step.filter(|step| !self.is_completed(step));
         let logins = match step {
-            // A restore needs this state, because all others close its login.
+            // A restore needs this state, because every other state closes the login of restores.
             Some(Step::Recover { .. } | Step::Prepare(_)) => Logins::NodeOnly,
             _ => Logins::of(desired, size.unwrap_or_default()),
         };
@@ -161,7 +161,7 @@ impl Project {
         is_authorized: bool,
     ) -> anyhow::Result<()> {
         self.stop_unless(None).await;
-        // A database other than that of the part is not changed.
+        // A database with another id than the part is not changed.
         let Some(row) = row.filter(|row| row.id == desired.id) else {
             self.shared.registry.remove(&self.id);
             return Ok(());

@@ -41,9 +41,10 @@ pub struct Entry {
 /// How worker code of a project reaches its database through `env.db`.
 #[derive(Debug, Clone)]
 pub enum Connection {
-    /// It does not reach it. All connections must be closed.
+    /// Worker code does not reach the database. All connections must be closed.
     Closed,
-    /// With these credentials. If `generation` is another one than before, the earlier connections must be closed.
+    /// Worker code reaches the database with these credentials. If `generation` changed, the earlier connections must
+    /// be closed.
     Open { generation: u64, credentials: Arc<Credentials> },
 }
 

@@ -51,8 +51,8 @@ pub async fn terminate_holders(
 /// The limits on the transactions of tenants.
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionLimits {
-    /// The largest number of transaction ids that were assigned since the transaction began, or that it prevents from
-    /// being reused. A tenant can consume millions of ids in seconds.
+    /// The largest number of transaction ids that were assigned since the transaction began, or that the transaction
+    /// prevents from being reused. A tenant can consume millions of ids in seconds.
     pub ids: i32,
     /// The limit on the ids for dumps and restores, which may take longer.
     pub dump_ids: i32,

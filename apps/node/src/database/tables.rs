@@ -83,7 +83,8 @@ pub async fn create_database(initial: &Client) -> anyhow::Result<()> {
     anyhow::ensure!(superuser.get::<_, bool>(0), "the user of SVC_NODE_DATABASE_URL must be a superuser");
     let prepared: i32 =
         initial.query_one("SELECT current_setting('max_prepared_transactions')::integer", &[]).await?.get(0);
-    // Prepared transactions outlive their session, and can be ended only in their database.
+    // A prepared transaction outlives its session, and can be ended only from its own database, which the superuser
+    // never enters.
     anyhow::ensure!(
         prepared == 0,
         "set max_prepared_transactions = 0: a prepared transaction of a tenant has no limit"

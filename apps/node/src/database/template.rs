@@ -1,7 +1,8 @@
 //! `svc_template`, from which the databases of projects are created.
 //!
-//! The views and functions that show the activity of the whole cluster are closed to tenants in it. These privileges
-//! are also its initial ones (`pg_init_privs`), so that a dump of a project's database does not contain them.
+//! In the template, tenants have no privileges on the views and functions that show the activity of the whole cluster.
+//! The template records this as its initial privileges (`pg_init_privs`), so that a dump of a project's database does
+//! not contain them.
 
 use anyhow::Context as _;
 use tokio_postgres::Client;

@@ -1,8 +1,8 @@
 //! The client behind `env.db`: a pool of connections to the project's database, and JSON results.
 //!
 //! Worker code receives most types as the text that Postgres prints, so this client requests all results as text.
-//! `tokio-postgres` cannot do that (docs/decisions.md). It speaks the extended query protocol itself, over the
-//! messages of the crate `postgres-protocol`:
+//! `tokio-postgres` cannot do that (docs/decisions.md). Therefore, this client speaks the extended query protocol
+//! itself, over the messages of the crate `postgres-protocol`:
 //!
 //! 1. Parse and Describe return the types of the parameters and columns. Parameters are written for these types.
 //! 2. Bind and Execute return the rows. Each one is appended to the JSON of the result (`output`), which is sent to

@@ -1,7 +1,7 @@
 //! Refuses statements that cannot work in a call: transaction control and COPY.
 //!
-//! A call executes a single SQL command for each statement, so its first words are decisive. Functions and procedures
-//! cannot do either in a transaction.
+//! A statement of a call is a single SQL command, so its first words identify the command. Functions and procedures can
+//! run neither transaction control nor COPY inside a transaction.
 
 use super::error::DatabaseError;
 

@@ -114,7 +114,8 @@ impl Storage {
         self.index.read(move |tables| tables.garbage(last.as_ref(), skip)).await
     }
 
-    /// Finds the blobs of a prefix without an object. If another node owns the prefix, they are its blobs.
+    /// Finds the blobs of a prefix without an object. If another node owns the prefix, the blobs belong to that node,
+    /// and are kept.
     async fn sweep_prefix(&self, prefix: &str, from: Uuid, before: Uuid) -> Result<()> {
         if self.is_owner(prefix).await? {
             let mut removed = self.blobs.delete_unfinished(prefix, before).await?;
@@ -136,7 +137,8 @@ impl Storage {
         }
         let prefix = self.prefixes.get(prefix);
         prefix.end(from);
-        // The mark stays if a put of this process relies on it, so it is removed only under the lock.
+        // The index contains a mark that blobs without an object may exist. A put of this process can rely on it, so
+        // the mark is removed only under the lock.
         let is_marked = prefix.is_marked.lock().await;
         if !*is_marked {
             let name = prefix.name.clone();

@@ -80,8 +80,8 @@ impl Storage {
             if let Some(content) = self.open_content(&prefix.name, &record, range).await? {
                 return Ok(Some((record.object(key.into_string()), content)));
             }
-            // Usually, the blob was replaced and deleted after the lookup. If the object still has this blob, its blob
-            // is lost.
+            // Usually, the blob was replaced and deleted after the lookup. If the object still refers to the same blob,
+            // the blob is lost.
             if previous == Some(record.blob) {
                 tracing::error!(prefix = prefix.name, blob = %record.blob, "the blob of an object is missing");
                 return Err(StorageError::DAMAGED);

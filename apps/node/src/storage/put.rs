@@ -45,8 +45,7 @@ struct PendingBlob {
 
 impl Storage {
     /// Stores an object. Returns `None` if the condition is not met. After an error, or a cancellation before the end
-    /// of the content, nothing is stored. The content may arrive slowly, so the commit uses the grant that is current
-    /// then.
+    /// of the content, nothing is stored. The content may arrive slowly, so the commit reads the current grant again.
     ///
     /// # Errors
     /// Returns an error if the grant was revoked, the object does not fit into the quota, the content fails or is too

@@ -59,8 +59,8 @@ impl Storage {
     }
 }
 
-/// Reports the usage that changed, at this interval. A restart loses pending reports, so the first ones are about all
-/// prefixes.
+/// Reports the usage that changed, at this interval. A restart loses pending reports, so the first reports after a
+/// start cover all prefixes.
 pub(super) async fn report_usage(storage: Arc<Storage>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     loop {

@@ -6,9 +6,10 @@ use tokio::time::{Instant, timeout};
 
 use super::error::{Result, StorageError};
 
-/// The longest total wait of an operation for the store and the index, without progress of its stream.
+/// The longest total time that an operation waits for the store and the index while its stream makes no progress.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How far, in time, worker code may fall behind [`MIN_RATE`] in a stream. Also the longest wait for its next data.
+/// How far, in time, worker code may fall behind [`MIN_RATE`] in a stream. Also the longest wait for the next data of
+/// the stream.
 const SENDER_GRACE: Duration = Duration::from_secs(30);
 /// The minimum rate of a stream that worker code sends, in bytes per second.
 const MIN_RATE: u32 = 16 * 1024;

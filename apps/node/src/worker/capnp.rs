@@ -1,8 +1,8 @@
 //! A writer of [Cap'n Proto messages](https://capnproto.org/encoding.html), as far as the configuration of `workerd`
 //! needs it.
 //!
-//! The contents of files follow all other objects. Therefore, they are copied from the files when the message is
-//! written, and are never in memory as a whole.
+//! In a message, the contents of files follow all other objects. They can therefore be copied from the files while the
+//! message is written, and are never in memory as a whole.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Control groups: the limits of memory, threads and CPU time that the kernel enforces for each worker process.
 //!
-//! The watchdog stops a worker above its memory limit and names the reason. The control group is the limit for a
-//! process that grows faster than the watchdog measures, and the only one for threads and CPU time of a node that is
-//! not root.
+//! The watchdog stops a worker above its memory limit and names the reason. The control group stops a process that
+//! grows faster than the watchdog measures. On a node that does not run as root, the control group is also the only
+//! limit on threads and CPU time.
 //!
 //! Both versions are supported. With version 2, a group with processes cannot have limited children, so the node first
 //! moves itself to a child of its group. The group must be delegated to the node and contain no other process.

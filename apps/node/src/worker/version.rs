@@ -253,8 +253,8 @@ impl Worker {
         restart.back_off()
     }
 
-    /// Handles the exit of the current process. Does so only once, because both `ensure_running` and `handle_exit` wait
-    /// for the exit.
+    /// Handles the exit of the current process. Both `ensure_running` and `handle_exit` wait for the exit, so only the
+    /// first call has an effect.
     fn on_exit(&self, restart: &mut RestartState, process: &Arc<Process>, reason: ExitReason) {
         if self.clear_process(process)
             && let ExitReason::Crashed(message) = reason

@@ -14,8 +14,8 @@ pub struct Contents {
     pub public: String,
     /// The content of materialized views. Their queries may fail without the settings of the application's sessions.
     pub views: String,
-    /// Whether the archive contains the schema `public`. It does only if the schema was dropped and created again, and
-    /// so has another owner.
+    /// Whether the archive contains the schema `public`. `pg_dump` includes the schema only if it was dropped and
+    /// created again, because it then has another owner.
     pub owns_public: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The database part of each project's desired state. The deletion of objects needs it: the control plane may ask for
-//! the objects that a part names, even while the database does not exist.
+//! The database part of each project's desired state. The deletion of objects reads it, because the control plane may
+//! still ask for an object that a part names, even while the database does not exist.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -9,8 +9,8 @@ use super::error::{BackupError, Result};
 use crate::clock;
 use crate::database::time::is_plausible;
 
-/// The age at which an object without a record is deleted, in days. Every dump expires earlier, except scheduled
-/// generations with a longer retention, for which that retention is used.
+/// The age at which an object without a record is deleted, in days. Every dump expires earlier. The exception is a
+/// project whose scheduled generations have a longer retention: that retention is then used instead.
 const ORPHAN_DAYS: u32 = 31;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -44,8 +44,8 @@ impl Service {
             };
             self.record_damage(dump, &error).await?;
         }
-        // These keys are read after the listing. A dump is recorded before its object is written, so the keys contain
-        // every listed object of a dump.
+        // The keys are read after the listing. A dump is recorded before its object is written, so the keys contain
+        // every listed object that belongs to a dump.
         let keys = self.connect().await?.query("SELECT key FROM svc.dumps WHERE project = $1", &[&project]).await?;
         let keys = keys.iter().map(|row| row.try_get(0)).collect::<std::result::Result<HashSet<String>, _>>()?;
         let orphans: Vec<&ListedArchive> = listed.into_values().filter(|it| !keys.contains(&it.key)).collect();

@@ -22,7 +22,8 @@ pub struct BackupState {
     pub project: String,
     /// The database's id.
     pub database: String,
-    /// When the last backup succeeded or was skipped. Before the first backup, when the node first saw the database.
+    /// The time of the last backup that succeeded or was skipped; before the first backup, the time at which the node
+    /// first saw the database.
     pub scheduled_at: SystemTime,
     /// All writes before this time are contained in the generations.
     fresh_at: Option<SystemTime>,

@@ -145,7 +145,8 @@ impl Service {
             return self.set_unchanged(entry, now).await;
         }
         let _permit = self.slots.acquire_scheduled().await;
-        // An operation may have begun while this task waited. It makes its own generation, which replaces this one.
+        // An operation may have begun while this task waited. The operation makes its own generation, so a scheduled
+        // one is not needed.
         let Some(entry) = self.current(entry) else { return Ok(()) };
         // The fingerprint is taken before the dump, so that a write during the dump counts as a change. If this fails,
         // the next backup is not skipped.

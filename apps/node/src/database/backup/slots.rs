@@ -104,7 +104,8 @@ mod tests {
                     _ => slots.acquire_scheduled().await,
                 };
                 order.send(name).unwrap();
-                // The permit is never returned, so only a permit that the test releases grants the next one.
+                // This task never returns its permit. The next task therefore gets a permit only when the test releases
+                // one.
                 permit.unwrap().forget();
             });
             // Lets this task begin to wait before the next one.
@@ -133,7 +134,7 @@ mod tests {
         }
         tokio::task::yield_now().await;
         for _ in 0..3 {
-            // Without a limit on its max_yield, it would wait forever.
+            // Without the limit `max_yield`, the scheduled dump would wait forever, because an operation always waits.
             let permit = timeout(Duration::from_secs(60), slots.acquire_scheduled()).await;
             drop(permit.unwrap().unwrap());
         }

@@ -15,9 +15,10 @@ use crate::database::time::is_plausible;
 /// The longest time between two repetitions.
 const MAX_INTERVAL: Duration = Duration::from_secs(10 * 60);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// The store is listed once in this number of backup intervals: daily.
+/// The number of backup intervals between two listings of the store. With the default interval, this is a day.
 const INVENTORY_INTERVALS: u32 = 24;
-/// The digest of each object is compared once in this number of backup intervals: weekly.
+/// The number of backup intervals after which the digest of an object is checked again. With the default interval, this
+/// is a week.
 const CHECK_INTERVALS: u32 = 24 * 7;
 
 /// Repeats the work. The first repetition waits until the node knows which objects the control plane may ask for.
@@ -55,7 +56,7 @@ impl Service {
         self.check_digests().await
     }
 
-    /// Compares the digests of the objects that were not checked for a week.
+    /// Checks the digests of the objects that were not checked for this time.
     async fn check_digests(&self) -> Result<()> {
         let age = (self.interval * CHECK_INTERVALS).as_secs();
         let due = format!(

@@ -7,8 +7,9 @@ use postgres_protocol::Oid;
 use super::{Scalar, Type, built_in_scalar};
 
 /// Looks up types by an array of their ids. A domain counts as its base type, as in the descriptions of Postgres. A
-/// type is an array only if it is the array type of its elements: `int2vector`, for example, has another text. Every
-/// name and operator is qualified, because the search path is that of the tenant.
+/// type counts as an array only if it is the array type of its element type: `int2vector`, for example, has elements,
+/// but is printed in another format. Every name and operator is qualified, because the search path is that of the
+/// tenant.
 pub const LOOKUP: &str = "\
     WITH RECURSIVE base(oid, id) AS (
         SELECT wanted.oid, wanted.oid FROM pg_catalog.unnest($1::pg_catalog.oid[]) AS wanted(oid)

@@ -10,7 +10,7 @@ use super::super::error::{Result, StorageError};
 use super::super::object::{Record, StoredObject};
 use super::tables::{WriteResult, decode};
 
-/// No byte of UTF-8 is as large, so a key with this suffix follows all keys that begin with it.
+/// No byte of UTF-8 is as large. Therefore, a text followed by this byte sorts after all keys that begin with the text.
 const AFTER: u8 = 0xff;
 /// A page ends when its entries have about this size in JSON, because it is in memory until its receiver has read it.
 const MAX_PAGE_BYTES: usize = 1 << 20;

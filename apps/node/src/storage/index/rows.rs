@@ -9,8 +9,8 @@ use super::super::error::{Result, StorageError};
 /// A project can store one object per KiB of its quota, plus this number. The number is limited because even an empty
 /// object has a key and metadata, which take space in the index of the node.
 const MIN_OBJECTS: u64 = 1000;
-/// The blobs of a prefix that are being written or deleted may together take as much space as the quota, and at least
-/// this number of bytes.
+/// The blobs of a prefix that are being written or deleted may together take as much space as the quota, or this number
+/// of bytes if the quota is smaller.
 const MIN_MARGIN_BYTES: u64 = 64 << 20;
 
 /// A prefix whose index is complete.
@@ -26,8 +26,8 @@ pub struct PrefixRow {
     /// The sum of the sizes of the blobs that must be deleted, in bytes.
     #[serde(default)]
     pub undeleted_bytes: u64,
-    /// The usage and the quota when a put was first refused. Removed when the usage falls below this one, or the quota
-    /// is increased.
+    /// The usage and the quota when a put was first refused. Removed when the usage falls below the recorded usage, or
+    /// the quota is increased.
     pub refusal: Option<QuotaState>,
     /// The newest blob that was committed.
     pub newest: Uuid,
@@ -102,7 +102,7 @@ impl PrefixRow {
         is_first
     }
 
-    /// Removes the record of a refused put after the usage fell below that of the refusal, or the quota was increased.
+    /// Removes the record of a refused put if the usage fell below the recorded usage, or the quota was increased.
     pub fn update_refusal(&mut self, quota_bytes: u64) {
         self.refusal = self.refusal.filter(|refusal| {
             self.used_bytes >= refusal.used_bytes

@@ -71,7 +71,7 @@ pub struct Put {
     pub key: Key,
     pub record: Record,
     pub condition: Option<Condition>,
-    /// The oldest blob of the prefix whose put is in progress. It and later blobs may have no object.
+    /// The oldest blob of the prefix whose put is in progress. This blob and later ones may have no object.
     pub sweep_from: Uuid,
 }
 

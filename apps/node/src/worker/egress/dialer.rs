@@ -1,7 +1,7 @@
 //! Connections to permitted addresses.
 //!
 //! A name is resolved once for a connection, and the connection goes to an address that was checked. A name server
-//! therefore cannot answer the check and the connection differently.
+//! therefore cannot return a permitted address for the check and another one for the connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -136,7 +136,7 @@ impl Session {
         Ok(self.keep(upstream, response))
     }
 
-    /// Keeps the connection for the next request. It also delivers the body of this response.
+    /// Keeps the connection for the next request. The connection also delivers the body of this response.
     fn keep(&self, upstream: Upstream, response: Response<Incoming>) -> Response<Incoming> {
         *self.last_upstream() = Some(upstream);
         response
