@@ -26,7 +26,8 @@ pub struct PurchaseArgs {
 }
 
 impl PurchaseArgs {
-    /// Opens a checkout, and waits until a resource shows the payment. Returns the resource; `None` without waiting.
+    /// Opens a checkout, and polls a resource of the API until it shows the payment. Returns the resource; `None`
+    /// without waiting.
     pub async fn pay<T>(
         self,
         svc: &Svc<'_>,
@@ -58,8 +59,8 @@ pub async fn warn_of_sandbox(svc: &Svc<'_>, client: &Client, org: &str) -> Resul
     Ok(())
 }
 
-/// Returns the URL of the page that the browser returns to. Every installation has this page; the API has no page at
-/// its base URL.
+/// Returns the URL to which the browser returns after a payment: a page that every installation has. The base URL of
+/// the API has no page.
 pub async fn return_to(client: &Client) -> Result<String, CliError> {
     let config = client.service_config().send().await?;
     Ok(format!("{}/docs", config.public_url.trim_end_matches('/')))

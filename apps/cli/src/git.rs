@@ -109,7 +109,8 @@ impl<'a> IsolatedRepository<'a> {
     /// filter or using a submodule's configuration.
     fn is_dirty(&self) -> Option<bool> {
         if self.has_changes(".")? {
-            // A changed file may equal the commit after its filter.
+            // A file with a filter may differ from the commit only until the filter has run, so only the other files
+            // are decisive.
             return self.has_changes(":(attr:!filter).")?.then_some(true);
         }
         let files = self.git(&["ls-files", "--stage", "--", "."])?;
@@ -140,7 +141,7 @@ fn harmless_settings(folder: &Path) -> Vec<OsString> {
     let arguments = settings.map(|setting| {
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let mut argument = OsStr::from_bytes(parts.next().unwrap_or_default()).to_owned();
-        // A key without a value means true. The same holds for an argument.
+        // A key without a value means true. An argument without a value means the same.
         if let Some(value) = parts.next() {
             argument.push("=");
             argument.push(OsStr::from_bytes(value));

@@ -72,7 +72,7 @@ async fn upgrade(svc: &Svc<'_>, (client, org): (&Client, &str), purchase: Purcha
     Ok(())
 }
 
-/// Distinguishes an organization that never paid from one that does not exist, which have the same status.
+/// Distinguishes two causes of the same status: an organization that never paid, and one that does not exist.
 async fn explain_not_found(error: Error, (client, org): (&Client, &str)) -> CliError {
     let exists = error.status() == Some(404) && client.billing_get(org).send().await.is_ok();
     if exists {

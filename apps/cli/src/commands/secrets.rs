@@ -64,7 +64,7 @@ impl Secrets {
                 svc.out.response(&list, |list| {
                     table(HEAD, list.items.iter().filter(|secret| secrets.contains_key(&secret.name)).map(row))
                 })?;
-                // The first version of a secret is 1.
+                // The first version of a secret is 1, so a secret with this version was added.
                 let (added, replaced) =
                     list.items.iter().filter(|it| secrets.contains_key(&it.name)).partition(|it| it.version == 1);
                 print_names(svc, "added", added);

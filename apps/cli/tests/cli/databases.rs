@@ -100,7 +100,7 @@ fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/todo-list")
 }
 
-/// Opens a session with a URL, and returns the user.
+/// Opens a session with the URL of a database. Returns the client and the user of the session.
 async fn open_session(url: &str) -> Result<(tokio_postgres::Client, String), tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);

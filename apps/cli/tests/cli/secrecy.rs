@@ -1,5 +1,5 @@
-//! A secret on the whole platform, with a real node and worker and with logs at trace level: its value is only where it
-//! belongs.
+//! A secret on the whole platform, with a real node and worker and with logs at trace level: its value appears only
+//! where it must.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ async fn value_of_a_secret_is_only_in_the_worker() {
     let mut shown = vec![machine.svc(&["deploy", "--no-wait"]).succeeds().out];
     let canary = format!("canary-{}", uuid());
     shown.push(machine.svc_with_stdin(&canary, &["secrets", "set", "API_KEY"]).succeeds().out);
-    // The assets contain a page for the path /.
+    // The request has a path other than /, which is an asset.
     let length = canary.len().to_string();
     node.wait_for("site-ada.localhost", "/length", |text| text == length).await;
 

@@ -60,7 +60,7 @@ impl Restore {
     }
 }
 
-/// Distinguishes a backup that does not exist from a project that does not exist, which have the same status.
+/// Distinguishes two causes of the same status: a backup that does not exist, and a project that does not exist.
 async fn explain_not_found(error: Error, (client, org, project): (&Client, &str, &str)) -> CliError {
     let is_listed = error.status() == Some(404) && client.database_generations(org, project).send().await.is_ok();
     if is_listed { CliError::Explained(error, "`svc db backups` lists the backups") } else { error.into() }

@@ -36,7 +36,8 @@ pub struct Purchase {
 impl Purchase {
     pub async fn run(self, svc: &Svc<'_>, (client, org): (&Client, &str)) -> Result<(), CliError> {
         let expected_price_cents = match find(client, org, &self.name).await? {
-            // The purchase has a price already. Its name is not available any more, so a check would reject it.
+            // The purchase was started before, so its price is known. The name is not available any more, so a check
+            // would reject it.
             Some(domain) if domain.state == DomainState::Registering => {
                 svc.out.info(format!("Continuing the purchase of {}", domain.name));
                 None
@@ -97,7 +98,7 @@ impl Purchase {
 async fn find(client: &Client, org: &str, name: &str) -> Result<Option<Response<DomainDetail>>, CliError> {
     match client.domains_get(org, name).send().await {
         Ok(domain) => Ok(Some(domain)),
-        // An organization that does not exist has this status, too. The check then fails.
+        // An organization that does not exist has this status, too. Checking the availability of the name then fails.
         Err(error) if error.status() == Some(404) => Ok(None),
         Err(error) => Err(error.into()),
     }
