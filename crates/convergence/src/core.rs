@@ -50,8 +50,8 @@ impl WakeUps {
     }
 }
 
-/// A link that uses `LISTEN` and `NOTIFY` of the database with the tables. The default has no listener: it sends
-/// wake-ups but receives none.
+/// A link that uses `LISTEN` and `NOTIFY` in the database that contains the tables. The default link has no listener:
+/// it sends wake-ups but receives none.
 #[derive(Debug, Default)]
 pub struct EmbeddedCore {
     listener: Option<Listener>,

@@ -56,7 +56,8 @@ impl PlacementState {
 pub enum DatabaseHome {
     /// The project has a home node that announced a Postgres.
     Assigned,
-    /// The project's home node has no Postgres, or there are nodes and none has one.
+    /// The project's home node has no Postgres. Or the project has no home node, and none of the existing nodes has a
+    /// Postgres.
     NoDatabase,
     /// There is no node.
     NoNode,

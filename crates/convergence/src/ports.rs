@@ -9,9 +9,9 @@ use store::Connection;
 /// Loads the values of the part `P`. The desired state stores only the fact that the part is desired.
 #[async_trait]
 pub trait PartSource<P>: Send + Sync {
-    /// Returns the current values of the part for these projects, in one query. Omits a project that no longer desires
-    /// the part: its owner removed the part after the revision that the node is about to receive. If a value cannot be
-    /// read, the result contains the error for that project, and the node keeps the last state.
+    /// Returns the current values of the part for these projects, in one query. Omits a project for which the part is
+    /// no longer desired, because it was removed after the revision that the node is about to receive. If a value
+    /// cannot be read, the result contains the error for that project, and the node keeps the last state.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable. The node then retries its poll.

@@ -76,7 +76,7 @@ impl Registry {
 
     /// Completes the parts of a response. Returns the complete parts, and the parts whose value is unreadable. Checks
     /// that a stored part matches the type that is registered for its name, so that a corrupt row fails here and not in
-    /// the node. Loads the values of the other parts. Returns a part that no context of this release owns as it is,
+    /// the node. Loads the values of the other parts. Does not change a part that no context of this release owns,
     /// because nodes ignore unknown parts.
     pub(crate) async fn complete(
         &self,

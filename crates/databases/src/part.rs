@@ -14,7 +14,7 @@ pub(crate) const PASSWORD: SealedColumn =
 /// The sealed columns of this context.
 pub const SEALED_COLUMNS: &[SealedColumn] = &[PASSWORD];
 
-/// Returns the row of a database, as in the associated data of its password.
+/// Returns the text that stands for the row of a database in the associated data of its password.
 pub(crate) fn password_row(database: DatabaseId) -> String {
     SealedColumn::row(&[database.as_uuid().to_string()])
 }

@@ -34,11 +34,11 @@ pub trait GenerationRepository {
     /// Returns whether the project has a generation with this key.
     async fn generation_exists(&mut self, project: ProjectId, key: &str) -> Result<bool>;
 
-    /// Inserts a generation. The caller holds the lock of the project's numbers.
+    /// Inserts a generation. The caller holds the lock of the project's counters.
     async fn generation_insert(&mut self, project: ProjectId, seq: i64, generation: GenerationRecord) -> Result<()>;
 
     /// Lists the generations of a project by descending number: scheduled ones that were made after `scheduled_after`,
-    /// others that were made after `others_after`, and the one from which the node would create the database.
+    /// others that were made after `others_after`, and the one from which the node would create a lost database.
     async fn generation_list(
         &mut self,
         project: ProjectId,

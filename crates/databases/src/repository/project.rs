@@ -1,4 +1,5 @@
-//! Projects, and their numbers, which outlive the database.
+//! Projects, and their counters, which outlive the database: the revision of the part, and the number of the last
+//! generation.
 
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
@@ -26,17 +27,17 @@ pub trait ProjectRepository {
     /// Finds a project by the slug of its organization and its name, for operators.
     async fn project_by_name(&mut self, org: &str, name: &str) -> Result<Option<ProjectId>>;
 
-    /// Creates the numbers of a project that has none yet.
+    /// Creates the counters of a project that has none yet.
     async fn sequence_create(&mut self, project: ProjectId) -> Result<()>;
 
     /// Increases the revision of the project's part and returns it.
     async fn revision_raise(&mut self, project: ProjectId) -> Result<i64>;
 
-    /// Locks the numbers of the project, and returns the number of its last generation. Returns `None` for a project
+    /// Locks the counters of the project, and returns the number of its last generation. Returns `None` for a project
     /// that never had a database.
     async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<i64>>;
 
-    /// Sets the number of the last generation. The caller holds the lock of the project's numbers.
+    /// Sets the number of the last generation. The caller holds the lock of the project's counters.
     async fn seq_set(&mut self, project: ProjectId, seq: i64) -> Result<()>;
 }
 

@@ -52,13 +52,13 @@ pub trait TokenRepository {
         now: Time,
     ) -> Result<Option<TokenState>>;
 
-    /// Revokes a valid token. The revocation is part of this revision of the part and of later ones.
+    /// Revokes a valid token. This revision of the part, and later ones, no longer contain the token.
     async fn token_revoke(&mut self, token: DatabaseTokenId, revision: i64) -> Result<()>;
 
     /// Returns whether the row of a token exists.
     async fn token_exists(&mut self, token: DatabaseTokenId) -> Result<bool>;
 
-    /// Deletes the tokens of a database whose revocation is part of this revision.
+    /// Deletes the tokens of a database that were revoked by this revision of the part, or by an earlier one.
     async fn token_delete_revoked(&mut self, database: DatabaseId, revision: i64) -> Result<()>;
 
     /// Deletes a batch of expired tokens, and returns their number.
