@@ -38,7 +38,7 @@ pub trait Payments: Send + Sync {
     /// Creates a draft order, and returns its id. Without [`Self::finalize_order`], a draft has no effect.
     async fn create_order(&self, order: &NewOrder) -> Result<String, PaymentsError>;
 
-    /// Charges the saved payment method for a draft order. Does not charge an order again that is already paid.
+    /// Charges the saved payment method for a draft order. An order that is already paid is not charged again.
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError>;
 }
 

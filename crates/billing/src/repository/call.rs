@@ -121,8 +121,8 @@ pub trait CallRepository {
     /// was reported or ended in the meantime.
     async fn call_deduct_lost(&mut self, lost: &LostCall, seen_before: Time, at: Time) -> Result<Option<Deduction>>;
 
-    /// Corrects the balance by the actual usage of a call of the node that [`Self::call_deduct_lost`] ended. Does so
-    /// only once for each call. Returns `None` if the balance is already correct.
+    /// [`Self::call_deduct_lost`] ended this call of the node with an estimate: corrects the balance to the actual
+    /// usage, once for each call. Returns `None` if the balance is already correct.
     async fn call_correct(&mut self, id: Uuid, node: NodeId, usage: CallUsage, at: Time) -> Result<Option<Deduction>>;
 
     /// Ends an open call of the node without a cost. If the call was not admitted, also records its end, so that it is

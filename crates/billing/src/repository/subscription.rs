@@ -52,7 +52,7 @@ pub trait SubscriptionRepository {
     async fn subscription_schedule(&mut self, id: &str, cancel: bool) -> Result<bool>;
 
     /// Returns the subscription that decides about the plan of an organization. A live subscription takes precedence
-    /// over an ended one, and then the newest one.
+    /// over an ended one. Among several, the newest one decides.
     async fn subscription_find(&mut self, org: OrgId) -> Result<Option<SubscriptionRecord>>;
 }
 

@@ -234,7 +234,7 @@ impl Kit {
         self.billing.admit_call(self.node, &request).await.unwrap()
     }
 
-    /// Settles a call with its reported usage. Returns whether this call of the function ended it.
+    /// Settles a call with its reported usage. Returns whether this settlement ended the call.
     pub async fn settle(&self, id: Uuid, input_tokens: i64, output_tokens: i64) -> bool {
         let usage = CallUsage { input_tokens, output_tokens, estimated: false };
         self.billing.settle_call(self.node, id, Some(usage)).await.unwrap()

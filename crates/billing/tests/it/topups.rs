@@ -242,7 +242,7 @@ async fn refused_calls_start_one_topup() {
     kit.billing.charge_topup(topup).await.unwrap();
     kit.deliver(&order(org, "draft_1", 500)).await;
     assert_eq!(kit.balance(org).await, AMOUNT);
-    // The limit of the day applies, and the first call of the next day starts the next.
+    // The limit of the day applies, and the first call of the next day starts the next top-up.
     for number in 2..=3 {
         kit.clock.advance(1);
         kit.call(project, 0, 6 * DOLLAR).await;

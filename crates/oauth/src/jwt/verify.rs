@@ -71,7 +71,7 @@ impl<'a> UnverifiedToken<'a> {
         if media_type.strip_prefix("application/").unwrap_or(&media_type) != TYPE {
             return Err(InvalidToken("type"));
         }
-        // A recipient must reject extensions that it does not understand, and this one understands none (RFC 7515
+        // A recipient must reject extensions that it does not understand, and this server understands none (RFC 7515
         // section 4.1.11).
         if header.has("crit") {
             return Err(InvalidToken("critical"));
