@@ -119,8 +119,8 @@ fn padding(size: u64) -> u64 {
     (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64
 }
 
-/// The content of one file. It stores a read error for [`Content::finish`], so that a visitor that ignores the error
-/// cannot hide it.
+/// The content of one file, which the visitor (the callback of [`read`](crate::read)) reads. It stores a read error for
+/// [`Content::finish`], so that a visitor that ignores the error cannot hide it.
 pub(crate) struct Content<'a, R> {
     source: &'a mut Source<R>,
     left: u64,

@@ -20,8 +20,8 @@ pub(crate) enum HeaderType {
     Pax,
     /// POSIX `g`: the content is pax records for all following entries.
     PaxGlobal,
-    /// A type that a bundle cannot contain. The error is reported later, because the name that it contains may be in
-    /// the preceding extended header.
+    /// A type that a bundle cannot contain. The error must name the entry, whose name may be in the preceding extended
+    /// header. The caller therefore reports the error later.
     Unsupported(Reason),
 }
 
@@ -40,7 +40,8 @@ impl Header {
             return Err(Reason::ChecksumMismatch.into());
         }
         let name = raw.path_bytes().into_owned();
-        // This field decides whether there is a name prefix, and lenient readers disagree about unusual values.
+        // This field decides whether there is a name prefix, and lenient readers disagree about unusual values. So only
+        // the three usual values are accepted.
         let (ustar, gnu, v7) = (b"ustar\x0000", b"ustar  \0", &[0; 8]);
         let (_, magic) = block.split_at(257);
         if ![ustar, gnu, v7].iter().any(|known| magic.starts_with(*known)) {

@@ -8,8 +8,8 @@ use crate::names::NameIndex;
 use crate::source::Source;
 use crate::{BundleError, Limit, MANIFEST_PATH, MAX_MANIFEST_BYTES, Manifest, Reason, path};
 
-/// The number of directories without an entry per allowed entry. Tools that write directory entries need none. The
-/// limit keeps long names from exhausting memory.
+/// The largest number of directories without their own entry, as a multiple of the allowed entries. Archives of tools
+/// that write directory entries contain no such directories. The limit keeps long names from exhausting memory.
 const MAX_IMPLIED_PER_ENTRY: u64 = 4;
 
 /// The size limits of a bundle, inclusive.
@@ -57,7 +57,7 @@ pub struct Contents {
 ///
 /// # Errors
 ///
-/// See [`BundleError`].
+/// Returns a [`BundleError`].
 pub fn read<R: Read>(
     input: R,
     limits: &Limits,
@@ -128,7 +128,8 @@ impl<'a> Validator<'a> {
         if self.names.implied_directories() > self.limits.entries.saturating_mul(MAX_IMPLIED_PER_ENTRY) {
             return Err(BundleError::TooLarge { limit: Limit::Entries, max: self.limits.entries });
         }
-        // An empty directory counts as worker code, so that a bundle with missing worker code is rejected.
+        // The directory `worker` counts as worker code even if it is empty, so that a bundle with missing worker code
+        // is rejected.
         self.has_worker |= path == "worker" || path.starts_with("worker/");
         if entry.kind == EntryKind::Directory {
             return Ok(None);

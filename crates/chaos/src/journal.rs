@@ -176,7 +176,7 @@ impl Writer {
                     entry.difference(&row)?.map(|text| format!("{} of {}: {text}", entry.write.name, self.org)),
                 );
             }
-            // Other clients may have written too, under names that are not of this kind.
+            // Clients other than writers may have written too, but under names of another form.
             let unknown = stored.keys().filter(|name| kind.is_name(name));
             differences.extend(unknown.map(|name| format!("{name} of {}: not in the journal", self.org)));
         }

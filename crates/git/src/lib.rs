@@ -4,8 +4,8 @@
 //! contents. It asks this context for the repository of a path and reports each ref update ([`Repositories`]); browsing
 //! reads the contents through the port [`Contents`].
 //!
-//! A repository is its id: the git node never stores a name, so a rename affects no push in progress, and a new
-//! repository with the name of a deleted one is empty.
+//! The id alone identifies a repository: the git node never stores a name. So a rename affects no push in progress, and
+//! a new repository with the name of a deleted one is empty.
 
 mod error;
 mod model;

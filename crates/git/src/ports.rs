@@ -15,7 +15,7 @@ pub enum ContentsError {
     NoRef(String),
     /// The commit has no such path.
     NoPath,
-    /// The node did not respond, or with something else than the protocol allows.
+    /// The node did not respond, or its response violates the protocol.
     Unreachable(String),
 }
 

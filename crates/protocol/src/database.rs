@@ -39,7 +39,7 @@ pub struct Database {
     /// The epoch of new generations. A restore raises it.
     pub epoch: i64,
     /// The generation from which the node creates the database if it does not exist there; null to create an empty one.
-    /// The node keeps this object, and that of an operation, beyond its retention.
+    /// The node keeps this object, and the object of an operation, beyond the retention.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub source: Option<GenerationRef>,
     /// The running operation.

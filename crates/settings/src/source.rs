@@ -135,7 +135,7 @@ fn value_in(row: &Row, layer: &Layer) -> Result<Option<String>, Error> {
         (Some(text), None) => text.clone(),
         (None, Some(path)) => read_secret(&file_name, path)?,
     };
-    // A template may leave `NAME=` behind, so it never means an empty password.
+    // A template may leave `NAME=` behind, so an empty value is an error, and never means an empty password.
     if text.is_empty() { Err(Error::new(row.name, "is empty")) } else { Ok(Some(text)) }
 }
 

@@ -8,9 +8,9 @@ use tokio::net::TcpSocket;
 /// The sockets that keep the reserved ports.
 static RESERVED: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
 
-/// Reserves a TCP address of the loopback interface. The kernel does not give this address to another process until the
-/// end of this one, even while no server listens there. A server that sets `SO_REUSEADDR` can listen on it, again after
-/// each restart. While no server listens, connections are refused.
+/// Reserves a TCP address of the loopback interface. The kernel does not give this address to another process until
+/// this process ends, even while no server listens there. A server that sets `SO_REUSEADDR` can listen on it, again
+/// after each restart. While no server listens, connections are refused.
 ///
 /// # Panics
 /// Panics if no port is free.

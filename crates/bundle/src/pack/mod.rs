@@ -16,10 +16,12 @@ use crate::pack::writer::Writer;
 use crate::{BundleError, Limit, Limits, MANIFEST_PATH, MAX_NAME_BYTES, Reason};
 
 const IGNORE_FILE: &str = ".svcignore";
-/// The lines of all ignore files of a folder. Each pattern takes memory as long as its directory is listed.
+/// The largest number of lines in all ignore files of a folder. Each pattern takes memory while its directory is
+/// listed.
 const MAX_IGNORE_LINES: usize = 1_000;
 
-/// The files and directories that are listed, per allowed entry. Most of them can be ignored ones.
+/// The largest number of files and directories that are listed, as a multiple of the allowed entries. Ignored files are
+/// listed too, but do not become entries.
 const MAX_LISTED_PER_ENTRY: u64 = 8;
 
 /// A folder to pack.
@@ -109,7 +111,7 @@ struct Directory<Id> {
 /// validates it.
 ///
 /// # Errors
-/// See [`PackError`]. The output is incomplete then.
+/// Returns a [`PackError`]. The output is then incomplete.
 pub fn pack<F: Folder>(folder: &mut F, limits: &Limits, output: impl Write) -> Result<(), PackError> {
     let files = list_files(folder, limits)?;
     let mut writer = Writer::new(output, limits);

@@ -151,7 +151,7 @@ fn every_flipped_bit_and_every_truncation_is_detected() {
         let mut flipped = bundle.clone();
         flipped[at / 8] ^= 1 << (at % 8);
         // No checksum covers the time and system fields of the gzip header, and different back-references can give
-        // equal data.
+        // equal data. So a changed bit can leave the bundle valid, with the same content.
         if let Ok(read) = collect(&*flipped, &LARGE_LIMITS) {
             assert!(read == expected, "bit {at}");
         }

@@ -89,7 +89,7 @@ fn visitor_cannot_hide_a_read_error() {
         other => panic!("{other:?}"),
     }
 
-    // A visitor that reads again, when the input reports its end, still cannot replace the error.
+    // A visitor that reads again after an error sees the end of the input, but still cannot replace the error.
     let noise: Vec<u8> = (0..3000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let bundle = Tar::valid().file("assets/a", noise).gzip();
     let mut input = Trickle::new(&bundle[..bundle.len() / 2], Some(ErrorKind::ConnectionReset));

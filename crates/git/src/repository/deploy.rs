@@ -15,7 +15,7 @@ pub struct DeployRecord {
     pub number: i64,
     pub branch: BranchName,
     pub commit: String,
-    /// The credential of the push, as its policy names it.
+    /// The credential of the push, in the form in which the decision about the access named it. It is not a secret.
     pub credential: String,
 }
 
@@ -27,7 +27,7 @@ pub struct Deploy {
     pub number: i64,
     pub branch: BranchName,
     pub commit: String,
-    /// The credential of the push, as its policy names it.
+    /// The credential of the push, in the form in which the decision about the access named it. It is not a secret.
     pub credential: String,
     pub state: PushDeploy,
     /// Whether the repository still exists and deploys pushes to the branch.

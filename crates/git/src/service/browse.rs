@@ -8,7 +8,7 @@ use crate::model::{BranchName, Commits, PathQuery, RepoBlob, RepoRefs, RepoTree}
 use crate::ports::ContentsError;
 use crate::repository::RepoRecord;
 
-/// The commits of a response.
+/// The largest number of commits in a response.
 const MAX_COMMITS: u16 = 200;
 /// The longest path, as the OpenAPI document states it.
 const MAX_PATH_CHARACTERS: usize = 4096;
@@ -56,7 +56,8 @@ impl Repositories {
     }
 }
 
-/// The query with the default branch if it names no ref. Expressions such as `main~1` are not refs.
+/// Returns the query, with the default branch if it names no ref. Rejects expressions such as `main~1`, which are not
+/// refs.
 fn at_default(repo: &RepoRecord, at: PathQuery) -> Result<PathQuery> {
     let PathQuery { name, path } = at;
     let name = name.unwrap_or_else(|| repo.default_branch.to_string());

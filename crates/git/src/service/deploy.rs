@@ -6,7 +6,7 @@ use store::Connection;
 use super::{Repositories, Result};
 use crate::repository::{Deploy, DeployRepository as _};
 
-/// The repositories of one response to the git node.
+/// The largest number of repositories in one response to the git node.
 const MAX_REPOSITORIES: i64 = 100;
 
 impl Repositories {

@@ -15,7 +15,7 @@ use crate::repository::{
 pub(super) const SECRET: SealedColumn =
     SealedColumn { table: "git.nodes", column: "sealed", row_key: &[("node_id", "uuid")] };
 
-/// The repositories of one response to the git node.
+/// The largest number of repositories in one response to the git node.
 const MAX_ERASABLE: i64 = 100;
 
 /// How the control plane reaches the git node.
@@ -103,7 +103,7 @@ impl Repositories {
     }
 }
 
-/// The deploys of updates: those of the deploy branch that do not delete it.
+/// Returns the deploys for those updates that change the deploy branch and do not delete it.
 fn deploys(branch: Option<&BranchName>, updates: &[RefUpdateRecord]) -> Vec<DeployRecord> {
     let Some(branch) = branch else { return Vec::new() };
     let deploy = |RefUpdateRecord { number, update, credential }: &RefUpdateRecord| {

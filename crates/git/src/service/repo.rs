@@ -10,10 +10,10 @@ use crate::error::GitError;
 use crate::model::{BranchName, CloneUrls, NewRepo, RefUpdate, Repo, RepoChange, RepoName, Visibility};
 use crate::repository::{RefUpdateRepository as _, RepoRecord, RepoRepository as _};
 
-/// The repositories that a project can have.
+/// The largest number of repositories of a project.
 const MAX_REPOSITORIES: i32 = 1000;
 
-/// The ref updates that are kept for each repository (specification, "Limits").
+/// The number of ref updates that are kept for each repository (specification, "Limits").
 pub(super) const MAX_REF_UPDATES: i64 = 200;
 
 /// How long the contents of a deleted repository are kept (contract section 1, "Plan limits").
@@ -161,7 +161,7 @@ impl Repositories {
             .await
     }
 
-    /// Deletes the repositories of purged projects, in the caller's transaction. Their contents are erased at once.
+    /// Deletes the repositories of purged projects, in the caller's transaction. Their contents are erased immediately.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -180,7 +180,7 @@ impl Repositories {
         Ok(Page { items, next_cursor: None })
     }
 
-    /// The repository as the API shows it.
+    /// Returns the repository as the API shows it.
     #[must_use]
     pub fn view(&self, record: RepoRecord, at: ProjectPath<'_>) -> Repo {
         let RepoRecord { id, name, visibility, default_branch, deploy_branch, created_at, updated_at, .. } = record;

@@ -11,7 +11,7 @@ async fn deleted_repository_is_erased_after_thirty_days() {
     let kit = Kit::start().await;
     let first = kit.create("app").await;
     kit.delete("app").await;
-    // The name is free at once.
+    // The name is free immediately.
     let second = kit.create("app").await;
     assert_eq!(kit.repositories.find_by_path(AT, "app").await.unwrap().unwrap().id, second.id);
     kit.clock.advance_days(29);

@@ -8,7 +8,7 @@ fn id(number: i64) -> Option<String> {
     (number > 0).then(|| format!("{number:040x}"))
 }
 
-/// The update with this number: of `main`, from the object before to this one.
+/// Returns the update with this number. It changes `main` from the object of the previous update to a new one.
 fn update(kit: &Kit, number: i64) -> RefUpdateRecord {
     let name = "refs/heads/main".to_owned();
     let (old, new) = (id(number - 1), id(number));
