@@ -8,8 +8,8 @@ use futures_util::{Stream, StreamExt as _};
 /// The longest request, in bytes.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
-/// Reads the arguments of `git archive`, up to the flush packet. `None` if one of them is not allowed: others read files
-/// of the node (git-upload-archive(1) does not restrict them).
+/// Reads the arguments of `git archive`, up to the flush packet. Returns `None` if one of them is not allowed. Only a
+/// few options are allowed, because others read files of the node, and git-upload-archive(1) does not restrict them.
 pub async fn read_request(input: &mut (impl Stream<Item = io::Result<Bytes>> + Unpin)) -> Option<Bytes> {
     let mut request = BytesMut::new();
     while request.len() <= MAX_REQUEST_BYTES {
@@ -21,7 +21,8 @@ pub async fn read_request(input: &mut (impl Stream<Item = io::Result<Bytes>> + U
     None
 }
 
-/// Whether the packets end with a flush. `None` for a malformed packet, and for an argument that is not allowed.
+/// Returns whether the packets end with a flush. Returns `None` for a malformed packet, and for an argument that is not
+/// allowed.
 fn is_complete(mut packets: &[u8]) -> Option<bool> {
     while let Some((length, rest)) = packets.split_at_checked(4) {
         let length = usize::from_str_radix(str::from_utf8(length).ok()?, 16).ok()?;

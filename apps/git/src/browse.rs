@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::git::{Git, output};
 
-/// The entries of a directory that are listed (specification, "Limits").
+/// The largest number of entries of a directory that are listed (specification, "Limits").
 const MAX_ENTRIES: usize = 1000;
 /// The largest file that is read, in bytes.
 const MAX_BLOB_BYTES: u64 = 1 << 20;
@@ -26,9 +26,9 @@ const BINARY_PREFIX_BYTES: usize = 8000;
 const MAX_OBJECT_BYTES: u64 = 32 << 20;
 /// Longer commit messages are cut, so that a response has a limit.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
-/// The branches of one response, and the tags. The first ones by name are listed.
+/// The largest number of branches in a response, and of tags. If there are more, the first ones by name are listed.
 const MAX_REFS: usize = 50_000;
-/// The names of the listed branches, and of the tags, in bytes.
+/// The largest total length of the names of the listed branches, and of the tags, in bytes.
 const MAX_REFS_BYTES: usize = 8 << 20;
 /// The longest search for the commits of a path.
 const MAX_WALK: Duration = Duration::from_secs(5);
@@ -123,7 +123,7 @@ struct Found {
     commit: ObjectId,
     /// The path, with escapes.
     path: String,
-    /// The path as git has it.
+    /// The path as git stores it.
     raw: Vec<u8>,
     oid: ObjectId,
     kind: EntryKind,
@@ -134,9 +134,10 @@ fn internal(error: impl std::error::Error + Send + Sync + 'static) -> BrowseErro
 }
 
 impl Browser {
-    /// Opens a repository. Neither the environment nor the configuration of the system or a user applies.
+    /// The configuration of the system or of a user does not apply, and neither does the environment.
     pub fn open(path: &std::path::Path) -> Result<Self> {
-        // Clients see the objects themselves, without replacements. The limit bounds the base of a delta.
+        // Clients see the objects themselves, not replacements (git-replace(1)). The second setting limits the memory
+        // for an object from which git computes others.
         let overrides = ["core.useReplaceRefs=false", "gitoxide.objects.allocLimit=67108864"];
         let options = gix::open::Options::isolated().open_path_as_is(true).config_overrides(overrides);
         let mut repository = gix::open_opts(path, options).map_err(internal)?;
@@ -144,7 +145,7 @@ impl Browser {
         Ok(Self { repository })
     }
 
-    /// The branches and tags. A tag of something else than a commit is not listed.
+    /// Returns the branches and tags. Omits tags of objects other than commits.
     pub fn refs(&self) -> Result<Refs> {
         Ok(Refs { branches: self.targets("refs/heads/")?, tags: self.targets("refs/tags/")? })
     }
@@ -169,7 +170,7 @@ impl Browser {
         Ok(targets)
     }
 
-    /// The commit of an object: of a commit itself, or of a tag.
+    /// Returns the commit of an object, which is a commit itself or a tag of one.
     fn peel(&self, id: ObjectId) -> Option<ObjectId> {
         let header = self.repository.find_header(id).ok()?;
         match header.kind() {
@@ -182,11 +183,11 @@ impl Browser {
         }
     }
 
-    /// The commit of a branch, a tag or a commit id, in this order.
+    /// Returns the commit of a name: of a branch, else of a tag, else with this commit id.
     fn commit(&self, name: &str) -> Result<ObjectId> {
         for prefix in ["refs/heads/", "refs/tags/"] {
             let full = format!("{prefix}{name}");
-            // A name that no ref can have.
+            // An error means that no ref can have this name.
             let Ok(found) = self.repository.try_find_reference(full.as_str()) else { continue };
             if let Some(id) = found.as_ref().and_then(|found| found.try_id()) {
                 return self.peel(id.detach()).ok_or(BrowseError::NoRef);
@@ -228,7 +229,7 @@ impl Browser {
         gix::objs::CommitRefIter::from_bytes(&data, gix::hash::Kind::Sha1).tree_id().map_err(internal)
     }
 
-    /// The entry of a directory with this name, or with this name after its escapes are resolved.
+    /// Returns the entry of a directory with this name, or with this name after its escapes are resolved.
     fn entry(&self, tree: ObjectId, name: &str) -> Result<Option<(Vec<u8>, EntryKind, ObjectId)>> {
         let data = self.read(tree, MAX_OBJECT_BYTES)?;
         let (escaped, mut found) = (unescape(name), None);
@@ -253,7 +254,7 @@ impl Browser {
         Ok(self.repository.find_object(id).map_err(internal)?.detach().data)
     }
 
-    /// A directory.
+    /// Returns a directory.
     pub fn tree(&self, name: &str, path: &str) -> Result<Tree> {
         let found = self.find(name, path)?;
         if found.kind != EntryKind::Tree {
@@ -283,7 +284,7 @@ impl Browser {
         Ok(Tree { commit: found.commit.to_string(), path: found.path, entries, truncated })
     }
 
-    /// A file, or the target of a symbolic link.
+    /// Returns a file, or the target of a symbolic link.
     pub fn blob(&self, name: &str, path: &str) -> Result<Blob> {
         let Found { commit, path, oid, kind, .. } = self.find(name, path)?;
         if !matches!(kind, EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Link) {
@@ -299,7 +300,7 @@ impl Browser {
         Ok(Blob { commit, path, oid, size, too_large, binary, contents })
     }
 
-    /// The newest commits of a history, or those that changed a path.
+    /// Returns the newest commits of a history, or those that changed a path.
     pub fn commits(&self, git: &Git, name: &str, path: &str, limit: usize) -> Result<Commits> {
         let start = self.commit(name)?;
         let path = self.find(name, path)?.raw;
@@ -313,7 +314,8 @@ impl Browser {
         walk.take(limit).map(|commit| Ok(commit.map_err(internal)?.id)).collect()
     }
 
-    /// The commits that changed a path, from git: it skips most commits with the filters of the commit-graph.
+    /// Returns the commits that changed a path. This runs git, because git skips most other commits with the filters of
+    /// the commit-graph.
     fn changing(&self, git: &Git, start: ObjectId, path: &[u8], limit: usize) -> Result<Vec<ObjectId>> {
         let mut command = git.maintenance(Some(self.repository.path()));
         command.arg("--literal-pathspecs").args([
@@ -357,7 +359,7 @@ impl Browser {
     }
 }
 
-/// The names of a path. `None` if the path leaves the tree.
+/// Returns the names in a path; `None` if the path leaves the tree.
 fn components(path: &str) -> Option<Vec<&str>> {
     let mut components = Vec::new();
     for component in path.split('/') {
@@ -372,7 +374,8 @@ fn components(path: &str) -> Option<Vec<&str>> {
     Some(components)
 }
 
-/// A name as text. Bytes that are not UTF-8 become `\xHH`, and in such a name a backslash becomes `\\`.
+/// Returns a name as text. Bytes that are not UTF-8 become `\xHH`, and in a name with such bytes a backslash becomes
+/// `\\`.
 fn escape(name: &BStr) -> String {
     if let Ok(name) = name.to_str() {
         return name.to_owned();
@@ -387,7 +390,7 @@ fn escape(name: &BStr) -> String {
     escaped
 }
 
-/// The bytes of a name with escapes; `None` for a name without them.
+/// Returns the bytes of a name with escapes; `None` for a name without escapes.
 fn unescape(name: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
     let mut is_escaped = false;

@@ -1,9 +1,10 @@
-//! The list of commands at the start of a push (gitprotocol-pack(5)), which git reads into memory as a whole: updates of
-//! refs, shallow commits, and push options. It is counted before git receives it.
+//! The list of commands at the start of a push (gitprotocol-pack(5)), which git reads into memory as a whole: updates
+//! of refs, shallow commits, and push options. The node counts the commands before git receives them.
 
-/// The lines of a push before its pack. The hook names the lower limit of refs, which most pushes meet first.
+/// The largest number of lines before the pack of a push. The hook has a lower limit on the number of refs, and names
+/// it in its error. Most large pushes exceed that limit first.
 const MAX_LINES: usize = 10_000;
-/// Their bytes.
+/// The largest total length of these lines, in bytes.
 const MAX_BYTES: usize = 8 << 20;
 /// The start of the pack, which follows the commands. A push that only deletes has none.
 const PACK: &[u8] = b"PACK";
@@ -20,7 +21,7 @@ pub struct CommandCounter {
     bytes: usize,
     /// The digits of the next line's length.
     length: Vec<u8>,
-    /// The bytes of the current line that follow.
+    /// The number of bytes of the current line that have not been read.
     rest: usize,
     is_done: bool,
 }
@@ -60,7 +61,7 @@ impl CommandCounter {
                 self.rest = length - 4;
                 self.lines += 1;
             }
-            // git rejects it.
+            // git rejects such a line.
             _ => self.is_done = true,
         }
     }
@@ -98,7 +99,7 @@ mod tests {
             }
         }
         assert_eq!(count(&long, 1000).unwrap_err(), TooManyCommands);
-        // Malformed lines are left to git.
+        // git rejects malformed lines itself.
         assert!(count(b"zzzz", 1).unwrap().is_done && count(b"0001", 1).unwrap().is_done);
     }
 }

@@ -19,7 +19,7 @@ settings::table! {
     /// The address at which the control plane reads the contents of repositories, and Prometheus finds `/metrics`. Never
     /// expose it to the internet.
     pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_GIT_INTERNAL_LISTEN", "127.0.0.1:8094");
-    /// The URL of that listener for the control plane (default: `http://` and the address).
+    /// The URL of the internal listener for the control plane (default: `http://` and the address).
     pub INTERNAL_URL: Option<Url> = Setting::optional("SVC_GIT_INTERNAL_URL");
     /// Base address of the control plane's internal listener.
     pub CORE_URL: Url = Setting::with_default("SVC_GIT_CORE_URL", "http://127.0.0.1:8081");
@@ -28,13 +28,14 @@ settings::table! {
     /// The directory of the repositories, the SSH host key and the journal of ref updates. Back it up. One process uses
     /// it.
     pub DIR: PathBuf = Setting::required("SVC_GIT_DIR");
-    /// Networks of the proxies before the HTTP listener, such as `10.0.0.0/8`. Their `X-Forwarded-For` names the client.
+    /// Networks of proxies in front of the HTTP listener whose `X-Forwarded-For` is trusted: CIDRs, separated by
+    /// commas.
     pub TRUSTED_PROXIES: Option<Networks> = Setting::optional("SVC_GIT_TRUSTED_PROXIES");
-    /// The programs of git that a user can run at the same time. Further ones wait.
+    /// The largest number of git programs that a user can run at the same time. Further ones wait.
     pub MAX_PROGRAMS_PER_USER: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_USER", "8");
-    /// The programs of git that the anonymous clients of an address can run at the same time.
+    /// The largest number of git programs that the anonymous clients of an address can run at the same time.
     pub MAX_PROGRAMS_PER_ADDRESS: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_ADDRESS", "4");
-    /// The largest push: of the compressed objects that the client sends.
+    /// The largest size of a push: of the compressed objects that the client sends.
     pub MAX_PUSH: ByteSize = Setting::with_default("SVC_GIT_MAX_PUSH", "2GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
@@ -52,7 +53,7 @@ pub struct Config {
     pub ssh_listen: SocketAddr,
     /// The address for the control plane and the metrics.
     pub internal_listen: SocketAddr,
-    /// The URL of that address, if it is not `http://` and the address.
+    /// The URL of the internal listener, if it is not `http://` and its address.
     pub internal_url: Option<String>,
     /// Base address of the control plane's internal listener, without a trailing slash.
     pub core_url: String,
@@ -60,11 +61,11 @@ pub struct Config {
     pub authorization: HeaderValue,
     /// The node's directory.
     pub dir: PathBuf,
-    /// The proxies that name the client.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Networks,
-    /// The limits of each client.
+    /// The limits of programs for each client.
     pub max_programs: MaxPrograms,
-    /// The size of a push, in bytes.
+    /// The largest size of a push, in bytes.
     pub max_push_bytes: u64,
 }
 

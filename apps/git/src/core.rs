@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest upload of a bundle.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
-/// The characters of a commit's message that are uploaded.
+/// The number of characters of a commit message that are uploaded.
 const MAX_MESSAGE_CHARACTERS: usize = 200;
 
 /// A client of the control plane. Its errors are for the log and contain no URL.

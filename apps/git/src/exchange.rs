@@ -1,4 +1,4 @@
-//! The exchange between a client and a program of git: of an HTTP request, or of an SSH channel.
+//! The exchange between a client and a program of git, for one HTTP request or one SSH channel.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::path::RepositoryPath;
 use crate::progress::Progress;
 use crate::repository::{Repositories, Repository, Use};
 
-/// How long the rest of an input is skipped.
+/// How long the node reads the rest of an input that git did not read.
 const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// The input of an exchange that is not a push, in bytes: the commits that the client has and requests. git has them in
-/// memory.
+/// The largest input of an exchange other than a push, in bytes. It lists the commits that the client has and requests,
+/// and git holds it in memory.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 * 1024;
-/// The error output that is kept, in bytes.
+/// The number of bytes of error output that are kept.
 const MAX_ERROR_BYTES: usize = 8 * 1024;
 
 /// Serves git clients. Cheap to clone.
@@ -40,7 +40,8 @@ pub struct Service {
     journal: Journal,
     programs: ProgramLimit,
     metrics: Metrics,
-    /// The input of an exchange, in bytes: twice a push, so that the client receives the error after a larger one.
+    /// The largest input of an exchange, in bytes: twice the size of a push, so that git itself can reject a larger
+    /// push and the client receives the error.
     max_input: u64,
 }
 
@@ -80,7 +81,7 @@ pub struct Mode<'a> {
 }
 
 impl Service {
-    /// `max_push` is the size of a push, in bytes.
+    /// `max_push` is the largest size of a push, in bytes.
     pub fn new(
         core: Core,
         repositories: Repositories,
@@ -93,7 +94,7 @@ impl Service {
         Self { core, repositories, journal, programs, metrics, max_input: max_push.saturating_mul(2) }
     }
 
-    /// Requests the decision about an access. A malformed path is a repository that does not exist.
+    /// Requests the decision about an access. A malformed path is treated like a repository that does not exist.
     pub async fn authorize(
         &self,
         transport: Transport,
@@ -125,7 +126,7 @@ impl Service {
     /// Starts the program for an allowed access of the client at this address. Waits for a permit.
     ///
     /// # Errors
-    /// [`crate::limits::Busy`], or another error for the log.
+    /// Returns [`crate::limits::Busy`], or another error for the log.
     pub async fn start(&self, grant: &GitGrant, address: IpAddr, mode: Mode<'_>) -> anyhow::Result<Exchange> {
         let client = grant.user.clone().map_or(Client::Address(address), Client::User);
         let permit = self.programs.acquire(client).await?;
@@ -147,11 +148,11 @@ impl Service {
 }
 
 impl Exchange {
-    /// Passes the input to git and its output to the client, until git ends or the client disconnects. Then no process of
-    /// the exchange runs any more. Returns the exit code of git.
+    /// Passes the input to git and its output to the client, until git ends or the client disconnects. When this
+    /// returns, no process of the exchange is running. Returns the exit code of git.
     ///
-    /// `skips_input`: whether the input is read to its end, although git ended. A client over HTTP reads the response
-    /// only after that.
+    /// `skips_input` states whether to read the input to its end even if git has ended. HTTP requires this, because a
+    /// client reads the response only after it has sent its whole request.
     pub async fn run<I, E>(mut self, input: I, output: mpsc::Sender<Output>, skips_input: bool) -> anyhow::Result<u8>
     where
         I: Stream<Item = Result<Bytes, E>>,
@@ -256,7 +257,7 @@ impl Exchange {
             }
         }
         if skips_input && !is_fed {
-            // The rest of the input needs no program.
+            // The rest of the input needs no program, so the permit is released.
             drop(self.permit.take());
             timeout(SKIP_TIMEOUT, feed).await.context("the client sends its input too slowly")??;
         }

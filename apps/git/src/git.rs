@@ -1,4 +1,4 @@
-//! The programs of git, with an environment that no client influences.
+//! Runs the programs of git, with an environment that no client influences.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
@@ -19,14 +19,16 @@ use crate::hook::{Hook, PUSH, SOCKET};
 
 /// The time between SIGTERM, after which git removes its locks, and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
-/// The data of a program, in bytes: without the packs, which it maps and does not change.
+/// The largest data segment of a program, in bytes. It does not include packs, because git maps them and does not
+/// change them.
 const MAX_MEMORY_BYTES: u64 = 1 << 30;
-/// The CPU time of a program that serves a client, in seconds. A pack of a few bytes can need any time.
+/// The largest CPU time of a program that serves a client, in seconds. Even a pack of a few bytes can need any amount
+/// of time.
 const MAX_CPU_SECONDS: u64 = 900;
 /// The largest output of a command of the node, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
-/// An object that needs more memory than this is refused (git(1)).
+/// git refuses an object that needs more memory than this (git(1)).
 const ALLOC_LIMIT: &str = "512m";
 
 /// A program that serves a client.
@@ -38,12 +40,12 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program with this name: `git-upload-pack`.
+    /// Returns the program with this name, such as `git-upload-pack`.
     pub fn named(name: &str) -> Option<Self> {
         [Self::UploadPack, Self::ReceivePack, Self::UploadArchive].into_iter().find(|program| program.name() == name)
     }
 
-    /// The name, as clients request it.
+    /// Returns the name, as clients request it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UploadPack => "git-upload-pack",
@@ -52,7 +54,7 @@ impl Program {
         }
     }
 
-    /// Whether the program changes the repository.
+    /// Returns whether the program changes the repository.
     pub const fn writes(self) -> bool {
         matches!(self, Self::ReceivePack)
     }
@@ -69,7 +71,7 @@ pub struct Git {
     dir: PathBuf,
 }
 
-/// A running program. When it is dropped, its process group is ended.
+/// A running program. Dropping it ends its process group.
 pub struct Process {
     child: Option<Child>,
     was_killed: bool,
@@ -100,14 +102,14 @@ impl Git {
             ("GIT_NO_REPLACE_OBJECTS", OsStr::new("1")),
             // An object that needs more memory is refused.
             ("GIT_ALLOC_LIMIT", OsStr::new(ALLOC_LIMIT)),
-            // The processes of an earlier run are found by it.
+            // After a restart, the node finds the processes of its earlier run by this variable.
             (SOCKET, self.dir.join("hook.sock").as_os_str()),
         ]);
         command.current_dir(self.dir.join("home")).stdin(Stdio::null());
         command
     }
 
-    /// A command of the node itself, in a repository. It runs no hooks.
+    /// Returns a command of the node itself, in a repository. The command runs no hooks.
     pub fn maintenance(&self, repository: Option<&Path>) -> Command {
         let mut command = self.command();
         command.args(["-c", "core.hooksPath=/dev/null"]);
@@ -161,7 +163,7 @@ pub async fn run(command: Command, limit: Duration) -> anyhow::Result<bool> {
     }
 }
 
-/// Like [`run`], with the output of a command that must succeed.
+/// Runs a command like [`run`], and returns its output. The command must succeed.
 pub async fn output(mut command: Command, limit: Duration) -> anyhow::Result<Vec<u8>> {
     command.stdout(Stdio::piped());
     let mut process = Process::start(command)?;
@@ -181,7 +183,7 @@ pub async fn output(mut command: Command, limit: Duration) -> anyhow::Result<Vec
     Ok(output)
 }
 
-/// Whether a client may pass this text to git: `version=2`, or several keys and numbers separated by colons.
+/// Returns whether a client may pass this text to git: `version=2`, or several keys and numbers separated by colons.
 pub fn is_protocol(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'=' | b':' | b'-'))
 }
@@ -197,34 +199,35 @@ impl Process {
         Ok(process)
     }
 
-    /// Limits a resource of the program. Its children inherit the limit: they start after it received its input.
+    /// Limits a resource of the program. Its children inherit the limit, because they start only after the program has
+    /// received input.
     fn limit(&self, resource: Resource, limit: u64) -> anyhow::Result<()> {
         let Some(program) = self.child.as_ref().and_then(group) else { return Ok(()) };
-        // It may have ended.
+        // The program may have ended.
         match set_limit(program, resource, limit) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(error).context("cannot limit the resources of git"),
         }
     }
 
-    /// Whether it ended without removing its locks.
+    /// Returns whether the program ended without removing its locks.
     pub const fn was_killed(&self) -> bool {
         self.was_killed
     }
 
-    /// Waits for the end. Returns the exit code.
+    /// Waits for the end of the program. Returns the exit code.
     pub async fn wait(&mut self) -> anyhow::Result<u8> {
         let Some(child) = &mut self.child else { return Ok(0) };
         let group = group(child);
         let status = child.wait().await?;
         self.child = None;
-        // Its children end with it, unless it was killed.
+        // git ends its children itself, unless it was killed.
         signal(group, Signal::KILL);
         self.was_killed = was_killed(status);
         Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
     }
 
-    /// Ends the process group, and waits for it.
+    /// Ends the process group, and waits for the program.
     pub async fn end(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         self.was_killed |= end(&mut child).await;
@@ -239,7 +242,7 @@ fn set_limit(program: Pid, resource: Resource, limit: u64) -> rustix::io::Result
 
 #[cfg(not(target_os = "linux"))]
 fn set_limit(_: Pid, _: Resource, _: u64) -> rustix::io::Result<()> {
-    // Other systems, which only developers use, cannot limit another process.
+    // On other systems, which only developers use, a process cannot limit another one.
     Ok(())
 }
 
@@ -252,26 +255,27 @@ async fn end(child: &mut Child) -> bool {
     match ended {
         Ok(status) => status.is_ok_and(was_killed),
         Err(_) => {
-            // Only a child that was waited for fails.
+            // This fails only if the child was waited for before.
             let _ = child.wait().await;
             true
         }
     }
 }
 
-/// Whether a signal ended the program that git does not handle. At others, git removes its locks.
+/// Returns whether the program was ended by a signal that git does not handle. On the signal that it handles, git
+/// removes its locks before it ends.
 fn was_killed(status: ExitStatus) -> bool {
     status.signal().is_some_and(|signal| signal != Signal::TERM.as_raw())
 }
 
-/// The process group of a running child.
+/// Returns the process group of a running child.
 fn group(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
 }
 
 fn signal(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
-        // It may have ended.
+        // The process group may have ended.
         let _ = kill_process_group(group, signal);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const SOCKET: &str = "SVC_GIT_HOOK_SOCKET";
 /// The variable with the id of the push.
 pub(crate) const PUSH: &str = "SVC_GIT_HOOK_PUSH";
 
-/// The updates of refs in one push.
+/// The largest number of updates of refs in one push.
 const MAX_UPDATES: usize = 2_000;
 /// The longest name of a ref, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
@@ -26,11 +26,11 @@ pub(crate) const OK: &str = "ok";
 /// A hook of git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// Before any update of a push. It refuses what the journal cannot contain.
+    /// Runs before any update of a push. Refuses a push that the journal cannot contain.
     PreReceive,
-    /// At each step of a transaction of refs. It records the transaction.
+    /// Runs at each step of a transaction of refs. Records the transaction.
     ReferenceTransaction,
-    /// After all updates of a push. It prints the result of the deploy.
+    /// Runs after all updates of a push. Prints the result of the deploy.
     PostReceive,
 }
 
@@ -43,7 +43,7 @@ impl Hook {
     ];
 }
 
-/// The hook with this file name.
+/// Returns the hook with this file name.
 #[must_use]
 pub fn named(name: &str) -> Option<Hook> {
     Hook::ALL.iter().find_map(|(known, hook)| (*known == name).then_some(*hook))
@@ -64,7 +64,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Whether it is a step of a transaction.
+    /// Returns whether this is a step of a transaction.
     const fn is_transaction(self) -> bool {
         matches!(self, Self::Prepared | Self::Committed | Self::Aborted)
     }
@@ -97,7 +97,7 @@ pub fn run(hook: Hook, phase: Option<&str>) -> ExitCode {
         (Hook::ReferenceTransaction, Some("prepared")) => Phase::Prepared,
         (Hook::ReferenceTransaction, Some("committed")) => Phase::Committed,
         (Hook::ReferenceTransaction, Some("aborted")) => Phase::Aborted,
-        // A step of a newer git.
+        // Newer versions of git may have further steps.
         (Hook::ReferenceTransaction, _) => return ExitCode::SUCCESS,
     };
     match read_updates(phase).and_then(|updates| report(phase, updates)) {
@@ -122,7 +122,7 @@ fn read_updates(phase: Phase) -> io::Result<Vec<Update>> {
             return Err(io::Error::other(format!("A push can update {MAX_UPDATES} refs. Push fewer refs at once.")));
         }
         let update = parse(&line)?;
-        // In a transaction, git also lists refs that it locks and does not change.
+        // In a transaction, git also lists refs that it locks but does not change. These are skipped.
         updates.extend(update.filter(|update| !phase.is_transaction() || update.old != update.new));
     }
 }
@@ -142,7 +142,7 @@ fn parse(line: &[u8]) -> io::Result<Option<Update>> {
         return Ok(None);
     }
     let is_new = new.bytes().any(|byte| byte != b'0');
-    // git itself creates no such branch or tag.
+    // git itself would not create a branch or tag of this name.
     if is_new && name.splitn(3, '/').nth(2).is_some_and(|name| name.starts_with('-') || name == "HEAD") {
         return Err(io::Error::other(format!("{name} is not a name for a branch or tag.")));
     }
@@ -164,7 +164,7 @@ fn report(phase: Phase, updates: Vec<Update>) -> io::Result<()> {
         stream.write_all(&step)?;
         stream.shutdown(std::net::Shutdown::Write)?;
         if phase == Phase::Finished {
-            // git sends it to the client.
+            // git sends this output to the client.
             io::copy(&mut stream, &mut io::stdout())?;
             return Ok(OK.to_owned());
         }

@@ -31,7 +31,7 @@ const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
 /// The longest password, in bytes.
 const MAX_PASSWORD_BYTES: usize = 1024;
 const COMPRESSED_PIECE_BYTES: usize = 4096;
-/// The parts of a response that wait for the client.
+/// The number of parts of a response that wait for the client.
 const BUFFERED_PARTS: usize = 4;
 
 /// A request of the smart protocol.
@@ -40,7 +40,7 @@ struct SmartRequest<'a> {
     /// `None` for a path that no repository has.
     path: Option<RepositoryPath<'a>>,
     program: Program,
-    /// Whether it asks for the refs, before the exchange itself.
+    /// Whether the request asks for the list of refs, which precedes the exchange itself.
     is_advertisement: bool,
 }
 
@@ -162,7 +162,7 @@ fn run(
     })
 }
 
-/// The body of a request, decompressed in small pieces, each of which can become a thousand times longer.
+/// Decompresses the body of a request in small pieces, because each piece can become a thousand times longer.
 fn decode(payload: web::Payload, is_gzip: bool) -> impl Stream<Item = io::Result<Bytes>> {
     let decoder = is_gzip.then(|| GzDecoder::new(Vec::new()));
     stream::unfold((payload, decoder, Bytes::new()), async |(mut payload, mut decoder, mut rest)| {
@@ -204,7 +204,7 @@ fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest
     Ok(SmartRequest { path: RepositoryPath::parse(repository), program, is_advertisement })
 }
 
-/// The password of a request (RFC 7617). `Err` if the header is malformed.
+/// Returns the password of a request (RFC 7617), or an error if the header is malformed.
 fn password(request: &HttpRequest) -> Result<Option<Credential>, ()> {
     let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(None) };
     let (scheme, encoded) = header.to_str().map_err(drop)?.split_once(' ').ok_or(())?;
@@ -216,7 +216,7 @@ fn password(request: &HttpRequest) -> Result<Option<Credential>, ()> {
     Ok(Some(Credential::Password(SecretValue::new(password.to_owned()))))
 }
 
-/// The address of the client, which a trusted proxy names.
+/// Returns the address of the client. If the peer is a trusted proxy, its header contains this address.
 fn client_address(request: &HttpRequest, trusted_proxies: &Networks) -> IpAddr {
     let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());

@@ -20,7 +20,7 @@ use crate::browse::{BrowseError, Browser, Refs};
 use crate::metrics::Metrics;
 use crate::repository::{Repositories, Use};
 
-/// The browse requests at the same time. Others wait.
+/// The largest number of browse requests at the same time. Others wait.
 const MAX_BROWSES: usize = 16;
 
 /// The state of the listener.
@@ -81,7 +81,7 @@ async fn browse(
     state: Data<State>,
 ) -> HttpResponse {
     let given = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
-    // Digests are compared, so the time does not depend on the secret.
+    // Digests are compared, so the time of the comparison does not depend on the secret.
     if digest(&SHA256, given).as_ref() != digest(&SHA256, state.authorization.as_bytes()).as_ref() {
         return refuse(StatusCode::UNAUTHORIZED, "unauthorized");
     }
@@ -114,7 +114,8 @@ async fn respond<T: Serialize + Send + 'static>(
         let Some(repository) = state.repositories.find(id, Use::Read).await? else {
             return empty.ok_or(BrowseError::NoRef);
         };
-        // A read ends later than a request that the control plane gave up.
+        // If the control plane abandons the request, the read still continues. So the permit is held until the read
+        // ends.
         let read = move || {
             let _permit = permit;
             read(&Browser::open(&repository.path)?)

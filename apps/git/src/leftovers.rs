@@ -13,16 +13,16 @@ pub fn end_processes(socket: &Path) -> anyhow::Result<()> {
     let marker = format!("{}={}", crate::hook::SOCKET, socket.display());
     for _ in 0..100 {
         let mut found = false;
-        // Only Linux has it.
+        // Only Linux has `/proc`.
         let Ok(processes) = fs::read_dir("/proc") else { return Ok(()) };
         for entry in processes.flatten() {
             let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // It may have ended.
+            // The process may have ended.
             let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
             if environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes()) {
                 found = true;
                 if let Some(process) = rustix::process::Pid::from_raw(process) {
-                    // It may have ended.
+                    // The process may have ended.
                     let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
                 }
             }

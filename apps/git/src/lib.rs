@@ -54,7 +54,7 @@ pub struct GitNode {
 }
 
 impl GitNode {
-    /// Opens the directory, resolves what an earlier run left, and listens.
+    /// Opens the directory, cleans up after an earlier run, and listens.
     ///
     /// # Errors
     /// Returns an error if git is missing, or if the directory or an address cannot be used.
@@ -102,19 +102,19 @@ impl GitNode {
         Ok(Self { address, ssh_address, internal_address, http, internal, tasks })
     }
 
-    /// The address for git over HTTP.
+    /// Returns the address for git over HTTP.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address for git over SSH.
+    /// Returns the address for git over SSH.
     #[must_use]
     pub const fn ssh_address(&self) -> SocketAddr {
         self.ssh_address
     }
 
-    /// The address of the internal listener.
+    /// Returns the address of the internal listener.
     #[must_use]
     pub const fn internal_address(&self) -> SocketAddr {
         self.internal_address

@@ -1,4 +1,5 @@
-//! The limits of each client: programs of git of a user or an address, and SSH connections before authentication.
+//! The limits of each client: on the programs of git that a user or an address runs, and on SSH connections before
+//! authentication.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +11,7 @@ use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The programs that run at the same time. Others wait.
+/// The largest number of programs that run at the same time. Others wait.
 const MAX_PROGRAMS: usize = 64;
 /// How long a client waits for a free program.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,7 +32,7 @@ pub struct MaxPrograms {
     pub per_address: usize,
 }
 
-/// A client has to wait for too long.
+/// The client would have to wait for too long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     #[error("you run {0} git commands at the same time, the maximum; try again when one of them has ended")]
@@ -40,7 +41,7 @@ pub enum Busy {
     Server,
 }
 
-/// The programs in progress. Cheap to clone.
+/// Limits the running programs. Cheap to clone.
 #[derive(Clone)]
 pub struct ProgramLimit {
     max: MaxPrograms,
@@ -48,14 +49,14 @@ pub struct ProgramLimit {
     clients: Arc<Mutex<HashMap<Client, Arc<Semaphore>>>>,
 }
 
-/// The permit of a program: one of the client, and one of the node.
+/// The permit of a program: one permit of its client, and one of the node.
 #[derive(Debug)]
 pub struct ProgramPermit {
     _client: OwnedSemaphorePermit,
     node: NodePermit,
 }
 
-/// The permit of the node in a [`ProgramPermit`], which can be released earlier.
+/// The node's permit in a [`ProgramPermit`], which can be released before the client's permit.
 #[derive(Debug, Clone, Default)]
 pub struct NodePermit(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
@@ -98,13 +99,13 @@ impl ProgramLimit {
 
     fn semaphore(&self, client: Client, max: usize) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // Permits and clients that wait hold a reference.
+        // A semaphore with permits or waiting clients has further references.
         clients.retain(|known, semaphore| *known == client || Arc::strong_count(semaphore) > 1);
         Arc::clone(clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(max))))
     }
 }
 
-/// Connections of each address. Cheap to clone.
+/// Limits the connections of each address. Cheap to clone.
 #[derive(Clone)]
 pub struct AddressLimit {
     max: usize,

@@ -1,5 +1,4 @@
-//! Maintenance of repositories: erasure of deleted ones, and the repacking of those that received pushes. It runs
-//! outside of requests.
+//! Maintenance of repositories, outside of requests: erases deleted ones, and repacks those that received pushes.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,23 +23,24 @@ const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
 const ANNOUNCE_RETRY: Duration = Duration::from_secs(1);
 /// The interval at which deleted repositories are looked up.
 const ERASE_INTERVAL: Duration = Duration::from_secs(60);
-/// The interval at which repositories are looked through.
+/// The interval at which the node checks which repositories to repack.
 const REPACK_INTERVAL: Duration = Duration::from_secs(600);
-/// The repositories that are repacked at the same time.
+/// The largest number of repositories that are repacked at the same time.
 const MAX_REPACKS: usize = 2;
 /// A repository that cannot be repacked is tried again after this time.
 const RETRY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 /// The longest repacking of a repository.
 const MAX_GC: Duration = Duration::from_secs(3600);
-/// The longest other command.
+/// The longest run of any other command.
 const MAX_LIST: Duration = Duration::from_secs(120);
 /// A repository with more packs is repacked.
 const MAX_PACKS: usize = 20;
 /// A repository with more loose objects in one of its 256 directories is repacked: about 2,000 in all.
 const MAX_LOOSE_PER_DIRECTORY: usize = 8;
-/// With more bytes in packs that are newer than the commit-graph, it is written again.
+/// The commit-graph is written again if the packs that are newer have more bytes than this.
 const MAX_BYTES_WITHOUT_GRAPH: u64 = 1 << 20;
-/// The refs of commits that `ref-updates` lists, and that no other ref reaches any more.
+/// The prefix of the refs that keep commits that the API lists as ref updates, but that no branch or tag reaches any
+/// more.
 const KEPT: &str = "refs/svc/kept/";
 
 /// Announces the internal listener.
@@ -117,12 +117,13 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
         }
         return Ok(());
     }
-    // Before the request: an update that is delivered during it is in at least one of both lists.
+    // The journal is read before the request. So an update that is delivered to the control plane in between is in at
+    // least one of the two lists.
     let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
     let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
     if repacked.is_err() {
-        // A program that was ended can leave locks and an incomplete pack.
+        // A command that failed may have been killed, and then leaves locks and an incomplete pack.
         repository.clean_up();
     }
     repacked
@@ -131,7 +132,8 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
 async fn repack_keeping(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
     keep(git, repository, kept).await?;
     let mut command = git.maintenance(Some(repository));
-    // A push can make a commit unreachable at the same time. It is not pruned.
+    // A push can make a commit unreachable while this command runs. The commit must stay readable, so nothing is
+    // pruned.
     command.args(["gc", "--quiet", "--no-detach", "--prune=never"]);
     ensure!(run(command, MAX_GC).await?, "git gc failed");
     write_graph(git, repository).await
@@ -152,7 +154,7 @@ fn is_fragmented(path: &Path) -> bool {
     count("pack", ".pack") > MAX_PACKS || count("17", "") > MAX_LOOSE_PER_DIRECTORY
 }
 
-/// Whether the packs without a commit-graph are large.
+/// Returns whether the packs that are not in the commit-graph are large.
 fn needs_graph(path: &Path) -> bool {
     let written = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let graph = written(&path.join("objects/info/commit-graph"));
@@ -162,7 +164,7 @@ fn needs_graph(path: &Path) -> bool {
     newer.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum::<u64>() > MAX_BYTES_WITHOUT_GRAPH
 }
 
-/// Keeps these objects from garbage collection, and no others.
+/// Keeps these objects from garbage collection. Objects that were kept before and are not listed any more are released.
 async fn keep(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
     let command = |arguments: &[&str], input: &str| {
         let mut command = git.maintenance(Some(repository));
@@ -184,7 +186,7 @@ async fn keep(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::R
     Ok(())
 }
 
-/// An input of a program.
+/// Returns a text as the standard input of a program.
 fn stdin_of(text: &str) -> io::Result<Stdio> {
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;

@@ -80,7 +80,7 @@ impl Metrics {
         self.browses.with_label_values(&[operation]).observe(duration.as_secs_f64());
     }
 
-    /// The metrics in the text format of Prometheus, with its content type.
+    /// Returns the metrics in the text format of Prometheus, with its content type.
     pub fn text(&self) -> Result<(String, Vec<u8>), prometheus::Error> {
         let (encoder, mut text) = (TextEncoder::new(), Vec::new());
         encoder.encode(&self.registry.gather(), &mut text)?;

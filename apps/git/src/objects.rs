@@ -1,4 +1,4 @@
-//! Reads objects with `git cat-file`, in a process whose memory is limited. It runs no filters.
+//! Reads objects with `git cat-file`, in a process whose memory is limited. The process runs no filters.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct ObjectReader {
     process: ReaderProcess,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// The bytes of the last object that were not read, with the line break after it.
+    /// The number of bytes of the last object that were not read, including the line break after the object.
     rest: u64,
 }
 
@@ -48,7 +48,7 @@ impl ObjectReader {
         })
     }
 
-    /// The process, to end it while another thread reads.
+    /// Returns the process, so that another thread can end it during a read.
     pub fn process(&self) -> ReaderProcess {
         self.process.clone()
     }
@@ -72,7 +72,7 @@ impl ObjectReader {
         Ok(Object { kind: kind.to_owned(), size })
     }
 
-    /// The content of the opened object that was not read.
+    /// Returns the part of the opened object's content that was not read.
     pub fn content(&mut self) -> Content<'_> {
         Content(self)
     }
@@ -96,7 +96,7 @@ impl ReaderProcess {
     /// Ends the process.
     pub fn end(&self) {
         let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may have ended.
+        // The process may have ended.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -114,7 +114,7 @@ pub struct Content<'a>(&'a mut ObjectReader);
 impl Read for Content<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Self(ObjectReader { output, rest, .. }) = self;
-        // Without the line break.
+        // The last byte is the line break after the object.
         let read = output.take(rest.saturating_sub(1)).read(buffer)?;
         if read == 0 && *rest > 1 && !buffer.is_empty() {
             return Err(unreadable());

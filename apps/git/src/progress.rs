@@ -1,21 +1,22 @@
-//! The minimum progress of a client, as of an upload to the API. Only the time that the exchange waits for the client
-//! counts, so that neither a slow program of git nor a slow disk ends it.
+//! The minimum progress of a client, with the same rule as for uploads to the API. Only the time in which the exchange
+//! waits for the client counts, so that a slow program of git or a slow disk does not end the exchange.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// How long an exchange waits for a client in all. git compresses a pack for minutes before it sends the first byte.
+/// The longest total time that an exchange waits for its client. This does not include the minutes that git may take to
+/// compress a pack before it sends the first byte.
 const MAX_PATIENCE: Duration = Duration::from_secs(120);
-/// The bytes that add one second.
+/// The number of bytes that extend the wait by one second.
 const MIN_RATE: u32 = 16 * 1024;
 
 /// The progress of a client.
 pub struct Progress(Mutex<State>);
 
 struct State {
-    /// How long the exchange still waits.
+    /// How much longer the exchange waits for the client.
     patience: Duration,
     /// The start of the current wait.
     since: Instant,
@@ -26,7 +27,8 @@ impl Progress {
         Self(Mutex::new(State { patience: MAX_PATIENCE, since: now }))
     }
 
-    /// Counts bytes that the client sent or received, and the time that the exchange waited for it.
+    /// Records bytes that the client sent or received. Subtracts the time that the exchange waited for them, and adds
+    /// the time that they earn.
     pub fn count(&self, bytes: usize, now: Instant) {
         let mut state = self.state();
         let waited = now.saturating_duration_since(state.since);
@@ -35,7 +37,7 @@ impl Progress {
         state.since = now;
     }
 
-    /// Begins a wait for the client, because git did something.
+    /// Begins a new wait for the client, because git made progress.
     pub fn restart(&self, now: Instant) {
         self.state().since = now;
     }
@@ -63,7 +65,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// How long the exchange still waits at this time.
+    /// Returns how long the exchange still waits at this time.
     fn left(progress: &Progress, now: Instant) -> Duration {
         let state = progress.state();
         (state.since + state.patience).saturating_duration_since(now)

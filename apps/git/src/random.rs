@@ -4,7 +4,7 @@ use std::io;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// 32 random bytes in hexadecimal.
+/// Returns 32 random bytes in hexadecimal.
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub fn token() -> io::Result<String> {
     let mut bytes = [0; 32];

@@ -1,5 +1,5 @@
-//! The directories of the repositories: by id, so that a rename moves nothing and a new repository of an old name is
-//! empty.
+//! The directories of the repositories. They are named by id, so that a rename moves nothing, and a new repository with
+//! an old name is empty.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -19,10 +19,12 @@ use crate::git::Git;
 use crate::hook::Hook;
 use crate::leftovers::{self, remove_all};
 
-/// How long changes of a repository wait for those that run before leftovers are removed.
+/// How long the removal of leftovers waits for the programs that change the repository. New ones wait for it during
+/// this time.
 const CLEAN_UP_WAIT: Duration = Duration::from_secs(20);
 
-/// The configuration of git, without the size of a push. It is the only one: git reads neither the system's nor a user's.
+/// The configuration of git, without the largest size of a push. git reads no other configuration: neither the system's
+/// nor a user's.
 const CONFIG: &str = "\
 [core]
 	bigFileThreshold = 32m
@@ -65,25 +67,26 @@ pub struct Repositories(Arc<Inner>);
 struct Inner {
     dir: PathBuf,
     git: Git,
-    /// The locks of each repository in use.
+    /// The locks of each repository that is in use.
     locks: Mutex<HashMap<String, Locks>>,
-    /// Erased repositories. An access that was allowed before does not create them again.
+    /// The erased repositories. An access that was allowed before the erasure must not create a repository again.
     erased: Mutex<HashSet<String>>,
-    /// Serializes creations and changes of `HEAD`.
+    /// Held while a repository is created or its `HEAD` changes, so that only one of these runs at a time.
     heads: Mutex<()>,
-    /// Held until the process ends.
+    /// The lock of the directory, held until the process ends.
     _lock: File,
 }
 
 #[derive(Clone, Default)]
 struct Locks {
-    /// Held for reading by each use. Erasure excludes all of them.
+    /// Each use holds this lock for reading. Erasure takes it for writing.
     uses: Arc<RwLock<()>>,
-    /// Held for reading by each program that changes the repository. The removal of leftovers excludes them.
+    /// Each program that changes the repository holds this lock for reading. The removal of leftovers takes it for
+    /// writing.
     changes: Arc<RwLock<()>>,
 }
 
-/// A repository in use. Until it is dropped, the repository is not erased.
+/// A repository in use. It is not erased until this value is dropped.
 pub struct Repository {
     pub path: PathBuf,
     changes: Arc<RwLock<()>>,
@@ -106,7 +109,7 @@ impl Repositories {
         ensure!(dir.to_str().is_some(), "its path is not UTF-8");
         let lock = File::create(dir.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).context("another process uses the directory")?;
-        // Creations that did not end.
+        // Repositories whose creation was interrupted.
         let unfinished = dir.join("new");
         remove_all(&unfinished)?;
         fs::create_dir_all(&unfinished)?;
@@ -135,7 +138,7 @@ impl Repositories {
         &self.0.git
     }
 
-    /// Returns a repository of an authorized access. Creates it on the first one, and lets `HEAD` name the default branch.
+    /// Returns a repository of an authorized access. The first access creates it. Sets `HEAD` to the default branch.
     pub async fn open_or_create(&self, id: &str, default_branch: &str, reason: Use) -> anyhow::Result<Repository> {
         let repository = self.using(id, reason).await?;
         let is_erased = self.0.erased.lock().unwrap_or_else(PoisonError::into_inner).contains(id);
@@ -162,7 +165,8 @@ impl Repositories {
         Ok(Repository { path, changes, change, _use })
     }
 
-    /// The directory of a repository. The first directory is the end of the id, which is random.
+    /// Returns the directory of a repository. Its parent directory is named by the last characters of the id, which are
+    /// random.
     pub fn path(&self, id: &str) -> anyhow::Result<PathBuf> {
         let is_id = id.starts_with("rep_") && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         ensure!(is_id && id.len() > 6, "the control plane sent a malformed id of a repository");
@@ -246,12 +250,12 @@ impl Repositories {
 }
 
 impl Repository {
-    /// Removes what a killed program of this use left, as soon as no other program changes the repository.
+    /// Removes the files that a killed program of this use left. Waits until no other program changes the repository.
     pub fn clean_up(mut self) {
         self.change = None;
         tokio::spawn(async move {
             loop {
-                // Later changes wait for this lock.
+                // While this waits for the lock, later changes wait too.
                 if let Ok(alone) = timeout(CLEAN_UP_WAIT, Arc::clone(&self.changes).write_owned()).await {
                     let path = self.path.clone();
                     let removed = spawn_blocking(move || {
@@ -285,7 +289,7 @@ mod tests {
         assert!(path.join("HEAD").is_file());
         drop(repository);
         repositories.erase(id).await.unwrap();
-        // An access that was allowed before.
+        // This access was allowed before the erasure.
         assert!(repositories.open_or_create(id, "main", Use::Change).await.is_err());
         assert!(!path.exists());
         assert!(repositories.open_or_create(other, "main", Use::Change).await.is_ok());

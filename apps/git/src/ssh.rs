@@ -32,15 +32,15 @@ use crate::limits::{AddressLimit, Busy, CountedConnection};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 
-/// The connections at the same time.
+/// The largest number of connections at the same time.
 const MAX_CONNECTIONS: usize = 1024;
-/// The connections of an address that have not authenticated.
+/// The largest number of connections of an address that have not authenticated.
 const MAX_LOGINS_PER_ADDRESS: usize = 16;
 /// How long a client may take to authenticate.
 const LOGIN_GRACE: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// The channels of a connection that have not started a command.
+/// The largest number of channels of a connection that have not started a command.
 const MAX_CHANNELS: usize = 16;
 /// A client that does not read for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -48,9 +48,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_COMMAND_BYTES: usize = 1024;
 /// The shortest modulus of an RSA key, in bits (specification, "SSH keys").
 const MIN_RSA_BITS: usize = 2048;
-/// The parts of an output that wait for the client.
+/// The number of parts of an output that wait for the client.
 const BUFFERED_PARTS: usize = 4;
-/// The exit code of a refused command, as git uses it.
+/// The exit code of a refused command. git uses the same one.
 const REFUSED: u8 = 128;
 
 /// Serves git clients over SSH.
@@ -67,7 +67,7 @@ struct Connection {
     metrics: Metrics,
     is_authenticated: Arc<AtomicBool>,
     address: IpAddr,
-    /// Counts the connection until it authenticates.
+    /// Counts the connection as not authenticated. Dropped when it authenticates.
     login: Option<CountedConnection>,
     /// The fingerprint of the client's key, after authentication.
     fingerprint: Option<String>,
@@ -76,7 +76,8 @@ struct Connection {
 }
 
 struct OpenChannel {
-    /// The command takes it. Without one, it is dropped after [`LOGIN_GRACE`], because unread data blocks the connection.
+    /// The command takes the channel. If there is no command within [`LOGIN_GRACE`], the channel is dropped, because
+    /// its unread data would block the connection.
     channel: Arc<Mutex<Option<Channel<Msg>>>>,
     /// The protocol version of git that the client requested.
     protocol: Option<String>,
@@ -104,7 +105,7 @@ impl SshServer {
     ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let keys = vec![host_key_at(host_key).context("cannot use the SSH host key")?];
-        // Without signatures with SHA-1.
+        // Rejects signatures with SHA-1.
         let is_strong = |algorithm: &&Algorithm| !matches!(algorithm, Algorithm::Rsa { hash: None });
         let algorithms = Preferred::DEFAULT.key.iter().filter(is_strong).cloned().collect();
         let config = Config {
@@ -121,7 +122,7 @@ impl SshServer {
         Ok(Self { listener, config: Arc::new(config), service, metrics })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -196,7 +197,7 @@ impl Handler for Connection {
         }
         let fingerprint = key.public_key.fingerprint(HashAlg::Sha256).to_string();
         let credential = Some(Credential::SshKey(fingerprint.clone()));
-        // Only the key is checked here. Each command checks its access.
+        // Only the key is checked here. Each command requests the decision about its access.
         let access = self.service.authorize(Transport::Ssh, credential, None, false).await;
         if !matches!(access, Ok(GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound)) {
             return Ok(Auth::reject());
@@ -214,7 +215,7 @@ impl Handler for Connection {
         _: &mut Session,
     ) -> Result<(), Self::Error> {
         if self.channels.len() >= MAX_CHANNELS {
-            // Dropping the reply rejects the channel.
+            // The reply is dropped without an answer, which rejects the channel.
             return Ok(());
         }
         let (id, channel) = (channel.id(), Arc::new(Mutex::new(Some(channel))));
@@ -361,7 +362,7 @@ impl Command {
                         Output::Error(text) => writer.extended_data_bytes(1, text).await,
                     }
                 };
-                // It waits for the window of the client, also after the connection ended.
+                // The send waits until the client can receive more data, and does not notice that the connection ended.
                 if !timeout(WRITE_TIMEOUT, send).await.is_ok_and(|sent| sent.is_ok()) {
                     // The client disconnected. The exchange ends when the receiver is dropped.
                     break;
@@ -410,7 +411,7 @@ fn parse(command: &[u8]) -> Option<(Program, String)> {
     Some((Program::named(&program)?, path.to_owned()))
 }
 
-/// Whether a key may authenticate: its type, its length and the algorithm of its signature.
+/// Returns whether a key may authenticate, by its type, its length and the algorithm of its signature.
 fn is_acceptable(key: &PublicKey, algorithm: &Algorithm) -> bool {
     match algorithm {
         Algorithm::Ed25519 | Algorithm::Ecdsa { .. } => true,
@@ -434,7 +435,7 @@ fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
             let mut seed = [0; 32];
             SystemRandom::new().fill(&mut seed).map_err(io::Error::other)?;
             let key = PrivateKey::from(Ed25519Keypair::from_seed(&seed));
-            // A temporary file is readable only for its owner.
+            // A temporary file can be read only by its owner.
             let mut file = tempfile::NamedTempFile::new_in(path.parent().context("the key has a directory")?)?;
             file.write_all(key.to_openssh(LineEnding::LF)?.as_bytes())?;
             file.as_file().sync_all()?;

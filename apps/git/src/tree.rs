@@ -20,7 +20,7 @@ const MAX_IGNORE_FILE_BYTES: u64 = 256 << 10;
 /// The tree of a commit.
 pub struct CommitTree {
     objects: ObjectReader,
-    /// The id of the root.
+    /// The id of the root tree.
     root: String,
     /// The first line of the commit's message.
     pub message: String,
@@ -66,7 +66,8 @@ impl Folder for CommitTree {
     }
 }
 
-/// Parses a tree object: entries of a mode, a space, a name, a NUL and the id. `None` if it is malformed.
+/// Parses a tree object: entries that consist of a mode, a space, a name, a NUL and an id. Returns `None` if it is
+/// malformed.
 fn parse(mut tree: &[u8], id_bytes: usize) -> Option<Vec<Entry<String>>> {
     let mut entries = Vec::new();
     while !tree.is_empty() {
