@@ -106,35 +106,35 @@ impl GitHost {
         success_json(self.server.request(Method::GET, &format!("{REPOS}/{name}{path}")).send().await?).await
     }
 
-    /// The URL over HTTP.
+    /// Returns the URL over HTTP.
     pub fn url(&self, name: &str) -> String {
         format!("http://git:{}@{}/ada/site/{name}.git", self.token, self.http)
     }
 
-    /// The URL over SSH.
+    /// Returns the URL over SSH.
     pub fn ssh_url(&self, name: &str) -> String {
         format!("ssh://git@{}/ada/site/{name}.git", self.ssh)
     }
 
-    /// The private key of the SSH client.
+    /// Returns the path of the SSH client's private key.
     pub fn key(&self) -> PathBuf {
         self.folder.join("client_key")
     }
 
-    /// The directory of a repository at the node.
+    /// Returns the directory of a repository at the node.
     pub async fn directory(&self, name: &str) -> Result<PathBuf> {
         let id = string_at(&self.read(name, "").await?, "/id")?;
         let shard = id.get(id.len().saturating_sub(2)..).context("a short id")?;
         Ok(self.folder.join("git/repos").join(shard).join(&id))
     }
 
-    /// A git command of the client, in a folder.
+    /// Returns a git command of the client, in a folder.
     pub fn git(&self, folder: &Path) -> Command {
         git(folder, &self.key())
     }
 }
 
-/// A git command of a client with this SSH key, in a folder.
+/// Returns a git command of a client with this SSH key, in a folder.
 pub fn git(folder: &Path, key: &Path) -> Command {
     let ssh = format!(
         "ssh -F /dev/null -i {} -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \

@@ -28,7 +28,7 @@ use journal::{Row, Write};
 use restore::Restore;
 
 const WRITERS: usize = 4;
-/// The restores of a round: two for each victim.
+/// The number of restores in a round: two for each victim.
 const RESTORES_PER_ROUND: usize = 6;
 /// A victim is killed within this time after the request of a restore, in milliseconds.
 const MAX_DELAY: u64 = 4000;

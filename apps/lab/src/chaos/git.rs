@@ -21,7 +21,7 @@ use super::Outcome;
 use super::report::Finding;
 use crate::git_host::{GitHost, stdout};
 
-/// The rounds of a run with the default number of repetitions.
+/// The number of rounds of a run with the default number of repetitions.
 const ROUNDS: usize = 200;
 const CLIENTS: usize = 20;
 /// Every fifth round also kills the control plane.
@@ -56,7 +56,7 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
         if round % 2 == 0 {
             sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1500)).await;
         } else {
-            // The kill follows the acknowledgement at once.
+            // The processes are killed immediately after the first acknowledgement.
             while pushed.is_empty()
                 && let Some(push) = pushes.next().await
             {
@@ -157,7 +157,7 @@ impl Pushers {
     }
 }
 
-/// The commit of the branch.
+/// Returns the commit of the branch.
 async fn head(host: &GitHost, folder: &Path) -> Result<String> {
     let listed = stdout(host.git(folder).args(["ls-remote", &host.url(REPO), "refs/heads/main"])).await?;
     Ok(listed.split('\t').next().context("the branch has a commit")?.to_owned())
@@ -166,7 +166,7 @@ async fn head(host: &GitHost, folder: &Path) -> Result<String> {
 /// An update of the branch: the commits before and after it.
 type Update = (Option<String>, Option<String>);
 
-/// Appends the updates that are listed since the last call, as soon as one to this commit is among them.
+/// Waits until an update to this commit is listed. Then appends the updates that were listed since the last call.
 async fn extend(host: &GitHost, known: &mut Vec<Update>, head: &str) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -195,7 +195,7 @@ async fn check(host: &GitHost, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// The updates that are missing, listed twice, or not in order.
+/// Returns descriptions of the updates that are missing, listed twice, or not in order.
 fn violations(listed: &[Update], acknowledged: &[String]) -> Vec<String> {
     let mut violations = Vec::new();
     let mut before = &None;

@@ -41,8 +41,8 @@ impl<'a> Changes<'a> {
         self.server.expect_success(self.server.request(Method::DELETE, &format!("{hostnames}/{name}"))).await
     }
 
-    /// Writes a wrk script that alternately adds and removes hostnames. It removes a name only many requests after it
-    /// was added, because wrk does not define which connection sends next. `round` makes the names of each run unique.
+    /// Writes a wrk script that alternately adds and removes hostnames. wrk does not define which connection sends
+    /// next, so a name is removed only many requests after it was added. `round` makes the names of each run unique.
     pub fn script(&self, round: usize) -> Result<PathBuf> {
         let path = self.folder.join("changes.lua");
         let authorization = self.server.authorization();

@@ -94,7 +94,7 @@ impl<'a> PgBench<'a> {
         self.run_with("prepared", script, connections, seconds).await
     }
 
-    /// Runs a script with a protocol for queries, which is an option of pgbench.
+    /// Runs a script with this protocol for queries (pgbench's option `--protocol`).
     pub async fn run_with(&self, protocol: &str, script: &Script, connections: u32, seconds: u32) -> Result<Run> {
         let name = script.path.file_stem().unwrap_or_default().to_string_lossy();
         let log = self.folder.join(format!("{name}.latencies"));

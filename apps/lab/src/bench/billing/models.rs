@@ -54,7 +54,7 @@ impl Site {
     /// Deploys the site, and waits until it responds.
     pub async fn deploy(platform: &Platform, database: &mut AsyncPgConnection) -> Result<Self> {
         let organization = string_at(&platform.organizations().await?, "/items/0/id")?.parse()?;
-        // The webhooks of this benchmark may have created the account.
+        // The webhooks of this benchmark may have created the account, so it is removed first.
         let remove = "ALTER TABLE billing.ledger DISABLE TRIGGER ledger_append_only; \
             DELETE FROM billing.ledger; DELETE FROM billing.accounts; DELETE FROM billing.project_usage; \
             ALTER TABLE billing.ledger ENABLE TRIGGER ledger_append_only;";

@@ -17,9 +17,9 @@ use crate::bench::run::percentile;
 use crate::git_host::{GitHost, stdout};
 use crate::usage;
 
-/// The entries of the large directory.
+/// The number of entries of the large directory.
 const ENTRIES: usize = 50_000;
-/// The branches and tags.
+/// The number of branches and tags.
 const REFS: usize = 1_000;
 /// How long the node may take to maintain the repository.
 const MAX_MAINTENANCE: Duration = Duration::from_secs(600);
@@ -32,7 +32,7 @@ pub async fn measure(services: &mut Services, host: &mut GitHost, folder: &Path,
     print_step("History", "pushed", start);
     let graph = host.directory(REPO).await?.join("objects/info/commit-graph");
     let start = Instant::now();
-    // Maintenance begins at the start.
+    // The node begins maintenance at its start, so it is restarted.
     host.kill_node(services).await?;
     while !graph.exists() {
         ensure!(start.elapsed() < MAX_MAINTENANCE, "the node does not maintain the repository");

@@ -16,7 +16,7 @@ use crate::git_host::{GitHost, stdout};
 /// The files of the large repository, and their size in bytes. They cannot be compressed.
 const FILES: usize = 200;
 const FILE_BYTES: usize = 500_000;
-/// The commits of the small repository.
+/// The number of commits of the small repository.
 const SMALL_COMMITS: usize = 10;
 
 /// Prints two rows for each operation and transport: the baseline and the node.

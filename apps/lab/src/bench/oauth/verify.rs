@@ -14,7 +14,7 @@ use crate::connected_app::ISSUER;
 
 /// The duration of the measurement without requests.
 const DURATION: Duration = Duration::from_secs(2);
-/// The verifications between two readings of the clock.
+/// The number of verifications between two readings of the clock.
 const BATCH: u32 = 100;
 
 /// Prints a row for each credential, and the rate of the verification.

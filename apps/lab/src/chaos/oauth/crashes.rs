@@ -17,9 +17,9 @@ use crate::chaos::rig::Rig;
 use crate::connected_app::{ConnectedApp, Reply, Tokens};
 
 const APPS: usize = 8;
-/// The refreshes of a grant before it is revoked.
+/// The number of refreshes of a grant before it is revoked.
 const REFRESHES: usize = 5;
-/// The kills of a full run, of the server and of Postgres alternately.
+/// The number of kills in a full run, of the server and of Postgres alternately.
 const KILLS: usize = 12;
 
 /// The acknowledged requests of an app.

@@ -1,4 +1,4 @@
-//! Concurrent requests with the same code or token, and against the end of a grant or of an app.
+//! Concurrent requests with the same code or token, and requests while a grant or an app is ended.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::chaos::Outcome;
 use crate::chaos::report::Finding;
 use crate::connected_app::{ConnectedApp, Reply, Tokens};
 
-/// The rounds of each race in a full run.
+/// The number of rounds of each race in a full run.
 const ROUNDS: usize = 1000;
-/// The concurrent requests of a round.
+/// The number of concurrent requests in a round.
 const REQUESTS: usize = 20;
 /// The removal of an app starts within this time after the authorization request, in microseconds.
 const MAX_DELAY: u64 = 8000;
