@@ -101,13 +101,13 @@ settings::table! {
     pub PAYMENTS_URL: Option<url::Url> = Setting::optional("SVC_PAYMENTS_URL");
     /// The access token of the payments provider.
     pub PAYMENTS_TOKEN: Option<Secret> = Setting::optional("SVC_PAYMENTS_TOKEN");
-    /// The secrets of the payments webhook, separated by commas. Without one the hook is off.
+    /// The secrets of the payments webhook, separated by commas. Without one, the webhook is off.
     pub PAYMENTS_WEBHOOK_SECRET: Option<Secret> = Setting::optional("SVC_PAYMENTS_WEBHOOK_SECRET");
-    /// The product of the pro plan at the payments provider. Without it billing is off.
+    /// The product of the pro plan at the payments provider. Without it, billing is off.
     pub PAYMENTS_PRO_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_PRO_PRODUCT");
-    /// The product of AI credit at the payments provider. Without it AI credit is not sold.
+    /// The product of AI credit at the payments provider. Without it, AI credit is not sold.
     pub PAYMENTS_CREDIT_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_CREDIT_PRODUCT");
-    /// The product of domains at the payments provider. Without it domains are not charged for.
+    /// The product of domains at the payments provider. Without it, domains are not charged for.
     pub PAYMENTS_DOMAIN_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_DOMAIN_PRODUCT");
     /// Whether the payments provider is a test environment without real charges.
     pub PAYMENTS_SANDBOX: Flag = Setting::with_default("SVC_PAYMENTS_SANDBOX", "off");

@@ -18,8 +18,8 @@ use crate::wiring::{Components, build};
 
 /// The time that requests in flight have to finish during a graceful shutdown.
 const SHUTDOWN_TIMEOUT_SECONDS: u64 = 25;
-/// The time between the start of the shutdown and the closing of idle connections, in which the listener still serves.
-/// Otherwise, a request that a client sent on such a connection shortly before would be lost.
+/// During this time after the start of the shutdown, the listener still serves requests on idle connections. Otherwise,
+/// a request that a client sent just before its idle connection was closed would be lost.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// A control plane with bound listeners.

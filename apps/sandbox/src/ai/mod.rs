@@ -1,6 +1,7 @@
 //! The upstream of AI models: OpenAI's chat completions, and a page that shows the calls.
 //!
-//! The model repeats the last message of the user. Its tokens are the bytes of the texts divided by four, rounded up.
+//! The model repeats the last message of the user. The number of its tokens is the number of bytes of the texts divided
+//! by four, rounded up.
 
 mod page;
 

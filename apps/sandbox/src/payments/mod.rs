@@ -114,13 +114,13 @@ impl Payments {
         }
     }
 
-    /// The current fault of a request.
+    /// Returns the current fault of a request.
     fn current_fault(&self, request: &Request) -> Option<PaymentsFault> {
         let fault = *self.fault.borrow();
         fault.filter(|(path_end, _)| request.path.ends_with(path_end)).map(|(_, fault)| fault)
     }
 
-    /// The response of a fault that prevents the effect of a request.
+    /// Returns the response of a fault that prevents the effect of a request. Returns `None` if there is no such fault.
     async fn fail(&self, fault: Option<PaymentsFault>) -> Option<Option<Response>> {
         let too_many =
             |seconds| Response { retry_after: Some(seconds), ..Response::new(429, "application/json", "{}") };
@@ -287,7 +287,7 @@ impl PaymentsServer {
     /// Replaces a customer's card with one that works or one that is declined. Creates an unknown customer.
     ///
     /// # Panics
-    /// Never.
+    /// Does not panic.
     pub fn set_card(&self, external_customer_id: &str, declines: bool) {
         self.payments.state().set_card(external_customer_id, declines);
     }
@@ -295,7 +295,7 @@ impl PaymentsServer {
     /// Returns the sum of a customer's charges without the refunds, in cents.
     ///
     /// # Panics
-    /// Never.
+    /// Does not panic.
     #[must_use]
     pub fn net_cents(&self, external_customer_id: &str) -> i64 {
         let state = self.payments.state();
@@ -327,7 +327,7 @@ impl PaymentsServer {
         self.payments.inject(path_end, Some(fault));
     }
 
-    /// The number of requests that wait for the end of a fault.
+    /// Returns the number of requests that wait for the end of a fault.
     #[must_use]
     pub fn hanging(&self) -> usize {
         self.payments.fault.receiver_count()

@@ -136,7 +136,7 @@ pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig
     Ok((BillingConfig { products, sandbox, webhook_keys, return_addresses, catalog: catalog(settings)? }, payments))
 }
 
-/// The product that domains are charged under, which requires the payments provider.
+/// Returns the product that domains are charged under, which requires the payments provider.
 pub(super) fn domain_product(settings: &Settings, has_payments: bool) -> Result<Option<String>, Error> {
     let product = settings.opt(&PAYMENTS_DOMAIN_PRODUCT)?;
     if product.is_some() && !has_payments {
@@ -145,7 +145,7 @@ pub(super) fn domain_product(settings: &Settings, has_payments: bool) -> Result<
     Ok(product)
 }
 
-/// The registrar; `None` if it is not configured.
+/// Returns the registrar; `None` if it is not configured.
 pub(super) fn registrar(settings: &Settings) -> Result<Option<RegistrarConfig>, Error> {
     let (user, token) = (settings.opt(&REGISTRAR_USER)?, settings.opt(&REGISTRAR_TOKEN)?);
     match (settings.opt(&REGISTRAR_URL)?, user, token) {

@@ -19,7 +19,8 @@ use super::registrar::RegistrarPort;
 use crate::config::{Config, PAYMENTS_URL, PaymentsConfig, REGISTRAR_URL, RegistrarConfig};
 use crate::jobs::{Background, HOUR, Job, MINUTE, SECOND};
 
-/// The limits of a call, which is one of several in a request of ten seconds.
+/// The limits of one call to the payments provider or the registrar. A request may need several calls within ten
+/// seconds.
 const LIMITS: Limits =
     Limits { connect_timeout: Duration::from_secs(3), timeout: Duration::from_secs(7), max_body_bytes: 1024 * 1024 };
 
