@@ -32,7 +32,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let root = workspace::root()?;
     let mut differing = write_or_compare(&root, schema_files(&root).await?, args.check)?;
-    // A check shares this build with the tests. While files are written, the tests may not compile yet.
+    // A check builds the tests too, so that the test run reuses the build. If files must be written, the tests may not
+    // compile yet, so only the programs are built.
     let mut build = workspace::cargo(if args.check { workspace::BUILD_WITH_TESTS } else { workspace::BUILD_SERVICES })?;
     build.arg("--quiet");
     ensure!(signals.run(build).await?.success(), "failed to build the programs");

@@ -15,7 +15,7 @@ use super::location;
 pub struct Server {
     pid: Pid,
     data: PathBuf,
-    /// The address and the port that its file names.
+    /// The address and the port in the server's file `postmaster.pid`.
     address: (String, u16),
     /// `None` for an adopted server.
     child: Option<Child>,

@@ -63,7 +63,7 @@ pub fn all(document: &Value) -> Result<Vec<Operation>> {
 impl Operation {
     fn read(method: &str, path: &str, operation: &Value) -> Result<Option<Self>> {
         let Some(response) = response_type(operation)? else { return Ok(None) };
-        // Forms are those of OAuth, which a caller sends with `Call::form`.
+        // Only operations of OAuth have forms. A caller sends a form with `Call::form`.
         if operation.pointer("/requestBody/content/application~1x-www-form-urlencoded").is_some() {
             return Ok(None);
         }
@@ -201,7 +201,7 @@ fn response_type(operation: &Value) -> Result<Option<Option<String>>> {
     let redirects = successes().any(|(status, _)| status.starts_with('3'));
     let schema = match schemas.as_slice() {
         [schema] => schema.clone(),
-        // An empty response instead of the resource.
+        // The response is either empty or the resource.
         [None, Some(schema)] => Some(format!("Option<{schema}>")),
         _ => bail!("successful responses with different schemas, or none"),
     };
