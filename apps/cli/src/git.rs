@@ -109,8 +109,8 @@ impl<'a> IsolatedRepository<'a> {
     /// filter or using a submodule's configuration.
     fn is_dirty(&self) -> Option<bool> {
         if self.has_changes(".")? {
-            // A file with a filter may differ from the commit only until the filter has run, so only the other files
-            // are decisive.
+            // A changed file with a filter may still equal the commit after its filter has run. So only changes of
+            // other files are decisive.
             return self.has_changes(":(attr:!filter).")?.then_some(true);
         }
         let files = self.git(&["ls-files", "--stage", "--", "."])?;

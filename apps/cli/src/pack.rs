@@ -1,6 +1,6 @@
 //! Packs a directory into a bundle.
 //!
-//! The crate `bundle`, which the platform uses too, packs it, and validates the bundle before the upload.
+//! The crate `bundle`, which the platform uses too, packs the directory, and validates the bundle before the upload.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read, Seek as _};

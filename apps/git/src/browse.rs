@@ -137,7 +137,7 @@ impl Browser {
     /// The configuration of the system or of a user does not apply, and neither does the environment.
     pub fn open(path: &std::path::Path) -> Result<Self> {
         // Clients see the objects themselves, not replacements (git-replace(1)). The second setting limits the memory
-        // for an object from which git computes others.
+        // for the object that a delta is based on.
         let overrides = ["core.useReplaceRefs=false", "gitoxide.objects.allocLimit=67108864"];
         let options = gix::open::Options::isolated().open_path_as_is(true).config_overrides(overrides);
         let mut repository = gix::open_opts(path, options).map_err(internal)?;

@@ -1,7 +1,7 @@
 //! The environments of the projects: the parts of the desired state that worker code sees in `env`.
 //!
-//! The reconciler changes them, and the bindings read the current ones. A running process keeps the secrets and the
-//! bindings that it started with. [`Fleet`](crate::worker::fleet::Fleet) replaces it when they change.
+//! The reconciler changes the environments, and the bindings read the current ones. A running process keeps the secrets
+//! and the bindings that it started with. [`Fleet`](crate::worker::fleet::Fleet) replaces the process when they change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
@@ -143,7 +143,8 @@ impl Environment {
         self.parts.contains_key(Ai::NAME)
     }
 
-    /// Returns whether the project has `env.db`. It has it until the deletion of its database can no longer be aborted.
+    /// Returns whether the project has `env.db`, which is the case until the deletion of its database can no longer be
+    /// aborted.
     pub fn has_database(&self) -> bool {
         self.database().is_some_and(|database| {
             let operation = database.operation.as_ref().map(|operation| (operation.kind, operation.phase));

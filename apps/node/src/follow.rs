@@ -80,7 +80,8 @@ impl ControlPlaneState {
         }
     }
 
-    /// Records that the control plane was restored from a backup, and has lost everything that it accepted since.
+    /// Records that the control plane was restored from a backup, and has lost everything that it accepted after that
+    /// backup.
     fn record_restore(&self) {
         if let Some(databases) = &self.databases {
             // The receiver is dropped only at shutdown.

@@ -82,7 +82,7 @@ pub enum WebhookError {
     #[error(transparent)]
     NotAuthentic(#[from] webhooks::InvalidMessage),
     /// 400: the webhook is authentic, but is not JSON, or has a missing or malformed field. Its id is not recorded, so
-    /// that it can be delivered again.
+    /// that the webhook can be delivered again.
     #[error("the webhook is malformed: {0}")]
     Malformed(&'static str),
     #[error(transparent)]

@@ -21,8 +21,8 @@ pub trait Payments: Send + Sync {
         return_to: Option<&str>,
     ) -> Result<Option<CustomerSession>, PaymentsError>;
 
-    /// Schedules the end of a subscription with its period, or reverts that. Returns the changed subscription, or
-    /// `None` if it already had the requested state.
+    /// Schedules that a subscription ends with its current period, or cancels this schedule. Returns the changed
+    /// subscription, or `None` if it already had the requested state.
     async fn set_cancel_at_period_end(
         &self,
         subscription: &str,

@@ -83,7 +83,7 @@ impl<R: Read> Archive<R> {
     }
 
     /// Requires the second block of the end marker, then only zeros up to the end of the stream. Writers pad to the
-    /// size of a tape block; large reads keep long padding cheap.
+    /// size of a tape block. The padding can be long, so it is read in large pieces.
     fn expect_end(&mut self) -> Result<(), BundleError> {
         const ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
         let mut read = ZEROS;

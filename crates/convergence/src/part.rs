@@ -219,7 +219,8 @@ impl StateWriter {
         self.wake(tx, home.map(|(node, _)| node)).await
     }
 
-    /// Assigns the pending project of a part that is being written, and returns the node with a revision for this part.
+    /// Assigns a home node to the pending project of a part that is being written. Returns the node and its revision
+    /// for this part.
     async fn assign(&self, tx: &mut Connection, part: &PartRecord) -> Result<Option<(NodeId, i64)>> {
         let has_database = part.part == Database::NAME || tx.part_is_desired(part.project, Database::NAME).await?;
         Ok(assign_home(tx, part.project, has_database).await?)

@@ -1,5 +1,5 @@
-//! A secret on the whole platform, with a real node and worker and with logs at trace level: its value appears only
-//! where it must.
+//! A secret on the whole platform, with a real node and worker and with logs at trace level: its value appears only in
+//! the expected places.
 
 use std::fs;
 use std::path::{Path, PathBuf};

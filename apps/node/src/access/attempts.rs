@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Counts attempts per client address and host in fixed windows. It drops expired windows, so its memory is bounded by
-/// the attempts of about two windows.
+/// Counts attempts per client address and host in fixed windows. Expired windows are dropped, so the memory is bounded.
 pub struct AttemptLimiter {
     /// The limit per [`WINDOW`], address and host.
     max: u32,

@@ -1,7 +1,8 @@
 //! The journal: a file for each call that the control plane may have admitted and whose settlement it has not accepted.
 //!
 //! Each write replaces the file of a call in one step, so the file is complete even if the process dies. Files are not
-//! synced: after a power failure, the control plane ends a call without a file with its own estimate.
+//! synced: if the file of a call is missing after a power failure, the control plane ends the call with its own
+//! estimate.
 
 use std::io;
 use std::path::{Path, PathBuf};

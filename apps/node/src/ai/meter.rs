@@ -86,7 +86,7 @@ impl Meter {
         }
         self.metrics.unsettled.inc();
         // If this write fails and the node dies before the settlement, the next process settles the call with the
-        // estimate of its previous state.
+        // estimate in the previous file.
         if let Err(error) = self.journal.write(id, CallState::Ended { usage }).await {
             tracing::error!(%error, %id, "cannot write the end of an AI call");
         }

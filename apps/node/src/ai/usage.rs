@@ -11,8 +11,8 @@ pub fn tokens_of(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u32::MAX)
 }
 
-/// Returns the usage that the upstream reports, or `None` if it is not plausible. A plausible usage consists of
-/// integers that are at most the context of the model, has input, and has output if the response has output.
+/// Returns the usage that the upstream reports, or `None` if it is not plausible. A usage is plausible if both numbers
+/// are integers of at most the model's context, the input is not 0, and the output is not 0 if the response has output.
 pub fn reported(usage: &Value, context_tokens: u32, output_bytes: usize) -> Option<AiUsage> {
     let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).and_then(|tokens| u32::try_from(tokens).ok());
     let (input_tokens, output_tokens) = (tokens("prompt_tokens")?, tokens("completion_tokens")?);

@@ -1,7 +1,7 @@
 //! The saved environments: one sealed file for each project.
 //!
-//! They are not synced, because the control plane has them too. After a power failure, a file may be missing, damaged
-//! or older than the desired state. A missing or damaged file is noticed when it is opened.
+//! The files are not synced, because the control plane has them too. After a power failure, a file may be missing,
+//! damaged or older than the desired state. A missing or damaged file is noticed when it is opened.
 
 use std::collections::HashSet;
 use std::fs;
@@ -34,8 +34,8 @@ impl Cache {
         Ok(found)
     }
 
-    /// Saves the environment of a project for the next start, or removes it. If it cannot be saved, it is removed too:
-    /// the previous one may contain revoked values.
+    /// Saves the environment of a project for the next start, or removes it. If saving fails, the previous file is
+    /// removed too, because it may contain revoked values.
     pub fn save_environment(&self, project: &str, environment: Option<&Environment>) -> io::Result<()> {
         let path = self.environment_path(project);
         let Some(environment) = environment else { return remove(&path) };

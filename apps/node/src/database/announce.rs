@@ -19,8 +19,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn announce(core: Core, info: NodeInfo, ownership: Option<watch::Receiver<Ownership>>) {
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
     let mut ownership = ownership.unwrap_or_else(|| watch::channel(Ownership::Held).1);
-    // After this timeout, the ownership is still unknown. The node then announces its Postgres anyway: the control
-    // plane assigns a project with a database only to a node that has announced a Postgres.
+    // If the ownership is still unknown after this timeout, the node announces its Postgres anyway, because the control
+    // plane assigns projects with a database only to nodes that have announced a Postgres.
     let _ = timeout(TIMEOUT, ownership.wait_for(|ownership| *ownership != Ownership::Unknown)).await;
     loop {
         let is_other = *ownership.borrow_and_update() == Ownership::Other;

@@ -153,8 +153,8 @@ impl DesiredRoles {
 }
 
 /// Returns the login of backups. It bypasses row security, because a dump must contain all rows of tables with FORCE
-/// ROW LEVEL SECURITY. It can connect only to its own database. Tenant code that runs in a restore has the same power;
-/// tenant code in `env.db` does not.
+/// ROW LEVEL SECURITY. It can connect only to its own database. Neither restores nor tenant code in `env.db` act as
+/// this login.
 fn dump_login(names: &Names, state: Logins, verifier: Verifier, size_limit: u64) -> DesiredLogin {
     let may_log_in = (state != Logins::Closed).then_some("LOGIN");
     DesiredLogin {

@@ -89,7 +89,7 @@ impl Server {
     }
 
     /// Connects as the superuser; `None` is the database of the URL. The session resolves unqualified names only in
-    /// `pg_catalog`. The control plane acts on the session's commits, so they survive a crash regardless of the
+    /// `pg_catalog`. The control plane relies on the session's commits, so they are synchronous regardless of the
     /// cluster's settings.
     pub(super) async fn connect(&self, database: Option<&str>) -> Result<Client, tokio_postgres::Error> {
         // With these options, the session of a lost machine ends within half a minute, which releases the lock of the

@@ -1,7 +1,7 @@
 //! The tables of the node in `svc_node`.
 //!
-//! They are in the same cluster as the databases of the projects, so that one transaction renames databases and records
-//! it. A backup of the cluster's folder contains both.
+//! The tables are in the same cluster as the databases of the projects, so that one transaction renames databases and
+//! records it. A backup of the cluster's folder contains both.
 
 use std::time::SystemTime;
 
@@ -77,7 +77,8 @@ impl From<Row> for DatabaseRow {
     }
 }
 
-/// Creates `svc_node`. Closes `svc_node` and the databases that `initdb` created to other roles. Idempotent.
+/// Creates `svc_node`. Revokes the access of other roles to `svc_node` and to the databases that `initdb` created.
+/// Idempotent.
 pub async fn create_database(initial: &Client) -> anyhow::Result<()> {
     let superuser = initial.query_one("SELECT rolsuper FROM pg_roles WHERE rolname = current_user", &[]).await?;
     anyhow::ensure!(superuser.get::<_, bool>(0), "the user of SVC_NODE_DATABASE_URL must be a superuser");

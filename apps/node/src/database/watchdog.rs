@@ -1,9 +1,9 @@
 //! Protects the lock table, which all databases of the cluster share.
 //!
-//! One session can fill it, for example with advisory locks. Then every login and every statement that needs a new lock
-//! fails, including those of the superuser, because Postgres keeps the locks of shared catalogs in this table.
-//! Therefore one session is always open, in a transaction that already holds every lock that it needs to end such a
-//! session.
+//! One session can fill the lock table, for example with advisory locks. Then every login and every statement that
+//! needs a new lock fails, including those of the superuser, because Postgres keeps the locks of shared catalogs in
+//! this table. Therefore one session is always open, in a transaction that already holds every lock that it needs to
+//! end such a session.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Deletion of the objects of purged projects.
 //!
 //! Only the control plane knows that a project is gone: a revoked grant, a move to another node and a desired state
-//! without the project look the same here. It therefore states which prefixes to delete, until the node reports that
-//! nothing is left (docs/convergence.md, part `deletedStorage`). The node keeps no state: a deletion that was
-//! interrupted begins again.
+//! without the project look the same to a node. The control plane therefore states which prefixes to delete, until the
+//! node reports that nothing is left (docs/convergence.md, part `deletedStorage`). The node keeps no state: a deletion
+//! that was interrupted begins again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

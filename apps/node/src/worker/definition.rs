@@ -1,7 +1,7 @@
 //! The configuration of `workerd`: a message of the type `Config` of its schema, `workerd.capnp`.
 //!
-//! The node writes it to the standard input of the process, so that the secrets in it are not in a file, an argument or
-//! an environment variable.
+//! The node writes the configuration to the standard input of the process, so that the secrets in it are not in a file,
+//! an argument or an environment variable.
 
 use std::borrow::Cow;
 

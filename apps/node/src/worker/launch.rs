@@ -127,7 +127,8 @@ mod linux {
     use crate::worker::protection::Protection;
     use crate::worker::sandbox::{Paths, landlock, mounts, seccomp};
 
-    /// Reserved but unused memory, in addition to the memory limit. V8 and its allocator reserve half a gigabyte.
+    /// Address space for reserved but unused memory, in addition to the memory limit. V8 and its allocator reserve half
+    /// a gigabyte.
     const RESERVED_BYTES: u64 = 768 << 20;
     const MAX_FILES: u64 = 4096;
     /// Workers have a lower priority than other processes.

@@ -213,8 +213,8 @@ impl Payments {
 }
 
 impl super::State {
-    /// Schedules the end of a subscription, or reverts that. Returns the event, or `None` if the subscription already
-    /// had the requested state.
+    /// Schedules that a subscription ends with its current period, or cancels this schedule. Returns the event, or
+    /// `None` if the subscription already had the requested state.
     fn schedule(&mut self, id: &str, cancel: bool) -> Option<Value> {
         let body = super::Body(serde_json::Map::from_iter([("cancel_at_period_end".to_owned(), cancel.into())]));
         self.change_subscription(id, &body).ok()

@@ -24,8 +24,8 @@ pub trait AccountRepository {
     async fn ledger_list(&mut self, org: OrgId, limit: i64, before: Option<i64>) -> Result<Vec<LedgerRow>>;
 }
 
-/// The update of the account locks it until the transaction ends. So the ids, times and running balances of the ledger
-/// increase in the same order.
+/// The update of the account locks the account until the transaction ends. So the ids, times and running balances of
+/// the ledger increase in the same order.
 const CREDIT: &str = "\
     WITH account AS ( \
         INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \

@@ -121,8 +121,8 @@ pub trait CallRepository {
     /// was reported or ended in the meantime.
     async fn call_deduct_lost(&mut self, lost: &LostCall, seen_before: Time, at: Time) -> Result<Option<Deduction>>;
 
-    /// [`Self::call_deduct_lost`] ended this call of the node with an estimate: corrects the balance to the actual
-    /// usage, once for each call. Returns `None` if the balance is already correct.
+    /// Corrects the balance after [`Self::call_deduct_lost`] ended a call of the node with an estimate: replaces the
+    /// estimate by the actual usage, once for each call. Returns `None` if the balance is already correct.
     async fn call_correct(&mut self, id: Uuid, node: NodeId, usage: CallUsage, at: Time) -> Result<Option<Deduction>>;
 
     /// Ends an open call of the node without a cost. If the call was not admitted, also records its end, so that it is
@@ -142,8 +142,8 @@ pub trait CallRepository {
     async fn usage_since(&mut self, project: ProjectId, since: Time) -> Result<(AiUsage24h, i64)>;
 }
 
-/// The running sum of a project at `$2`, the start of the last 24 hours. It is stored in the project's last row of the
-/// ledger before that time.
+/// The running sum of a project's costs at `$2`, the start of the last 24 hours. It is stored in the project's last row
+/// of the ledger before that time.
 macro_rules! before {
     ($column:literal) => {
         concat!(
@@ -205,8 +205,9 @@ macro_rules! deduction {
     };
 }
 
-/// Deducts the call that `ended` returns. The update of the account locks it until the transaction ends. The usage is
-/// updated after that, and the row of the ledger uses the values that both updates return, so they are current.
+/// Deducts the call that `ended` returns. The update of the account locks the account until the transaction ends. The
+/// usage is updated after that, and the row of the ledger uses the values that both updates return, so they are
+/// current.
 macro_rules! deduct {
     ($is_lost:literal, $ended:literal) => {
         concat!(

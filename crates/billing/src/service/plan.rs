@@ -69,8 +69,8 @@ impl Billing {
         Ok(BillingSession { token, customer_id, expires_at })
     }
 
-    /// Schedules the end of the plan with its period, or reverts that. The provider then sends a webhook about the
-    /// change.
+    /// Schedules that the plan ends with its current period, or cancels this schedule. The provider then sends a
+    /// webhook about the change.
     ///
     /// # Errors
     /// Returns [`BillingError::Off`], [`BillingError::NotPro`] or [`BillingError::Unavailable`].

@@ -6,7 +6,8 @@ use bundle::{BundleError, Reason};
 
 use crate::support::{LARGE_LIMITS, Tar, collect, gzip, read_valid};
 
-/// An input that returns one byte per read, interrupts before each, and fails once at the end if it has a failure.
+/// An input that returns one byte per read, fails with `Interrupted` before each read, and fails once at the end if it
+/// has a failure.
 struct Trickle<'a> {
     bytes: &'a [u8],
     interrupted: bool,

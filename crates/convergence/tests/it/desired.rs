@@ -47,7 +47,8 @@ async fn poll_ahead_of_restored_database_returns_immediately() {
     let kit = Kit::start().await;
     let node = kit.add_node("edge").await.node.id;
     kit.set_site(kit.new_project(), Some(site(1))).await;
-    // The poll does not wait, so that the node sees the lower revision and relists immediately.
+    // The node asks for changes after a revision that does not exist. The poll returns immediately, so that the node
+    // sees the lower revision and relists.
     let poll = kit.convergence.desired(node, 40, Duration::from_secs(30));
     let response = tokio::time::timeout(Duration::from_secs(15), poll).await.unwrap().unwrap();
     assert_eq!((response.revision, response.full, response.parts), (2, false, vec![]));

@@ -15,7 +15,7 @@ pub struct DeployRecord {
     pub number: i64,
     pub branch: BranchName,
     pub commit: String,
-    /// The credential of the push, in the form in which the decision about the access named it. It is not a secret.
+    /// The name of the push's credential, from the decision about the access. It is not a secret.
     pub credential: String,
 }
 
@@ -27,7 +27,7 @@ pub struct Deploy {
     pub number: i64,
     pub branch: BranchName,
     pub commit: String,
-    /// The credential of the push, in the form in which the decision about the access named it. It is not a secret.
+    /// The name of the push's credential, from the decision about the access. It is not a secret.
     pub credential: String,
     pub state: PushDeploy,
     /// Whether the repository still exists and deploys pushes to the branch.
@@ -70,8 +70,8 @@ pub trait DeployRepository {
     /// Returns a deploy.
     async fn deploy_find(&mut self, repository: RepositoryId, number: i64) -> Result<Option<Deploy>>;
 
-    /// Ends a pending deploy with the version that it became. False if it is not pending, not the next one of its
-    /// repository, or not wanted any more.
+    /// Ends a pending deploy with the version that it became. Returns false if the deploy is not pending, not the next
+    /// one of its repository, or not wanted any more.
     async fn deploy_complete(&mut self, repository: RepositoryId, number: i64, version: i32) -> Result<bool>;
 
     /// Ends a pending deploy with the reason why it is not deployed. A no-op for one that is not pending.

@@ -13,7 +13,7 @@ use crate::schema::{deploys, ref_updates, repositories};
 pub struct RefUpdateRecord {
     pub number: i64,
     pub update: RefUpdate,
-    /// The credential of the push, in the form in which the decision about the access named it. It is not a secret.
+    /// The name of the push's credential, from the decision about the access. It is not a secret.
     pub credential: Option<String>,
 }
 

@@ -28,7 +28,8 @@ pub struct RepoRecord {
 
 /// Repositories on a [`store::Connection`].
 pub trait RepoRepository {
-    /// Counts a new repository of the project; false above `limit`. Locks the number until the transaction ends.
+    /// Increases the number of repositories of the project. Returns false if it would exceed `limit`. Locks the number
+    /// until the transaction ends.
     ///
     /// # Errors
     /// A violation of `counts_project_id_fkey` if the project does not exist.

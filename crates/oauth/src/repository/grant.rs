@@ -51,7 +51,7 @@ pub trait GrantRepository {
     /// Ends the live grants that match all given ids, and returns them.
     async fn grant_end(&mut self, filter: GrantFilter, now: Time) -> Result<Vec<EndedGrant>>;
 
-    /// Keeps the `keep` grants of a user to a client that were used last, ends the others, and returns them.
+    /// Keeps the `keep` most recently used grants of a user to a client. Ends the others, and returns those.
     async fn grant_end_unused(&mut self, user: UserId, client: ClientId, keep: i64) -> Result<Vec<EndedGrant>>;
 
     /// Stores the current refresh token of a grant, sealed.
@@ -63,8 +63,8 @@ pub trait GrantRepository {
     /// Deletes a batch of expired grants, and returns their number.
     async fn grant_purge(&mut self, now: Time) -> Result<usize>;
 
-    /// Deletes the sealed refresh tokens of a batch of grants, and returns their number. The tokens were created before
-    /// this time.
+    /// Deletes the sealed refresh tokens that were created before this time, for a batch of grants. Returns their
+    /// number.
     async fn grant_purge_successors(&mut self, before: Time) -> Result<usize>;
 }
 

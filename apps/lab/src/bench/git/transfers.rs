@@ -1,4 +1,4 @@
-//! Clones, fetches and pushes: of a baseline and of the node, in turn.
+//! Measures clones, fetches and pushes, alternately at a baseline and at the node.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -53,7 +53,7 @@ fn entry(line: &str) -> Option<&str> {
 }
 
 /// Returns whether an entry belongs to the grants. A schema name may contain spaces, so the comment of another object
-/// can match too. It is then restored together with the policies.
+/// can match too. Such a comment is then restored together with the grants.
 fn is_grant(entry: &str) -> bool {
     ["ACL ", "DEFAULT ACL ", "POLICY "].iter().any(|kind| entry.starts_with(kind))
         || entry.starts_with("COMMENT ") && entry.contains(" POLICY ")

@@ -57,8 +57,8 @@ impl Slots {
         self.restores.acquire().await.ok()
     }
 
-    /// Waits for a permit of a scheduled dump. While operations wait, it does not queue for a permit, for at most
-    /// `max_yield`. Never returns `None`, because the semaphore is never closed.
+    /// Waits for a permit of a scheduled dump. While operations wait, this lets them go first, for at most `max_yield`.
+    /// Never returns `None`, because the semaphore is never closed.
     pub async fn acquire_scheduled(&self) -> Option<SemaphorePermit<'_>> {
         let began = Instant::now();
         let _next = self.next_scheduled.lock().await;

@@ -1,7 +1,8 @@
 //! Dates and timestamps: between the ISO style of Postgres and ISO 8601.
 //!
-//! Postgres prints `2024-01-02 03:04:05.6+00`, `10000-01-01` and `0044-03-15 BC`. ISO 8601 is `2024-01-02T03:04:05.6Z`,
-//! `+010000-01-01` and `-000043-03-15`, because it has a year 0. `Date` of JavaScript reads all of these.
+//! Postgres prints `2024-01-02 03:04:05.6+00`, `10000-01-01` and `0044-03-15 BC`. In ISO 8601, these are
+//! `2024-01-02T03:04:05.6Z`, `+010000-01-01` and `-000043-03-15`: it has a year 0. `Date` of JavaScript reads all of
+//! these.
 
 use std::borrow::Cow;
 

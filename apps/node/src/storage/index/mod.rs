@@ -82,8 +82,8 @@ struct IndexFile {
 }
 
 impl Index {
-    /// Opens or creates the index of the store at an address. Also returns the id under which it owns prefixes in the
-    /// store. Blocks.
+    /// Opens or creates the index of the store at an address. Also returns the id under which the index owns prefixes
+    /// in the store. Blocks.
     pub fn open(path: &Path, store: &str) -> anyhow::Result<(Self, Uuid)> {
         let (database, owner) = open_database(path, store)?;
         let database = RwLock::new(Some(database));

@@ -236,7 +236,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Marks a blob of about this size for deletion, unless it is the content of its object. Returns whether it will be
+    /// Marks a blob of about this size for deletion, unless its object still refers to it. Returns whether it will be
     /// deleted.
     pub fn discard(&mut self, prefix: &str, key: &str, blob: Uuid, bytes: u64) -> WriteResult<bool> {
         let record: Option<Record> = find(&self.objects, &composite(prefix, key.as_bytes()))?;
