@@ -141,7 +141,7 @@ fn harmless_settings(folder: &Path) -> Vec<OsString> {
     let arguments = settings.map(|setting| {
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let mut argument = OsStr::from_bytes(parts.next().unwrap_or_default()).to_owned();
-        // A key without a value means true. An argument without a value means the same.
+        // In the configuration, a key without a value means true. The same is true for an argument without a value.
         if let Some(value) = parts.next() {
             argument.push("=");
             argument.push(OsStr::from_bytes(value));

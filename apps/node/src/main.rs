@@ -22,7 +22,7 @@ svc-node serves deployed projects by Host. It is configured by its environment.
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
-    // Before the runtime starts: `exec` requires a single-threaded process.
+    // This runs before the runtime starts, because `exec` requires a single-threaded process.
     let internal = arguments.split_first().and_then(|(first, request)| match first.to_str() {
         Some(launch::ARGUMENT) => Some(launch::exec(request)),
         Some(postgres::ARGUMENT) => Some(postgres::exec(request)),

@@ -5,8 +5,8 @@
 //!
 //! `launch` runs in the new process: it applies the protections (`sandbox`) and then executes `workerd`. `detect` finds
 //! out which protections the machine offers. The process reads its configuration (`definition`) from its standard
-//! input. It reaches its sockets through its folder: the egress proxy, its only way to the network, and `bindings`, the
-//! objects in `env`.
+//! input. Through the sockets in its folder, it reaches the egress proxy, which is its only way to the network, and
+//! `bindings`, which implement the objects in `env`.
 //!
 //! The reconciler starts and stops versions through `fleet`, and `proxy` forwards requests. Both use [`Worker`], one
 //! version of one project, which manages its `Process`.

@@ -32,7 +32,7 @@ pub struct Row {
 pub enum Requirement {
     /// The process does not start.
     Required,
-    /// Its feature stays off.
+    /// The feature of the setting stays off.
     Optional,
     /// The setting has this value.
     Default(&'static str),

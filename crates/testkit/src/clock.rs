@@ -38,7 +38,7 @@ impl TestClock {
         self.advance(days * 24 * 3600);
     }
 
-    /// This clock, with the system's RNG.
+    /// Returns this clock, with the system's RNG.
     #[must_use]
     pub fn clock_rng(&self) -> ClockRng {
         ClockRng::new(self.clone(), self.clone())

@@ -123,12 +123,12 @@ impl Platform {
         Ok(Project { platform: self, name: name.to_owned(), hostname: string_at(&created, "/hostname")? })
     }
 
-    /// Sends a request to a path below that of the projects. Fails unless the response is 2xx.
+    /// Sends a request to a path below the path of the projects. Fails unless the response is 2xx.
     pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
         self.server.expect_success(self.request(method, path, body)).await
     }
 
-    /// Returns the JSON response to GET of a path below that of the projects.
+    /// Returns the JSON response to GET of a path below the path of the projects.
     pub async fn read(&self, path: &str) -> Result<Value> {
         let request = self.server.request(Method::GET, &format!("/v1/orgs/ada/projects/{path}"));
         success_json(request.send().await?).await

@@ -43,7 +43,7 @@ impl SizeLimits {
 pub async fn create(shared: &Shared, client: &AdminConnection, name: &str, owner: Option<&str>) -> anyhow::Result<()> {
     let (quoted, owner) = (quote_ident(name), owner.map(|owner| format!("OWNER {}", quote_ident(owner))));
     let owner = owner.unwrap_or_default();
-    // Without ALLOW_CONNECTIONS, it would admit every role until its privileges are set.
+    // Without `ALLOW_CONNECTIONS false`, the database would admit every role until its privileges are set.
     let create = format!("CREATE DATABASE {quoted} {owner} TEMPLATE {TEMPLATE} ALLOW_CONNECTIONS false");
     match client.batch_execute(&create).await {
         Ok(()) => Ok(()),

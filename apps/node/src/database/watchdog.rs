@@ -74,7 +74,7 @@ async fn terminate_hoarders(
     terminate: &tokio_postgres::Statement,
     capacity: i64,
 ) -> anyhow::Result<i64> {
-    // Otherwise, Postgres would return the activity as of the transaction's first query.
+    // Without this, Postgres would return the activity as of the transaction's first query.
     session.batch_execute("SAVEPOINT before; SELECT pg_stat_clear_snapshot()").await?;
     let ended = session.query_one(terminate, &[&capacity]).await;
     let end = if ended.is_ok() { "RELEASE before" } else { "ROLLBACK TO before; RELEASE before" };

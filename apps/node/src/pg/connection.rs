@@ -158,7 +158,8 @@ impl Connection {
         }
     }
 
-    /// Reads the response to a command in the simple protocol, which must be complete with this tag.
+    /// Reads the response to a command in the simple protocol. The response must be complete, and have this command
+    /// tag.
     async fn finish_query(&mut self, tag: &str) -> Result<(), Failure> {
         let result = match self.wire.next().await {
             Ok(Message::CommandComplete(complete)) if complete.tag()? == tag => Ok(()),

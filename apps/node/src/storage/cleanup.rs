@@ -38,7 +38,7 @@ pub(super) async fn delete_garbage(storage: Arc<Storage>) {
         match storage.delete_next(&mut deletion).await {
             Ok(0) => {
                 let next_poll = Instant::now() + POLL_INTERVAL;
-                // After a timeout, the loop polls.
+                // A timeout is not an error: deletions are also tried at this interval.
                 let _ =
                     timeout_at(deletion.next_retry().unwrap_or(next_poll).min(next_poll), storage.garbage.notified())
                         .await;

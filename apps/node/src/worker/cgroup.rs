@@ -31,7 +31,8 @@ const MEMORY_MARGIN: u64 = 64 << 20;
 const TOTAL_WEIGHT: [(&str, &str); 2] = [("cpu.weight", "50"), ("cpu.shares", "512")];
 /// The child group that the node moves itself to.
 const NODE_GROUP: &str = "svc-node";
-/// How often the removal of a group is tried. A process leaves its group only shortly after its exit was reported.
+/// How often the removal of a group is tried. The removal fails until the process has left the group, which happens
+/// shortly after its exit is reported.
 const REMOVAL_ATTEMPTS: u32 = 100;
 const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 

@@ -26,11 +26,11 @@ pub struct Launch<'a> {
     pub config: &'a Config,
     /// The folder of the process.
     pub folder: &'a Path,
-    /// Its user id; `None` for the node's.
+    /// The user id of the process; `None` for the node's.
     pub uid: Option<u32>,
     /// The protections to apply. The start fails if one of them fails.
     pub protections: &'a [Protection],
-    /// Its control group.
+    /// The control group of the process.
     pub cgroup: Option<&'a Cgroup>,
 }
 

@@ -52,7 +52,7 @@ impl Pool {
         let UidRange { first, last } = self.range;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_candidate = |uid: u32| (first..=last).contains(&uid) && !state.allocated.contains(&uid);
-        // This is read under the lock, so that it includes the processes that a worker left under an id that was
+        // The list is read under the lock, so that it includes the processes that a worker left under an id that was
         // released before.
         let in_use = uids_in_use(is_candidate).context("failed to list the processes of the machine")?;
         let mut candidates = (state.next..=last).chain(first..state.next);

@@ -56,7 +56,7 @@ pub struct Entry<Id> {
     pub name: OsString,
     /// The kind, which decides whether it can be packed.
     pub kind: Kind,
-    /// Its id in the folder.
+    /// The id of the entry in the folder.
     pub id: Id,
 }
 

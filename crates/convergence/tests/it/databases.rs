@@ -277,7 +277,8 @@ async fn project_with_a_database_waits_for_the_announcement_of_a_postgres() {
     let pending = (None, "pending".to_owned(), 1);
     assert_eq!(it.placement(without).await, placed("bare", "active", 1));
     assert_eq!(it.placement(with).await, pending);
-    // Neither the registration of a node, nor its relist, nor another part of the project assigns it.
+    // The project stays pending: neither the registration of a node, nor its relist, nor another part of the project
+    // assigns a node.
     let new = it.kit.add_node("new").await.node.id;
     assert!(parts::<Database>(&it.kit.desired(new, 0).await).is_empty());
     it.kit.set_site(with, Some(site(1))).await;

@@ -66,7 +66,7 @@ impl CrateTree {
         for name in files {
             let below = folder.join(&name);
             let candidates = [folder.join(format!("{name}.rs")), below.join("mod.rs")];
-            // Without such a file, a `#[path]` attribute names the file, which only tests use.
+            // If no such file exists, a `#[path]` attribute names the file. Only tests use this attribute.
             if let Some(found) = candidates.iter().find(|it| it.is_file()) {
                 children.insert(name, self.add_file(found, &below, Some(number))?);
             }

@@ -34,7 +34,7 @@ pub(super) async fn run(service: Arc<Service>) {
             }
         }
         while exports.try_join_next().is_some() {}
-        // After a timeout, the loop polls.
+        // A timeout is not an error: the exports are also compared at this interval.
         let _ = timeout(POLL_INTERVAL, changes.changed()).await;
     }
 }

@@ -16,7 +16,7 @@ const COUNTERS: &str = "
     FROM pg_database d JOIN pg_stat_database s ON s.datid = d.oid CROSS JOIN pg_stat_bgwriter b
     WHERE d.datname = $1";
 
-/// Only the sequences of the owner: the login cannot read the values of others.
+/// Reads only the sequences of the owner, because the login cannot read the values of others.
 const SEQUENCES: &str = "
     SELECT md5(coalesce(string_agg(concat_ws(' ', schemaname, sequencename, last_value), E'\\n'
         ORDER BY schemaname, sequencename), ''))

@@ -28,7 +28,7 @@ pub(super) async fn run(service: Arc<Service>) {
             let error = format!("{:#}", anyhow::Error::from(error));
             tracing::warn!(error, "failed to read the dumps to report");
         }
-        // After a timeout, the loop polls.
+        // A timeout is not an error: unreported dumps are also read at this interval.
         let _ = timeout(POLL_INTERVAL, service.stored.notified()).await;
     }
 }

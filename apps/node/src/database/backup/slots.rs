@@ -66,7 +66,7 @@ impl Slots {
         loop {
             if may_queue() {
                 let permit = self.permits.acquire().await.ok()?;
-                // Otherwise an operation has begun to wait. The drop of this permit lets it go first.
+                // Otherwise an operation has begun to wait. Dropping this permit lets the operation go first.
                 if may_queue() {
                     return Some(permit);
                 }

@@ -23,7 +23,8 @@ impl Service {
         while let Some(chunk) = stream.try_next().await? {
             digester.update(&chunk);
             size += chunk.len() as u64;
-            // After an error, `pg_restore` stops reading its input. Its exit status then decides.
+            // After an error, `pg_restore` stops reading its input. So a failed write is not an error here: the exit
+            // status of `pg_restore` decides.
             if let Some(input) = &mut stdin
                 && input.write_all(&chunk).await.is_err()
             {
