@@ -38,7 +38,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 /// Formats an event for the list. The body contains personal data, so only the JSON form shows it.
 fn line(event: &UnassignedEvent) -> String {
     let UnassignedEvent { webhook_id, kind, organization, received_at, .. } = event;
-    // The provider and its customers chose these texts: control characters are escaped.
+    // The provider and its customers chose these texts, so control characters are escaped.
     let organization = organization.as_deref().unwrap_or("-").escape_debug();
     format!("{received_at}  {}  {}  {organization}", webhook_id.escape_debug(), kind.escape_debug())
 }

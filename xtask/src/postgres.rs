@@ -211,7 +211,7 @@ impl Cluster {
             }
             sleep(Duration::from_millis(10));
         }
-        // Leftovers of a killed server disappear with its last process.
+        // A killed server leaves files that disappear with its last process, so another attempt may succeed.
         let log = self.log_tail();
         let leftovers = log.contains("postmaster.pid") || log.contains("shared memory");
         ensure!(leftovers, "Postgres did not start:\n{log}");

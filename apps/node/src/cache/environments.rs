@@ -59,8 +59,7 @@ impl Cache {
         Ok(content.and_then(|content| serde_json::from_slice(&content).ok()))
     }
 
-    /// Returns the path of a saved environment. The file name is a digest, so that it does not depend on the form of
-    /// ids.
+    /// Returns the path of a saved environment. The file name is a digest, so that any id results in a valid file name.
     fn environment_path(&self, project: &str) -> PathBuf {
         self.dir.join("environments").join(Digest::of(project.as_bytes()).hex())
     }

@@ -40,7 +40,8 @@ impl RunDir {
         Ok(Self { path: path.to_owned(), open: File::open(path)? })
     }
 
-    /// Listens for requests to bindings. The permissions of the folders with a link to the socket control access to it.
+    /// Listens for requests to bindings. Each worker reaches the socket through a link in its folder, so the
+    /// permissions of the folder control the access.
     pub fn listen(&self) -> io::Result<UnixListener> {
         listen(&self.open, BINDINGS_SOCKET)
     }

@@ -23,7 +23,7 @@ pub use webhooks::Delivery;
 pub const PAYMENTS_PATH: &str = "/polar/v1";
 /// The access token of the service.
 pub const PAYMENTS_TOKEN: &str = "polar_oat_sandbox";
-/// The secret of the webhooks. Its bytes are the key, as at the real provider.
+/// The secret of the webhooks. The bytes of this text are the key, without decoding, as at the real provider.
 pub const PAYMENTS_WEBHOOK_SECRET: &str = "polar_whs_sandbox";
 /// The subscription of the pro plan.
 pub const PRO_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000001";

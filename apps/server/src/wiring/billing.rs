@@ -1,4 +1,4 @@
-//! Construction of billing, and its ports, which organizations and the adapter of the payments provider implement.
+//! Construction of billing, and its ports. Organizations and the adapter of the payments provider implement the ports.
 
 use std::sync::Arc;
 

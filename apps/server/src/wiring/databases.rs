@@ -1,5 +1,5 @@
-//! Construction of databases, their part of the desired state, the receivers of reports about them, their background
-//! jobs, and their ports, which convergence, organizations and resources implement.
+//! Construction of databases: their part of the desired state, the receivers of reports, the background jobs, and the
+//! ports. Convergence, organizations and resources implement the ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

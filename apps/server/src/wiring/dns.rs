@@ -1,5 +1,5 @@
-//! Construction of DNS, the hidden primary with its NOTIFY worker, the background jobs of zones, and the ports, which
-//! `orgs` and the resolver implement.
+//! Construction of DNS: the hidden primary with its NOTIFY worker, the background jobs of zones, and the ports.
+//! Organizations and the resolver implement the ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

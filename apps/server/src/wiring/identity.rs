@@ -1,4 +1,4 @@
-//! Construction of identity, and its ports, which organizations and the code host implement.
+//! Construction of identity, and its ports. Organizations and the code host implement the ports.
 
 use std::sync::Arc;
 use std::time::Duration;

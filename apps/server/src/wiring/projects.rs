@@ -1,5 +1,5 @@
-//! Constructs the context `projects`: its background jobs, its part of the desired state, and its ports, which other
-//! contexts and the resolver implement.
+//! Constructs the context `projects`: its background jobs, its part of the desired state, and its ports. Other contexts
+//! and the resolver implement the ports.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Construction of resources, its parts of the desired state, the receiver of reports about storage, and its ports, which
-//! convergence and organizations implement.
+//! Construction of resources: their parts of the desired state, the receiver of reports about storage, and the ports.
+//! Convergence and organizations implement the ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

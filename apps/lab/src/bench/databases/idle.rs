@@ -46,7 +46,7 @@ pub async fn measure(platform: &Platform, count: usize, before: &Cost) -> Result
         try_join_all(batch.iter().map(async |name| Database::enable(platform, name).await?.wait_until_usable().await))
             .await?;
     }
-    // The pools of the databases close their connections after a minute.
+    // After a minute, the pools of the databases close their idle connections.
     sleep(Duration::from_secs(90)).await;
     let after = Cost::measure(platform).await?;
     println!("\n{count} idle databases, in addition to those of the other measurements\n");

@@ -164,7 +164,7 @@ impl Service {
         self.set_backed_up(&entry, &dump, fingerprint.as_deref()).await
     }
 
-    /// Returns the database as it is now, if it is still the same one and has no operation.
+    /// Returns the current state of the database, if it is still the same database and has no operation.
     fn current(&self, entry: &Entry) -> Option<Entry> {
         let is_same = |it: &Entry| it.project == entry.project && it.desired.id == entry.desired.id;
         self.registry.entries().into_iter().find(is_same).filter(is_schedulable)
