@@ -82,7 +82,8 @@ async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<
     Ok(())
 }
 
-/// Repacks repositories that received many pushes: a few at the same time, so that a large one does not delay the others.
+/// Repacks repositories that received many pushes: a few at the same time, so that a large one does not delay the
+/// others.
 pub async fn repack(core: Core, repositories: Repositories, journal: Journal) {
     let failed = Mutex::new(HashMap::new());
     let mut ticks = interval(REPACK_INTERVAL);

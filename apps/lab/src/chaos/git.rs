@@ -1,7 +1,7 @@
 //! `kill -9` of the git node and of the control plane while clients push to one branch.
 //!
-//! In each round, 20 clients push different commits on top of the same one. Every acknowledged push must be listed once, the
-//! listed updates must form a chain, and the repository must be intact.
+//! In each round, 20 clients push different commits on top of the same one. Every acknowledged push must be listed
+//! once, the listed updates must form a chain, and the repository must be intact.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

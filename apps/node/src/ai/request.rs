@@ -56,7 +56,7 @@ impl ChatRequest {
     /// Parses a body.
     ///
     /// # Errors
-    /// [`AiError::InvalidRequest`].
+    /// Returns [`AiError::InvalidRequest`].
     pub fn parse(body: &[u8]) -> Result<Self> {
         let invalid = |message: &str| AiError::InvalidRequest(message.to_owned());
         let Ok(Value::Object(mut object)) = serde_json::from_slice(body) else {

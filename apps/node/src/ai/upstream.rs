@@ -44,7 +44,7 @@ impl Upstream {
     /// Sends a request. Returns the response if it has status 200 and this content type.
     ///
     /// # Errors
-    /// [`AiError::Rejected`] if the request is at fault, and otherwise [`AiError::NoUpstream`].
+    /// Returns [`AiError::Rejected`] if the request is at fault, and otherwise [`AiError::NoUpstream`].
     pub async fn send(&self, body: Vec<u8>, content_type: &'static str) -> Result<Response> {
         let request = self.client.post(&self.url).header(ACCEPT, content_type).body(body);
         let response = request.send().await.map_err(|error| failed(&error.without_url().to_string()))?;

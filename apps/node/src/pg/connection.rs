@@ -46,7 +46,7 @@ impl Connection {
     /// Opens a session.
     ///
     /// # Errors
-    /// [`Failure::Server`] if the server refuses the login.
+    /// Returns [`Failure::Server`] if the server refuses the login.
     pub async fn open(credentials: &Credentials, memory: Memory) -> Result<Self, Failure> {
         let open = async {
             let mut wire = Wire::new(socket::open(&credentials.address).await?, memory);

@@ -1,4 +1,5 @@
-//! The payments provider: Polar's API for checkouts, customers and subscriptions, its pages for buyers, and its webhooks.
+//! The payments provider: Polar's API for checkouts, customers and subscriptions, its pages for buyers, and its
+//! webhooks.
 
 mod page;
 mod state;

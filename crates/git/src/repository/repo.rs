@@ -32,7 +32,7 @@ pub trait RepoRepository {
     /// until the transaction ends.
     ///
     /// # Errors
-    /// A violation of `counts_project_id_fkey` if the project does not exist.
+    /// Returns a violation of `counts_project_id_fkey` if the project does not exist.
     async fn repo_count_raise(&mut self, project: ProjectId, limit: i32) -> Result<bool>;
 
     /// Inserts a repository; false if its name is taken.
@@ -53,7 +53,7 @@ pub trait RepoRepository {
     /// Stores the name, the visibility and the branches of a locked repository.
     ///
     /// # Errors
-    /// A violation of `repositories_project_id_name_live_key` if the name is taken.
+    /// Returns a violation of `repositories_project_id_name_live_key` if the name is taken.
     async fn repo_update(&mut self, repo: &RepoRecord) -> Result<()>;
 
     /// Deletes a locked repository, whose contents are to be erased at this time.

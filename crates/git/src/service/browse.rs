@@ -17,7 +17,7 @@ impl Repositories {
     /// Returns the branches and tags of a repository. An empty repository has none.
     ///
     /// # Errors
-    /// [`GitError::Unavailable`], [`GitError::Unreachable`].
+    /// Returns [`GitError::Unavailable`] or [`GitError::Unreachable`].
     pub async fn refs(&self, repo: &RepoRecord) -> Result<RepoRefs> {
         let node = self.address().await?;
         Ok(self.ports.contents.refs(&node, repo.id, &repo.default_branch).await?)
@@ -26,7 +26,8 @@ impl Repositories {
     /// Returns a directory.
     ///
     /// # Errors
-    /// [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`], [`GitError::Unreachable`].
+    /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
+    /// [`GitError::Unreachable`].
     pub async fn tree(&self, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
         let node = self.address().await?;
         Ok(self.ports.contents.tree(&node, repo.id, &at_default(repo, at)?).await?)
@@ -35,7 +36,8 @@ impl Repositories {
     /// Returns a file.
     ///
     /// # Errors
-    /// [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`], [`GitError::Unreachable`].
+    /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
+    /// [`GitError::Unreachable`].
     pub async fn blob(&self, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
         let node = self.address().await?;
         Ok(self.ports.contents.blob(&node, repo.id, &at_default(repo, at)?).await?)
@@ -44,7 +46,8 @@ impl Repositories {
     /// Returns the history of a ref, or of a path in it. `limit` above 200 counts as 200.
     ///
     /// # Errors
-    /// [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`], [`GitError::Unreachable`].
+    /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
+    /// [`GitError::Unreachable`].
     pub async fn commits(&self, repo: &RepoRecord, at: PathQuery, limit: u16) -> Result<Commits> {
         let node = self.address().await?;
         let (at, limit) = (at_default(repo, at)?, limit.min(MAX_COMMITS));

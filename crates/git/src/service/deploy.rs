@@ -13,7 +13,7 @@ impl Repositories {
     /// Returns the next pending deploy of a repository: the one with the lowest number.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn next_deploy(&self, repository: RepositoryId) -> Result<Option<Deploy>> {
         let mut connection = self.store.connection().await?;
         let Some(number) = connection.deploy_next(repository).await? else { return Ok(None) };
@@ -23,7 +23,7 @@ impl Repositories {
     /// Returns repositories with pending deploys.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn repositories_to_deploy(&self) -> Result<Vec<RepositoryId>> {
         Ok(self.store.connection().await?.deploy_list_repositories(MAX_REPOSITORIES).await?)
     }
@@ -31,7 +31,7 @@ impl Repositories {
     /// Returns the deploy of a ref update; `None` if its ref was not the deploy branch.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn find_deploy(&self, repository: RepositoryId, number: i64) -> Result<Option<Deploy>> {
         Ok(self.store.connection().await?.deploy_find(repository, number).await?)
     }
@@ -54,7 +54,7 @@ impl Repositories {
     /// Ends a pending deploy with the reason why it is not deployed. A no-op for one that has ended.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn reject_deploy(&self, repository: RepositoryId, number: i64, message: &str) -> Result<()> {
         Ok(self.store.connection().await?.deploy_reject(repository, number, message).await?)
     }

@@ -31,7 +31,7 @@ impl Repositories {
     /// Stores how the control plane reaches a git node.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn announce(&self, node: NodeId, url: String, secret: &Secret) -> Result<()> {
         let row = SealedColumn::row(&[node.as_uuid().to_string()]);
         let secret = self.store.seal(SECRET.associated_data(&row), secret.reveal().as_bytes())?;
@@ -49,11 +49,11 @@ impl Repositories {
     }
 
     /// Records ref updates of a repository, in ascending order of their numbers. Safe to repeat: updates that were
-    /// recorded before are skipped. Updates of an erased repository are dropped. A new commit of the deploy branch becomes
-    /// a pending deploy.
+    /// recorded before are skipped. Updates of an erased repository are dropped. A new commit of the deploy branch
+    /// becomes a pending deploy.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn record_updates(&self, repository: RepositoryId, updates: Vec<RefUpdateRecord>) -> Result<()> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
@@ -78,7 +78,7 @@ impl Repositories {
     /// Returns the object ids that the ref updates of a repository list, which must stay readable.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn listed_objects(&self, repository: RepositoryId) -> Result<Vec<String>> {
         let updates = self.store.connection().await?.ref_update_list(repository, MAX_REF_UPDATES).await?;
         Ok(updates.into_iter().filter_map(|update| update.old).collect())
@@ -87,7 +87,7 @@ impl Repositories {
     /// Returns deleted repositories whose contents are to be erased now.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn erasable(&self) -> Result<Vec<RepositoryId>> {
         let now = self.store.clock_rng().now();
         Ok(self.store.connection().await?.repo_list_erasable(now, MAX_ERASABLE).await?)
@@ -96,7 +96,7 @@ impl Repositories {
     /// Removes a repository whose contents were erased.
     ///
     /// # Errors
-    /// [`crate::GitError::Store`].
+    /// Returns [`crate::GitError::Store`].
     pub async fn erased(&self, repository: RepositoryId) -> Result<()> {
         let now = self.store.clock_rng().now();
         Ok(self.store.connection().await?.repo_erase(repository, now).await?)

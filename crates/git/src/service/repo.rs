@@ -30,7 +30,7 @@ impl Repositories {
     /// Lists the repositories of a project, newest first.
     ///
     /// # Errors
-    /// [`GitError::Store`].
+    /// Returns [`GitError::Store`].
     pub async fn list(
         &self,
         project: ProjectId,
@@ -45,7 +45,7 @@ impl Repositories {
     /// Creates an empty repository. The git node creates its directory on the first access.
     ///
     /// # Errors
-    /// [`GitError::Field`], [`GitError::RepoExists`], [`GitError::RepoLimit`].
+    /// Returns [`GitError::Field`], [`GitError::RepoExists`] or [`GitError::RepoLimit`].
     pub async fn create(&self, actor: &Actor, target: Target, at: ProjectPath<'_>, new: NewRepo) -> Result<Repo> {
         let NewRepo { name, visibility, default_branch, deploy_branch } = new;
         require_name(&name)?;
@@ -90,7 +90,7 @@ impl Repositories {
     /// Finds a live repository by its name.
     ///
     /// # Errors
-    /// [`GitError::Store`].
+    /// Returns [`GitError::Store`].
     pub async fn find(&self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>> {
         Ok(self.store.connection().await?.repo_find(project, name).await?)
     }
@@ -98,16 +98,17 @@ impl Repositories {
     /// Finds a live repository by its path.
     ///
     /// # Errors
-    /// [`GitError::Store`].
+    /// Returns [`GitError::Store`].
     pub async fn find_by_path(&self, at: ProjectPath<'_>, name: &str) -> Result<Option<RepoRecord>> {
         let found = self.store.connection().await?.repo_find_by_path(at.org, at.project, name).await?;
         Ok(found.map(|(_, record)| record))
     }
 
-    /// Changes the name, the visibility, the default branch or the deploy branch. Without a difference, nothing happens.
+    /// Changes the name, the visibility, the default branch or the deploy branch. Without a difference, nothing
+    /// happens.
     ///
     /// # Errors
-    /// [`GitError::Field`], [`GitError::RepoNotFound`], [`GitError::RepoExists`].
+    /// Returns [`GitError::Field`], [`GitError::RepoNotFound`] or [`GitError::RepoExists`].
     pub async fn update(&self, actor: &Actor, target: Target, name: &str, change: RepoChange) -> Result<()> {
         let RepoChange { name: new_name, visibility, default_branch, deploy_branch } = change;
         new_name.as_ref().map(require_name).transpose()?;
@@ -148,7 +149,7 @@ impl Repositories {
     /// Deletes a repository. Its name is free immediately, and its contents are erased after 30 days.
     ///
     /// # Errors
-    /// [`GitError::RepoNotFound`].
+    /// Returns [`GitError::RepoNotFound`].
     pub async fn delete(&self, actor: &Actor, target: Target, name: &str) -> Result<()> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
@@ -172,7 +173,7 @@ impl Repositories {
     /// Returns the most recent ref updates of a repository, newest first.
     ///
     /// # Errors
-    /// [`GitError::RepoNotFound`].
+    /// Returns [`GitError::RepoNotFound`].
     pub async fn ref_updates(&self, project: ProjectId, name: &str) -> Result<Page<RefUpdate>> {
         let mut connection = self.store.connection().await?;
         let repo = connection.repo_find(project, name).await?.ok_or(GitError::RepoNotFound)?;
