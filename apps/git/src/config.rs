@@ -23,7 +23,7 @@ settings::table! {
     pub INTERNAL_URL: Option<Url> = Setting::optional("SVC_GIT_INTERNAL_URL");
     /// Base address of the control plane's internal listener.
     pub CORE_URL: Url = Setting::with_default("SVC_GIT_CORE_URL", "http://127.0.0.1:8081");
-    /// The node's credential for that listener, `svc_nod_…`, from `xtask node add --git`.
+    /// The node's credential for the internal listener of the control plane, `svc_nod_…`, from `xtask node add --git`.
     pub TOKEN: Secret = Setting::required("SVC_GIT_TOKEN");
     /// The directory of the repositories, the SSH host key and the journal of ref updates. Back it up. One process uses
     /// it.

@@ -25,7 +25,7 @@ settings::table! {
     pub PROXIES: Option<Networks> = Setting::optional("SVC_EDGE_TRUSTED_PROXIES");
     /// Base address of the control plane's internal listener.
     pub CORE_URL: Url = Setting::with_default("SVC_NODE_CORE_URL", "http://127.0.0.1:8081");
-    /// The node's credential for that listener, `svc_nod_…`.
+    /// The node's credential for the internal listener of the control plane, `svc_nod_…`.
     pub TOKEN: Secret = Setting::required("SVC_NODE_TOKEN");
     /// The node's directory, which must survive restarts: the last desired state and the bundle cache.
     pub DIR: PathBuf = Setting::required("SVC_NODE_DIR");

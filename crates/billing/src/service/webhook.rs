@@ -95,8 +95,7 @@ impl Billing {
         }
     }
 
-    /// Stores the state of a subscription, and sets the plan of the organization to the one that follows from all its
-    /// subscriptions.
+    /// Stores the state of a subscription, and sets the plan that follows from all subscriptions of the organization.
     async fn apply_subscription(
         &self,
         tx: &mut Connection,

@@ -103,7 +103,7 @@ pub enum PackError {
 struct Directory<Id> {
     path: PathBuf,
     id: Option<Id>,
-    /// The ignore files of its parents.
+    /// The ignore files of the directory's parents.
     ignores: Option<Rc<Ignores>>,
 }
 

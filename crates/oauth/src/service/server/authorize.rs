@@ -57,7 +57,7 @@ impl OAuth {
         Ok(AuthorizationResponse { redirect: with_parameters(&request.redirect_uri, &parameters) })
     }
 
-    /// Checks everything whose error the client may receive, and stores a code.
+    /// Makes the checks whose errors the client may receive, and stores a code.
     async fn decide(
         &self,
         actor: &Actor,
