@@ -1,5 +1,5 @@
 //! Starts the user's browser. The URL is passed as an argument, which other users of the machine may be able to read. A
-//! redirect file is not an alternative, because a sandboxed browser could not read it.
+//! local file that redirects to the URL is not an alternative, because a sandboxed browser could not read the file.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};

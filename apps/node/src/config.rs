@@ -27,7 +27,7 @@ settings::table! {
     pub CORE_URL: Url = Setting::with_default("SVC_NODE_CORE_URL", "http://127.0.0.1:8081");
     /// The node's credential for the internal listener of the control plane, `svc_nod_…`.
     pub TOKEN: Secret = Setting::required("SVC_NODE_TOKEN");
-    /// The node's directory, which must survive restarts: the last desired state and the bundle cache.
+    /// The node's directory, which must survive restarts. It contains the last desired state and the bundle cache.
     pub DIR: PathBuf = Setting::required("SVC_NODE_DIR");
     /// The size limit of the bundle cache, in bytes or with `KiB`, `MiB`, `GiB` or `TiB`. Served bundles are never
     /// evicted and may exceed it.

@@ -217,8 +217,8 @@ impl Fleet {
 impl Target<'_> {
     /// Returns whether a start must be aborted and repeated.
     fn replaces(&self, start: &Start, now: Instant) -> bool {
-        // A new revision of the same bundle starts again, so that its result is reported again. A first attempt with an
-        // outdated environment may complete: otherwise, frequent changes would prevent every start.
+        // A new revision of the same bundle starts again, so that its result is reported again. The first attempt may
+        // complete even if its environment is outdated by now: otherwise, frequent changes would prevent every start.
         self.revision != start.revision
             || start.worker.is_outdated(&self.environment)
                 && start.worker.has_failed_to_start()
