@@ -157,9 +157,15 @@ fn run(
                     let text = String::from_utf8_lossy(&text);
                     tracing::debug!(text = text.trim_end(), "git wrote to its error output");
                 }
+                Output::Refusal(reason) => return Some((Ok(fatal_message(&reason)), receiver)),
             }
         }
     })
+}
+
+/// A message of the third side band, with which a client ends (gitprotocol-pack(5), "Packfile Data").
+fn fatal_message(text: &str) -> Bytes {
+    Bytes::from(format!("{:04x}\x03{text}\n", text.len() + 6))
 }
 
 /// The body of a request, decompressed in small pieces, each of which can become a thousand times longer.
