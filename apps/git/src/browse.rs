@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
@@ -12,6 +13,7 @@ use gix::objs::tree::EntryKind;
 use gix::revision::walk::Sorting;
 use gix::traverse::commit::simple::CommitTimeOrder;
 use gix::{ObjectId, Repository};
+use quick_cache::sync::Cache;
 use serde::Serialize;
 
 use crate::git::{Git, output};
@@ -32,6 +34,8 @@ const MAX_REFS: usize = 50_000;
 const MAX_REFS_BYTES: usize = 8 << 20;
 /// The longest search for the commits of a path.
 const MAX_WALK: Duration = Duration::from_secs(5);
+/// The listed histories of paths in memory. Each has at most 200 ids and a path that fits into a URL.
+const MAX_HISTORIES: usize = 2048;
 /// The shortest abbreviation of a commit id.
 const MIN_ID_CHARACTERS: usize = 7;
 /// The end of the year 9999, in seconds since the epoch.
@@ -116,6 +120,25 @@ pub struct Person {
 /// A repository that is browsed.
 pub struct Browser {
     repository: Repository,
+}
+
+/// The commits that changed paths, in memory: git reads the whole history for a path that few commits changed. They
+/// follow from the commit at which the history starts, so they do not become stale. Cheap to clone.
+#[derive(Clone)]
+pub struct Histories(Arc<Cache<History, Arc<[ObjectId]>>>);
+
+/// A history of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct History {
+    start: ObjectId,
+    path: Vec<u8>,
+    limit: usize,
+}
+
+impl Default for Histories {
+    fn default() -> Self {
+        Self(Arc::new(Cache::new(MAX_HISTORIES)))
+    }
 }
 
 /// A file or directory of a commit.
@@ -301,22 +324,32 @@ impl Browser {
     }
 
     /// Returns the newest commits of a history, or those that changed a path.
-    pub fn commits(&self, git: &Git, name: &str, path: &str, limit: usize) -> Result<Commits> {
-        let start = self.commit(name)?;
-        let path = self.find(name, path)?.raw;
-        let ids = if path.is_empty() { self.newest(start, limit)? } else { self.changing(git, start, &path, limit)? };
-        Ok(Commits { items: ids.into_iter().map(|id| self.show(id)).collect::<Result<_>>()? })
+    pub fn commits(
+        &self,
+        git: &Git,
+        Histories(cache): &Histories,
+        name: &str,
+        path: &str,
+        limit: usize,
+    ) -> Result<Commits> {
+        let Found { commit: start, raw: path, .. } = self.find(name, path)?;
+        let ids = if path.is_empty() {
+            self.newest(start, limit)?
+        } else {
+            let history = History { start, path, limit };
+            cache.get_or_insert_with(&history, || self.changing(git, &history))?
+        };
+        Ok(Commits { items: ids.iter().map(|id| self.show(*id)).collect::<Result<_>>()? })
     }
 
-    fn newest(&self, start: ObjectId, limit: usize) -> Result<Vec<ObjectId>> {
+    fn newest(&self, start: ObjectId, limit: usize) -> Result<Arc<[ObjectId]>> {
         let sorting = Sorting::ByCommitTime(CommitTimeOrder::NewestFirst);
         let walk = self.repository.rev_walk([start]).sorting(sorting).all().map_err(internal)?;
         walk.take(limit).map(|commit| Ok(commit.map_err(internal)?.id)).collect()
     }
 
-    /// Returns the commits that changed a path. This runs git, because git skips most other commits with the filters of
-    /// the commit-graph.
-    fn changing(&self, git: &Git, start: ObjectId, path: &[u8], limit: usize) -> Result<Vec<ObjectId>> {
+    /// The commits that changed a path, from git: it skips most commits with the filters of the commit-graph.
+    fn changing(&self, git: &Git, History { start, path, limit }: &History) -> Result<Arc<[ObjectId]>> {
         let mut command = git.maintenance(Some(self.repository.path()));
         command.arg("--literal-pathspecs").args([
             "rev-list",

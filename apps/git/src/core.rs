@@ -55,9 +55,10 @@ impl Core {
         Ok(response.json().await.map_err(reqwest::Error::without_url)?)
     }
 
-    /// Returns repositories with pushes that wait for their deploy.
-    pub async fn deployable(&self) -> anyhow::Result<Vec<String>> {
-        let response = self.send(self.client.get(self.url("deploys"))).await?;
+    /// Returns repositories with pushes that wait for their deploy: the first ones after this id.
+    pub async fn deployable(&self, after: Option<&str>) -> anyhow::Result<Vec<String>> {
+        let query = after.map(|after| format!("?after={after}")).unwrap_or_default();
+        let response = self.send(self.client.get(self.url(&format!("deploys{query}")))).await?;
         let GitRepositories { repositories } = response.json().await.map_err(reqwest::Error::without_url)?;
         Ok(repositories)
     }

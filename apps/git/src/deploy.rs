@@ -41,7 +41,7 @@ struct Inner {
     repositories: Repositories,
     metrics: Metrics,
     permits: Semaphore,
-    /// The deploys of a repository run one after the other.
+    /// The deploys of a repository run one after the other, and so do the deploys of an organization: by id.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -66,10 +66,13 @@ impl Deployer {
     pub async fn repeat(self) {
         let mut ticks = interval(RETRY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut after = None;
         loop {
             ticks.tick().await;
-            match self.0.core.deployable().await {
+            match self.0.core.deployable(after.as_deref()).await {
                 Ok(repositories) => {
+                    // After the last page, the first one follows.
+                    after = repositories.last().cloned();
                     for repository in repositories.into_iter().filter(|repository| self.is_idle(repository)) {
                         self.start(repository);
                     }
@@ -113,6 +116,8 @@ impl Deployer {
 
     async fn deploy(&self, repository: &str, deploy: &GitDeploy) -> anyhow::Result<()> {
         let Inner { core, permits, metrics, .. } = &*self.0;
+        // An organization with many waiting pushes holds one permit, and waits for the next one behind the others.
+        let _turn = self.turn(&deploy.org).lock_owned().await;
         let _permit = permits.acquire().await?;
         let outcome = match self.pack(repository, deploy).await? {
             Packed::Bundle { file, message } => match core.upload(repository, deploy.number, &message, file).await? {
@@ -151,10 +156,11 @@ impl Deployer {
         }
     }
 
-    fn turn(&self, repository: &str) -> Arc<tokio::sync::Mutex<()>> {
+    /// Returns the lock of a repository or an organization.
+    fn turn(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|known, turn| known == repository || Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(repository.to_owned()).or_default())
+        turns.retain(|known, turn| known == id || Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(id.to_owned()).or_default())
     }
 
     fn is_idle(&self, repository: &str) -> bool {

@@ -66,8 +66,10 @@ pub struct Exchange {
 #[derive(Debug)]
 pub enum Output {
     Data(Bytes),
-    /// Text for the user of the client.
+    /// Text of git for the user of the client.
     Error(Bytes),
+    /// The reason of the node why it refuses the input.
+    Refusal(String),
 }
 
 /// How a program of git communicates.
@@ -195,20 +197,23 @@ impl Exchange {
         let (stdin, stdout) = (self.process.stdin.take(), self.process.stdout.take());
         let (mut stdout, mut stderr) = (stdout.context("git has an output")?, self.process.stderr.take());
         let feed = async {
-            let (mut stdin, mut total) = (stdin, 0);
+            let (mut stdin, mut total, mut refusal) = (stdin, 0, None);
             let mut input = std::pin::pin!(input);
             loop {
-                let Some(chunk) = input.next().await else { return Ok(()) };
+                let Some(chunk) = input.next().await else { return refusal.map_or(Ok(()), Err) };
                 let chunk = chunk?;
                 progress.count(chunk.len(), Instant::now());
                 total += u64::try_from(chunk.len())?;
                 ensure!(total <= max_input, "the client sent more than {max_input} bytes");
-                if let Some(commands) = &mut commands
-                    && let Err(error) = commands.count(&chunk)
+                if let Some(counter) = &mut commands
+                    && let Err(error) = counter.count(&chunk)
                 {
                     // The client may have disconnected.
-                    let _ = output.send(Output::Error(Bytes::from(format!("svc: {error}\n")))).await;
-                    return Err(error.into());
+                    let _ = output.send(Output::Refusal(error.to_string())).await;
+                    if !skips_input {
+                        return Err(error.into());
+                    }
+                    (commands, stdin, refusal) = (None, None, Some(error.into()));
                 }
                 if let Some(open) = &mut stdin
                     && open.write_all(&chunk).await.is_err()

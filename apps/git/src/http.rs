@@ -157,9 +157,15 @@ fn run(
                     let text = String::from_utf8_lossy(&text);
                     tracing::debug!(text = text.trim_end(), "git wrote to its error output");
                 }
+                Output::Refusal(reason) => return Some((Ok(fatal_message(&reason)), receiver)),
             }
         }
     })
+}
+
+/// Creates a message of the third side band, which ends the client (gitprotocol-pack(5), "Packfile Data").
+fn fatal_message(text: &str) -> Bytes {
+    Bytes::from(format!("{:04x}\x03{text}\n", text.len() + 6))
 }
 
 /// Decompresses the body of a request in small pieces, because each piece can become a thousand times longer.

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use crate::browse::{BrowseError, Browser, Refs};
+use crate::browse::{BrowseError, Browser, Histories, Refs};
 use crate::metrics::Metrics;
 use crate::repository::{Repositories, Use};
 
@@ -31,6 +31,7 @@ struct State {
     /// The `Authorization` header of the control plane.
     authorization: Arc<str>,
     browses: Arc<Semaphore>,
+    histories: Histories,
 }
 
 /// The parameters of a browse request.
@@ -54,7 +55,8 @@ pub fn listen(
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
     let authorization = format!("Bearer {secret}").into();
-    let state = State { repositories, metrics, authorization, browses: Arc::new(Semaphore::new(MAX_BROWSES)) };
+    let (browses, histories) = (Arc::new(Semaphore::new(MAX_BROWSES)), Histories::default());
+    let state = State { repositories, metrics, authorization, browses, histories };
     let app = move || {
         App::new()
             .app_data(Data::new(state.clone()))
@@ -92,8 +94,9 @@ async fn browse(
         "tree" => respond(&state, &id, move |browser| browser.tree(&query.name, &query.path), None).await,
         "blob" => respond(&state, &id, move |browser| browser.blob(&query.name, &query.path), None).await,
         "commits" => {
-            let git = state.repositories.git().clone();
-            let read = move |browser: &Browser| browser.commits(&git, &query.name, &query.path, query.limit);
+            let (git, histories) = (state.repositories.git().clone(), state.histories.clone());
+            let read =
+                move |browser: &Browser| browser.commits(&git, &histories, &query.name, &query.path, query.limit);
             respond(&state, &id, read, None).await
         }
         _ => return refuse(StatusCode::NOT_FOUND, "not_found"),

@@ -198,13 +198,17 @@ impl Handler for Connection {
         let fingerprint = key.public_key.fingerprint(HashAlg::Sha256).to_string();
         let credential = Some(Credential::SshKey(fingerprint.clone()));
         // Only the key is checked here. Each command requests the decision about its access.
-        let access = self.service.authorize(Transport::Ssh, credential, None, false).await;
-        if !matches!(access, Ok(GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound)) {
-            return Ok(Auth::reject());
+        match self.service.authorize(Transport::Ssh, credential, None, false).await {
+            Ok(GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound) => {
+                self.is_authenticated.store(true, Ordering::Relaxed);
+                self.login = None;
+            }
+            Ok(GitAccess::Unauthenticated) => return Ok(Auth::reject()),
+            // The command tells the user that the service is not available. SSH would report a refused key. The
+            // connection has the limits of one without authentication.
+            Err(_) => {}
         }
         self.fingerprint = Some(fingerprint);
-        self.is_authenticated.store(true, Ordering::Relaxed);
-        self.login = None;
         Ok(Auth::Accept)
     }
 
@@ -360,6 +364,9 @@ impl Command {
                     match output {
                         Output::Data(data) => writer.data_bytes(data).await,
                         Output::Error(text) => writer.extended_data_bytes(1, text).await,
+                        Output::Refusal(reason) => {
+                            writer.extended_data_bytes(1, format!("svc: {reason}\n").into_bytes()).await
+                        }
                     }
                 };
                 // The send waits until the client can receive more data, and does not notice that the connection ended.

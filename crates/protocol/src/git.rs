@@ -168,6 +168,8 @@ pub struct GitDeploy {
     #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 8))]
     pub number: i64,
     pub commit: String,
+    /// The organization, which has one deploy at a time at the node: an id that starts with org_.
+    pub org: String,
     /// The limits of the plan: bytes of the bundle.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 26_214_400))]
     pub compressed: u64,

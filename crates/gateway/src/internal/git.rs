@@ -125,7 +125,7 @@ async fn erased(
     Ok(NoContent)
 }
 
-fn repository_id(text: &str) -> Result<RepositoryId, Problem> {
+pub(super) fn repository_id(text: &str) -> Result<RepositoryId, Problem> {
     text.parse().map_err(|error| invalid("repository", &error))
 }
 

@@ -7,18 +7,22 @@ use git::{Deploy, DeployStatus, PushDeploy, Repositories};
 use kernel::{ApiError as _, Code, Kind, RepositoryId, Resource, ResourceSet};
 use projects::{Author, BundleLimits, Git, ProjectError, Projects, Push, Source};
 use protocol::{GitDeploy, GitDeployState, GitDeployed, GitNextDeploy, GitRejection, GitRepositories};
+use serde::Deserialize;
 use store::Store;
+use utoipa::ToSchema;
 
+use super::git::repository_id;
 use crate::authority::{DeployDecision, Deployer, GitNodeCaller, authorize_deploy};
 use crate::http::{
-    Area, Body, Describe, Extract, Json, NoContent, Operation, Path, RequestHeaders, Upload, path_parameters,
+    Area, Body, Describe, Extract, Json, NoContent, Operation, Path, Query, RequestHeaders, Upload, path_parameters,
     percent_decoded, upload_problem,
 };
 use crate::problem::Problem;
 
 pub(super) fn routes(area: &mut Area<'_>) {
     area.get("deployable", "/internal/v1/git/deploys", deployable)
-        .summary("List repositories with pushes that wait for their deploy");
+        .summary("List repositories with pushes that wait for their deploy")
+        .description("At most 100, in ascending order.");
     area.post("next_deploy", "/internal/v1/git/repositories/{repositoryId}/deploys", next)
         .summary("Return the next push to deploy")
         .description("Pushes before it that may not be deployed are rejected.");
@@ -35,6 +39,13 @@ pub(super) fn routes(area: &mut Area<'_>) {
 
 path_parameters! {
     UpdateNumber as i64: "The number of the ref update.", 8;
+}
+
+/// The query of a list of repositories.
+#[derive(Debug, Deserialize, ToSchema)]
+struct DeployableQuery {
+    /// The last repository of the previous page.
+    after: Option<String>,
 }
 
 /// The number of a ref update in a path.
@@ -71,8 +82,13 @@ impl Extract for Deploys {
     }
 }
 
-async fn deployable(_: GitNodeCaller, repositories: Data<Repositories>) -> Result<Json<GitRepositories>, Problem> {
-    let repositories = repositories.repositories_to_deploy().await?.iter().map(ToString::to_string).collect();
+async fn deployable(
+    _: GitNodeCaller,
+    Query(DeployableQuery { after }): Query<DeployableQuery>,
+    repositories: Data<Repositories>,
+) -> Result<Json<GitRepositories>, Problem> {
+    let after = after.map(|after| repository_id(&after)).transpose()?;
+    let repositories = repositories.repositories_to_deploy(after).await?.iter().map(ToString::to_string).collect();
     Ok(Json(GitRepositories { repositories }))
 }
 
@@ -122,7 +138,8 @@ impl Deploys {
                     let limits = self.projects.limits().for_plan(deployer.org.plan).bundle;
                     let BundleLimits { compressed, unpacked, entries } = limits;
                     let Deploy { number, commit, .. } = deploy;
-                    let deploy = GitDeploy { number, commit, compressed, unpacked, entries };
+                    let org = deployer.org.id.to_string();
+                    let deploy = GitDeploy { number, commit, org, compressed, unpacked, entries };
                     return Ok(GitNextDeploy { deploy: Some(deploy), rejected });
                 }
                 DeployDecision::Rejected(reason) => {

@@ -64,8 +64,8 @@ pub trait DeployRepository {
     /// Returns the lowest number of the pending deploys of a repository.
     async fn deploy_next(&mut self, repository: RepositoryId) -> Result<Option<i64>>;
 
-    /// Returns repositories with pending deploys, in ascending order.
-    async fn deploy_list_repositories(&mut self, limit: i64) -> Result<Vec<RepositoryId>>;
+    /// Returns the first repositories with pending deploys after this id, in ascending order.
+    async fn deploy_list_repositories(&mut self, after: Option<RepositoryId>, limit: i64) -> Result<Vec<RepositoryId>>;
 
     /// Returns a deploy.
     async fn deploy_find(&mut self, repository: RepositoryId, number: i64) -> Result<Option<Deploy>>;
@@ -104,8 +104,12 @@ impl DeployRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn deploy_list_repositories(&mut self, limit: i64) -> Result<Vec<RepositoryId>> {
-        let pending = deploys::table.filter(deploys::status.eq(DeployStatus::Pending));
+    async fn deploy_list_repositories(&mut self, after: Option<RepositoryId>, limit: i64) -> Result<Vec<RepositoryId>> {
+        let pending = deploys::table.filter(deploys::status.eq(DeployStatus::Pending)).into_boxed();
+        let pending = match after {
+            Some(after) => pending.filter(deploys::repository_id.gt(after)),
+            None => pending,
+        };
         let query = pending.select(deploys::repository_id).distinct().order(deploys::repository_id);
         Ok(query.limit(limit).load(self).await?)
     }

@@ -20,12 +20,12 @@ impl Repositories {
         Ok(connection.deploy_find(repository, number).await?)
     }
 
-    /// Returns repositories with pending deploys.
+    /// Returns the first repositories with pending deploys after this id, in ascending order.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
-    pub async fn repositories_to_deploy(&self) -> Result<Vec<RepositoryId>> {
-        Ok(self.store.connection().await?.deploy_list_repositories(MAX_REPOSITORIES).await?)
+    pub async fn repositories_to_deploy(&self, after: Option<RepositoryId>) -> Result<Vec<RepositoryId>> {
+        Ok(self.store.connection().await?.deploy_list_repositories(after, MAX_REPOSITORIES).await?)
     }
 
     /// Returns the deploy of a ref update; `None` if its ref was not the deploy branch.

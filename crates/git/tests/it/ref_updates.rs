@@ -1,8 +1,8 @@
 //! The updates of refs that the git node reports.
 
-use git::{RefUpdate, RefUpdateRecord};
+use git::{NewRepo, RefUpdate, RefUpdateRecord};
 
-use crate::kit::Kit;
+use crate::kit::{AT, Kit, actor};
 
 fn id(number: i64) -> Option<String> {
     (number > 0).then(|| format!("{number:040x}"))
@@ -30,6 +30,24 @@ async fn repeated_reports_are_recorded_once() {
     assert_eq!(new, (1..=6).rev().map(id).collect::<Vec<_>>());
     assert_eq!(kit.repositories.find(kit.target.project, "app").await.unwrap().unwrap().last_update, 6);
     assert_eq!(kit.repositories.listed_objects(repo.id).await.unwrap().len(), 5);
+}
+
+/// The node asks for the repositories after those that it knows, so that failing ones do not hide others.
+#[tokio::test]
+async fn repositories_with_pending_deploys_are_listed_in_pages() {
+    let kit = Kit::start().await;
+    let mut waiting = Vec::new();
+    for name in ["a", "b", "c"] {
+        let deploy_branch = Some("main".parse().unwrap());
+        let new = NewRepo { name: name.parse().unwrap(), visibility: None, default_branch: None, deploy_branch };
+        let repo = kit.repositories.create(&actor(), kit.target, AT, new).await.unwrap();
+        kit.repositories.record_updates(repo.id, vec![update(&kit, 1)]).await.unwrap();
+        waiting.push(repo.id);
+    }
+    waiting.sort();
+    assert_eq!(kit.repositories.repositories_to_deploy(None).await.unwrap(), waiting);
+    assert_eq!(kit.repositories.repositories_to_deploy(Some(waiting[0])).await.unwrap(), waiting[1..]);
+    assert_eq!(kit.repositories.repositories_to_deploy(Some(waiting[2])).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

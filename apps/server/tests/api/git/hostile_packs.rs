@@ -98,6 +98,23 @@ async fn names_of_refs_are_refused() {
     assert!(!bare.join("hooks").exists());
 }
 
+/// git itself reads all commands of a push into memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_with_too_many_commands_names_the_limit() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let work = kit.init("work");
+    let head = work.commit("a", b"1");
+    let refs: String = (0..10_001).map(|number| format!("{head} refs/heads/b{number:05}\n")).collect();
+    std::fs::write(work.path().join(".git/packed-refs"), refs).unwrap();
+    for url in ["origin", &kit.ssh_url("app")] {
+        let refused = work.fails(&["push", url, "refs/heads/*"]);
+        assert!(refused.contains("more than 10000 updates"), "{refused}");
+    }
+    assert_eq!(work.git(&["ls-remote", "origin"]), "");
+}
+
 /// Packs that are refused, with the name of the test case, and the object that a ref would name.
 fn packs() -> Vec<(&'static str, (Vec<u8>, String))> {
     let without = |pack: &[u8]| (pack.to_vec(), hex(&id("blob", b"a")));

@@ -1,0 +1,155 @@
+//! The delivery of updates to the control plane.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use protocol::{GitUpdate, GitUpdates};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use super::Journal;
+use super::book::Transaction;
+use crate::core::Core;
+use crate::deploy::Deployer;
+use crate::git::{Git, run};
+use crate::hook::Update;
+use crate::metrics::Metrics;
+
+/// The updates of one request to the control plane.
+const MAX_UPDATES_PER_REQUEST: usize = 1000;
+/// The repositories whose updates are delivered at the same time.
+const MAX_DELIVERIES: usize = 8;
+/// The longest comparison of two commits.
+const MAX_COMPARISON: Duration = Duration::from_secs(10);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// The longest delay before a failed delivery is repeated.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
+
+impl Journal {
+    /// Delivers updates to the control plane, and starts their deploys: of several repositories at the same time, and of each in order.
+    pub async fn deliver_all(
+        self,
+        core: Core,
+        deployer: Deployer,
+        mut changed: mpsc::UnboundedReceiver<String>,
+        metrics: Metrics,
+    ) {
+        let permits = Arc::new(Semaphore::new(MAX_DELIVERIES));
+        let (mut running, mut again) = (HashSet::new(), HashSet::new());
+        let mut deliveries = JoinSet::new();
+        loop {
+            let next = tokio::select! {
+                changed = changed.recv() => {
+                    let Some(repository) = changed else { return };
+                    if running.contains(&repository) {
+                        again.insert(repository);
+                        continue;
+                    }
+                    repository
+                }
+                Some(ended) = deliveries.join_next() => {
+                    // A panic. The updates stay in the journal, and a restart delivers them.
+                    let Ok(repository) = ended else { return };
+                    running.remove(&repository);
+                    if !again.remove(&repository) {
+                        continue;
+                    }
+                    repository
+                }
+            };
+            running.insert(next.clone());
+            let (journal, core, deployer) = (self.clone(), core.clone(), deployer.clone());
+            let (metrics, permits) = (metrics.clone(), Arc::clone(&permits));
+            deliveries.spawn(async move {
+                journal.deliver_until_done(&core, &deployer, &next, &metrics, &permits).await;
+                next
+            });
+        }
+    }
+
+    async fn deliver_until_done(
+        &self,
+        core: &Core,
+        deployer: &Deployer,
+        repository: &str,
+        metrics: &Metrics,
+        permits: &Semaphore,
+    ) {
+        let mut delay = MIN_RETRY_DELAY;
+        loop {
+            let delivered = {
+                let _permit = permits.acquire().await;
+                self.deliver(core, deployer, repository).await
+            };
+            match delivered {
+                Ok(delivered) => return metrics.delivered(delivered),
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), repository, "failed to deliver updates of refs");
+                }
+            }
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(MAX_RETRY_DELAY);
+        }
+    }
+
+    /// Delivers the updates of a repository that are known to have taken effect. Returns their number.
+    async fn deliver(&self, core: &Core, deployer: &Deployer, repository: &str) -> anyhow::Result<usize> {
+        let (book, mut delivered) = (self.book(repository), 0);
+        loop {
+            let (transactions, after) = {
+                let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+                (book.decided(), book.after)
+            };
+            if transactions.is_empty() {
+                return Ok(delivered);
+            }
+            let (repositories, count) = (&self.0.repositories, transactions.len());
+            let (git, path) = (repositories.git().clone(), repositories.path(repository)?);
+            let updates = updates(&git, &path, transactions, after).await;
+            for chunk in updates.chunks(MAX_UPDATES_PER_REQUEST) {
+                let report = chunk.iter().map(|(_, update)| update.clone()).collect();
+                let receipt = core.report(&GitUpdates { repository: repository.to_owned(), updates: report }).await?;
+                delivered += chunk.len();
+                if receipt.has_deploys {
+                    // The client of the push need not wait for it.
+                    drop(deployer.start(repository.to_owned()));
+                }
+                chunk.iter().for_each(|(push, update)| self.note_number(push, update));
+            }
+            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            book.forget(count, after + i64::try_from(updates.len())?)?;
+        }
+    }
+}
+
+/// The updates of transactions that took effect, with their pushes and their numbers.
+async fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, after: i64) -> Vec<(String, GitUpdate)> {
+    let (mut numbered, mut number) = (Vec::new(), after);
+    for transaction in transactions.into_iter().filter(|transaction| transaction.outcome == Some(true)) {
+        let Transaction { push, pusher, credential, at, updates, .. } = transaction;
+        for Update { name, old, new } in updates {
+            number += 1;
+            let forced = match (&old, &new) {
+                (Some(old), Some(new)) if name.starts_with("refs/heads/") => {
+                    !is_ancestor(git, repository, old, new).await
+                }
+                _ => false,
+            };
+            let (pusher, credential, at) = (pusher.clone(), credential.clone(), at.clone());
+            numbered.push((push.clone(), GitUpdate { number, name, old, new, forced, pusher, credential, at }));
+        }
+    }
+    numbered
+}
+
+/// Whether an update keeps all commits. If git does not decide in time, it is taken for a forced one.
+async fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
+    let mut command = git.maintenance(Some(repository));
+    command.args(["merge-base", "--is-ancestor", old, new]);
+    run(command, MAX_COMPARISON).await.unwrap_or_else(|error| {
+        tracing::warn!(error = format!("{error:#}"), "cannot compare the commits of an update");
+        false
+    })
+}

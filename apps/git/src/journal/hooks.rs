@@ -1,0 +1,114 @@
+//! The requests of the hooks, and the result of a deploy for the client of a push.
+
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use protocol::{GitDeployState, GitDeployed, GitUpdate};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::{Journal, Push, Refused};
+use crate::deploy::Deployer;
+use crate::hook::{OK, Phase, Step};
+use crate::leftovers::remove_file;
+
+/// The largest message of a hook, in bytes: 2,000 updates of refs with long names.
+const MAX_STEP_BYTES: u64 = 16 << 20;
+/// How long a client waits for the deploy of its push.
+const MAX_DEPLOY_WAIT: Duration = Duration::from_secs(300);
+
+impl Journal {
+    /// Serves the hooks.
+    pub async fn serve_hooks(self, socket: PathBuf, deployer: Deployer) -> anyhow::Result<()> {
+        remove_file(&socket)?;
+        let listener = UnixListener::bind(&socket).context("cannot listen on the socket of the hooks")?;
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let (journal, deployer) = (self.clone(), deployer.clone());
+            tokio::spawn(async move {
+                if let Err(error) = journal.answer(stream, &deployer).await {
+                    tracing::error!(%error, "failed to answer a hook");
+                }
+            });
+        }
+    }
+
+    async fn answer(&self, mut stream: UnixStream, deployer: &Deployer) -> anyhow::Result<()> {
+        let mut step = Vec::new();
+        (&mut stream).take(MAX_STEP_BYTES).read_to_end(&mut step).await?;
+        let step: Step = serde_json::from_slice(&step)?;
+        if step.phase == Phase::Finished {
+            if let Some(text) = self.deploy(&step, deployer).await {
+                stream.write_all(text.as_bytes()).await?;
+            }
+            return Ok(());
+        }
+        let journal = self.clone();
+        let response = match spawn_blocking(move || journal.record(step)).await? {
+            Ok(()) => OK.to_owned(),
+            Err(error) => match error.downcast::<Refused>() {
+                Ok(Refused(message)) => message,
+                Err(error) => {
+                    tracing::error!(error = format!("{error:#}"), "failed to record a transaction");
+                    "its journal cannot be written".to_owned()
+                }
+            },
+        };
+        stream.write_all(response.as_bytes()).await?;
+        Ok(())
+    }
+
+    /// Tells a push that waits for its deploy the number of its update.
+    pub(super) fn note_number(&self, push: &str, update: &GitUpdate) {
+        let deploy = self.pushes().get(push).and_then(|push| push.deploy.clone());
+        if let Some(deploy) = deploy.filter(|deploy| deploy.name == update.name) {
+            deploy.number.send_replace(Some(update.number));
+        }
+    }
+
+    /// Waits for the deploy of a push, which does not depend on the client. Returns the result for the user; `None` if the
+    /// push is not deployed.
+    async fn deploy(&self, step: &Step, deployer: &Deployer) -> Option<String> {
+        let Push { repository, deploy, permit, .. } = self.pushes().get(&step.push).cloned()?;
+        let deploy = deploy?;
+        step.updates.iter().find(|update| update.name == deploy.name && update.new.is_some())?;
+        permit.release();
+        let wait = async {
+            let number = *deploy.number.subscribe().wait_for(Option::is_some).await?;
+            deployer.finish(&repository, number.context("the update has a number")?).await
+        };
+        match timeout(MAX_DEPLOY_WAIT, wait).await {
+            Ok(Ok(state)) => show(state),
+            Ok(Err(error)) => {
+                tracing::warn!(error = format!("{error:#}"), repository, "a client does not wait for its deploy");
+                Some(
+                    "not deployed yet: the service is not available; the deploy is repeated until it succeeds\n"
+                        .to_owned(),
+                )
+            }
+            Err(_) => {
+                Some("not deployed yet: the deploy continues; `svc deployments` lists it when it ends\n".to_owned())
+            }
+        }
+    }
+}
+
+/// The result of a deploy, for the user; `None` if the push is not deployed.
+fn show(state: GitDeployState) -> Option<String> {
+    match state {
+        GitDeployState::None => None,
+        GitDeployState::Pending => Some("not deployed yet: the deploy is repeated until it succeeds\n".to_owned()),
+        GitDeployState::Deployed(GitDeployed { version, url, notes }) => {
+            let at = url.map(|url| format!(" at {url}")).unwrap_or_default();
+            let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
+            Some(format!("deployed version {version}{at}\n{notes}"))
+        }
+        GitDeployState::Rejected(reason) => Some(format!("not deployed: {reason}\n")),
+    }
+}
