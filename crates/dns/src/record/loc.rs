@@ -8,7 +8,7 @@ use super::{InvalidRecord, reject};
 /// The equator and the prime meridian, in thousandths of a second of arc.
 const ZERO: u32 = 1 << 31;
 const DEGREE: u32 = 3_600_000;
-/// The depth of altitude 0 below the reference spheroid, in centimetres.
+/// The distance from the altitude with the wire value 0 up to the reference spheroid, in centimetres.
 const ALTITUDE_OFFSET: i64 = 10_000_000;
 /// The default size, horizontal and vertical precision (section 3), in centimetres.
 const DEFAULTS: [u64; 3] = [100, 1_000_000, 1_000];

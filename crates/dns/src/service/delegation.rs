@@ -1,6 +1,6 @@
-//! The delegations of deleted zones. A deleted zone may still be delegated to this platform's nameservers. Then the
-//! organization that creates a zone with its name, or with a name above or below it, answers for the domain. So only
-//! the former organization may create such a zone.
+//! The delegations of deleted zones. A deleted zone may still be delegated to this platform's nameservers. Any
+//! organization that creates a zone with its name, or with a name above or below it, would then answer for the domain.
+//! So only the former organization may create such a zone.
 
 use std::sync::Arc;
 use std::time::Duration;
