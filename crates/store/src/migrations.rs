@@ -102,7 +102,7 @@ pub struct Migrator {
     /// The lock timeout of a statement. A migration that waits for a lock on a busy table blocks all later statements
     /// on it.
     pub lock_timeout: Duration,
-    /// Return the plan and change nothing.
+    /// Whether to return the plan without changing anything.
     pub dry_run: bool,
 }
 
