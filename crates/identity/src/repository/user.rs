@@ -119,7 +119,7 @@ impl IdentityRepository for Connection {
         let upsert =
             diesel::insert_into(users::table).values(row).on_conflict((users::provider, users::subject)).do_update();
         let user: UserRow = match provider {
-            // The code host always sends the whole profile. The user has removed a field that is missing.
+            // The code host always sends the whole profile: if a field is missing, the user has removed it.
             Provider::Codehost => {
                 let profile = (
                     users::name.eq(excluded(users::name)),

@@ -144,7 +144,7 @@ async fn code_exchange_sends_the_verifier_of_the_challenge() {
     for _ in 0..2 {
         logins.push(identity.login_begin(REDIRECT).await.unwrap());
     }
-    // In reverse order: each exchange has its own verifier.
+    // End the sign-ins in reverse order: each exchange must use its own verifier.
     for login in logins.iter().rev() {
         end(&identity, login, Ok("ada")).await.unwrap().outcome.unwrap();
     }
