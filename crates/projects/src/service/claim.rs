@@ -156,7 +156,8 @@ impl Projects {
     /// well. Both projects publish their records at the same name, so one lookup finds both.
     async fn require_stronger_proof(&self, candidate: &Candidate<'_>, holder: &Holder) -> Result<()> {
         let Some(token) = holder.token.as_ref().filter(|_| holder.kind == HostnameKind::Custom) else {
-            // A holder without a token has a default hostname, which was created before the platform's domain changed.
+            // The name is the holder's default hostname, which has no token and cannot be taken over. Users can claim
+            // such a name only if the platform's domain has changed since.
             return Err(ProjectError::HostnameTaken(candidate.name.to_owned()));
         };
         let record = candidate.record();

@@ -315,7 +315,8 @@ async fn takeover_checks_again_what_its_lookup_was_based_on() {
     assert_eq!(held(outcome, NAME).1, TakeoverObstacle::HolderProves);
     assert!(it.holds(NAME).await);
 
-    // The holder releases the name in the meantime. The project claims it again, and its record verifies the new claim.
+    // The holder releases the name in the meantime. The request then claims the free name, and the published record
+    // verifies this claim.
     it.publish(&[&record]);
     let outcome = it
         .ask_during(async || {
@@ -331,7 +332,7 @@ async fn check_of_the_former_holder_does_not_change_the_hostname() {
     let it = Conflict::start().await;
     let claim = it.hold(NAME).await;
     let (record, _) = held(it.ask(NAME).await, NAME);
-    // The job observes the proof of the holder, but the name is taken over before it applies the result.
+    // The job observes the proof of the holder, but the name is taken over before the job applies the result.
     it.kit.publish(&claim);
     let (guard, check) = it.kit.blocked_check().await;
     let token = record.value.strip_prefix("svc-verify=").unwrap();
