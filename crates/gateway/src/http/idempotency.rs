@@ -285,7 +285,7 @@ fn replay(answer: &[u8]) -> Result<HttpResponse, Problem> {
 }
 
 /// Reads an upload to its end and returns its digest. Rejects an upload that is larger than the plan allows, because no
-/// earlier request can have stored it.
+/// earlier request with this upload can have succeeded.
 async fn drain(
     request: &HttpRequest,
     payload: &mut Payload,

@@ -56,7 +56,7 @@ impl PermitParameters {
     /// if any.
     pub(crate) fn charge(self, key: &str, from: &str) -> String {
         let Self { now, permits, cost, bucket } = self;
-        // A process with a fast clock may have written a time that is later than the reset of an empty bucket.
+        // Limit the stored time to that of an empty bucket: a process with a fast clock may have written a later one.
         let reset_at = format!("LEAST(GREATEST(r.reset_at, ${now}), ${now} + ${bucket})");
         let granted = format!("LEAST(${permits}, GREATEST(0, (${now} + ${bucket} - {reset_at}) / ${cost}))");
         format!(

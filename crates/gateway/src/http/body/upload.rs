@@ -126,8 +126,8 @@ pub(super) struct UploadStream {
     kind: UploadKind,
     timer: Pin<Box<tokio::time::Sleep>>,
     deadline: Instant,
-    /// The time for which the server still waits for the client. The bytes that [`MIN_RATE`] requires in a second
-    /// add one second.
+    /// The time for which the server still waits for the client. Received bytes extend it, by one second for each
+    /// [`MIN_RATE`] bytes.
     allowance: Duration,
     waiting_since: Option<Instant>,
     has_failed: bool,
