@@ -6,7 +6,8 @@
 //!
 //! A file and its row in the migration history form one transaction. Two kinds of files run outside of a transaction,
 //! and contain a single statement: one with `CONCURRENTLY`, which Postgres rejects in a transaction, and a `DO` block
-//! that commits after each batch of rows, so that it never locks many of them. Such a block must be repeatable.
+//! that commits after each batch of rows, so that it never locks many of them. It must be possible to run such a block
+//! again after a failure.
 //!
 //! The migration history is `public.__diesel_schema_migrations`, the table of diesel's own tools.
 

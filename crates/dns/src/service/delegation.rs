@@ -19,8 +19,8 @@ use crate::repository::{
 /// The timeout of a check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The maximum number of checks for the creation of a zone. It may need several if there are many deleted zones or they
-/// change concurrently.
+/// The maximum number of checks for the creation of a zone. Several checks are needed if there are many deleted zones,
+/// or if they change concurrently.
 pub(super) const MAX_CHECKS: usize = 4;
 
 /// The number of deleted zones in one check.

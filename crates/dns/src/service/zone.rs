@@ -113,7 +113,8 @@ impl Dns {
     ) -> Result<CreateAttempt> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                // The first lookup avoids the catalog lock. The second one, under the lock, decides.
+                // If the zone exists, the first lookup avoids the catalog lock. Otherwise, a second lookup under the
+                // lock decides.
                 let mut existing = tx.zone_find(org, name).await?;
                 let mut catalog = None;
                 if existing.is_none() {

@@ -142,7 +142,8 @@ impl IdentityRepository for Connection {
     }
 
     async fn user_lock(&mut self, user: UserId) -> Result<()> {
-        // The row's key does not change, so rows that reference the user can be inserted at the same time.
+        // The row's key does not change, so use the weaker lock, which lets other transactions insert rows that
+        // reference the user.
         users::table.find(user).select(users::id).for_no_key_update().execute(self).await?;
         Ok(())
     }

@@ -107,7 +107,8 @@ fn body(upload: &[u8]) -> impl Stream<Item = std::io::Result<Bytes>> + Unpin {
     stream::iter(upload.chunks(32 * 1024).map(|chunk| Ok(Bytes::copy_from_slice(chunk))))
 }
 
-/// Asserts that the page lists all archives. Not a separate test, because building the archives uses memory.
+/// Asserts that `docs/hostile-bundles.md` lists all archives. This is not a separate test, because building the
+/// archives uses memory.
 fn assert_page_is_current() {
     let all = hostile::all();
     assert!(all.len() >= 40);
