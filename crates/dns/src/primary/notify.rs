@@ -1,7 +1,7 @@
 //! Delivers notices of zone changes from the outbox to secondaries (RFC 1996).
 //!
 //! A notice is only a hint to query the serial, so extra notices are harmless. A secondary that misses a notice queries
-//! the serial after the zone's refresh interval. Delivery gives up after about the same time.
+//! the serial after the zone's refresh interval. Delivery gives up after about this interval.
 
 use std::collections::HashMap;
 use std::io;

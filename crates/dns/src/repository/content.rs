@@ -48,8 +48,8 @@ pub struct FormerSet {
 
 /// The content of zones on a [`store::Connection`].
 pub trait ContentRepository {
-    /// Returns the rrsets of a zone after a position, or the first ones. `zone` is the id of the zone and the number of
-    /// its rrsets. Requires a transaction.
+    /// Returns the rrsets of a zone after a position, or the first ones if `after` is `None`. `zone` is the id of the
+    /// zone and the number of its rrsets. Requires a transaction.
     async fn rrset_page(
         &mut self,
         zone: (ZoneId, u32),

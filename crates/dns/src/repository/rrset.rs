@@ -157,8 +157,8 @@ impl RrsetRepository for Connection {
     }
 }
 
-/// Returns the maximum number of journal entries after an update, so that the journal stays within its maximum size.
-/// The journal keeps all entries, only those of the update, or none.
+/// Returns the maximum number of entries that the journal keeps after an update, so that its data stay within their
+/// maximum size: the usual number, only the entries of the update, or none.
 fn kept_entries(zone: &ZoneRecord, edits: &[Edit], added_bytes: u64, max_entries: i64) -> i64 {
     if added_bytes > MAX_JOURNAL_BYTES {
         0

@@ -173,7 +173,7 @@ async fn txt_record_takes_a_hostname_over_from_weaker_claims() {
         assert_eq!(projects.pop(), Some(it.site));
         assert!(projects.iter().all(|project| *project == it.shop));
 
-        // The former holder needs TXT now, and loses against a published record.
+        // The former holder now needs a TXT record to take the name back.
         let (_, obstacle) = held(it.kit.claim(&it.acme, it.shop, &name).await, &name);
         assert_eq!(obstacle, TakeoverObstacle::NotPublished);
         it.publish(&[&of_holder]);

@@ -8,13 +8,14 @@
 //! 3. One commit records the response, together with the context's own rows and the audit event
 //!    ([`SagaHandler::record`]).
 //!
-//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A failure that
-//! may pass ends the run: a background job continues the saga after a backoff ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated
-//! request continues it immediately. A refusal undoes the started steps in the opposite order
-//! ([`SagaHandler::compensate`]).
+//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A transient
+//! failure ends the run: a background job continues the saga after a backoff
+//! ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated request continues it immediately. A refusal
+//! undoes the started steps in the opposite order ([`SagaHandler::compensate`]).
 //!
-//! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still the
-//! latest. A stale runner changes nothing in the database; its calls are repetitions with the same keys.
+//! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still
+//! the latest. A stale runner changes nothing in the database, and its calls have the same keys as those of the new
+//! runner.
 
 mod metrics;
 mod operator;

@@ -119,8 +119,8 @@ impl From<PayloadError> for UploadError {
     }
 }
 
-/// The body of an upload, with its timeouts. The rate considers only the time that the server waits for the client, so
-/// that a slow bundle store does not end an upload.
+/// The body of an upload, with its timeouts. The rate is measured only over the time in which the server waits for the
+/// client, so that a slow bundle store does not end an upload.
 pub(super) struct UploadStream {
     body: Payload,
     kind: UploadKind,
