@@ -128,7 +128,8 @@ fn length(text: &str) -> Option<u64> {
     decimal(text.strip_suffix(['m', 'M']).unwrap_or(text), 2)
 }
 
-/// Parses a decimal number with up to `places` decimal places. The result is scaled by that power of ten.
+/// Parses a decimal number with up to `places` decimal places. Returns it as an integer, multiplied by 10 to the power
+/// of `places`.
 fn decimal(text: &str, places: usize) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -207,7 +207,8 @@ impl Dns {
                         if edits.is_empty() {
                             return Ok(Outcome::Unchanged(()));
                         }
-                        // Clear the journal, because it does not contain the new primary of the SOA.
+                        // Clear the journal, because it does not contain the change of the primary nameserver in the
+                        // SOA.
                         let zone = self.write_edits(tx, zone, &edits, 0).await?;
                         self.enqueue_notice(tx, &Notice::for_zone(&zone)).await?;
                         let data = json!({ "zone": zone.name.as_str(), "nameservers": hosting.nameservers() });

@@ -47,7 +47,7 @@ impl Conflict {
         self.kit.claim(&self.owner, self.site, name).await
     }
 
-    /// Returns the error of a claim by the owner of the domain, without side effects.
+    /// Returns the error of a claim by the owner of the domain, and asserts that the claim had no side effects.
     async fn refusal(&self, name: &str) -> (VerifyRecord, TakeoverObstacle) {
         let refusal = held(self.ask(name).await, name);
         assert_eq!((self.kit.audited().await, self.kit.take_served_names().len()), (vec![], 0));
