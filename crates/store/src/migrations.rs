@@ -53,7 +53,8 @@ pub enum Error {
         /// The error from Postgres.
         source: diesel::result::Error,
     },
-    /// Postgres rejected a file that runs outside a transaction. It may have left an invalid index or some batches.
+    /// Postgres rejected a file that runs outside a transaction. It may have left an invalid index, or applied some of
+    /// its batches.
     #[error("migrations/{file} failed; drop the invalid index that it may have left, then try again: {source}")]
     FailedOutsideTransaction {
         /// `<name>/up.sql` or `<name>/down.sql`.

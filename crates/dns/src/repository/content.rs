@@ -21,7 +21,7 @@ pub struct RrsetPosition {
     kind: RecordType,
 }
 
-/// The maximum size of a page. The rrset with which a page exceeds `bytes` is the last one of the page.
+/// The maximum size of a page. A page ends with the rrset that makes it exceed `bytes`.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimit {
     pub rrsets: usize,

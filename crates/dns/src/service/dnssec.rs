@@ -70,7 +70,8 @@ impl Dns {
                 }
                 let is_registered = self.registrations.is_registered(tx, org, zone.name.as_str()).await?;
                 let dnssec = if switch.enabled { DnssecState::Signing } else { DnssecState::Off };
-                // Resolvers reject an unsigned zone as long as its registry has a DS record of it.
+                // Keep the zone signed for now: resolvers reject an unsigned zone as long as the registry has a DS
+                // record of it.
                 let is_unsigning = !switch.enabled && is_registered;
                 let after = ZoneRecord { dnssec, ds: Vec::new(), is_unsigning, ds_removed_at: None, ..zone.clone() };
                 let zone = self.change_signing(tx, catalog, &zone, after).await?;

@@ -209,7 +209,7 @@ impl IdempotentRequest {
 }
 
 impl ActiveClaim {
-    /// Releases the key before the client receives the response, so that it can use the key immediately.
+    /// Releases the key before the client receives the response, so that the client can use the key again immediately.
     async fn release(&mut self) {
         match self.store.idempotency_release(self.claim).await {
             Ok(()) => self.is_closed = true,

@@ -1,4 +1,5 @@
-//! Use cases of users. This file has sessions and the development login, the other files have the other credentials.
+//! Use cases of users. This file contains sessions and the development login; the other files contain the other
+//! credentials.
 
 mod codehost;
 mod key;

@@ -1,4 +1,4 @@
-//! Use cases of organizations. This file has organizations and members, the other files have invitations and
+//! Use cases of organizations. This file contains organizations and members; the other files contain invitations and
 //! notifications.
 
 mod invite;

@@ -1,5 +1,5 @@
-//! Measures the memory use of large and hostile uploads. A separate process with a single test, so that no other test
-//! affects the measurement.
+//! Measures the memory use of large and hostile uploads. This is a separate process with a single test, so that no
+//! other test affects the measurement.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test panics")]

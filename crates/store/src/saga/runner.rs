@@ -294,8 +294,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Records the refusal, from which on the steps are undone. `is_refused` states whether the provider refused the
-    /// step; otherwise, an operator abandoned the saga.
+    /// Records a refusal. From then on, the steps of the saga are undone. `is_refused` states whether the provider
+    /// refused the step; otherwise, an operator abandoned the saga.
     async fn refuse(&mut self, step: &'static str, refusal: Value, reason: &str, is_refused: bool) -> Progress {
         let reason = sanitize(reason);
         metrics::count_failure(self.handler.kind(), step, "refused");
