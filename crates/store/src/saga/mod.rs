@@ -1,7 +1,8 @@
 //! Sagas: work in several steps at providers, which no transaction can contain, such as a purchase.
 //!
-//! [`Store::saga_start`](crate::Store::saga_start) writes a saga in the transaction that causes it. A runner takes its lease and executes the steps
-//! in their order ([`Store::saga_run`](crate::Store::saga_run)). For each step:
+//! [`Store::saga_start`](crate::Store::saga_start) writes a saga in the transaction that causes it. A runner takes the
+//! lease of the saga and executes the steps in their order ([`Store::saga_run`](crate::Store::saga_run)). For each
+//! step:
 //!
 //! 1. One commit records the attempt and the idempotency key of the step. The key stays the same in all attempts.
 //! 2. The handler calls the provider, without a transaction, a connection or a lock ([`SagaHandler::execute`]).
@@ -85,7 +86,8 @@ pub struct Attempt {
     pub step: &'static str,
     /// The idempotency key: the same in every attempt, and unique among all sagas.
     pub key: String,
-    /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was lost.
+    /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was
+    /// lost.
     pub number: i32,
 }
 
