@@ -132,7 +132,7 @@ pub(super) fn set_headers(request: &HttpRequest, name: &str, needed: PermitReque
     });
 }
 
-/// Returns the error 429, with the headers of the bucket and the time after which it has a permit.
+/// Returns the error 429, with the headers of the bucket, and the time after which the bucket has a permit again.
 pub(super) fn refuse(request: &HttpRequest, name: &str, needed: PermitRequest, local: LocalPermits) -> Problem {
     set_headers(request, name, needed, LocalPermits { permits: 0, ..local });
     let wait = seconds(local.reset_at + needed.cost - needed.bucket - needed.now).max(1);

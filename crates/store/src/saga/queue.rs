@@ -14,7 +14,7 @@ use crate::{Connection, Prepared, Result};
 /// The lease of a runner, in seconds: longer than the timeout of a step.
 pub(super) const LEASE_SECONDS: i64 = 15;
 
-/// A saga that is unfinished after this time is stuck, in seconds.
+/// The time after which an unfinished saga counts as stuck, in seconds.
 const STUCK_SECONDS: i64 = 3600;
 
 #[derive(Insertable)]
