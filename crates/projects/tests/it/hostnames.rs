@@ -60,7 +60,7 @@ async fn claim_reserves_a_name_and_returns_verification_records() {
         assert_eq!(kit.audited().await, []);
     }
 
-    // Other projects cannot claim it, even in the same organization.
+    // Other projects cannot claim the name, even in the same organization.
     let other = kit.db_org("other", Plan::Free).await;
     for (org, name) in [(&org, "blog"), (&other, "shop")] {
         let project = kit.project(org, name).await.id;
