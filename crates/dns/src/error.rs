@@ -22,7 +22,7 @@ pub enum DnsError {
     /// NS targets that belong to this platform. It is empty if the delegation's nameservers do not serve the zone.
     #[error("{}", describe_delegation(zone, nameservers))]
     ZoneDelegated { zone: String, nameservers: Vec<String> },
-    /// The lookup of the delegation of a deleted zone of another organization failed, for this reason.
+    /// The delegation of another organization's deleted zone could not be looked up, for this reason.
     #[error(
         "the name overlaps with a deleted zone of another organization, whose delegation could not be checked: {0}; \
          try again in a moment"

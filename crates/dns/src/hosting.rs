@@ -20,7 +20,7 @@ pub struct Hosting {
     pub has_signer: bool,
 }
 
-/// An invalid nameserver setting. The message follows the name of the setting.
+/// An invalid nameserver setting. The message is shown after the name of the setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHosting {
     #[error("must name at least one nameserver")]

@@ -18,8 +18,8 @@ pub struct Ports {
 /// The domains that are registered through this installation.
 #[async_trait::async_trait]
 pub trait Registrations: Debug + Send + Sync {
-    /// Whether the organization's zone of this name is that of a domain whose DS records this installation sets at the
-    /// registry.
+    /// Returns whether the organization registered the domain of this zone here, so that this installation sets its DS
+    /// records at the registry.
     async fn is_registered(&self, connection: &mut Connection, org: OrgId, zone: &str) -> store::Result<bool>;
 }
 

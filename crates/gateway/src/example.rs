@@ -1,8 +1,7 @@
 //! Examples of requests and responses, composed from the examples of their types.
 //!
-//! A type declares its own example. A struct declares examples only for the fields whose types have none, by the name
-//! of the field. The composed example contains all fields except optional fields that have neither an example nor a
-//! default.
+//! A type declares its own example. A struct declares, by field name, examples for only those fields whose types have
+//! none. The composed example contains all fields except optional fields that have neither an example nor a default.
 
 use serde_json::{Map, Value, json};
 

@@ -192,7 +192,8 @@ fn add_examples(operation: &Operation, described: &mut Value, schemas: &Map<Stri
 
 fn security(operation: &Operation) -> Value {
     match operation.target {
-        // A public client has no secret, and a confidential client can send it in the form instead.
+        // The header is optional: a public client has no secret, and a confidential client can send its secret in the
+        // form.
         PolicyTarget::Open if operation.authenticates_client => json!([{ "client": [] }, {}]),
         PolicyTarget::Open => json!([]),
         _ if operation.session_only => json!([{ "session": [] }]),

@@ -1,5 +1,5 @@
-//! Ends a login session, for example of a lost laptop. The audit event `session.start` has both ids:
-//! `SVC_DATABASE_URL=… cargo run -p identity --example end_session -- <user id> <session id>`
+//! Ends a login session, for example of a lost laptop: `SVC_DATABASE_URL=… cargo run -p identity --example end_session
+//! -- <user id> <session id>`. The audit event `session.start` contains both ids.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{ApiError, Code, Role};
 
-/// The reason why a caller may not perform an operation. The policy of a route returns it, and the transaction that
-/// commits the change if the caller lost the permission in the meantime.
+/// The reason why a caller may not perform an operation. The policy of a route returns it. The transaction that commits
+/// the change also does, if the caller has lost the permission in the meantime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallerError {
     #[error("the credential is unknown, expired or revoked; sign in again")]

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt::{Display, Formatter, Result};
 
-/// Displays an error and its sources on one line, from the outermost to the innermost. Omits a source that the error
-/// before it already ends with, because some libraries include the source in their own message.
+/// Displays an error and its sources on one line, from the outermost to the innermost. Some libraries include the
+/// source in their own message: if the text of an error already ends with its source, the source is omitted.
 ///
 /// A source can quote a part of the input, so do not send the text to clients or store it as an error of the outbox.
 #[must_use]

@@ -78,8 +78,8 @@ impl TokenKind {
     }
 }
 
-/// A bearer token in plaintext: the prefix of its kind and 256 random bits in base64url. It is serialisable for the
-/// single response that contains it.
+/// A bearer token in plaintext: the prefix of its kind and 256 random bits in base64url. It implements `Serialize` only
+/// for the single response that contains it.
 #[derive(Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(transparent)]
 pub struct Token(String);

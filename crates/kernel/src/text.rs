@@ -9,8 +9,8 @@ pub struct InvalidText(pub &'static str);
 
 /// Declares a validated text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" example "acme" }`.
 ///
-/// `matches` is a regular expression in the common subset of Rust and ECMA-262, `means` completes the sentence "must be
-/// …". A type that the API uses needs an example, which becomes part of its schema.
+/// `matches` is a regular expression in the common subset of Rust and ECMA-262, and `means` completes the sentence
+/// "must be …". A type that the API uses needs an example, which becomes part of its schema.
 #[macro_export]
 macro_rules! text {
     ($(#[$meta:meta])* pub struct $name:ident matches $pattern:literal means $rule:literal

@@ -189,7 +189,8 @@ impl std::fmt::Display for HostnameLimit {
 }
 
 impl TakeoverObstacle {
-    /// Returns the next step for the user. `record` proves that the user's project owns the hostname.
+    /// Returns the next step for the user. `record` is the DNS record with which the user's project can prove its
+    /// ownership.
     fn advice(&self, record: &VerifyRecord) -> String {
         let VerifyRecord { name, value, .. } = record;
         match self {

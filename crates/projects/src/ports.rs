@@ -70,7 +70,7 @@ pub trait Placements: Send + Sync {
     /// Removes the desired state of a project, in the transaction that deletes the project.
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 
-    /// Deletes all data of purged projects, in the transaction that purges them.
+    /// Deletes all data that other contexts have about purged projects, in the transaction that purges them.
     async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
 }
 
@@ -85,8 +85,9 @@ pub struct Push {
 /// The pushes that are deployed.
 #[async_trait::async_trait]
 pub trait Pushes: Send + Sync {
-    /// Records the version of a push, in the transaction that creates the version. Returns false if the push must not be
-    /// deployed: it was, it is not the next one, or pushes are not deployed any more.
+    /// Records the version of a push, in the transaction that creates the version. Returns false if the push must not
+    /// be deployed: it was already deployed, another push comes first, or the repository's pushes are no longer
+    /// deployed.
     async fn complete(&self, tx: &mut Connection, push: Push, version: i32) -> store::Result<bool>;
 }
 
@@ -109,7 +110,7 @@ pub trait Zones: Send + Sync {
     /// nothing for a name outside the organization's zones.
     async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<PublishedRecords>;
 
-    /// Removes these records, in the caller's transaction.
+    /// Removes the records that [`Self::link`] published, in the caller's transaction.
     async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn append(
     Ok(())
 }
 
-/// Appends the audit row of a user whom `check` authorizes. Returns false if the user lost the permission.
+/// Appends the audit row of a user, if `check` authorizes the user. Returns false if the user has lost the permission.
 pub(crate) async fn append_authorized(
     connection: &mut Connection,
     clock_rng: &ClockRng,

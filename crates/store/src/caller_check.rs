@@ -1,4 +1,4 @@
-//! The check that the caller of a change may still make it when it commits.
+//! Checks, when a change commits, that its caller may still make it.
 //!
 //! A policy authorizes a request before its body is read and before it waits for locks. Until its transaction commits,
 //! the session or token may end, and the user may lose the role. So each transaction of a user checks the caller again

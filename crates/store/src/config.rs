@@ -48,7 +48,7 @@ pub(crate) enum Tls {
 const SESSION_OPTIONS: &str = "-c statement_timeout=3000 -c lock_timeout=1000 \
      -c idle_in_transaction_session_timeout=10000 -c client_connection_check_interval=1000";
 
-/// The timeout for one address. The timeout of the pool covers two addresses.
+/// The timeout of a connection to one address. The pool waits long enough for two addresses of the same host.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// The longest time that sent data may stay unacknowledged before the connection counts as lost.

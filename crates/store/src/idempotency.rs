@@ -1,7 +1,7 @@
 //! Idempotency keys: a request with a key executes at most once, however often clients send it (contract section 5,
 //! "Idempotency-Key").
 //!
-//! A request claims its key before anything else. Its transaction marks the key as committed, and the response is
+//! A request claims its key before it changes anything. Its transaction marks the key as committed, and the response is
 //! stored after the commit. If the process dies in between, the row shows how far it got:
 //!
 //! - claimed, and the lease is over: nothing happened, and the next request may execute;

@@ -6,7 +6,8 @@
 //!
 //! A file and its row in the migration history form one transaction. Two kinds of files run outside of a transaction,
 //! and contain a single statement: one with `CONCURRENTLY`, which Postgres rejects in a transaction, and a `DO` block
-//! that commits after each batch of rows, so that it never locks many of them. Such a block must be repeatable.
+//! that commits after each batch of rows, so that it never locks many of them. It must be possible to run such a block
+//! again after a failure.
 //!
 //! The migration history is `public.__diesel_schema_migrations`, the table of diesel's own tools.
 
@@ -52,7 +53,8 @@ pub enum Error {
         /// The error from Postgres.
         source: diesel::result::Error,
     },
-    /// Postgres rejected a file that runs outside a transaction. It may have left an invalid index or some batches.
+    /// Postgres rejected a file that runs outside a transaction. It may have left an invalid index, or applied some of
+    /// its batches.
     #[error("migrations/{file} failed; drop the invalid index that it may have left, then try again: {source}")]
     FailedOutsideTransaction {
         /// `<name>/up.sql` or `<name>/down.sql`.
@@ -102,7 +104,7 @@ pub struct Migrator {
     /// The lock timeout of a statement. A migration that waits for a lock on a busy table blocks all later statements
     /// on it.
     pub lock_timeout: Duration,
-    /// Return the plan and change nothing.
+    /// Whether to return the plan without changing anything.
     pub dry_run: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::{Config, Connection};
 /// The longest wait for a connection, after which the request fails as unavailable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// With per-thread pools, one in this many connections belongs to the shared pool.
+/// If there are per-thread pools, the shared pool gets one of this many connections.
 const CONNECTIONS_PER_SHARED: usize = 4;
 
 /// The minimum size of a per-thread pool. With fewer connections, threads share a pool.
@@ -42,7 +42,7 @@ pub struct PoolStatus {
 }
 
 pub(crate) struct PerThreadPools {
-    /// The pool of threads that have no pool of their own, such as those of background jobs.
+    /// The pool of all threads without a per-thread pool, such as those of background jobs.
     shared: Pool<Connection>,
     per_thread: Vec<Pool<Connection>>,
     bound_threads: AtomicUsize,

@@ -47,8 +47,8 @@ impl Store {
         })
     }
 
-    /// Makes every transaction of a user check the caller again. Without it, the program that embeds the contexts must
-    /// check its callers.
+    /// Makes every transaction of a user check the caller again. Without this, the program that embeds the contexts
+    /// must check its callers.
     #[must_use]
     pub fn with_caller_checks(self, find: FindCallerCheck) -> Self {
         Self { find_caller_check: find, ..self }

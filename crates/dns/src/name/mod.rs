@@ -8,8 +8,8 @@ pub use labels::NameError;
 pub use wire::WireName;
 pub use zone::ZoneName;
 
-/// A name in a zone, relative to it: `@` for the apex, otherwise for example `www` or `_dmarc.mail`. Lowercase, with
-/// canonical escapes (RFC 1035 section 5.1), without a final dot.
+/// A name relative to its zone: `@` for the apex, otherwise for example `www` or `_dmarc.mail`. The text is lowercase,
+/// with canonical escapes (RFC 1035 section 5.1) and without a final dot.
 ///
 /// Escapes are those of Knot: letters, digits and `-_*/` are not escaped, other visible characters follow a backslash,
 /// and all other octets are `\DDD`. `Ord` compares the text; [`OwnerName::canonical_key`] gives the order of DNS.

@@ -1,7 +1,7 @@
 //! Delivers notices of zone changes from the outbox to secondaries (RFC 1996).
 //!
 //! A notice is only a hint to query the serial, so extra notices are harmless. A secondary that misses a notice queries
-//! the serial after the zone's refresh interval. Delivery gives up after about the same time.
+//! the serial after the zone's refresh interval. Delivery gives up after about this interval.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,11 +25,11 @@ use super::PrimaryConfig;
 
 /// The timeout of an acknowledgement. Each delivery sends at most two messages.
 const ACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time for which deliveries do not wait for a secondary that did not answer, so that it does not delay other
+/// If a secondary did not answer, deliveries do not wait for it during this time, so that it does not delay other
 /// notices.
 const SKIP_PERIOD: Duration = Duration::from_secs(10);
-/// The time that secondaries have to load a new catalog before they receive the notice of the zone whose group it
-/// changes. A signer that transfers the zone before it loads the catalog keeps the zone's old group.
+/// The time that secondaries have to load a new catalog, before they receive the notice of the zone whose group the
+/// catalog changes. A signer that transfers the zone before it loads the catalog keeps the zone's old group.
 const CATALOG_LOAD_TIME: Duration = Duration::from_secs(1);
 /// The number of attempts after which a refusal counts as delivered. The secondary does not have the zone yet, and will
 /// get it from the catalog.

@@ -25,7 +25,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 /// The sending half of a connection.
 pub(super) struct MessageSink(OwnedWriteHalf);
 
-/// Accepts connections until it is dropped, which closes them.
+/// Accepts connections until the returned future is dropped, which closes them.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     let mut connections = JoinSet::new();
     let mut last_warning: Option<Instant> = None;

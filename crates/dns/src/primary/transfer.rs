@@ -171,7 +171,7 @@ impl<'s> AnswerWriter<'s> {
 
     async fn write_pages(&mut self, tx: &mut Connection, name: &WireName) -> Result<(), AnswerError> {
         let zone = self.shared.find_zone(tx, name).await?;
-        // The zone existed when its content was first read, before this snapshot.
+        // The zone existed at the first read of its content, so it was deleted before this snapshot.
         let zone = zone.ok_or_else(|| store::Error::Unavailable("the zone was deleted".into()))?;
         self.write_soa(&zone, zone.served.serial).await?;
         let mut after = None;

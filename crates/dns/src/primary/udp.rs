@@ -13,7 +13,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 256;
 /// The maximum length of a request. A longer request is truncated, and therefore invalid.
 const MAX_REQUEST_LENGTH: usize = 4096;
 
-/// Answers requests until it is dropped.
+/// Answers requests until the returned future is dropped.
 pub(super) async fn listen(shared: Arc<Shared>, socket: UdpSocket) {
     let socket = Arc::new(socket);
     let mut in_flight = JoinSet::new();
@@ -21,7 +21,7 @@ pub(super) async fn listen(shared: Arc<Shared>, socket: UdpSocket) {
     loop {
         tokio::select! {
             received = socket.recv_from(&mut buffer) => {
-                // The error is about an earlier answer that could not be delivered.
+                // An error means that an earlier answer could not be delivered. It does not affect further requests.
                 let Ok((length, source)) = received else { continue };
                 let request = buffer.get(..length).unwrap_or_default();
                 match shared.check_request(source.ip(), Transport::Udp, request) {

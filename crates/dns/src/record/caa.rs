@@ -1,7 +1,7 @@
 //! Certification authority authorization (RFC 8659).
 //!
-//! An authority that does not understand a value must not issue certificates. Nameservers do not check values, so this
-//! module does.
+//! A certification authority that does not understand a value must not issue certificates, so a mistake would block
+//! them all. Nameservers do not check values; this module does.
 
 use super::{InvalidRecord, reject};
 

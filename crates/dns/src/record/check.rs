@@ -7,7 +7,7 @@ use crate::name::labels::{self, ROOT};
 /// Checks the fields of a record, in wire format.
 ///
 /// The root is a valid target: it means that a domain accepts no mail (RFC 7505) or lacks a service (RFC 2782). Only NS
-/// records must not have it.
+/// records must not name the root.
 pub(super) fn check(kind: RecordType, parts: &[&[u8]]) -> Result<(), InvalidRecord> {
     match (kind, parts) {
         (RecordType::Caa, [flags, tag, value]) => caa::check(flags, tag, value),

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use super::InvalidRecord;
 use crate::name::labels::unescape;
 
-/// The maximum length of a word: that of the longest record, in which each octet may be written as `\DDD`.
+/// The maximum length of a word. The data of the longest record can be one quoted word, with each octet written as
+/// `\DDD`.
 const MAX_WORD_LENGTH: usize = 4 * 65_535 + 2;
 
 /// A word, or the text between two quotation marks.

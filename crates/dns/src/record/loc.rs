@@ -8,7 +8,7 @@ use super::{InvalidRecord, reject};
 /// The equator and the prime meridian, in thousandths of a second of arc.
 const ZERO: u32 = 1 << 31;
 const DEGREE: u32 = 3_600_000;
-/// The depth of altitude 0 below the reference spheroid, in centimetres.
+/// The distance from the altitude with the wire value 0 up to the reference spheroid, in centimetres.
 const ALTITUDE_OFFSET: i64 = 10_000_000;
 /// The default size, horizontal and vertical precision (section 3), in centimetres.
 const DEFAULTS: [u64; 3] = [100, 1_000_000, 1_000];
@@ -128,7 +128,8 @@ fn length(text: &str) -> Option<u64> {
     decimal(text.strip_suffix(['m', 'M']).unwrap_or(text), 2)
 }
 
-/// Parses a decimal number with up to `places` decimal places. The result is scaled by that power of ten.
+/// Parses a decimal number with up to `places` decimal places. Returns it as an integer, multiplied by 10 to the power
+/// of `places`.
 fn decimal(text: &str, places: usize) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

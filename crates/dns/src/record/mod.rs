@@ -1,7 +1,7 @@
 //! Record types, and record data in wire format and as text.
 //!
-//! Each type is a list of fields ([`shape`]). Text is parsed to wire format, and checks and formatting work on the wire
-//! format. So records from zone files, RFC 3597 hex and Postgres follow the same rules.
+//! Each type is a list of fields ([`layout`]). Text is parsed to wire format, and checks and formatting work on the
+//! wire format. So records from zone files, RFC 3597 hex and Postgres follow the same rules.
 
 mod caa;
 mod check;

@@ -21,7 +21,7 @@ pub struct RrsetPosition {
     kind: RecordType,
 }
 
-/// The maximum size of a page. The rrset with which a page exceeds `bytes` is the last one of the page.
+/// The maximum size of a page. A page ends with the rrset that makes it exceed `bytes`.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimit {
     pub rrsets: usize,
@@ -48,8 +48,8 @@ pub struct FormerSet {
 
 /// The content of zones on a [`store::Connection`].
 pub trait ContentRepository {
-    /// Returns the rrsets of a zone after a position, or the first ones. `zone` contains the number of its rrsets.
-    /// Requires a transaction.
+    /// Returns the rrsets of a zone after a position, or the first ones if `after` is `None`. `zone` is the id of the
+    /// zone and the number of its rrsets. Requires a transaction.
     async fn rrset_page(
         &mut self,
         zone: (ZoneId, u32),

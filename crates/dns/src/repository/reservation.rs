@@ -23,7 +23,7 @@ pub trait ReservationRepository {
     /// Returns whether the organization has reserved this name.
     async fn reservation_exists(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
 
-    /// Whether another organization has reserved this name, a parent of it or a name below it.
+    /// Returns whether another organization has reserved this name, a parent of it or a name below it.
     async fn reservation_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
 }
 

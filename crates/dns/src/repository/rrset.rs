@@ -12,7 +12,7 @@ use crate::model::ManagedBy;
 use crate::schema::{rrsets, zones};
 use crate::{OwnerName, Rdata, RecordSet, RecordType};
 
-/// The maximum size of the data in a zone's journal, in bytes. So a transfer of the changes is not larger, either.
+/// The maximum size of the data in a zone's journal, in bytes. This also limits the size of a transfer of the changes.
 const MAX_JOURNAL_BYTES: u64 = 1 << 20;
 
 /// A stored rrset.
@@ -42,7 +42,7 @@ pub struct ZoneSize {
     pub bytes: u64,
 }
 
-/// The edits of a zone that get one new serial.
+/// Edits of a zone that are written together, under one new serial.
 #[derive(Debug)]
 pub struct ZoneUpdate<'a> {
     /// The zone, as it was read under its row lock.
@@ -157,8 +157,8 @@ impl RrsetRepository for Connection {
     }
 }
 
-/// Returns the maximum number of journal entries after an update, so that the journal stays within its maximum size.
-/// The journal keeps all entries, only those of the update, or none.
+/// Returns the maximum number of entries that the journal keeps after an update, so that its data stay within their
+/// maximum size: the usual number, only the entries of the update, or none.
 fn kept_entries(zone: &ZoneRecord, edits: &[Edit], added_bytes: u64, max_entries: i64) -> i64 {
     if added_bytes > MAX_JOURNAL_BYTES {
         0

@@ -79,7 +79,8 @@ impl ServedRepository for Connection {
         let first = journal.filter(changes::from_serial.eq(i64::from(from_serial)));
         let first: Option<i64> = first.select(changes::number).order(changes::number).first(self).await.optional()?;
         let Some(first) = first else { return Ok(None) };
-        // If the previous entry was purged, it may belong to the same update, which would then be incomplete.
+        // The previous entry must belong to an earlier update. If it was purged, it may have belonged to the same
+        // update, whose changes would then be incomplete.
         let before: Option<i64> =
             journal.filter(changes::number.eq(first - 1)).select(changes::to_serial).first(self).await.optional()?;
         if first > 1 && before != Some(from_serial.into()) {

@@ -1,6 +1,6 @@
-//! The delegations of deleted zones. A deleted zone may still be delegated to this platform's nameservers. Then the
-//! organization that creates a zone with its name, or with a name above or below it, answers for the domain. So only
-//! the former organization may create such a zone.
+//! The delegations of deleted zones. A deleted zone may still be delegated to this platform's nameservers. Any
+//! organization that creates a zone with its name, or with a name above or below it, would then answer for the domain.
+//! So only the former organization may create such a zone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::repository::{
 /// The timeout of a check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The maximum number of checks for the creation of a zone. It may need several if there are many deleted zones or they
-/// change concurrently.
+/// The maximum number of checks for the creation of a zone. Several checks are needed if there are many deleted zones,
+/// or if they change concurrently.
 pub(super) const MAX_CHECKS: usize = 4;
 
 /// The number of deleted zones in one check.
@@ -173,16 +173,16 @@ impl Dns {
     }
 }
 
-/// Returns the deleted zones of other organizations that overlap with the name of a new zone. Fails if an existing zone
-/// of another organization overlaps with it, or a name that another one is registering. The caller holds the catalog
-/// lock.
+/// Returns the deleted zones of other organizations that overlap with the name of a new zone. Fails if the name
+/// overlaps with a zone of another organization, or with a name that another organization is registering. The caller
+/// holds the catalog lock.
 pub(super) async fn find_conflicts(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<Vec<DeletedZone>> {
     check_overlap(tx, org, name).await?;
     Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)
 }
 
-/// Checks that no zone of another organization, and no name that another one is registering, overlaps with the name. With
-/// the catalog lock, this is valid until the transaction ends.
+/// Checks that the name overlaps with no zone of another organization, and with no name that another organization is
+/// registering. If the caller holds the catalog lock, the result is valid until the transaction ends.
 pub(super) async fn check_overlap(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<()> {
     if tx.zone_overlaps(org, name).await? || tx.reservation_overlaps(org, name).await? {
         return Err(DnsError::ZoneTaken(name.as_str().to_owned()));

@@ -22,8 +22,9 @@ const IDLE_INTERVAL: i64 = 300;
 pub(super) const ACTIVE_INTERVAL: i64 = 2;
 /// The delay of the next check after a failed check or for a stuck zone, in seconds.
 const RETRY_DELAY: i64 = 15;
-/// The extra increment of the serial when the group of a zone changes. A signer raises its serial when it signs, so its
-/// serial may be higher than at the last check. It ignores a zone whose serial is not newer.
+/// The extra increment of the serial when the group of a zone changes. A signer ignores a zone whose serial is not
+/// newer than the signer's. The signer raises its serial whenever it signs, so the signer's serial may be higher than
+/// at the last check. The increment keeps the new serial of the zone ahead of it.
 const GROUP_CHANGE_INCREMENT: u32 = 60;
 /// The maximum number of concurrent signer checks.
 const MAX_CONCURRENT_CHECKS: i64 = 32;
@@ -69,7 +70,8 @@ impl Dns {
                 }
                 let is_registered = self.registrations.is_registered(tx, org, zone.name.as_str()).await?;
                 let dnssec = if switch.enabled { DnssecState::Signing } else { DnssecState::Off };
-                // Resolvers reject an unsigned zone as long as its registry has a DS record of it.
+                // Keep the zone signed for now: resolvers reject an unsigned zone as long as the registry has a DS
+                // record of it.
                 let is_unsigning = !switch.enabled && is_registered;
                 let after = ZoneRecord { dnssec, ds: Vec::new(), is_unsigning, ds_removed_at: None, ..zone.clone() };
                 let zone = self.change_signing(tx, catalog, &zone, after).await?;
@@ -84,7 +86,8 @@ impl Dns {
             .await
     }
 
-    /// Stores a changed DNSSEC state of a locked zone. If its group in the locked catalog changes, raises its serial.
+    /// Stores a changed DNSSEC state of a zone. If the zone's catalog group changes, also raises its serial. The caller
+    /// holds the locks of the catalog and the zone.
     pub(super) async fn change_signing(
         &self,
         tx: &mut Connection,
@@ -97,7 +100,8 @@ impl Dns {
         let serial = before.next_serial(now).wrapping_add(GROUP_CHANGE_INCREMENT);
         let zone = if has_new_group { ZoneRecord { serial, ..after } } else { after };
         if has_new_group {
-            // A signer applies the new group at the next transfer, which must be a full transfer.
+            // A signer applies the new group at the next transfer, which must contain the whole zone. This call causes
+            // such a transfer.
             tx.zone_raise_serial(zone.id, zone.serial).await?;
         }
         let signer_check_at = self.hosting()?.has_signer.then(|| now.plus_seconds(ACTIVE_INTERVAL));
@@ -190,7 +194,7 @@ impl Dns {
         let is_stuck = view.error.is_none() && is_stuck(check, &view, is_as_desired);
         let signer_check_at = match &view.error {
             Some(_) => Some(now.plus_seconds(RETRY_DELAY)),
-            // A large zone can seem stuck during its transfer and signing, which take a while.
+            // A large zone can seem stuck while it is transferred and signed, so wait longer before the next check.
             None if is_stuck => Some(now.plus_seconds(RETRY_DELAY)),
             None if !is_as_desired => Some(now.plus_seconds(ACTIVE_INTERVAL)),
             // An unsigned zone needs no further checks.
@@ -239,8 +243,8 @@ fn requests_new_ds(check: &SignerCheck, view: &SignerView) -> bool {
     !view.cds.is_empty() && (check.ds.is_empty() || last_cds.is_some_and(|cds| !cds.is_empty() && *cds != view.cds))
 }
 
-/// Returns whether the signer seems to ignore the zone. This is so if its serial is the same as at the last check, and
-/// it either does not serve the desired state or is ahead of an unsigned zone.
+/// Returns whether the signer seems to ignore the zone: the signer's serial has not changed since the last check, and
+/// the signer either does not serve the desired state or has a higher serial than the unsigned zone.
 fn is_stuck(check: &SignerCheck, view: &SignerView, is_as_desired: bool) -> bool {
     let Some(signer_serial) = view.serial else { return false };
     let last_serial = check.last_view.as_ref().and_then(|view| view.serial);

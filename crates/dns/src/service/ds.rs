@@ -1,8 +1,8 @@
 //! DS records at the registry, for zones of domains that are registered through this installation.
 //!
-//! The outbox message of a zone only says that something changed: whoever delivers it reads what the zone needs now
-//! ([`Dns::ds_wanted`]). A DS record is added only for keys that already sign the zone. When DNSSEC is turned off, the zone
-//! stays signed until the registry has had no DS record for two days, so that no resolver has one either.
+//! The outbox message of a zone contains no DS records: its handler reads those that the zone needs at that moment
+//! ([`Dns::ds_wanted`]). A DS record is added only for keys that already sign the zone. When DNSSEC is turned off, the
+//! zone stays signed until the registry has had no DS record for two days, so that no resolver has one either.
 
 use kernel::{OrgId, ZoneId};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ use crate::repository::{ZoneRecord, ZoneRepository as _};
 /// The outbox topic of zones whose DS records at the registry may have to change. Its messages are [`DsMessage`]s.
 pub const DS_TOPIC: &str = "dns.ds";
 
-/// How long resolvers may keep a DS record after its removal, in seconds: registries use a TTL of at most a day, and take
-/// a while to publish a removal.
+/// The longest time for which resolvers may keep a removed DS record, in seconds: registries use a TTL of at most a
+/// day, and take a while to publish a removal.
 const HOLD_SECONDS: i64 = 48 * 3600;
 
 /// A zone whose DS records at the registry may have to change.
@@ -54,15 +54,15 @@ impl Dns {
     pub async fn ds_wanted(&self, zone: ZoneId) -> Result<Option<WantedDs>> {
         let found = self.store.connection().await?.zone_get(zone).await?;
         let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(None) };
-        // Records that a user reported need not belong to the keys.
+        // Use the records that the signer requests. Records that a user reported need not belong to the signer's keys.
         let is_recorded = zone.dnssec == DnssecState::DsPending;
         let ds = zone.signer.filter(|_| is_recorded).map(|view| view.cds).unwrap_or_default();
         Ok(Some(WantedDs { org, name: zone.name.as_str().to_owned(), ds, is_ending: zone.is_unsigning }))
     }
 
-    /// Records that the registry has no DS record of a zone whose signing ends. `removed`: the caller has just removed
-    /// one, so resolvers may still cache it. Unsigns the zone if no cache can contain a DS record; otherwise enqueues a
-    /// message for that time.
+    /// Records that the registry has no DS record of a zone whose signing ends. `removed` states that the caller has
+    /// just removed one, which resolvers may still cache. Unsigns the zone if no cache can contain a DS record any
+    /// more; otherwise enqueues a message for the time when this will be so.
     ///
     /// # Errors
     /// [`DnsError::Store`].
@@ -78,7 +78,7 @@ impl Dns {
                 let unsign_at = ds_removed_at.map(|at| at.plus_seconds(HOLD_SECONDS)).filter(|at| *at > now);
                 if let Some(unsign_at) = unsign_at {
                     tx.zone_set_unsigning(zone.id, true, ds_removed_at).await?;
-                    // Another key than that of the message which is being delivered.
+                    // Use a separate key, so that this message does not replace the one that is being delivered.
                     let key = format!("{} unsign", zone.id);
                     withdraw(tx, DS_TOPIC, &key).await?;
                     let message = DsMessage { zone: zone.id };

@@ -12,8 +12,8 @@ use crate::repository::{Edit, ReservationRepository as _, ZoneRecord, ZoneReposi
 const MAX_RRSETS: u32 = 100_000;
 
 impl Dns {
-    /// Checks that the organization may have another zone. Reserved names count too. The caller holds the catalog lock, so that the number of
-    /// zones does not change before the new zone is written.
+    /// Checks that the organization may have another zone. Reserved names count too. The caller holds the catalog lock,
+    /// so that the number of zones does not change before the new zone is written.
     ///
     /// # Errors
     /// Returns [`DnsError::ZoneLimit`].
@@ -37,7 +37,7 @@ impl Dns {
         if size.rrset_count > MAX_RRSETS && size.rrset_count > zone.rrset_count {
             return Err(InvalidField::new("", format!("a zone can have at most {MAX_RRSETS} rrsets")).into());
         }
-        // Most zones are within the limit of every plan, so the plan need not be looked up.
+        // Most zones are within the limit of every plan. For these, do not look up the plan.
         let smallest_limit = Plan::ALL.iter().map(|plan| self.limits.for_plan(*plan).zone_bytes).min();
         if size.bytes <= zone.bytes || size.bytes <= smallest_limit.unwrap_or_default() {
             return Ok(size);

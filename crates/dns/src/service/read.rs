@@ -138,7 +138,7 @@ impl ZoneReader {
         Rrset::new(&self.record.name, (owner, *kind), *ttl, records, stored.managed_by)
     }
 
-    /// Reads the whole zone into memory. Only for zones whose size the caller knows.
+    /// Reads the whole zone into memory. Call this only for a zone whose size is known to be small.
     ///
     /// # Errors
     /// Returns the errors of [`ZoneReader::next_page`].

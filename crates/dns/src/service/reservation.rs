@@ -1,5 +1,5 @@
-//! Reservations of names for zones. While an organization registers a domain, no other one can create a zone that overlaps
-//! with it.
+//! Reservations of names for zones. While an organization registers a domain, no other one can create a zone that
+//! overlaps with it.
 
 use kernel::OrgId;
 use store::Connection;
@@ -15,9 +15,10 @@ const ACTOR: &str = "domains.purchase";
 
 impl Dns {
     /// Reserves a name for the organization in the caller's transaction, until the zone exists or the name is released.
-    /// Locks the catalog. A name that the organization has reserved stays so.
+    /// Locks the catalog. If the organization has already reserved the name, this is a no-op.
     ///
-    /// Deleted zones do not conflict: an organization that can register the domain owns it.
+    /// Deleted zones of other organizations do not conflict: with the registration, the organization becomes the owner
+    /// of the domain.
     ///
     /// # Errors
     /// [`DnsError::InvalidField`] for an invalid name or one of the platform, [`DnsError::ZoneTaken`],
@@ -32,7 +33,8 @@ impl Dns {
         if tx.zone_find(org, &name).await?.is_none() {
             self.check_zone_count(tx, org).await?;
         }
-        // Also for an own zone, which the organization can delete before the domain is registered.
+        // Reserve the name even if the organization already has the zone, because it can delete the zone before the
+        // domain is registered.
         Ok(tx.reservation_insert(org, &name).await?)
     }
 
@@ -54,7 +56,7 @@ impl Dns {
         let catalog = tx.catalog_lock().await?;
         check_overlap(tx, org, &name).await?;
         match tx.zone_find(org, &name).await? {
-            // Its registry gets the DS records when the purchase is complete.
+            // The existing zone may be signed. Its DS records are sent to the registry when the purchase is complete.
             Some(zone) => self.enqueue_ds(tx, zone.id).await?,
             None => {
                 let (_, event) = self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;

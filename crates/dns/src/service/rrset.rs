@@ -34,7 +34,8 @@ impl Dns {
                 let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let owner = OwnerName::parse(name, &zone.name).map_err(|error| InvalidField::new("name", error))?;
                 let change = if kind == RecordType::Soa {
-                    // Users cannot change an SOA. Planning the change rejects it as managed.
+                    // Users cannot change an SOA: planning any change of it, such as this deletion, fails because it is
+                    // managed.
                     RrsetChange::delete(owner.clone(), kind)
                 } else {
                     RrsetChange::set(parse_set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
@@ -101,7 +102,7 @@ impl Dns {
                 let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let edits = self.plan_patch(tx, &zone, &rrsets).await?;
                 if dry_run || edits.is_empty() {
-                    // A dry run does not call `apply_edits`, which checks the size of a change that is written.
+                    // Check the size here, because a dry run does not call `apply_edits`, which checks it otherwise.
                     self.check_size(tx, &zone, &edits).await?;
                     return Ok(Outcome::Unchanged(RrsetChanges::at(&zone, edits)));
                 }

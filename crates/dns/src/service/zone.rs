@@ -113,7 +113,8 @@ impl Dns {
     ) -> Result<CreateAttempt> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                // The first lookup avoids the catalog lock. The second one, under the lock, decides.
+                // If the zone exists, the first lookup avoids the catalog lock. Otherwise, a second lookup under the
+                // lock decides.
                 let mut existing = tx.zone_find(org, name).await?;
                 let mut catalog = None;
                 if existing.is_none() {
@@ -187,8 +188,7 @@ impl Dns {
             .await
     }
 
-    /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of zones that had other
-    /// ones.
+    /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of changed zones.
     ///
     /// # Errors
     /// Returns [`DnsError::Store`]. Zones that were changed before the error stay changed.
@@ -207,7 +207,8 @@ impl Dns {
                         if edits.is_empty() {
                             return Ok(Outcome::Unchanged(()));
                         }
-                        // Clear the journal, because it does not contain the new primary of the SOA.
+                        // Clear the journal, because it does not contain the change of the primary nameserver in the
+                        // SOA.
                         let zone = self.write_edits(tx, zone, &edits, 0).await?;
                         self.enqueue_notice(tx, &Notice::for_zone(&zone)).await?;
                         let data = json!({ "zone": zone.name.as_str(), "nameservers": hosting.nameservers() });

@@ -58,7 +58,7 @@ impl Dns {
                     return Err(DnsError::InvalidLines(plan.rejected.iter().map(line_error).collect()));
                 }
                 if dry_run {
-                    // A dry run does not call `apply_edits`, which checks the size of a change that is written.
+                    // Check the size here, because a dry run does not call `apply_edits`, which checks it otherwise.
                     self.check_size(tx, &zone, &plan.edits).await?;
                     return Ok(Outcome::Unchanged(ImportResult::DryRun(RrsetChanges::at(&zone, plan.edits))));
                 }

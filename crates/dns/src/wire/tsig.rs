@@ -33,7 +33,8 @@ pub enum TsigError {
     BadSignature,
     /// The MAC is truncated, which this implementation does not accept.
     Truncated,
-    /// The MAC matches, but the time differs too much from the current time. The chain signs the answer.
+    /// The MAC matches, but the time differs too much from the current time. The error response is signed with this
+    /// chain.
     BadTime(Box<TsigChain>),
 }
 

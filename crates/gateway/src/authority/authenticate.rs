@@ -53,7 +53,7 @@ pub(crate) async fn authenticate_with(
     };
     let lookup = Lookup { credential, target, permit_request: needed };
     let caller = match resolve(&store, lookup).await {
-        // Postgres cannot store the taken permits, but the caller can still be authenticated.
+        // Postgres rejects writes, so it cannot store the taken permits. The caller can still be authenticated.
         Err(error) if needed.is_some() && error.refuses_writes() => {
             resolve(&store, Lookup { permit_request: None, ..lookup }).await?
         }

@@ -61,7 +61,7 @@ pub fn find_caller_check(credential: Credential, required_role: Option<RequiredR
         Credential::Token(_) => &OF_ACCESS_TOKEN,
         Credential::Grant(_) => &OF_GRANT,
         Credential::SshKey(_) => &OF_SSH_KEY,
-        // The transaction of a client itself locks the client's row.
+        // The transaction of a connected app locks the app's row itself. The other actors have no stored credential.
         Credential::Client(_) | Credential::None | Credential::Operator | Credential::Service => return None,
     };
     Some(if required_role.is_some() { &checks.org } else { &checks.account })

@@ -52,8 +52,8 @@ impl PresentedCredential {
         Some(Self::SshKey(TokenHash::from_digest(digest.try_into().ok()?)))
     }
 
-    /// Returns the stored form of a git client's credential: its kind and its hash. It authenticates only in reports of
-    /// the git node.
+    /// Returns the stored form of a git client's credential: its kind and its hash. This text is not a credential for
+    /// the API; only the deploy of a push uses it.
     pub(super) fn to_stored(self) -> Option<String> {
         match self {
             Self::AccessToken(hash) => Some(format!("token:{}", hash.hex())),

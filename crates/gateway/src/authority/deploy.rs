@@ -1,4 +1,4 @@
-//! The policy of a push that is deployed: the same as of an upload, with the credential of the push.
+//! The policy of the deploy of a push. It has the same rules as an upload, and checks the credential of the push.
 
 use git::Deploy;
 use identity::Profile;

@@ -87,7 +87,7 @@ pub(crate) enum GitDecision {
 /// The user of a git client.
 pub(crate) struct GitUser {
     pub(crate) id: UserId,
-    /// The credential, as a deploy of the push presents it again.
+    /// The stored form of the credential, with which the deploy of a push is authorized again.
     pub(crate) credential: Option<String>,
 }
 

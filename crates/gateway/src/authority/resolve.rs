@@ -65,7 +65,8 @@ pub(crate) struct ResolvedProject {
     pub(crate) granted_resources: ResourceSet,
 }
 
-/// The target's organization. A caller who is not a member, or whose token is restricted to another one, has no role.
+/// The target's organization. A caller who is not a member, or whose token is restricted to another organization, has
+/// no role.
 pub(crate) struct ResolvedOrg {
     pub(crate) id: OrgId,
     pub(crate) slug: String,

@@ -41,7 +41,7 @@ impl<'a> Walk<'a> {
         if is_object(schema) {
             match schema.get("additionalProperties") {
                 Some(Value::Bool(false)) => {}
-                // A map with free names: check the schema of its values.
+                // The object is a map with arbitrary keys, so check the schema of its values.
                 Some(values @ Value::Object(_)) => self.visit(values, name),
                 _ => drop(self.open.insert(format!("unknown fields in {name}"))),
             }

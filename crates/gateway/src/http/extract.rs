@@ -57,7 +57,7 @@ impl<A: Describe, B: Describe> Describe for (A, B) {
     }
 }
 
-/// Two arguments as one, for a handler with many.
+/// A pair of arguments counts as one argument, for handlers with many.
 impl<A: Extract, B: Extract> Extract for (A, B) {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         Ok((A::extract(request, payload).await?, B::extract(request, payload).await?))

@@ -37,8 +37,8 @@ impl RequestHeaders {
     /// Returns the value of a cookie as the browser sent it, if exactly one cookie has this name and the value is
     /// UTF-8.
     ///
-    /// A browser sends one cookie for each name, path and domain. It sends only one cookie whose name begins with
-    /// `__Host-`. If there are two cookies of such a name, another host has set one of them.
+    /// Path and domain are fixed for a cookie whose name begins with `__Host-`, so a browser sends at most one cookie
+    /// of such a name. If there are two, another host has set one of them.
     #[must_use]
     pub fn cookie(&self, name: &str) -> Option<&str> {
         let mut values = self.0.headers().get_all(COOKIE).flat_map(|header| cookie_values(header.as_bytes(), name));

@@ -209,7 +209,7 @@ impl IdempotentRequest {
 }
 
 impl ActiveClaim {
-    /// Releases the key before the client receives the response, so that it can use the key immediately.
+    /// Releases the key before the client receives the response, so that the client can use the key again immediately.
     async fn release(&mut self) {
         match self.store.idempotency_release(self.claim).await {
             Ok(()) => self.is_closed = true,
@@ -285,7 +285,7 @@ fn replay(answer: &[u8]) -> Result<HttpResponse, Problem> {
 }
 
 /// Reads an upload to its end and returns its digest. Rejects an upload that is larger than the plan allows, because no
-/// earlier request can have stored it.
+/// earlier request with this upload can have succeeded.
 async fn drain(
     request: &HttpRequest,
     payload: &mut Payload,

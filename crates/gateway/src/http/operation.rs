@@ -59,7 +59,7 @@ pub struct Operation {
     pub(crate) role: Option<Role>,
     pub(crate) scope: Option<Scope>,
     pub(crate) session_only: bool,
-    /// Whether the client of a connected app authenticates, with its secret if it is confidential.
+    /// Whether the caller is a connected app that authenticates itself, with its secret if it is confidential.
     pub(crate) authenticates_client: bool,
     /// Whether the route accepts a restricted token, for the targets of its restriction.
     pub(crate) accepts_restricted_tokens: bool,

@@ -20,7 +20,7 @@ pub struct Pagination<K>(pub Paging<K>);
 #[derive(Debug)]
 pub struct PageBefore {
     pub limit: u16,
-    /// The number below which the rows of the page are. `None` for the first page.
+    /// The page contains only rows with smaller numbers than this. `None` for the first page.
     pub before: Option<i64>,
 }
 

@@ -30,7 +30,8 @@ impl StaticResponses {
         Self(responses.map(|operation| (operation.path, OnceLock::new())).collect())
     }
 
-    /// Returns the key of the stored response, if the request may use one. Requests with `Origin` need CORS headers.
+    /// Returns the key of the stored response, if the request may use one. A request with `Origin` may not, because its
+    /// response needs CORS headers.
     pub(crate) fn key(request: &ServiceRequest) -> Option<(web::Data<Self>, &'static str)> {
         let responses = request.app_data::<web::Data<Self>>()?;
         let (path, _) = responses.0.get_key_value(request.path())?;

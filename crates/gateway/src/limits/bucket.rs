@@ -56,7 +56,7 @@ impl PermitParameters {
     /// if any.
     pub(crate) fn charge(self, key: &str, from: &str) -> String {
         let Self { now, permits, cost, bucket } = self;
-        // A process with a fast clock may have written a time that is later than the reset of an empty bucket.
+        // Limit the stored time to that of an empty bucket: a process with a fast clock may have written a later one.
         let reset_at = format!("LEAST(GREATEST(r.reset_at, ${now}), ${now} + ${bucket})");
         let granted = format!("LEAST(${permits}, GREATEST(0, (${now} + ${bucket} - {reset_at}) / ${cost}))");
         format!(
@@ -132,7 +132,7 @@ pub(super) fn set_headers(request: &HttpRequest, name: &str, needed: PermitReque
     });
 }
 
-/// Returns the error 429, with the headers of the bucket and the time after which it has a permit.
+/// Returns the error 429, with the headers of the bucket, and the time after which the bucket has a permit again.
 pub(super) fn refuse(request: &HttpRequest, name: &str, needed: PermitRequest, local: LocalPermits) -> Problem {
     set_headers(request, name, needed, LocalPermits { permits: 0, ..local });
     let wait = seconds(local.reset_at + needed.cost - needed.bucket - needed.now).max(1);

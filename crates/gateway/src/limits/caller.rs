@@ -63,8 +63,8 @@ impl Limiters {
     /// Takes a local permit of the credential's bucket and one of the user's bucket.
     ///
     /// # Errors
-    /// Returns 429 if a bucket has no permit left. Also returns it for a credential that this process has not seen as
-    /// valid if the address is above its rate limit, so that guessing credentials causes no statements.
+    /// Returns 429 if a bucket has no permit left. Also returns 429 if the address is above its rate limit and this
+    /// process has not seen the credential as valid, so that guessed credentials cause no statements.
     pub(crate) fn take_as_caller(
         &self,
         request: &HttpRequest,

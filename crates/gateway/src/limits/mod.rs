@@ -128,7 +128,7 @@ impl Limiters {
         self.count(request, store, (limit, Key::Address(address)), &address.to_string()).await
     }
 
-    /// Counts a request by the client that it authenticated, and sets the headers of its response.
+    /// Counts a request against the limit of its authenticated client, and sets the headers of the response.
     ///
     /// # Errors
     /// Returns 429 if the client is above its rate limit.

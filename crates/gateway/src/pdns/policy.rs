@@ -1,8 +1,9 @@
 //! The policies of the PowerDNS-compatible API: types that state the minimum role and the scope. The caller is the user
 //! whose personal access token is in the header `X-API-Key`.
 //!
-//! The path does not name the organization. For an existing zone, it is the zone's organization; for a new zone, the
-//! token's. The response for a zone that the token may not access is 404, as for a zone that does not exist.
+//! The path does not name the organization. A request about an existing zone concerns the zone's organization, and a
+//! new zone is created in the token's organization. The response for a zone that the token may not access is 404, as
+//! for a zone that does not exist.
 
 use std::marker::PhantomData;
 

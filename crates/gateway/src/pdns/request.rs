@@ -122,7 +122,7 @@ impl NewZoneBody {
 }
 
 impl ZoneChangeBody {
-    /// Rejects changes of settings that the service does not store. DNSSEC is supported.
+    /// Rejects a change of any setting other than DNSSEC, because the service stores no others.
     pub(super) fn check(&self) -> Result<(), Problem> {
         check_kind(self.kind.as_deref())?;
         check_nsec3param(self.nsec3param.as_deref())?;

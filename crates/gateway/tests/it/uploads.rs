@@ -51,7 +51,7 @@ async fn echo(_: Open, Body(body): Body<Received>) -> Result<Json<Received>, Pro
     Ok(Json(body))
 }
 
-/// Creates a body of chunks. Each chunk has the seconds before it, and its length in bytes.
+/// Creates a body of chunks. A chunk consists of the seconds that pass before it, and its length in bytes.
 fn body(chunks: Vec<(u64, usize)>) -> Payload {
     let chunks = futures_util::stream::iter(chunks).then(|(seconds, bytes)| async move {
         tokio::time::sleep(Duration::from_secs(seconds)).await;

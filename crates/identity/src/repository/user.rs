@@ -119,7 +119,7 @@ impl IdentityRepository for Connection {
         let upsert =
             diesel::insert_into(users::table).values(row).on_conflict((users::provider, users::subject)).do_update();
         let user: UserRow = match provider {
-            // The code host always sends the whole profile. The user has removed a field that is missing.
+            // The code host always sends the whole profile: if a field is missing, the user has removed it.
             Provider::Codehost => {
                 let profile = (
                     users::name.eq(excluded(users::name)),
@@ -142,7 +142,8 @@ impl IdentityRepository for Connection {
     }
 
     async fn user_lock(&mut self, user: UserId) -> Result<()> {
-        // The row's key does not change, so rows that reference the user can be inserted at the same time.
+        // The row's key does not change, so use the weaker lock, which lets other transactions insert rows that
+        // reference the user.
         users::table.find(user).select(users::id).for_no_key_update().execute(self).await?;
         Ok(())
     }

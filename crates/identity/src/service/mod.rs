@@ -1,4 +1,5 @@
-//! Use cases of users. This file has sessions and the development login, the other files have the other credentials.
+//! Use cases of users. This file contains sessions and the development login; the other files contain the other
+//! credentials.
 
 mod codehost;
 mod key;
@@ -78,7 +79,8 @@ impl Identity {
     pub async fn session_end(&self, actor: &Actor, user: UserId, session: SessionId) -> Result<()> {
         self.store
             .transaction(actor, async |tx| {
-                // Two sessions may end each other, and a session may end itself.
+                // Lock the user, because two sessions may end each other concurrently. Check the caller before the
+                // change, because a session may end itself.
                 tx.user_lock(user).await?;
                 let authorized = self.store.authorize(tx, actor).await?;
                 if !tx.session_delete(user, session).await? {
@@ -149,7 +151,7 @@ impl Identity {
                 let (id, token_hash) = (clock_rng.id(), token.hash());
                 let session = NewSession { id, user_id: user.id, token_hash, user_agent, created_at: now, expires_at };
                 tx.session_insert(&session).await?;
-                // No background job deletes expired sessions.
+                // Delete the user's expired sessions here, because no background job does so.
                 tx.session_delete_expired(user.id, now).await?;
                 let data = json!({ "user": user.id, "provider": user.provider, "first": is_first });
                 let event = Event::of_account("session.start", user.id, id, data);

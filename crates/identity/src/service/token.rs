@@ -82,14 +82,15 @@ impl Identity {
         let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx| {
-                // Two tokens may revoke each other, and a token may revoke itself.
+                // Lock the user, because two tokens may revoke each other concurrently. Check the caller before the
+                // change, because a token may revoke itself.
                 tx.user_lock(user).await?;
                 let authorized = self.store.authorize(tx, actor).await?;
                 if tx.token_revoke(user, token, now).await? {
                     let event = Event::of_account("token.revoke", user, token, json!({}));
                     return Ok(Outcome::ChangedAuthority((), event, authorized));
                 }
-                // The token may already be revoked.
+                // Revoking a revoked token is a no-op.
                 let found = tx.token_find(user, token).await?;
                 found.map(|_| Outcome::Unchanged(())).ok_or(IdentityError::TokenNotFound)
             })

@@ -144,7 +144,7 @@ async fn code_exchange_sends_the_verifier_of_the_challenge() {
     for _ in 0..2 {
         logins.push(identity.login_begin(REDIRECT).await.unwrap());
     }
-    // In reverse order: each exchange has its own verifier.
+    // End the sign-ins in reverse order: each exchange must use its own verifier.
     for login in logins.iter().rev() {
         end(&identity, login, Ok("ada")).await.unwrap().outcome.unwrap();
     }
@@ -156,7 +156,7 @@ async fn code_exchange_sends_the_verifier_of_the_challenge() {
         assert_eq!(login.url, format!("https://codehost.example/authorize?state={state}"));
         assert_eq!((state.as_str(), login.seconds), (login.state.reveal(), 600));
         assert_eq!((to.as_str(), redirect_uri.as_str(), code.as_str()), (CALLBACK, CALLBACK, "ada"));
-        // RFC 7636, section 4: 43 to 128 unreserved characters, and S256 of them.
+        // RFC 7636 section 4: the verifier has 43 to 128 unreserved characters, and the challenge is its SHA-256.
         assert!((43..=128).contains(&verifier.len()), "{verifier}");
         assert!(verifier.chars().all(|c| c.is_ascii_alphanumeric() || "-._~".contains(c)), "{verifier}");
         let hash = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());

@@ -22,7 +22,7 @@ async fn development_login_updates_only_the_given_fields() {
         kit.identity.dev_login(&anonymous_actor(), dev_login("ada", email, name), None).await.unwrap();
         let expected = json!({ "name": stored_name, "email": stored_email, "avatar_url": null, "created_at": created });
         assert_eq!(kit.db_rows(PROFILE).await, [expected]);
-        // This advances the clock, so that later sign-ins have another time.
+        // `audited` also advances the clock, so that later sign-ins have another time.
         kit.audited().await;
     }
 }

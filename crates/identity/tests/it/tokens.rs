@@ -221,7 +221,7 @@ async fn second_revocation_of_a_token_is_a_no_op() {
     let first = kit.now();
     let stamped = async || kit.identity.token(ada, token.id).await.unwrap().revoked_at;
 
-    // The token of another user, an unknown token, and an unknown user.
+    // None of these tokens is found: that of another user, an unknown token, and that of an unknown user.
     for (user, id) in [(eve, token.id), (ada, kit.store.clock_rng().id()), (kit.store.clock_rng().id(), token.id)] {
         let refused = kit.identity.token_revoke(&anonymous_actor(), user, id).await;
         assert!(matches!(refused, Err(IdentityError::TokenNotFound)), "{refused:?}");

@@ -54,7 +54,8 @@ pub trait InviteRepository {
     /// Counts the open, unexpired invitations other than `except`.
     async fn invite_count_pending(&mut self, org: OrgId, except: Option<InviteId>, at: Time) -> Result<i64>;
 
-    /// Accepts the invitation if it has this token, is open and has not expired. Returns whether it did.
+    /// Accepts the invitation if it has this token, is open and has not expired. Returns whether the invitation was
+    /// accepted.
     async fn invite_accept(&mut self, invite: InviteId, token: TokenHash, by: UserId, at: Time) -> Result<bool>;
 
     /// Revokes an open invitation. Returns false if there is no such invitation.

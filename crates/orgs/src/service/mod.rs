@@ -1,4 +1,4 @@
-//! Use cases of organizations. This file has organizations and members, the other files have invitations and
+//! Use cases of organizations. This file contains organizations and members; the other files contain invitations and
 //! notifications.
 
 mod invite;
@@ -193,7 +193,7 @@ impl Orgs {
                     return Ok(Outcome::Unchanged(member));
                 }
                 ensure_other_admin(tx, org, &member).await?;
-                // An admin may demote themself.
+                // Check the caller before the change, because an admin may demote themself.
                 let authorized = self.store.authorize(tx, actor).await?;
                 tx.member_set_role(org, user, role).await?;
                 let revoked = if role < Role::Admin { self.revoke_invites_by(tx, org, user).await? } else { 0 };
@@ -219,7 +219,7 @@ impl Orgs {
             .transaction(actor, async |tx| {
                 let member = lock_member(tx, org, user).await?;
                 ensure_other_admin(tx, org, &member).await?;
-                // A member may leave.
+                // Check the caller before the change, because a member may remove themself.
                 let authorized = self.store.authorize(tx, actor).await?;
                 tx.member_delete(org, user).await?;
                 let revoked = self.revoke_invites_by(tx, org, user).await?;

@@ -52,7 +52,7 @@ async fn resend_within_ten_minutes_keeps_the_sent_mail_and_its_link() {
     for dead in [&first, &newest] {
         assert_eq!(state(&kit, dead).await, None);
     }
-    // One link uses the invitation, so the other one is used, too.
+    // The invitation can be accepted once, so after one link was used, the other one is no longer valid.
     let other = invite(&kit, org, ada).await;
     let (bob, eve) = (kit.db_user("robert").await, kit.db_user("eve").await);
     accept(&kit, bob, &last).await.unwrap();

@@ -93,7 +93,7 @@ async fn concurrent_accept_revoke_and_resend_are_serialized() {
             Box::pin(async { RaceResult::Revoked(kit.orgs.invite_revoke(&admin, org, id).await) }),
             Box::pin(async { RaceResult::Resent(kit.invite(org, ada, &email, Role::Viewer).await) }),
         ];
-        // Start with another call in each round.
+        // Each round starts with a different call.
         racers.rotate_left(round % 3);
         let (mut accepted, mut revoked, mut resent) = (None, None, None);
         for result in join_all(racers).await {
@@ -130,7 +130,7 @@ async fn concurrent_accept_revoke_and_resend_are_serialized() {
         let by = (state == "used").then(|| bob.as_uuid().to_string());
         let ended = kit.database.rows(&format!("{ended}'{}'", id.as_uuid())).await;
         assert_eq!(ended, [json!({ "state": state, "accepted_by": by })]);
-        // The last link and its mail exist, unless the invitation was revoked.
+        // The link of the resend and its mail are valid, unless the invitation was revoked afterwards.
         let is_new = matches!(resent, InviteOutcome::Created(_));
         let view = kit.orgs.invite_preview(&token(&resent)).await.unwrap();
         assert_eq!(view.state, if is_new { InviteState::Pending } else { InviteState::Revoked });
@@ -146,7 +146,7 @@ async fn concurrent_invitations_respect_the_limit() {
     for round in 1..=3 {
         let org = kit.org(ada, &format!("org-{round}")).await.id;
         let emails: Vec<_> = (0..60).map(|n| format!("user-{n}@example.com")).collect();
-        // As many concurrent calls as connections.
+        // Run as many concurrent calls as there are connections.
         let invites = stream::iter(&emails).map(|email| kit.invite(org, ada, email, Role::Viewer)).buffer_unordered(32);
         let outcomes = invites.collect::<Vec<_>>().await;
         let (made, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);

@@ -92,7 +92,7 @@ async fn resend_updates_the_invitation_and_replaces_its_link() {
     let (org, ada) = acme(&kit).await;
     let eve = kit.joined(org, "eve", Role::Admin).await;
     let (first, mut old) = invited(&kit, org, ada, "bob@example.com").await;
-    // Once while it is pending, and once after it expired.
+    // Resend the invitation once while it is pending, and once after it has expired.
     for (at, (wait, email, role)) in
         [(DAY, "BOB@example.com", Role::Admin), (7 * DAY, "bob@EXAMPLE.com", Role::Viewer)].into_iter().enumerate()
     {
@@ -125,7 +125,7 @@ async fn resend_updates_the_invitation_and_replaces_its_link() {
     }
     let bob = kit.db_user("bob").await;
     assert_eq!(accept(&kit, bob, &old).await.unwrap().role, Role::Viewer);
-    // An ended invitation does not change. The next one is new.
+    // An accepted invitation does not change. Inviting the address again creates a new invitation.
     let outcome = kit.invite(org, ada, "bob@example.com", Role::Member).await.unwrap();
     assert!(matches!(&outcome, InviteOutcome::Created(created) if created.invite.id != first.id), "{outcome:?}");
     assert_eq!(state(&kit, &old).await, Some(InviteState::Used));
@@ -136,7 +136,7 @@ async fn address_of_a_member_is_rejected_ignoring_case() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let (other, eve) = (kit.org(ada, "other").await.id, kit.db_user("eve").await);
-    // Invited first, then added directly.
+    // Bob is invited first, and then added directly.
     invited(&kit, org, ada, "bob@example.org").await;
     let bob = kit.joined(org, "bob", Role::Viewer).await;
     for email in ["bob@example.org", "BOB@Example.ORG", "ada@example.org"] {
@@ -144,7 +144,7 @@ async fn address_of_a_member_is_rejected_ignoring_case() {
         assert_eq!(refused.code(), &OrgError::ALREADY_MEMBER, "{email}");
     }
     assert_eq!((kit.audited().await, listed(&kit, org).await.len()), (vec![], 1));
-    // A user who is not a member, a member of another organization, and a removed member.
+    // These can be invited: a user who is not a member, a member of another organization, and a removed member.
     assert!(kit.invite(org, ada, "eve@example.org", Role::Member).await.is_ok());
     assert!(kit.invite(other, ada, "bob@example.org", Role::Member).await.is_ok());
     kit.orgs.member_remove(&session_actor(ada), Role::Admin, org, bob).await.unwrap();

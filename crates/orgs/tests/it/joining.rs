@@ -23,7 +23,7 @@ async fn ended_invitation_is_visible_for_thirty_days() {
     assert_eq!(kit.orgs.invite_preview(&pending_token).await.unwrap(), view);
     let (_, used) = invited(&kit, org, ada, "eve@example.com").await;
     let (revoked_invite, revoked) = invited(&kit, org, ada, "zoe@example.com").await;
-    // The first invitation expires, the second has one second left.
+    // The first invitation has now expired; the second has one second left.
     kit.advance(7 * DAY - 3);
     assert_eq!(state(&kit, &pending_token).await, Some(InviteState::Expired));
     assert_eq!(state(&kit, &used).await, Some(InviteState::Pending));

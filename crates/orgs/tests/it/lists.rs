@@ -50,7 +50,7 @@ async fn removed_members_do_not_shift_the_next_page() {
     before.sort();
     let first = kit.orgs.members(org, &Paging { limit: 10, after: None }).await.unwrap();
     let cursor = first.next_cursor.unwrap();
-    // The member that the cursor names, one before it and one after it.
+    // Remove the member that the cursor names, one before it and one after it.
     let mut removed = vec![before[2], before[9], before[12]];
     removed.retain(|user| *user != ada);
     for user in &removed {

@@ -46,7 +46,7 @@ pub fn invites(mailer: &Arc<FakeMailer>) -> Arc<InviteMails> {
 
 /// Attempts all due messages.
 pub async fn deliver(kit: &Kit, handler: Arc<dyn OutboxHandler>) {
-    // At zero, each due message is delivered, waits for a retry, or is a dead letter.
+    // When this count is zero, each due message is delivered, waits for a retry, or is a dead letter.
     let unattempted = format!(
         "SELECT count(*) FROM store.outbox WHERE last_error IS NULL AND (attempts > 0 OR next_attempt_at <= '{}')",
         kit.now()

@@ -98,7 +98,7 @@ async fn every_kind_of_the_contract_can_be_raised() {
 
 #[test]
 fn texts_are_complete_and_name_their_fields() {
-    // The other side of a takeover has the same kind.
+    // The notice of the project that takes a hostname over has the same kind as that of the project that loses it.
     let acquired = Notice::HostnameAcquired { project: "shop".to_owned(), hostname: "www.example.org".to_owned() };
     for notice in one_of_each_kind().into_iter().chain([acquired]) {
         let (title, message) = notice.text();
@@ -145,11 +145,11 @@ async fn same_notification_is_not_raised_again_within_its_interval() {
     let email_limit = |project: &str| Notice::EmailLimit { project: project.to_owned(), per_hour: 50 };
     let start = kit.now();
     assert!(is_raised(&kit, org, email_limit("shop")).await);
-    // Another value does not make it another notification.
+    // A notice that differs only in a value counts as the same notification.
     let reworded = Notice::EmailLimit { project: "shop".to_owned(), per_hour: 1000 };
     assert!(!is_raised(&kit, org, reworded).await);
     assert!(!is_raised(&kit, org, email_limit("shop")).await);
-    // Another project, kind or organization does.
+    // A notice of another project, kind or organization does not.
     assert!(is_raised(&kit, org, email_limit("blog")).await);
     assert!(is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
     assert!(!is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);

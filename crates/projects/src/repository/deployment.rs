@@ -34,9 +34,9 @@ pub trait DeploymentRepository {
     /// Lists the deployments of a project, newest first.
     async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>>;
 
-    /// Records a reported status. Ignores a crash or failure of a retired deployment. The status `serving` retires the
-    /// pending, serving and crashed deployments, except the live one, which is still starting. Failed deployments stay
-    /// `failed`.
+    /// Records a reported status. Ignores a crash or failure of a retired deployment. The status `serving` also retires
+    /// the other deployments that are pending, serving or crashed, except the live one, which may still be starting.
+    /// Failed deployments stay `failed`.
     async fn deployment_set_status(
         &mut self,
         project: ProjectId,

@@ -156,7 +156,8 @@ impl Projects {
     /// well. Both projects publish their records at the same name, so one lookup finds both.
     async fn require_stronger_proof(&self, candidate: &Candidate<'_>, holder: &Holder) -> Result<()> {
         let Some(token) = holder.token.as_ref().filter(|_| holder.kind == HostnameKind::Custom) else {
-            // A holder without a token has a default hostname, which was created before the platform's domain changed.
+            // The name is the holder's default hostname, which has no token and cannot be taken over. Users can claim
+            // such a name only if the platform's domain has changed since.
             return Err(ProjectError::HostnameTaken(candidate.name.to_owned()));
         };
         let record = candidate.record();
@@ -181,7 +182,8 @@ impl Projects {
     }
 
     /// Takes the hostname over from another project, after the claiming project proved its ownership by TXT. Returns
-    /// `None` if the holder's claim has changed since `seen` was read, because the proof is based on that state.
+    /// `None` if the holder's claim has changed since `seen` was read, because the proof was checked against that
+    /// state.
     async fn take_over(&self, actor: &Actor, candidate: &Candidate<'_>, seen: &Holder) -> Result<Option<Hostname>> {
         let Candidate { name, org, project, ref token } = *candidate;
         let now = self.store.clock_rng().now();
@@ -244,8 +246,8 @@ impl Candidate<'_> {
     }
 }
 
-/// Returns the claim to insert. It reserves the name until seven days after the organization's first claim. If that
-/// time is over, the claim reserves nothing, and still expires after seven days.
+/// Returns the claim to insert. It reserves the name until seven days after the organization's first claim, and then
+/// expires. If this time is already over, the claim reserves nothing, and expires seven days from now.
 fn new_claim<'a>(candidate: &'a Candidate<'_>, status: &NameStatus, now: Time) -> NewClaim<'a> {
     let Candidate { name, org, project, token } = candidate;
     let reserved_until = status.first_claimed_at.unwrap_or(now).plus_seconds(CLAIM_SECONDS);

@@ -36,7 +36,8 @@ impl Projects {
     /// Stores a bundle and makes it live as the project's next version.
     ///
     /// # Errors
-    /// Returns the errors of [`crate::Bundles::receive`], [`ProjectError::NotFound`] or [`ProjectError::PushNotPending`].
+    /// Returns the errors of [`crate::Bundles::receive`], [`ProjectError::NotFound`] or
+    /// [`ProjectError::PushNotPending`].
     pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
         actor: &Actor,

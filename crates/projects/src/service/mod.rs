@@ -301,7 +301,7 @@ fn name_conflict(error: store::Error, hostname: &str) -> ProjectError {
     error.into()
 }
 
-/// Returns `<project>-<org>`, truncated and suffixed with a digest if it exceeds a label.
+/// Returns `<project>-<org>`. If this is longer than a label may be, truncates it and appends a digest.
 fn default_label(project: &ProjectName, org: &str) -> String {
     let whole = format!("{project}-{org}");
     if whole.len() <= MAX_LABEL_BYTES {

@@ -80,8 +80,8 @@ impl Projects {
         Ok(Verification { proof, checks, inconclusive })
     }
 
-    /// Applies the result of a verification. If it leaves the state of the hostname unchanged, returns the failure
-    /// instead of writing it, so that the caller can record several failures in one statement.
+    /// Applies the result of a verification. A failure that leaves the state of the hostname unchanged is returned
+    /// instead of written, so that the caller can record several failures in one statement.
     pub(super) async fn apply_verification(
         &self,
         actor: &Actor,
@@ -166,8 +166,8 @@ impl Projects {
         Ok(())
     }
 
-    /// Stops serving a hostname and removes its records. The project no longer has the hostname, or the hostname is no
-    /// longer active. The caller holds the project's row lock.
+    /// Stops serving a hostname and removes its records. The caller holds the project's row lock, and has already
+    /// deleted the hostname, deactivated it, or given it to another project.
     pub(super) async fn stop_serving(
         &self,
         tx: &mut Connection,

@@ -113,7 +113,7 @@ async fn only_the_password_hash_is_stored() {
     // The same password gets a new salt and a new version, which invalidates earlier access.
     kit.set(&org, project, AccessMode::Password, Some(SECRET)).await.unwrap();
     kit.set(&org, project, AccessMode::Password, Some("something else")).await.unwrap();
-    // Without a password, the current one is kept. It can be set before the mode that uses it.
+    // A change without a password keeps the current one. A password can be set before the mode that uses it.
     kit.set(&org, project, AccessMode::Org, None).await.unwrap();
     kit.set(&org, project, AccessMode::Org, Some("for later on")).await.unwrap();
     kit.set(&org, project, AccessMode::Password, None).await.unwrap();

@@ -143,7 +143,7 @@ async fn too_long_hostname_label_ends_in_a_digest() {
     let label = |project: &Project| project.hostname.strip_suffix(".svc.example").unwrap().to_owned();
     assert_eq!(label(&kit.project(&org, &whole).await), format!("{whole}-{long}"));
 
-    // Names that differ after the truncation, and a name that would end in two dashes.
+    // The first two names differ only in the part that is truncated. The third would end in two dashes.
     let mut labels = Vec::new();
     for name in [format!("{}a", "p".repeat(39)), format!("{}b", "p".repeat(39)), format!("{}--p", "p".repeat(37))] {
         labels.push(label(&kit.project(&org, &name).await));

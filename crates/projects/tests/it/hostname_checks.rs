@@ -224,7 +224,7 @@ async fn concurrent_checks_apply_each_result_once() {
         kit.claim(&org, project, &name).await.unwrap();
         kit.records.cname(&name, ORIGIN);
     }
-    // Verified, unverified, detached, expired.
+    // The hostname is verified, then unverified, then detached, and its claim expires.
     for (event, days) in [("verify", 0), ("unproved", 1), ("detach", 7), ("lapse", 7)] {
         if event == "unproved" {
             kit.records.clear();

@@ -47,7 +47,7 @@ impl Conflict {
         self.kit.claim(&self.owner, self.site, name).await
     }
 
-    /// Returns the error of a claim by the owner of the domain, without side effects.
+    /// Returns the error of a claim by the owner of the domain, and asserts that the claim had no side effects.
     async fn refusal(&self, name: &str) -> (VerifyRecord, TakeoverObstacle) {
         let refusal = held(self.ask(name).await, name);
         assert_eq!((self.kit.audited().await, self.kit.take_served_names().len()), (vec![], 0));
@@ -173,7 +173,7 @@ async fn txt_record_takes_a_hostname_over_from_weaker_claims() {
         assert_eq!(projects.pop(), Some(it.site));
         assert!(projects.iter().all(|project| *project == it.shop));
 
-        // The former holder needs TXT now, and loses against a published record.
+        // The former holder now needs a TXT record to take the name back.
         let (_, obstacle) = held(it.kit.claim(&it.acme, it.shop, &name).await, &name);
         assert_eq!(obstacle, TakeoverObstacle::NotPublished);
         it.publish(&[&of_holder]);
@@ -315,7 +315,8 @@ async fn takeover_checks_again_what_its_lookup_was_based_on() {
     assert_eq!(held(outcome, NAME).1, TakeoverObstacle::HolderProves);
     assert!(it.holds(NAME).await);
 
-    // The holder releases the name in the meantime. The project claims it again, and its record verifies the new claim.
+    // The holder releases the name in the meantime. The request then claims the free name, and the published record
+    // verifies this claim.
     it.publish(&[&record]);
     let outcome = it
         .ask_during(async || {
@@ -331,7 +332,7 @@ async fn check_of_the_former_holder_does_not_change_the_hostname() {
     let it = Conflict::start().await;
     let claim = it.hold(NAME).await;
     let (record, _) = held(it.ask(NAME).await, NAME);
-    // The job observes the proof of the holder, but the name is taken over before it applies the result.
+    // The job observes the proof of the holder, but the name is taken over before the job applies the result.
     it.kit.publish(&claim);
     let (guard, check) = it.kit.blocked_check().await;
     let token = record.value.strip_prefix("svc-verify=").unwrap();

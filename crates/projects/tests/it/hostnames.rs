@@ -60,7 +60,7 @@ async fn claim_reserves_a_name_and_returns_verification_records() {
         assert_eq!(kit.audited().await, []);
     }
 
-    // Other projects cannot claim it, even in the same organization.
+    // Other projects cannot claim the name, even in the same organization.
     let other = kit.db_org("other", Plan::Free).await;
     for (org, name) in [(&org, "blog"), (&other, "shop")] {
         let project = kit.project(org, name).await.id;
@@ -247,7 +247,7 @@ async fn name_of_another_organization_requires_the_txt_record() {
     let shop = kit.project_with_hostname(&acme).await;
     let blog = kit.project(&acme, "blog").await.id;
     let other_project = kit.project(&other, "shop").await.id;
-    // The hostname is deleted, or its project is. Its CNAME still points to the platform.
+    // The hostname or its project is deleted, and the CNAME still points to the platform.
     kit.projects.hostname_delete(&kit.actor, &acme, shop, NAME).await.unwrap();
     kit.claim(&acme, blog, NAME).await.unwrap();
     // The same organization can still use the CNAME.
@@ -293,7 +293,7 @@ async fn concurrent_claims_have_one_winner() {
     let projects = [(&acme, kit.project(&acme, "shop").await.id), (&other, kit.project(&other, "shop").await.id)];
     let third = kit.db_org("third", Plan::Free).await;
     let former = kit.project(&third, "shop").await.id;
-    // A free name, and a name with an expired claim.
+    // Two cases: a free name, and a name with an expired claim.
     for (name, expired) in [(NAME, false), ("b.example.org", true)] {
         if expired {
             kit.claim(&third, former, name).await.unwrap();
@@ -349,7 +349,7 @@ async fn deleted_name_is_free_immediately() {
     let again = kit.projects.hostname_delete(&kit.actor, &org, shop, NAME).await;
     assert!(matches!(again, Err(ProjectError::HostnameNotFound)), "{again:?}");
 
-    // Anyone can claim it. Deleting a pending claim does not change the desired state.
+    // Anyone can claim the deleted hostname. Deleting a pending claim does not change the desired state.
     kit.claim(&other, other_project, NAME).await.unwrap();
     kit.projects.hostname_delete(&kit.actor, &other, other_project, NAME).await.unwrap();
     assert_eq!(kit.take_served_names(), [[""; 0]; 0]);

@@ -126,7 +126,7 @@ async fn concurrent_renames_and_creations_have_one_winner() {
     let [Ok(winner)] = outcomes.as_slice() else { panic!("expected one winner: {outcomes:?}") };
     assert_eq!(kit.find(&org, "shop").await, Some(winner.id));
     assert_eq!(kit.audited().await.len(), 1);
-    // Each project has exactly its own default hostname.
+    // Each project has exactly one default hostname, which contains its name.
     let strays = "SELECT count(*) FROM projects.projects p WHERE 1 <> (SELECT count(*) FROM projects.hostnames h \
                   WHERE h.project_id = p.id AND h.name = p.name || '-acme.svc.example')";
     assert_eq!(kit.db_number(strays).await, 0);
@@ -197,7 +197,7 @@ async fn deleted_project_is_not_found() {
     kit.add_hostname(&org, next.id, "www.example.org").await;
     kit.add_hostname(&org, next.id, "claimed.example.org").await;
     assert_eq!(kit.deploy(&org, next.id, "one").await.unwrap().version, 1);
-    // This works repeatedly.
+    // Deleting a project and creating it again works repeatedly.
     kit.delete(&org, next.id, "shop").await.unwrap();
     kit.audited().await;
     kit.project(&org, "shop").await;

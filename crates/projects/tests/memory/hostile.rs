@@ -9,7 +9,7 @@ use kernel::{BundleLimits, Limits, Plan};
 use testkit::bundle::tar::{Tar, gzip, header, malformed_header, record};
 
 pub struct Hostile {
-    /// The description in the page.
+    /// The description in `docs/hostile-bundles.md`.
     pub description: &'static str,
     pub upload: Vec<u8>,
     /// `details.reason`, or `details.of` for an exceeded limit.

@@ -1,5 +1,5 @@
-//! Measures the memory use of large and hostile uploads. A separate process with a single test, so that no other test
-//! affects the measurement.
+//! Measures the memory use of large and hostile uploads. This is a separate process with a single test, so that no
+//! other test affects the measurement.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed test panics")]
@@ -107,7 +107,8 @@ fn body(upload: &[u8]) -> impl Stream<Item = std::io::Result<Bytes>> + Unpin {
     stream::iter(upload.chunks(32 * 1024).map(|chunk| Ok(Bytes::copy_from_slice(chunk))))
 }
 
-/// Asserts that the page lists all archives. Not a separate test, because building the archives uses memory.
+/// Asserts that `docs/hostile-bundles.md` lists all archives. This is not a separate test, because building the
+/// archives uses memory.
 fn assert_page_is_current() {
     let all = hostile::all();
     assert!(all.len() >= 40);

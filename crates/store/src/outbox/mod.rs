@@ -9,7 +9,7 @@
 //! **At least once.** If a process dies after a delivery and before it records the delivery, the message is delivered
 //! again after the lease: one duplicate for each such crash. The same happens if, at that point, a process cannot reach
 //! Postgres for the rest of its lease while another process can. [`Message::id`] is the same in every attempt, so
-//! receivers can recognise a duplicate. Derive the key of the effect at the receiver from it, such as a mail's
+//! receivers can recognise a duplicate. Derive the key of the effect at the receiver from this id, such as a mail's
 //! `Message-ID` or an idempotency key.
 //!
 //! **Fenced.** A claim increments the attempt number. The result of an attempt is written only while its number is the
@@ -95,7 +95,7 @@ pub trait OutboxHandler: Send + Sync {
     /// the rows that it would update no longer exist.
     ///
     /// # Errors
-    /// Returns an error for the caller retries an [`Error::Unavailable`] until shortly before the lease ends. After
+    /// After an [`Error::Unavailable`], the worker calls the method again until shortly before the lease ends. After
     /// that, and after any other error, the message becomes a dead letter and is not delivered again automatically.
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()>;
 }

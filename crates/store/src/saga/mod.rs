@@ -1,20 +1,22 @@
 //! Sagas: work in several steps at providers, which no transaction can contain, such as a purchase.
 //!
-//! [`Store::saga_start`](crate::Store::saga_start) writes a saga in the transaction that causes it. A runner takes its lease and executes the steps
-//! in their order ([`Store::saga_run`](crate::Store::saga_run)). For each step:
+//! [`Store::saga_start`](crate::Store::saga_start) writes a saga in the transaction that causes it. A runner takes the
+//! lease of the saga and executes the steps in their order ([`Store::saga_run`](crate::Store::saga_run)). For each
+//! step:
 //!
 //! 1. One commit records the attempt and the idempotency key of the step. The key stays the same in all attempts.
 //! 2. The handler calls the provider, without a transaction, a connection or a lock ([`SagaHandler::execute`]).
 //! 3. One commit records the response, together with the context's own rows and the audit event
 //!    ([`SagaHandler::record`]).
 //!
-//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A failure that
-//! may pass ends the run: a background job continues the saga after a backoff ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated
-//! request continues it immediately. A refusal undoes the started steps in the opposite order
-//! ([`SagaHandler::compensate`]).
+//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A transient
+//! failure ends the run: a background job continues the saga after a backoff
+//! ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated request continues it immediately. A refusal
+//! undoes the started steps in the opposite order ([`SagaHandler::compensate`]).
 //!
-//! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still the
-//! latest. A stale runner changes nothing in the database; its calls are repetitions with the same keys.
+//! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still
+//! the latest. A stale runner changes nothing in the database, and its calls have the same keys as those of the new
+//! runner.
 
 mod metrics;
 mod operator;
@@ -40,12 +42,12 @@ pub use state::{SagaState, StepState};
 pub struct NewSaga<'a> {
     /// The kind, which selects the handler, such as `domains.purchase`.
     pub kind: &'static str,
-    /// The object that the saga is about. An object has one unfinished saga of a kind.
+    /// The object that the saga is about. An object has at most one unfinished saga of a kind.
     pub key: &'a str,
     pub org: OrgId,
-    /// The user who starts it: the actor of its audit events.
+    /// The user who starts the saga: the actor of its audit events.
     pub user: Option<UserId>,
-    /// The parameters of the steps. It is not sealed, so it must not contain a secret or a contact.
+    /// The parameters of the steps. They are stored unsealed, so they must not contain a secret or a contact.
     pub input: Value,
 }
 
@@ -84,7 +86,8 @@ pub struct Attempt {
     pub step: &'static str,
     /// The idempotency key: the same in every attempt, and unique among all sagas.
     pub key: String,
-    /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was lost.
+    /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was
+    /// lost.
     pub number: i32,
 }
 
@@ -93,14 +96,15 @@ pub struct Attempt {
 pub enum StepOutcome {
     /// The effect happened. The response is recorded; it must not contain a secret or a contact.
     Done(Value),
-    /// Another attempt may succeed. The text is stored unsealed, so it must not contain a text of a provider.
+    /// Another attempt may succeed. The reason is stored unsealed, so it must not quote the provider.
     Retry {
         reason: String,
-        /// Whether the provider refused this key, so that the next attempt needs a new one. Only if it had no effect.
+        /// Whether the provider refused this key, so that the next attempt needs a new one. Set this only if the
+        /// attempt had no effect.
         new_key: bool,
     },
-    /// No attempt succeeds, and there was no effect. `refusal` is for [`SagaHandler::refuse`] and for the callers of
-    /// [`Store::saga_run`](crate::Store::saga_run)(crate::Store::saga_run).
+    /// No attempt will succeed, and there was no effect. [`SagaHandler::refuse`] and the callers of
+    /// [`Store::saga_run`](crate::Store::saga_run) receive `refusal`.
     Refused { refusal: Value, reason: String },
 }
 
@@ -109,13 +113,13 @@ pub enum StepOutcome {
 pub enum SagaResult {
     /// All steps are done.
     Done,
-    /// A step was refused, or an operator abandoned the saga. Its steps are undone, or will be.
+    /// A step was refused, or an operator abandoned the saga. The steps of the saga are undone, or will be.
     Refused(Value),
-    /// It continues later. `step` is the step at which it stopped.
+    /// The saga continues later. `step` is the step at which it stopped.
     Incomplete { step: String },
 }
 
-/// The refusal of a saga that an operator abandoned.
+/// Returns whether this is the refusal of a saga that an operator abandoned.
 #[must_use]
 pub fn is_abandonment(refusal: &Value) -> bool {
     refusal.get(ABANDONED).is_some()
@@ -141,13 +145,13 @@ pub trait SagaHandler: Send + Sync {
     /// Writes the context's rows in the commit that records the response of a step. Returns the audit event.
     ///
     /// # Errors
-    /// The response is not recorded, and the step is repeated with the same key.
+    /// After an error, the response is not recorded, and the step is repeated with the same key.
     async fn record(&self, tx: &mut Connection, saga: &Saga, step: &str, response: &Value) -> Result<Option<Event>>;
 
     /// Writes the context's rows in the commit that records a refusal.
     ///
     /// # Errors
-    /// The refusal is not recorded, and the step is repeated.
+    /// After an error, the refusal is not recorded, and the step is repeated.
     async fn refuse(&self, tx: &mut Connection, saga: &Saga, refusal: &Value) -> Result<Option<Event>>;
 
     /// Undoes a started step at its provider, if that is necessary. Safe to repeat.
@@ -159,7 +163,7 @@ pub trait SagaHandler: Send + Sync {
     /// Writes the context's rows in the commit that records a compensation.
     ///
     /// # Errors
-    /// The compensation is not recorded, and is repeated.
+    /// After an error, the compensation is not recorded, and is repeated.
     async fn record_compensation(
         &self,
         tx: &mut Connection,
@@ -170,7 +174,7 @@ pub trait SagaHandler: Send + Sync {
 }
 
 impl Saga {
-    /// The input as the type that [`NewSaga::input`] was made of.
+    /// Returns the input as the type from which [`NewSaga::input`] was serialized.
     ///
     /// # Errors
     /// [`Error::Inconsistent`] for an input of another type.
@@ -178,7 +182,7 @@ impl Saga {
         T::deserialize(&self.input).map_err(Error::inconsistent)
     }
 
-    /// The response of a finished step; `None` if it is not finished.
+    /// Returns the response of a finished step; `None` if the step is not finished.
     ///
     /// # Errors
     /// [`Error::Inconsistent`] for a response of another type.

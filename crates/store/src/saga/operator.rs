@@ -25,9 +25,9 @@ pub struct SagaStatus {
     pub step: Option<String>,
     /// The failed attempts since the last finished step.
     pub attempts: i32,
-    /// When it continues; while it runs, the end of its lease.
+    /// The time at which the saga continues; while it runs, the end of its lease.
     pub next_attempt_at: Time,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub last_error: Option<String>,
     pub created_at: Time,
     pub finished_at: Option<Time>,
@@ -36,9 +36,9 @@ pub struct SagaStatus {
 /// Selects the sagas to list.
 #[derive(Debug, Clone, Default)]
 pub struct SagaFilter {
-    /// Also finished ones.
+    /// Whether to select finished sagas, too.
     pub finished: bool,
-    /// Only sagas of this kind.
+    /// If set, selects only sagas of this kind.
     pub kind: Option<String>,
 }
 
@@ -48,7 +48,8 @@ impl SagaFilter {
 }
 
 impl Store {
-    /// Lists the oldest unfinished sagas, or the newest of all, up to [`SagaFilter::MAX_SAGAS`].
+    /// Lists the oldest unfinished sagas or, with [`SagaFilter::finished`], the newest of all sagas. Returns at most
+    /// [`SagaFilter::MAX_SAGAS`].
     ///
     /// # Errors
     /// Returns an error if the statement fails.
@@ -65,7 +66,8 @@ impl Store {
         Ok(query.load(&mut *self.connection().await?).await?)
     }
 
-    /// Lets the background job continue an unfinished saga now. Returns false if the saga does not exist, is finished, or is running.
+    /// Lets the background job continue an unfinished saga now. Returns false if the saga does not exist, is finished,
+    /// or is running.
     ///
     /// # Errors
     /// Returns an error if the statement fails.

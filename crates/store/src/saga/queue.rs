@@ -14,7 +14,7 @@ use crate::{Connection, Prepared, Result};
 /// The lease of a runner, in seconds: longer than the timeout of a step.
 pub(super) const LEASE_SECONDS: i64 = 15;
 
-/// A saga that is unfinished after this time is stuck, in seconds.
+/// The time after which an unfinished saga counts as stuck, in seconds.
 const STUCK_SECONDS: i64 = 3600;
 
 #[derive(Insertable)]
@@ -108,7 +108,7 @@ pub(super) async fn insert(tx: &mut Connection, id: Uuid, new: &NewSaga<'_>, now
         input: &new.input,
         state: SagaState::Waiting,
         attempts: 0,
-        // The process that starts the saga runs it. The job only takes over if it died.
+        // The process that starts the saga also runs it. The background job takes over only if that process died.
         next_attempt_at: now.plus_seconds(LEASE_SECONDS),
         lease: 0,
         is_abandoned: false,

@@ -21,25 +21,26 @@ use crate::{Connection, Error, Result, Store};
 /// The timeout of a step. The rest of the lease is for recording the result.
 const STEP_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// How often a request looks at a saga that another runner executes.
+/// The interval at which a request polls a saga that another runner executes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The longest run of a background job. Longer ones continue in its next run.
+/// The timeout of one run of a background job. Sagas that are not finished by then continue in its next run.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The sagas of a kind that one run of a background job continues, and how many of them concurrently.
+/// The maximum number of sagas of a kind that one run of a background job continues, and how many of them concurrently.
 const MAX_RESUMED: i64 = 64;
 const MAX_CONCURRENCY: usize = 8;
 
 /// The longest pause before another attempt to record a result.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The reason of an attempt without a response.
+/// The recorded error of an attempt without a response.
 const NO_RESPONSE: &str = "no response in time";
 
 impl Store {
-    /// Writes a saga in the caller's transaction, and returns its id; `None` if the object has an unfinished saga of this
-    /// kind. The caller runs it after the commit ([`Store::saga_run`]); otherwise a background job does after 15 seconds.
+    /// Writes a saga in the caller's transaction, and returns its id; `None` if the object has an unfinished saga of
+    /// this kind. The caller runs it after the commit ([`Store::saga_run`]); otherwise a background job does after 15
+    /// seconds.
     ///
     /// # Errors
     /// Returns an error if the statement fails.
@@ -49,8 +50,8 @@ impl Store {
         Ok(queue::insert(tx, id, new, now).await?.then_some(id))
     }
 
-    /// Runs a saga until its end, a failure, or `until`. If another runner executes it, waits for that. Safe to drop at
-    /// any point: the lease expires, and the saga continues.
+    /// Runs a saga until its end, a failure, or `until`. If another runner executes the saga, waits for that runner.
+    /// The future can be dropped at any point: the lease expires, and the saga continues.
     ///
     /// # Errors
     /// Returns an error if Postgres fails. The saga continues when the lease has expired.
@@ -69,7 +70,7 @@ impl Store {
             }
             let step = progress.step.unwrap_or_default();
             let is_leased = progress.lease_until.is_some_and(|lease_until| lease_until > now);
-            // The run that this one joined has failed: another attempt now would probably fail, too.
+            // This call waited for another runner, whose attempt failed. Another attempt now would probably fail, too.
             if joined && !is_leased && progress.state == SagaState::Waiting {
                 return Ok(SagaResult::Incomplete { step });
             }
@@ -154,7 +155,7 @@ enum Write<'a> {
 /// The key and the number of a recorded attempt.
 type Recorded = Option<(String, i32)>;
 
-/// Why a run ended before the saga.
+/// The reason why a run ended before the saga ended.
 enum Stop {
     /// An attempt failed, or the time is over.
     Incomplete(&'static str),
@@ -244,7 +245,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Waits for a call within the time of the step and of the run.
+    /// Waits for a call until the timeout of the step, or until the end of the run if that is earlier.
     async fn bounded(&self, call: impl Future<Output = Result<StepOutcome>>) -> StepOutcome {
         let retry = |reason: String| StepOutcome::Retry { reason, new_key: false };
         match timeout_at(self.until.min(Instant::now() + STEP_TIMEOUT), call).await {
@@ -294,7 +295,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Records that the steps are undone from now on. `is_refused` says whether the provider refused the step.
+    /// Records a refusal. From then on, the steps of the saga are undone. `is_refused` states whether the provider
+    /// refused the step; otherwise, an operator abandoned the saga.
     async fn refuse(&mut self, step: &'static str, refusal: Value, reason: &str, is_refused: bool) -> Progress {
         let reason = sanitize(reason);
         metrics::count_failure(self.handler.kind(), step, "refused");
@@ -350,7 +352,7 @@ impl Runner<'_> {
         Err(Stop::Incomplete(step))
     }
 
-    /// Ends the run if its time is over. The background job continues immediately.
+    /// Ends the run if its time is over. The background job then continues the saga immediately.
     async fn require_time(&self, step: &'static str) -> Progress {
         if Instant::now() < self.until {
             return Ok(());
@@ -388,7 +390,8 @@ impl Runner<'_> {
             match self.try_commit(change, &write).await {
                 Ok(Some(recorded)) => return Ok(recorded),
                 Ok(None) => return Err(Stop::LostLease(step)),
-                // The effect may have happened: without its record, the saga would wait for the end of the lease.
+                // Retry: the effect may have happened, and without its record the saga would wait for the end of the
+                // lease.
                 Err(Error::Unavailable(_)) if Instant::now() + pause < self.until => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);

@@ -158,8 +158,8 @@ impl Rotation<'_> {
         Ok(Some(RotatedBatch { rows: read, resealed, failed }))
     }
 
-    /// Reads the next rows, including those that need no re-sealing: the number of rows that a statement reads is then
-    /// bounded.
+    /// Reads the next rows. It also returns rows that need no re-sealing, so that each statement reads a limited number
+    /// of rows.
     async fn read(&self) -> Result<Vec<Row>> {
         let SealedColumn { table, column, .. } = self.column;
         let (key, texts) = (self.key_columns(""), self.list(|_, (name, _)| format!("{name}::text")));

@@ -150,7 +150,7 @@ async fn values_that_cannot_be_opened_are_listed_once_and_the_others_are_reseale
     let outbox = column("store.outbox");
     enqueue(&kit.old, 3).await;
     enqueue(&kit.other("lost:AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="), 1).await;
-    // The value of another row.
+    // Replace the value of one row with that of another, so that it cannot be opened.
     let swap = "UPDATE store.outbox o SET payload = p.payload FROM store.outbox p \
         WHERE o.key_id = 'old' AND p.key_id = 'old' AND o.key = '0' AND p.key = '1'";
     kit.database.run(swap).await;

@@ -34,8 +34,8 @@ impl Comparison {
         let key = (stored.set.owner.clone(), stored.set.kind);
         let requested = self.indexes.get(&key).and_then(|index| self.sets.get_mut(*index));
         match (requested, stored.managed_by) {
-            // The rrsets of the file do not conflict with each other, so an equal rrset cannot conflict with the
-            // others.
+            // An equal rrset does not change. It cannot conflict with the changes either, because the rrsets of the
+            // file do not conflict with each other.
             (Some(requested), _) if requested.as_ref().is_some_and(|(_, set)| *set == stored.set) => *requested = None,
             (Some(requested), Some(managed_by)) => {
                 let (owner, kind) = key;

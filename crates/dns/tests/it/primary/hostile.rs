@@ -43,7 +43,8 @@ async fn transfer_requires_a_valid_signature() {
         let answer = receive(&mut stream).await.unwrap();
         let answer = dns::wire::Message::read(&answer).unwrap();
         let signature = answer.records.last().unwrap().data;
-        // The error code and the length of the other data are at the end. BADTIME has six bytes of other data.
+        // The data ends with the error code, the length of the "other data", and the other data, which has six bytes
+        // for BADTIME.
         let end = signature.len() - if error == 18 { 10 } else { 4 };
         assert_eq!(signature[end..end + 2], u16::to_be_bytes(error));
     }

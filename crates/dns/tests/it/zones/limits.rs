@@ -165,7 +165,7 @@ async fn concurrent_creates_respect_the_zone_limit() {
     }
     let rows = kit.database.rows("SELECT zones FROM dns.zone_counts").await;
     assert_eq!(rows, [json!({ "zones": 4 })]);
-    // An existing zone is returned anyway, and a deleted one makes room for another.
+    // At the limit, an existing zone is still returned, and the deletion of a zone makes room for another one.
     create(ZONE.to_owned()).await.unwrap();
     kit.dns.zone_delete(&actor(), kit.org, ZONE, &Precondition::Any).await.unwrap();
     create("another.example".to_owned()).await.unwrap();

@@ -104,7 +104,7 @@ async fn changes_during_a_read_are_not_visible() {
 
     let mut reader = open(&kit).await;
     let mut sets = reader.next_page().await.unwrap().unwrap();
-    // After the first page was read: a change, a new rrset, a deletion, and further changes of changed rrsets.
+    // After the first page was read, change an rrset, add one, delete one, and change these rrsets again.
     kit.put(("h1.s6", "TXT"), &["after"]).await;
     kit.put(("h1.s6", "TXT"), &["later"]).await;
     kit.put(("new.s5", "A"), &["192.0.2.9"]).await;

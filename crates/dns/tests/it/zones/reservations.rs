@@ -47,7 +47,7 @@ async fn reserved_name_excludes_zones_of_others_until_its_zone_exists() {
     let release = async |tx: &mut Connection| kit.dns.name_release(tx, "freed.example").await;
     kit.store.transaction_unaudited(release).await.unwrap();
     kit.create(other, "freed.example").await.unwrap();
-    // A zone of another organization, also below the name, precedes the reservation.
+    // An existing zone of another organization, also one below the name, prevents the reservation.
     kit.create(other, "sub.late.example").await.unwrap();
     assert!(matches!(kit.reserve(kit.org, "late.example").await, Err(DnsError::ZoneTaken(_))));
 }

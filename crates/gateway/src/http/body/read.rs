@@ -14,7 +14,8 @@ use crate::protocol;
 /// The default limit of a body, in bytes.
 pub(crate) const DEFAULT_LIMIT: usize = 64 * 1024;
 
-/// The time within which a body can be read without releasing the request's permit.
+/// If a body takes longer than this to arrive, its request releases the permit of the concurrency limit until the body
+/// is complete.
 const PROMPT_BODY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The timeout of a body.

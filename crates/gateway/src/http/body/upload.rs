@@ -119,15 +119,15 @@ impl From<PayloadError> for UploadError {
     }
 }
 
-/// The body of an upload, with its timeouts. The rate considers only the time that the server waits for the client, so
-/// that a slow bundle store does not end an upload.
+/// The body of an upload, with its timeouts. The rate is measured only over the time in which the server waits for the
+/// client, so that a slow bundle store does not end an upload.
 pub(super) struct UploadStream {
     body: Payload,
     kind: UploadKind,
     timer: Pin<Box<tokio::time::Sleep>>,
     deadline: Instant,
-    /// The time for which the server still waits for the client. The bytes that [`MIN_RATE`] requires in a second
-    /// add one second.
+    /// The time for which the server still waits for the client. Received bytes extend it, by one second for each
+    /// [`MIN_RATE`] bytes.
     allowance: Duration,
     waiting_since: Option<Instant>,
     has_failed: bool,

@@ -1,4 +1,4 @@
-//! Exports, backups and the operations that they lead to.
+//! Exports, the list of backups, and the start of a restore or a deletion.
 
 use actix_web::web::Data;
 use databases::{

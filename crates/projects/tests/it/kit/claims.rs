@@ -57,7 +57,8 @@ impl Kit {
         self.node.take_updates().into_iter().map(|(_, live)| live.hostnames).collect()
     }
 
-    /// Starts a check run that has sent all its lookups, and whose responses arrive after the guard is dropped.
+    /// Starts a run of the background job, and returns when the run has sent all its lookups. The responses arrive
+    /// after the guard is dropped.
     pub async fn blocked_check(&self) -> (OwnedRwLockWriteGuard<()>, CheckTask) {
         let due = format!("kind = 'custom' AND next_check_at <= '{}'", self.now());
         let due = self.db_number(&format!("SELECT count(*) FROM projects.hostnames WHERE {due}")).await;

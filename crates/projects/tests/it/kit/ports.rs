@@ -167,7 +167,7 @@ impl Records {
 #[async_trait::async_trait]
 impl Resolver for Records {
     async fn txt(&self, name: &str, _: Duration) -> Result<Vec<String>, LookupFailure> {
-        // Like a name server, answers with the records at the time of the query.
+        // Look the records up before the wait: a delayed answer contains the records at the time of the query.
         let answer = self.lookup("TXT", name);
         self.txt_lookups.fetch_add(1, Ordering::SeqCst);
         let _open = self.gate.read().await;

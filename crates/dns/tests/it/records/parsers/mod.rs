@@ -27,7 +27,7 @@ pub(crate) enum ParseResult {
 }
 
 impl Parser {
-    /// Returns the letter in the tables.
+    /// Returns the letter that stands for this parser in the tables of records.
     pub fn letter(self) -> char {
         match self {
             Self::Bind => 'b',
