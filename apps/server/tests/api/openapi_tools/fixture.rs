@@ -13,7 +13,7 @@ use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 use crate::support::{Folder, ManualNode, client, site};
 
-const CONFIG: &str = include_str!("schemathesis.toml");
+pub const CONFIG: &str = include_str!("schemathesis.toml");
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/openapi_tools/hooks.py");
 
 /// Limits that the tests never reach.
