@@ -15,6 +15,7 @@ mod oauth;
 mod orgs;
 mod projects;
 mod registrar;
+mod registrar_limiter;
 mod resources;
 
 use std::net::SocketAddr;

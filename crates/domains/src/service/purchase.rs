@@ -14,6 +14,9 @@ use crate::model::{Contact, DomainName, DomainPurchase, DomainState};
 use crate::ports::ZoneRefusal;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
+/// The requests to the registrar of a purchase: price, registration and nameservers.
+const PURCHASE_REQUESTS: u32 = 3;
+
 /// The input of the saga of a purchase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PurchaseInput {
@@ -40,7 +43,7 @@ impl Domains {
     /// [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]: the purchase ended, the name is free, and a
     /// charge is refunded. [`DomainError::Incomplete`], [`DomainError::RegistrarFailed`]: the name stays reserved, and
     /// the purchase continues. [`DomainError::RegistrarNotConfigured`], [`DomainError::DnsNotConfigured`],
-    /// [`DomainError::Zone`].
+    /// [`DomainError::Zone`], [`DomainError::TooManyRequests`].
     pub async fn purchase(&self, actor: &Actor, org: OrgId, purchase: DomainPurchase) -> Result<Created> {
         let until = self.request_end();
         let name = DomainName::parse(&purchase.name).map_err(|error| InvalidField::new("name", error))?;
@@ -73,8 +76,12 @@ impl Domains {
         purchase: DomainPurchase,
     ) -> Result<Reservation> {
         let existing = self.store.connection().await?.domain_find(org, name.as_str()).await?;
+        if let Some(owned) = existing.as_ref().filter(|domain| domain.state.is_managed()) {
+            return Ok(Reservation::Owned(owned.clone().into()));
+        }
+        self.registrar()?;
+        self.take_requests(org, PURCHASE_REQUESTS).await?;
         match existing {
-            Some(owned) if owned.state.is_managed() => return Ok(Reservation::Owned(owned.into())),
             Some(domain) if domain.state == DomainState::Registering => {
                 let key = domain.id.to_string();
                 if let Some(saga) = saga::find_open(&mut *self.store.connection().await?, PURCHASE, &key).await? {
@@ -83,7 +90,6 @@ impl Domains {
             }
             _ => {}
         }
-        self.registrar()?;
         self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {

@@ -22,6 +22,9 @@ pub(super) const RENEWAL: &str = "domains.renewal";
 const PRICE: &str = "price";
 const RENEW: &str = "renew";
 
+/// The requests to the registrar of a renewal.
+const RENEWAL_REQUESTS: u32 = 2;
+
 /// How long a request after a failure is the same renewal, in seconds.
 const REPORT_SECONDS: i64 = 24 * 3600;
 
@@ -65,11 +68,12 @@ impl Domains {
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],
-    /// [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
+    /// [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
         let until = self.request_end();
         let domain = self.find_managed(org, name).await?;
         self.registrar()?;
+        self.take_requests(org, RENEWAL_REQUESTS).await?;
         let saga = self.start_renewal(actor, &domain, renewal.years).await?;
         let result = self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await?;
         let refusal = match result {

@@ -14,7 +14,7 @@ use crate::ports::RegisteredDomain;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
 /// The domains that one run of the job reads: in a minute, far below the registrar's limit.
-const MAX_READ: i64 = 20;
+const MAX_READ: i64 = 10;
 
 /// The failures in a row after which the others are not read.
 const MAX_FAILURES: usize = 3;
@@ -33,7 +33,8 @@ impl Domains {
     /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it is.
     ///
     /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
+    /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`],
+    /// [`DomainError::TooManyRequests`].
     pub async fn sync(&self, actor: &Actor, org: OrgId, name: &str) -> Result<Domain> {
         let until = self.request_end();
         let domain = self.find(org, name).await?;
@@ -41,6 +42,7 @@ impl Domains {
             return Ok(self.view(domain));
         }
         let registrar = self.registrar()?;
+        self.take_requests(org, 1).await?;
         // The new expiry of an unfinished renewal is not a renewal by the registrar.
         let renewal = saga::find_open(&mut *self.store.connection().await?, RENEWAL, &domain.id.to_string()).await?;
         if let Some(renewal) = renewal {

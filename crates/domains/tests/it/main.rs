@@ -8,4 +8,5 @@ mod matrix;
 mod providers;
 mod purchases;
 mod races;
+mod quota;
 mod renewals;

@@ -27,6 +27,11 @@ const LIMITS: &str = "
     credential = 10000000
     oauth_address = 10000000
     oauth_client = 10000000
+    [abuse]
+    registrar_requests_per_org = 10000000
+    [registrar]
+    requests_per_second = 10000000
+    requests_per_hour = 10000000
 ";
 
 /// Scopes that cover all routes.

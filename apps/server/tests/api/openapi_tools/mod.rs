@@ -54,7 +54,7 @@ fn schemathesis_rules_name_existing_operations_and_path_parameters() {
         let Some(parameters) = rule.get("parameters") else { return };
         for name in parameters.as_table().unwrap().keys().filter_map(|key| key.strip_prefix("path.")) {
             let is_used = paths.iter().any(|path| path.contains(&format!("{{{name}}}")));
-            assert!(is_used, "no operation has path.{name}: {rule}");
+            assert!(is_used, "no operation has path.{name}: {rule:?}");
         }
     };
     assert_used(&toml::Value::Table(config.clone()), &paths.values().copied().collect::<Vec<_>>());
