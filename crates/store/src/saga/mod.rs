@@ -13,6 +13,9 @@
 //! request continues it immediately. A refusal undoes the started steps in the opposite order
 //! ([`SagaHandler::compensate`]).
 //!
+//! A finished saga is deleted after 90 days, and one that was refused or abandoned after a year
+//! ([`Store::saga_purge`](crate::Store::saga_purge)).
+//!
 //! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still the
 //! latest. A stale runner changes nothing in the database; its calls are repetitions with the same keys.
 
