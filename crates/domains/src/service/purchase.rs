@@ -7,6 +7,7 @@ use store::saga::{self, NewSaga, SagaResult};
 use store::{Connection, Error};
 use uuid::Uuid;
 
+use super::import::or_taken;
 use super::purchase_saga::{PURCHASE, PurchaseSaga, Refusal};
 use super::{CONTACT, Created, Domains, Result};
 use crate::error::DomainError;
@@ -129,7 +130,8 @@ impl Domains {
         let is_stored = match &before {
             Some(before) => {
                 let (state, previous_state) = (DomainState::Registering, Some(before.state));
-                tx.domain_update(&DomainRecord { state, previous_state, auto_renew, ..before.clone() }).await?
+                let reserved = DomainRecord { state, previous_state, auto_renew, ..before.clone() };
+                tx.domain_update(&reserved).await.map_err(|error| or_taken(error, name.as_str()))?
             }
             None => false,
         };

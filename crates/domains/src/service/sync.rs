@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use store::Connection;
 use store::saga::{self, SagaResult};
 
+use super::import::or_taken;
 use super::renewal::{RENEWAL, RenewalSaga};
 use super::{Domains, Result, TRANSFER_LOCK_SECONDS, registrar_failed};
 use crate::error::DomainError;
@@ -97,7 +98,8 @@ impl Domains {
         domain: &DomainRecord,
         reading: Option<RegisteredDomain>,
     ) -> Result<DomainRecord> {
-        self.store
+        let applied = self
+            .store
             .transaction_unaudited(async |tx: &mut Connection| {
                 let before = self.lock_domain(tx, domain).await?;
                 let is_renewing = saga::find_open(tx, RENEWAL, &before.id.to_string()).await?.is_some();
@@ -111,13 +113,18 @@ impl Domains {
                     self.append_history(tx, before.id, &event, actor.and_then(|actor| actor.user)).await?;
                     self.record_renewal(tx, &before, &after).await?;
                 }
-                self.update_locked(tx, &after).await?;
+                self.update_locked(tx, &after).await.map_err(|error| or_taken(error, &after.name))?;
                 if let Some(actor) = actor {
                     self.store.authorize(tx, actor).await?;
                 }
                 Ok::<_, DomainError>(after)
             })
-            .await
+            .await;
+        match applied {
+            // The domain was transferred away, and another organization has it now: the reading is about its domain.
+            Err(DomainError::Taken(_)) => Ok(domain.clone()),
+            applied => applied,
+        }
     }
 
     fn with_reading(&self, before: &DomainRecord, reading: Option<RegisteredDomain>) -> DomainRecord {
