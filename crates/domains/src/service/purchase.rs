@@ -187,7 +187,6 @@ impl Domains {
             next_sync_at: None,
             notified_days: None,
             notified_expiry: None,
-            unreported_renewal_id: None,
             created_at: now,
         }
     }

@@ -35,7 +35,7 @@ use uuid::Uuid;
 use crate::{Connection, Error, Result};
 
 pub use operator::{SagaFilter, SagaStatus};
-pub use queue::find_open;
+pub use queue::{find_completed, find_open};
 pub use state::{SagaState, StepState};
 
 /// A saga to start.
