@@ -5,8 +5,9 @@
 mod kit;
 mod managing;
 mod matrix;
+mod outage;
 mod providers;
 mod purchases;
-mod races;
 mod quota;
+mod races;
 mod renewals;
