@@ -224,5 +224,17 @@ async fn domain_of_another_organization_does_not_return_to_the_former_one() {
     let import = kit.domains.import(&actor(), kit.org, DomainImport { name: NAME.to_owned() }).await;
     assert!(matches!(import, Err(DomainError::Taken(_))));
     assert_eq!(kit.domains.get(other, NAME).await.unwrap().domain, bought);
-    assert_eq!((kit.world.state().registrations.len(), kit.world.charges(kit.org)), (2, (1, 0)));
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().registrations.len()), ((1, 0), 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expiring_example_lists_the_domains_of_the_next_month() {
+    let kit = Kit::start().await;
+    for (name, days) in [("soon.example", 10), ("late.example", 60)] {
+        kit.bought(name).await;
+        let expiry = format!("UPDATE domains.domains SET expires_at = now() + interval '{days} days'");
+        kit.db_execute(&format!("{expiry} WHERE name = '{name}'")).await;
+    }
+    let output = kit.database.example("expiring", &[]);
+    assert!(output.lines().count() == 1 && output.ends_with(&format!("Z  soon.example  {}\n", kit.org)), "{output}");
 }
