@@ -120,6 +120,9 @@ CREATE TABLE store.sagas (
 CREATE UNIQUE INDEX sagas_kind_key_open_key ON store.sagas (kind, key) WHERE finished_at IS NULL;
 CREATE INDEX sagas_kind_next_attempt_at_idx ON store.sagas (kind, next_attempt_at) WHERE finished_at IS NULL;
 CREATE INDEX sagas_org_id_idx ON store.sagas (org_id, id);
+CREATE INDEX sagas_kind_key_idx ON store.sagas (kind, key, finished_at);
+-- For the purge.
+CREATE INDEX sagas_finished_at_idx ON store.sagas (finished_at) WHERE finished_at IS NOT NULL;
 
 -- The steps that were started.
 CREATE TABLE store.saga_steps (

@@ -27,8 +27,6 @@ CREATE TABLE domains.domains (
     -- The last notice of the expiry: the number of days, and the expiry.
     notified_days integer,
     notified_expiry timestamptz,
-    -- A renewal that no request has reported yet: a request after a failure is the same renewal.
-    unreported_renewal_id uuid,
     created_at timestamptz NOT NULL,
     CONSTRAINT domains_previous_state_registering_check CHECK (previous_state IS NULL OR state = 'registering'),
     CONSTRAINT domains_registered_check

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::Subcommand;
 use kernel::audit::Actor;
+use serde_json::Value;
 use store::saga::{SagaFilter, SagaStatus};
 use uuid::Uuid;
 
@@ -50,16 +51,20 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn print(sagas: &[SagaStatus]) {
-    let head = ["id", "kind", "key", "state", "step", "attempts", "started", "next attempt", "last error"];
+    let head =
+        ["id", "kind", "key", "name", "org", "state", "step", "attempts", "started", "next attempt", "last error"];
     table::print(head, sagas.iter().map(row), SagaFilter::MAX_SAGAS);
 }
 
-fn row(saga: &SagaStatus) -> [String; 9] {
+fn row(saga: &SagaStatus) -> [String; 11] {
     let next = saga.finished_at.map_or_else(|| saga.next_attempt_at.to_string(), |_| "never".to_owned());
     [
         saga.id.to_string(),
         saga.kind.clone(),
         saga.key.clone(),
+        // The name by which an operator finds the object at its provider.
+        saga.input.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        saga.org_id.to_string(),
         saga.state.to_string(),
         saga.step.clone().unwrap_or_default(),
         saga.attempts.to_string(),

@@ -4,6 +4,7 @@ mod billing;
 mod bindings;
 mod clock_jumps;
 mod databases;
+mod domains;
 mod full_disk;
 mod git;
 mod kill;
@@ -83,6 +84,8 @@ enum Fault {
     Billing,
     /// kill -9 of git node and control plane while 20 clients push to one branch
     Git,
+    /// kill -9 of control plane and Postgres while organizations buy domains, and both providers fail at random
+    Domains,
     /// Races of the authorization server, kill -9 during its requests, and a rotation of the signing key
     Oauth,
 }
@@ -135,6 +138,7 @@ impl Fault {
             Self::Databases => databases::run(rounds).await,
             Self::Billing => billing::run(rounds).await,
             Self::Git => git::run(rounds).await,
+            Self::Domains => domains::run(rounds).await,
             Self::Oauth => oauth::run(rounds).await,
         }
     }

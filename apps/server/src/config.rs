@@ -17,6 +17,7 @@ use oauth::OAuthConfig;
 use objects::{StoreAddress, StoreConfig};
 use projects::SiteUrl;
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
+use serde::Deserialize;
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 use webhooks::SigningKey;
@@ -147,7 +148,7 @@ settings::table! {
     pub SITE_NAME: String = Setting::with_default("SVC_SITE_NAME", "svc");
     /// Comma-separated CIDRs of the proxies whose `X-Forwarded-For` is trusted.
     pub TRUSTED_PROXIES: Option<Networks> = Setting::optional("SVC_TRUSTED_PROXIES");
-    /// TOML file that overrides plan limits (`[plans.free]`, `[plans.pro]`), rate limits (`[rates]`) and limits against abuse (`[abuse]`).
+    /// TOML file that overrides plan limits (`[plans.free]`, `[plans.pro]`), rate limits (`[rates]`), limits against abuse (`[abuse]`) and those of the registrar (`[registrar]`).
     pub LIMITS: Option<PathBuf> = Setting::optional("SVC_LIMITS");
     /// Maximum number of concurrent requests on the public listener. Further requests fail with 503 and `Retry-After`.
     pub MAX_CONCURRENT_REQUESTS: NonZeroU16 = Setting::with_default("SVC_MAX_CONCURRENT_REQUESTS", "512");
@@ -190,6 +191,7 @@ pub struct Config {
     pub payments: Option<PaymentsConfig>,
     /// `None` without a registrar.
     pub registrar: Option<RegistrarConfig>,
+    pub registrar_limits: RegistrarLimits,
     /// The product that domains are charged under; `None` if they are not charged for.
     pub domain_product: Option<String>,
     pub gateway: gateway::Config,
@@ -225,6 +227,22 @@ pub struct RegistrarConfig {
     pub token: kernel::Secret,
 }
 
+/// The requests that the registrar allows for the account, over all servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RegistrarLimits {
+    /// Maximum number of requests in any second.
+    pub requests_per_second: u32,
+    /// Maximum number of requests in any hour.
+    pub requests_per_hour: u32,
+}
+
+impl Default for RegistrarLimits {
+    fn default() -> Self {
+        Self { requests_per_second: 20, requests_per_hour: 3_000 }
+    }
+}
+
 /// The configuration of outgoing mail.
 #[derive(Debug, Clone)]
 pub struct MailConfig {
@@ -247,7 +265,7 @@ impl Config {
         }
         let keys = settings.get(&SEALING_KEYS)?;
         let keys = seal::Keys::parse(keys.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
-        let LimitsFile { plans, rates, abuse } = limits(settings)?;
+        let LimitsFile { plans, rates, abuse, registrar: registrar_limits } = limits(settings)?;
         let otlp_url = settings.opt(&OTLP_URL)?.map(|Url(url)| url);
         if otlp_url.as_ref().is_some_and(|url| url.starts_with("https:")) {
             return Err(OTLP_URL.malformed("https is not supported; run a collector with plain http on the same host"));
@@ -298,6 +316,7 @@ impl Config {
             domain_product: domain_product(settings, payments.is_some())?,
             payments,
             registrar: registrar(settings)?,
+            registrar_limits,
             otlp_url,
         })
     }

@@ -253,8 +253,8 @@ SELECT d.id, d.name FROM domains.domains d WHERE d.state = 'registering' AND NOT
 
 -- a domain charged twice: more paid purchases than completed ones
 SELECT c.domain_id, c.name, count(*) AS charges FROM domains.charges c
-WHERE c.purpose = 'purchase' AND c.state = 'paid' AND NOT EXISTS (
-    SELECT FROM store.sagas s WHERE s.id = c.id AND (s.state = 'done' OR s.finished_at IS NULL))
+WHERE c.purpose = 'purchase' AND c.state = 'paid' AND EXISTS (
+    SELECT FROM store.sagas s WHERE s.id = c.id AND s.state IN ('failed', 'abandoned'))
 GROUP BY c.domain_id, c.name;
 
 -- a completed purchase whose charge is not paid

@@ -130,4 +130,8 @@ pub const LOAD_TEST_LIMITS: &str = "
     database_restores_per_project = 1000000
     database_exports_per_project = 1000000
     database_changes_per_project = 1000000
+    registrar_requests_per_org = 1000000
+    [registrar]
+    requests_per_second = 1000000
+    requests_per_hour = 1000000
 ";

@@ -44,6 +44,11 @@ pub enum DnsError {
     CnameConflict(String),
     #[error("the zone is not signed; enable DNSSEC first")]
     DnssecOff,
+    #[error(
+        "{0} is registered here and signed, so resolvers would reject it without its zone; turn DNSSEC off and delete the \
+         zone when its DS record has expired, two days later"
+    )]
+    DnssecOn(String),
     #[error("the zone has changed: its serial is now {0}; read it again")]
     SerialMismatch(u32),
     #[error(transparent)]
@@ -109,6 +114,12 @@ impl DnsError {
     /// 409: a DS record for an unsigned zone was submitted.
     pub const DNSSEC_OFF: Code =
         Code::new("dnssec_off", Kind::Conflict, "DS records were reported while DNSSEC is off.");
+    /// 409: the zone of a domain that is registered here is signed.
+    pub const DNSSEC_ON: Code = Code::new(
+        "dnssec_on",
+        Kind::Conflict,
+        "The zone's domain is registered here, and its registry or resolvers may have a DS record of the zone.",
+    );
     /// 412: `If-Match` does not match the zone's serial.
     pub const PRECONDITION_FAILED: Code =
         Code::new("precondition_failed", Kind::Precondition, "`If-Match` does not match the zone's current ETag.");
@@ -126,6 +137,7 @@ impl ApiError for DnsError {
             Self::Managed { .. } => &Self::MANAGED_RRSET,
             Self::CnameConflict(_) => &Self::CNAME_CONFLICT,
             Self::DnssecOff => &Self::DNSSEC_OFF,
+            Self::DnssecOn(_) => &Self::DNSSEC_ON,
             Self::SerialMismatch(_) => &Self::PRECONDITION_FAILED,
             Self::InvalidField(_) | Self::InvalidLines(_) => &Code::BAD_REQUEST,
             // A validation error takes precedence: it may cause the other errors.

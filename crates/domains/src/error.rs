@@ -26,6 +26,9 @@ pub enum DomainError {
     Incomplete,
     #[error("this domain is not registered here; manage it at its registrar")]
     NotManaged,
+    /// The organization has used its share of the registrar's rate limit.
+    #[error("the organization sent too many requests to the registrar; retry in {retry_after} s")]
+    TooManyRequests { retry_after: i64 },
     #[error("this installation has no registrar")]
     RegistrarNotConfigured,
     #[error("this installation does not host zones; its operator must configure nameservers first")]
@@ -123,6 +126,7 @@ impl ApiError for DomainError {
             Self::RegistrarFailed => &Self::REGISTRAR_ERROR,
             Self::Incomplete => &Self::INCOMPLETE,
             Self::NotManaged => &Self::NOT_MANAGED,
+            Self::TooManyRequests { .. } => &Code::RATE_LIMITED,
             Self::RegistrarNotConfigured => &Self::REGISTRAR_NOT_CONFIGURED,
             Self::DnsNotConfigured => &Self::DNS_NOT_CONFIGURED,
             Self::Field(_) => &Code::BAD_REQUEST,
@@ -139,6 +143,15 @@ impl ApiError for DomainError {
             Self::Field(invalid) => Some(invalid.details()),
             Self::Zone(error) => error.details(),
             Self::Store(error) => error.details(),
+            _ => None,
+        }
+    }
+
+    fn retry_after(&self) -> Option<i64> {
+        match self {
+            Self::TooManyRequests { retry_after } => Some(*retry_after),
+            Self::Zone(error) => error.retry_after(),
+            Self::Store(error) => error.retry_after(),
             _ => None,
         }
     }

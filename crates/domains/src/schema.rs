@@ -41,7 +41,6 @@ diesel::table! {
         next_sync_at -> Nullable<Timestamptz>,
         notified_days -> Nullable<Integer>,
         notified_expiry -> Nullable<Timestamptz>,
-        unreported_renewal_id -> Nullable<Uuid>,
         created_at -> Timestamptz,
     }
 }

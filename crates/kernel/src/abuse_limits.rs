@@ -20,6 +20,9 @@ pub struct AbuseLimits {
     /// Maximum number of changes of a project's database that start in 24 hours. Each deletion and each activation is a
     /// change.
     pub database_changes_per_project: u32,
+    /// Maximum number of requests to the registrar that an organization causes in any hour. Half of them can be made at
+    /// once.
+    pub registrar_requests_per_org: u32,
 }
 
 impl Default for AbuseLimits {
@@ -31,6 +34,7 @@ impl Default for AbuseLimits {
             database_restores_per_project: 10,
             database_exports_per_project: 20,
             database_changes_per_project: 20,
+            registrar_requests_per_org: 200,
         }
     }
 }

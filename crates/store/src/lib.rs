@@ -1,5 +1,5 @@
 //! Postgres access for every context: the pool, transactions with an audit row, notifications, sealed values, the
-//! outbox, sagas and migrations.
+//! outbox, sagas, rate limits and migrations.
 //!
 //! A context's repository is a trait that is implemented for [`Connection`]. A service calls its methods in a
 //! transaction ([`Store::transaction`]), or on a pooled connection for reads ([`Store::connection`]).
@@ -20,6 +20,7 @@ mod page;
 mod per_thread_pools;
 mod pool;
 mod prepared;
+mod rate_limits;
 pub mod saga;
 pub mod schema;
 mod seal;
@@ -36,6 +37,7 @@ pub use page::any_of;
 pub use per_thread_pools::PoolStatus;
 pub use pool::{PooledConnection, Store};
 pub use prepared::Prepared;
+pub use rate_limits::{PermitParameters, Quota};
 pub use seal::{FailedValue, KeyCount, RotatedBatch, Rotation, SEALED_COLUMNS, SealedColumn};
 pub use transaction::Outcome;
 

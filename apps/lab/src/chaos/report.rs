@@ -49,8 +49,7 @@ run.
 ";
 
 const NOT_COVERED: &str = "
-Not measured here: webhook redeliveries and orders (tests cover them), providers other than mail, code host, resolver and
-AI models, and sagas, which are not built yet. `cargo xtask bench` measures a million projects in one organization.
+Not measured here: webhook redeliveries and orders of billing (tests cover them). `cargo xtask bench` measures a million projects in one organization.
 ";
 
 /// The maximum number of violations to print.

@@ -13,8 +13,9 @@ use kernel::{ClockRng, Secret};
 use reqwest::Url;
 use sandbox::{CodeHostServer, DnsServer, Encryption, OAuthClient, SmtpServer};
 use store::migrations::{self, Migrator};
-use tokio::task::JoinHandle;
-use xtask::postgres::Cluster;
+use tokio::task::{JoinHandle, block_in_place};
+use tokio::time::sleep;
+use xtask::postgres::{Cluster, Stop};
 
 use super::Outcome;
 use super::load::{self, RequestSource, Sample};
@@ -85,6 +86,24 @@ impl Rig {
     /// Builds a request of the first writer.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Vec<u8>> {
         Ok(load::request(method, path, &self.caller(0)?.0, body))
+    }
+
+    /// Kills the server with SIGKILL and stops Postgres immediately, alternately and at random times. Afterwards, both
+    /// work for three seconds.
+    pub async fn kill_repeatedly(&mut self, kills: usize) -> Result<()> {
+        for number in 0..kills {
+            sleep(Duration::from_millis(300 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1200)).await;
+            if number % 2 == 0 {
+                self.service.kill().await?;
+                self.service.restart().await?;
+            } else {
+                block_in_place(|| self.cluster.stop(Stop::Immediate));
+                sleep(Duration::from_millis(200)).await;
+                block_in_place(|| self.cluster.restart())?;
+            }
+        }
+        sleep(Duration::from_secs(3)).await;
+        Ok(())
     }
 
     /// Retries unacknowledged writes, then records the violations in `outcome`. Returns the time until all writes were

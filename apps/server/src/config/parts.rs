@@ -28,7 +28,7 @@ use super::{
     OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
     PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
     PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
-    REGISTRAR_USER, RegistrarConfig, SITE_NAME, SMTP_URL,
+    REGISTRAR_USER, RegistrarConfig, RegistrarLimits, SITE_NAME, SMTP_URL,
 };
 
 /// The file that `SVC_LIMITS` names.
@@ -38,6 +38,7 @@ pub(super) struct LimitsFile {
     pub(super) plans: Limits,
     pub(super) rates: RateLimits,
     pub(super) abuse: AbuseLimits,
+    pub(super) registrar: RegistrarLimits,
 }
 
 /// Returns the public description of this installation.
@@ -296,8 +297,9 @@ mod tests {
     #[test]
     fn example_of_the_limits_file_has_the_default_values() {
         let example = include_str!("../../../../deploy/limits.example.toml");
-        let LimitsFile { plans, rates, abuse } = toml::from_str(example).expect("a limits file");
+        let LimitsFile { plans, rates, abuse, registrar } = toml::from_str(example).expect("a limits file");
         assert_eq!((plans, abuse), (Limits::default(), AbuseLimits::default()));
+        assert_eq!(registrar, RegistrarLimits::default());
         let default = RateLimits::default();
         assert_eq!(
             (rates.sign_in, rates.credential, rates.user()),

@@ -16,6 +16,7 @@ use store::{Connection, Store};
 
 use super::error::IntoStoreError as _;
 use super::registrar::RegistrarPort;
+use super::registrar_limiter::{Caller, RegistrarLimiter};
 use crate::config::{Config, PAYMENTS_URL, PaymentsConfig, REGISTRAR_URL, RegistrarConfig};
 use crate::jobs::{Background, HOUR, Job, MINUTE, SECOND};
 
@@ -45,21 +46,26 @@ pub(super) fn wire(
             Some(client.map_err(|error| REGISTRAR_URL.malformed(error))?)
         }
     };
-    let service = |registrar: Option<RegistrarClient>| {
-        let registrar = registrar.map(|client| Arc::new(RegistrarPort(client)) as Arc<dyn Registrar>);
+    let domains_config = DomainsConfig {
+        registrar_requests_per_org: config.abuse_limits.registrar_requests_per_org,
+        ..DomainsConfig::default()
+    };
+    let service = |caller: Caller| {
+        let limiter = || RegistrarLimiter::new(store.clone(), config.registrar_limits, caller);
+        let registrar = registrar.clone().map(|client| RegistrarPort { client, limiter: limiter() });
+        let registrar = registrar.map(|port| Arc::new(port) as Arc<dyn Registrar>);
         let zones = Arc::new(super::domain_zones::ZonesPort(dns.clone()));
         let organizations = Arc::new(OrgsPort(orgs.clone()));
         let ports = Ports { registrar, payments: payments.clone(), zones, organizations };
-        Domains::new(store.clone(), DomainsConfig::default(), ports)
+        Domains::new(store.clone(), domains_config.clone(), ports)
     };
-    // Jobs leave a part of the registrar's rate limit to requests.
-    let jobs = service(registrar.as_ref().map(RegistrarClient::for_background_jobs));
+    let jobs = service(Caller::Job);
     background.outbox(store.spawn_outbox_worker(Arc::new(RenewalCharges(jobs.clone()))));
     background.outbox(store.spawn_outbox_worker(Arc::new(super::domain_zones::DsUpdates(jobs.clone()))));
     background.job(Job::every(SECOND, "domains.resume"), jobs.clone(), async |domains| domains.resume().await);
     background.job(Job::every(MINUTE, "domains.sync"), jobs.clone(), async |domains| domains.sync_due().await);
     background.job(Job::every(HOUR, "domains.notify_expiring"), jobs, async |domains| domains.notify_expiring().await);
-    Ok(service(registrar))
+    Ok(service(Caller::Request))
 }
 
 struct PaymentsPort {

@@ -15,6 +15,7 @@ mod oauth;
 mod orgs;
 mod projects;
 mod registrar;
+mod registrar_limiter;
 mod resources;
 
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ use prometheus::Registry;
 use store::Store;
 
 use crate::config::{Config, DATABASE_URL};
-use crate::jobs::{Background, Job, MINUTE};
+use crate::jobs::{Background, HOUR, Job, MINUTE};
 
 /// The services behind the listeners, and the background work.
 pub(crate) struct Components {
@@ -67,6 +68,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {
         limiters.purge_idle(&store).await
     });
+    background.job(Job::every(HOUR, "store.purge_sagas"), store.clone(), async |store| store.saga_purge().await);
     background.job(Job::every(MINUTE, "store.purge_idempotency"), store, async |store| store.idempotency_purge().await);
     Ok(Components { services, background, primary })
 }

@@ -13,6 +13,8 @@ use providers::registrar::{
     NewRegistration, RegistrarClient, RegistrarContact, RegistrarDomain, RegistrarError as Failure, Renewal,
 };
 
+use super::registrar_limiter::RegistrarLimiter;
+
 static REQUESTS: LazyLock<Counter<u64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
         .u64_counter("svc.registrar.requests")
@@ -20,13 +22,16 @@ static REQUESTS: LazyLock<Counter<u64>> = LazyLock::new(|| {
         .build()
 });
 
-pub(super) struct RegistrarPort(pub(super) RegistrarClient);
+pub(super) struct RegistrarPort {
+    pub(super) client: RegistrarClient,
+    pub(super) limiter: RegistrarLimiter,
+}
 
 #[async_trait]
 impl Registrar for RegistrarPort {
     async fn check(&self, names: &[String]) -> Result<Vec<Offer>, RegistrarError> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let checked = call("check", self.0.check(&names)).await?;
+        let checked = self.call("check", self.client.check(&names)).await?;
         let offers = checked.into_iter().map(|checked| Offer {
             name: checked.name,
             prices: checked
@@ -43,33 +48,33 @@ impl Registrar for RegistrarPort {
         let contact = registrar_contact(contact);
         let registration =
             NewRegistration { name, contact: &contact, price_cents, years: *years, idempotency_key: key };
-        call("register", self.0.register(&registration)).await.map(registered)
+        self.call("register", self.client.register(&registration)).await.map(registered)
     }
 
     async fn read(&self, name: &str) -> Result<Option<RegisteredDomain>, RegistrarError> {
-        Ok(call("read", self.0.read(name)).await?.map(registered))
+        Ok(self.call("read", self.client.read(name)).await?.map(registered))
     }
 
     async fn set_nameservers(&self, name: &str, nameservers: &[String]) -> Result<(), RegistrarError> {
-        call("set_nameservers", self.0.set_nameservers(name, nameservers)).await
+        self.call("set_nameservers", self.client.set_nameservers(name, nameservers)).await
     }
 
     async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError> {
         let RenewalOrder { name, years, total_cents, key } = renewal;
         let renewal = Renewal { name, price_cents: *total_cents, years: *years, idempotency_key: key };
-        call("renew", self.0.renew(&renewal)).await.map(registered)
+        self.call("renew", self.client.renew(&renewal)).await.map(registered)
     }
 
     async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError> {
-        call("set_lock", self.0.set_locked(name, locked)).await.map(registered)
+        self.call("set_lock", self.client.set_locked(name, locked)).await.map(registered)
     }
 
     async fn auth_code(&self, name: &str) -> Result<Secret, RegistrarError> {
-        call("auth_code", self.0.auth_code(name)).await
+        self.call("auth_code", self.client.auth_code(name)).await
     }
 
     async fn ds(&self, name: &str) -> Result<Vec<DsRecord>, RegistrarError> {
-        let records = call("ds", self.0.ds_records(name)).await?;
+        let records = self.call("ds", self.client.ds_records(name)).await?;
         let records = records.into_iter().map(|record| DsRecord {
             key_tag: record.key_tag,
             algorithm: record.algorithm,
@@ -82,34 +87,43 @@ impl Registrar for RegistrarPort {
     async fn add_ds(&self, name: &str, ds: &DsRecord) -> Result<(), RegistrarError> {
         let DsRecord { key_tag, algorithm, digest_type, ref digest } = *ds;
         let record = providers::registrar::DsRecord { key_tag, algorithm, digest_type, digest: digest.clone() };
-        call("add_ds", self.0.add_ds_record(name, &record)).await
+        self.call("add_ds", self.client.add_ds_record(name, &record)).await
     }
 
     async fn remove_ds(&self, name: &str, digest: &str) -> Result<(), RegistrarError> {
         let removal = async {
-            match self.0.remove_ds_record(name, digest).await {
+            match self.client.remove_ds_record(name, digest).await {
                 Err(Failure::NotFound) => Ok(()),
                 result => result,
             }
         };
-        call("remove_ds", removal).await
+        self.call("remove_ds", removal).await
     }
 }
 
-/// Counts a request, and logs and converts its error.
-async fn call<T>(
-    operation: &'static str,
-    request: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, RegistrarError> {
-    let result = request.await;
-    let outcome = match &result {
-        Ok(_) => "ok",
-        Err(Failure::RateLimited) => "rate_limited",
-        Err(Failure::Refused(_) | Failure::NotFound) => "refused",
-        Err(Failure::Failed(_)) => "failed",
-    };
-    REQUESTS.add(1, &[KeyValue::new("operation", operation), KeyValue::new("outcome", outcome)]);
-    result.map_err(|failure| log(operation, &failure))
+impl RegistrarPort {
+    /// Sends a request within the rate limits and counts it. Logs and converts its error.
+    async fn call<T>(
+        &self,
+        operation: &'static str,
+        request: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, RegistrarError> {
+        let count = |outcome| {
+            REQUESTS.add(1, &[KeyValue::new("operation", operation), KeyValue::new("outcome", outcome)]);
+        };
+        let Some(_permit) = self.limiter.acquire().await else {
+            count("rate_limited");
+            tracing::warn!(operation, "the rate limit of the registrar is reached");
+            return Err(RegistrarError::Unavailable("too many requests".to_owned()));
+        };
+        let result = request.await;
+        count(match &result {
+            Ok(_) => "ok",
+            Err(Failure::Refused(_) | Failure::NotFound) => "refused",
+            Err(Failure::Failed(_)) => "failed",
+        });
+        result.map_err(|failure| log(operation, &failure))
+    }
 }
 
 fn registered(domain: RegistrarDomain) -> RegisteredDomain {
@@ -156,7 +170,7 @@ fn log(operation: &'static str, failure: &Failure) -> RegistrarError {
             RegistrarError::Rejected(error)
         }
         Failure::NotFound => RegistrarError::Rejected(error),
-        Failure::RateLimited | Failure::Failed(_) => {
+        Failure::Failed(_) => {
             tracing::warn!(operation, error, "a request to the registrar failed");
             RegistrarError::Unavailable(error)
         }

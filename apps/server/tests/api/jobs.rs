@@ -8,7 +8,7 @@ use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` is not one of them, because it
 /// needs only the bundle store.
-const ON_POSTGRES: [&str; 10] = [
+const ON_POSTGRES: [&str; 11] = [
     "databases.notify_stale",
     "databases.purge_expired",
     "dns.check_signers",
@@ -19,6 +19,7 @@ const ON_POSTGRES: [&str; 10] = [
     "projects.check_hostnames",
     "projects.purge_deleted",
     "store.purge_idempotency",
+    "store.purge_sagas",
 ];
 
 /// Returns the value of a metric of a job, if present.

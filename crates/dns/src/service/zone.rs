@@ -171,13 +171,18 @@ impl Dns {
     /// organization cannot take over a domain that is still delegated here.
     ///
     /// # Errors
-    /// Returns [`DnsError::ZoneNotFound`] or [`DnsError::SerialMismatch`].
+    /// Returns [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`], or [`DnsError::DnssecOn`] if the registry may have
+    /// a DS record that this installation set: resolvers would reject the domain.
     pub async fn zone_delete(&self, actor: &Actor, org: OrgId, name: &str, precondition: &Precondition) -> Result<()> {
         self.hosting()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
                 let zone = self.lock_zone(tx, org, name, precondition).await?;
+                let is_signed = zone.dnssec != DnssecState::Off || zone.is_unsigning;
+                if is_signed && self.registrations.is_registered(tx, org, zone.name.as_str()).await? {
+                    return Err(DnsError::DnssecOn(zone.name.as_str().to_owned()));
+                }
                 tx.zone_delete(zone.id).await?;
                 self.remember_deleted(tx, org, &zone).await?;
                 let gone = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, false), Some(ManagedBy::System)).await?;

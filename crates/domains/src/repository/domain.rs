@@ -6,7 +6,6 @@ use diesel_async::RunQueryDsl;
 use kernel::seal::Sealed;
 use kernel::{DomainId, OrgId, Paging, Time};
 use store::{Connection, Prepared, Result, newest_first};
-use uuid::Uuid;
 
 use crate::model::DomainState;
 use crate::schema::{contacts, domains};
@@ -38,8 +37,6 @@ pub struct DomainRecord {
     /// The days and the expiry of the last notice.
     pub notified_days: Option<i32>,
     pub notified_expiry: Option<Time>,
-    /// A renewal that no request has reported yet.
-    pub unreported_renewal_id: Option<Uuid>,
     pub created_at: Time,
 }
 
@@ -79,9 +76,6 @@ pub trait DomainRepository {
     /// Returns active domains that expire within the first of `days` and have not had the notice that is due: that of the
     /// smallest number of days in which they expire.
     async fn domains_to_notify(&mut self, now: Time, days: &[i32], limit: i64) -> Result<Vec<DomainId>>;
-
-    /// Records that a request reported the result of a renewal.
-    async fn domain_renewal_reported(&mut self, domain: DomainId, saga: Uuid) -> Result<()>;
 
     /// Whether the registrar manages the domain of this name for the organization, or will when its purchase completes.
     async fn domain_is_registered(&mut self, org: OrgId, name: &str) -> Result<bool>;
@@ -167,7 +161,6 @@ impl DomainRepository for Connection {
             domains::next_sync_at.eq(domain.next_sync_at),
             domains::notified_days.eq(domain.notified_days),
             domains::notified_expiry.eq(domain.notified_expiry),
-            domains::unreported_renewal_id.eq(domain.unreported_renewal_id),
         );
         let update = diesel::update(domains::table.filter(known)).set(change);
         Ok(Prepared(update).execute(self).await? == 1)
@@ -190,13 +183,6 @@ impl DomainRepository for Connection {
         let query = query.bind::<Timestamptz, _>(now).bind::<Array<Integer>, _>(days).bind::<BigInt, _>(limit);
         let found: Vec<IdRow> = Prepared(query).load(self).await?;
         Ok(found.into_iter().map(|row| row.id).collect())
-    }
-
-    async fn domain_renewal_reported(&mut self, domain: DomainId, saga: Uuid) -> Result<()> {
-        let row = domains::table.filter(domains::id.eq(domain).and(domains::unreported_renewal_id.eq(saga)));
-        let update = diesel::update(row).set(domains::unreported_renewal_id.eq(None::<Uuid>));
-        Prepared(update).execute(self).await?;
-        Ok(())
     }
 
     async fn domain_is_registered(&mut self, org: OrgId, name: &str) -> Result<bool> {

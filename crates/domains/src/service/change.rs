@@ -45,13 +45,15 @@ impl Domains {
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
-    /// [`DomainError::RegistrarNotConfigured`].
+    /// [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn set_lock(&self, actor: &Actor, org: OrgId, name: &str, change: DomainLock) -> Result<Domain> {
         let domain = self.find_managed(org, name).await?;
         if domain.locked == Some(change.locked) {
             return Ok(self.view(domain));
         }
-        set_registrar_lock(self.registrar()?, &domain.name, change.locked).await?;
+        let registrar = self.registrar()?;
+        self.take_requests(org, 1).await?;
+        set_registrar_lock(registrar, &domain.name, change.locked).await?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let locked = self.lock_domain(tx, &domain).await?;
@@ -72,10 +74,12 @@ impl Domains {
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
-    /// [`DomainError::RegistrarNotConfigured`].
+    /// [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn auth_code(&self, actor: &Actor, org: OrgId, name: &str) -> Result<DomainAuthCode> {
         let domain = self.find_managed(org, name).await?;
-        let code = self.registrar()?.auth_code(&domain.name).await.map_err(|error| registrar_failed(&error))?;
+        let registrar = self.registrar()?;
+        self.take_requests(org, 1).await?;
+        let code = registrar.auth_code(&domain.name).await.map_err(|error| registrar_failed(&error))?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let locked = self.lock_domain(tx, &domain).await?;

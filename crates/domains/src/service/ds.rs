@@ -8,6 +8,9 @@ use crate::model::DomainState;
 use crate::ports::{DsRecord, Registrar, RegistrarError};
 use crate::repository::DomainRepository as _;
 
+/// The requests to the registrar that most changes of DS records need: the list, and a change.
+const DS_REQUESTS: u32 = 2;
+
 /// Why the DS records of a domain were not applied. Another attempt may succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum DsError {
@@ -15,6 +18,9 @@ pub enum DsError {
     Registering,
     #[error("this installation has no registrar")]
     NotConfigured,
+    /// The organization has used its share of the registrar's rate limit.
+    #[error("the organization caused too many requests to the registrar")]
+    TooManyRequests,
     #[error(transparent)]
     Registrar(#[from] RegistrarError),
     #[error(transparent)]
@@ -42,6 +48,9 @@ impl Domains {
             return Ok(());
         }
         let registrar = self.ports.registrar.as_deref().ok_or(DsError::NotConfigured)?;
+        if self.try_take_requests(wanted.org, DS_REQUESTS).await?.is_some() {
+            return Err(DsError::TooManyRequests);
+        }
         let removed = replace(registrar, &wanted.name, &wanted.ds).await?;
         if wanted.is_ending {
             self.ports.zones.ds_absent(zone, removed).await?;

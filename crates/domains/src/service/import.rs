@@ -46,10 +46,7 @@ impl Domains {
                     Some(left) if left.state == DomainState::TransferredOut => {
                         let back =
                             DomainRecord { id: left.id, revision: left.revision, created_at: left.created_at, ..new };
-                        tx.domain_update(&back).await.map_err(|error| match error.violates(LIVE_NAME) {
-                            true => taken(),
-                            false => error.into(),
-                        })?;
+                        tx.domain_update(&back).await.map_err(|error| or_taken(error, &back.name))?;
                         back
                     }
                     Some(domain) => {
@@ -80,3 +77,8 @@ impl Domains {
 
 /// The index of live names.
 const LIVE_NAME: &str = "domains_name_live_key";
+
+/// The error of a write that would give the name of another organization's domain to this one.
+pub(super) fn or_taken(error: Error, name: &str) -> DomainError {
+    if error.violates(LIVE_NAME) { DomainError::Taken(name.to_owned()) } else { error.into() }
+}

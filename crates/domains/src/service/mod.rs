@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::audit::Event;
-use kernel::{DomainId, OrgId, Time, UserId};
-use store::{Connection, SealedColumn, Store};
+use kernel::{AbuseLimits, DomainId, OrgId, Time, UserId};
+use store::{Connection, Quota, SealedColumn, Store};
 use tokio::time::Instant;
 
 use crate::error::DomainError;
@@ -50,11 +50,16 @@ pub struct DomainsConfig {
     /// The longest time that a request waits for a purchase or a renewal. The rest of the ten seconds of a request is for
     /// the response.
     pub request_timeout: Duration,
+    /// The requests to the registrar that an organization can cause in any hour. Half of them can be made at once.
+    pub registrar_requests_per_org: u32,
 }
 
 impl Default for DomainsConfig {
     fn default() -> Self {
-        Self { request_timeout: Duration::from_secs(8) }
+        Self {
+            request_timeout: Duration::from_secs(8),
+            registrar_requests_per_org: AbuseLimits::default().registrar_requests_per_org,
+        }
     }
 }
 
@@ -82,6 +87,22 @@ impl Domains {
 
     fn registrar(&self) -> Result<&dyn Registrar> {
         self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
+    }
+
+    /// Takes requests to the registrar from the organization's share of its rate limit. Each use case takes them before
+    /// its first call, so that none stops halfway.
+    async fn take_requests(&self, org: OrgId, requests: u32) -> Result<()> {
+        let wait = self.try_take_requests(org, requests).await?;
+        let Some(wait) = wait else { return Ok(()) };
+        let retry_after = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1);
+        Err(DomainError::TooManyRequests { retry_after })
+    }
+
+    /// Returns the time after which the requests are free if it took none.
+    async fn try_take_requests(&self, org: OrgId, requests: u32) -> store::Result<Option<Duration>> {
+        let permits = self.config.registrar_requests_per_org / 2;
+        let quota = Quota { permits, period: Duration::from_secs(3600) };
+        self.store.permits_take(&format!("registrar-org {org}"), quota, requests).await
     }
 
     /// The time at which a request stops to wait for a saga.

@@ -7,12 +7,16 @@ use store::saga::{self, NewSaga, SagaResult};
 use store::{Connection, Error};
 use uuid::Uuid;
 
+use super::import::or_taken;
 use super::purchase_saga::{PURCHASE, PurchaseSaga, Refusal};
 use super::{CONTACT, Created, Domains, Result};
 use crate::error::DomainError;
 use crate::model::{Contact, DomainName, DomainPurchase, DomainState};
 use crate::ports::ZoneRefusal;
 use crate::repository::{DomainRecord, DomainRepository as _};
+
+/// The requests to the registrar of a purchase: price, registration and nameservers.
+const PURCHASE_REQUESTS: u32 = 3;
 
 /// The input of the saga of a purchase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +44,7 @@ impl Domains {
     /// [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]: the purchase ended, the name is free, and a
     /// charge is refunded. [`DomainError::Incomplete`], [`DomainError::RegistrarFailed`]: the name stays reserved, and
     /// the purchase continues. [`DomainError::RegistrarNotConfigured`], [`DomainError::DnsNotConfigured`],
-    /// [`DomainError::Zone`].
+    /// [`DomainError::Zone`], [`DomainError::TooManyRequests`].
     pub async fn purchase(&self, actor: &Actor, org: OrgId, purchase: DomainPurchase) -> Result<Created> {
         let until = self.request_end();
         let name = DomainName::parse(&purchase.name).map_err(|error| InvalidField::new("name", error))?;
@@ -73,8 +77,12 @@ impl Domains {
         purchase: DomainPurchase,
     ) -> Result<Reservation> {
         let existing = self.store.connection().await?.domain_find(org, name.as_str()).await?;
+        if let Some(owned) = existing.as_ref().filter(|domain| domain.state.is_managed()) {
+            return Ok(Reservation::Owned(owned.clone().into()));
+        }
+        self.registrar()?;
+        self.take_requests(org, PURCHASE_REQUESTS).await?;
         match existing {
-            Some(owned) if owned.state.is_managed() => return Ok(Reservation::Owned(owned.into())),
             Some(domain) if domain.state == DomainState::Registering => {
                 let key = domain.id.to_string();
                 if let Some(saga) = saga::find_open(&mut *self.store.connection().await?, PURCHASE, &key).await? {
@@ -83,7 +91,6 @@ impl Domains {
             }
             _ => {}
         }
-        self.registrar()?;
         self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
@@ -123,7 +130,8 @@ impl Domains {
         let is_stored = match &before {
             Some(before) => {
                 let (state, previous_state) = (DomainState::Registering, Some(before.state));
-                tx.domain_update(&DomainRecord { state, previous_state, auto_renew, ..before.clone() }).await?
+                let reserved = DomainRecord { state, previous_state, auto_renew, ..before.clone() };
+                tx.domain_update(&reserved).await.map_err(|error| or_taken(error, name.as_str()))?
             }
             None => false,
         };
@@ -179,7 +187,6 @@ impl Domains {
             next_sync_at: None,
             notified_days: None,
             notified_expiry: None,
-            unreported_renewal_id: None,
             created_at: now,
         }
     }

@@ -36,7 +36,8 @@ impl Domains {
     /// # Errors
     /// [`DomainError::Field`](crate::DomainError::Field) for an invalid name,
     /// [`DomainError::RegistrarNotConfigured`](crate::DomainError::RegistrarNotConfigured),
-    /// [`DomainError::RegistrarFailed`](crate::DomainError::RegistrarFailed).
+    /// [`DomainError::RegistrarFailed`](crate::DomainError::RegistrarFailed),
+    /// [`DomainError::TooManyRequests`](crate::DomainError::TooManyRequests).
     pub async fn check(&self, org: OrgId, check: DomainCheck) -> Result<DomainOffers> {
         let registrar = self.registrar()?;
         let mut names: Vec<String> = Vec::new();
@@ -47,6 +48,7 @@ impl Domains {
                 names.push(name);
             }
         }
+        self.take_requests(org, 1).await?;
         let offers = registrar.check(&names).await.map_err(|error| registrar_failed(&error))?;
         let mut connection = self.store.connection().await?;
         let mut taken = self.ports.zones.taken(&mut connection, org, &names).await?;

@@ -22,8 +22,12 @@ pub(super) const RENEWAL: &str = "domains.renewal";
 const PRICE: &str = "price";
 const RENEW: &str = "renew";
 
-/// How long a request after a failure is the same renewal, in seconds.
-const REPORT_SECONDS: i64 = 24 * 3600;
+/// The requests to the registrar of a renewal.
+const RENEWAL_REQUESTS: u32 = 2;
+
+/// How long a request by the same number of years is the same renewal after its completion, in seconds: a client repeats
+/// a request whose response was lost.
+const REPEAT_SECONDS: i64 = 24 * 3600;
 
 /// The expiry rises by about a year for each renewed year. Registries differ in leap days.
 const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
@@ -60,16 +64,18 @@ enum RenewalRefusal {
 }
 
 impl Domains {
-    /// Renews a domain, and enqueues its charge. A request after [`DomainError::RegistrarFailed`] is the same renewal,
-    /// also if a background job completed it in between. Does not commit the actor's idempotency claim.
+    /// Renews a domain, and enqueues its charge. A request during a renewal joins it. One by the same number of years within
+    /// a day after it is the same renewal: the response, or [`DomainError::RegistrarFailed`] before a background job
+    /// completed it, may have been lost. Does not commit the actor's idempotency claim.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],
-    /// [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
+    /// [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
         let until = self.request_end();
         let domain = self.find_managed(org, name).await?;
         self.registrar()?;
+        self.take_requests(org, RENEWAL_REQUESTS).await?;
         let saga = self.start_renewal(actor, &domain, renewal.years).await?;
         let result = self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await?;
         let refusal = match result {
@@ -77,11 +83,10 @@ impl Domains {
             SagaResult::Done => None,
             SagaResult::Refused(refusal) => Some(refusal),
         };
-        let mut connection = self.store.connection().await?;
-        connection.domain_renewal_reported(domain.id, saga).await?;
         match refusal {
             None => {
-                let renewed = connection.domain_find_by_id(domain.id).await?.ok_or(DomainError::NotFound)?;
+                let renewed = self.store.connection().await?.domain_find_by_id(domain.id).await?;
+                let renewed = renewed.ok_or(DomainError::NotFound)?;
                 Ok(self.view(renewed))
             }
             Some(refusal) if refusal == json!(RenewalRefusal::NotManaged) => Err(DomainError::NotManaged),
@@ -90,7 +95,7 @@ impl Domains {
         }
     }
 
-    /// Starts a renewal, or finds one that is unfinished or that no request has reported.
+    /// Starts a renewal, or finds the one that the request repeats.
     async fn start_renewal(&self, actor: &Actor, domain: &DomainRecord, years: u8) -> Result<Uuid> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
@@ -99,21 +104,20 @@ impl Domains {
                     return Err(DomainError::NotManaged);
                 }
                 let key = locked.id.to_string();
-                let oldest = DomainId::earliest_at(self.now().plus_seconds(-REPORT_SECONDS)).as_uuid();
-                let unreported = locked.unreported_renewal_id.filter(|saga| *saga >= oldest);
-                let existing = saga::find_open(tx, RENEWAL, &key).await?.or(unreported);
-                if let Some(saga) = existing {
-                    self.store.authorize(tx, actor).await?;
-                    return Ok(saga);
+                self.store.authorize(tx, actor).await?;
+                if let Some(open) = saga::find_open(tx, RENEWAL, &key).await? {
+                    return Ok(open);
                 }
                 let input = RenewalInput { domain: locked.id, name: locked.name.clone(), years };
                 let input = serde_json::to_value(input).map_err(Error::inconsistent)?;
+                let since = self.now().plus_seconds(-REPEAT_SECONDS);
+                let last = saga::find_completed(tx, RENEWAL, &key, since).await?;
+                if let Some((repeated, _)) = last.filter(|(_, last)| *last == input) {
+                    return Ok(repeated);
+                }
                 let new = NewSaga { kind: RENEWAL, key: &key, org: locked.org, user: actor.user, input };
                 let saga = self.store.saga_start(tx, &new).await?;
-                let saga = saga.ok_or_else(|| Error::inconsistent("another renewal of the domain is not finished"))?;
-                self.update_locked(tx, &DomainRecord { unreported_renewal_id: Some(saga), ..locked }).await?;
-                self.store.authorize(tx, actor).await?;
-                Ok(saga)
+                Ok(saga.ok_or_else(|| Error::inconsistent("another renewal of the domain is not finished"))?)
             })
             .await
     }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use store::Connection;
 use store::saga::{self, SagaResult};
 
+use super::import::or_taken;
 use super::renewal::{RENEWAL, RenewalSaga};
 use super::{Domains, Result, TRANSFER_LOCK_SECONDS, registrar_failed};
 use crate::error::DomainError;
@@ -14,7 +15,7 @@ use crate::ports::RegisteredDomain;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
 /// The domains that one run of the job reads: in a minute, far below the registrar's limit.
-const MAX_READ: i64 = 20;
+const MAX_READ: i64 = 10;
 
 /// The failures in a row after which the others are not read.
 const MAX_FAILURES: usize = 3;
@@ -33,7 +34,8 @@ impl Domains {
     /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it is.
     ///
     /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
+    /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`],
+    /// [`DomainError::TooManyRequests`].
     pub async fn sync(&self, actor: &Actor, org: OrgId, name: &str) -> Result<Domain> {
         let until = self.request_end();
         let domain = self.find(org, name).await?;
@@ -41,6 +43,7 @@ impl Domains {
             return Ok(self.view(domain));
         }
         let registrar = self.registrar()?;
+        self.take_requests(org, 1).await?;
         // The new expiry of an unfinished renewal is not a renewal by the registrar.
         let renewal = saga::find_open(&mut *self.store.connection().await?, RENEWAL, &domain.id.to_string()).await?;
         if let Some(renewal) = renewal {
@@ -95,7 +98,8 @@ impl Domains {
         domain: &DomainRecord,
         reading: Option<RegisteredDomain>,
     ) -> Result<DomainRecord> {
-        self.store
+        let applied = self
+            .store
             .transaction_unaudited(async |tx: &mut Connection| {
                 let before = self.lock_domain(tx, domain).await?;
                 let is_renewing = saga::find_open(tx, RENEWAL, &before.id.to_string()).await?.is_some();
@@ -109,13 +113,18 @@ impl Domains {
                     self.append_history(tx, before.id, &event, actor.and_then(|actor| actor.user)).await?;
                     self.record_renewal(tx, &before, &after).await?;
                 }
-                self.update_locked(tx, &after).await?;
+                self.update_locked(tx, &after).await.map_err(|error| or_taken(error, &after.name))?;
                 if let Some(actor) = actor {
                     self.store.authorize(tx, actor).await?;
                 }
                 Ok::<_, DomainError>(after)
             })
-            .await
+            .await;
+        match applied {
+            // The domain was transferred away, and another organization has it now: the reading is about its domain.
+            Err(DomainError::Taken(_)) => Ok(domain.clone()),
+            applied => applied,
+        }
     }
 
     fn with_reading(&self, before: &DomainRecord, reading: Option<RegisteredDomain>) -> DomainRecord {

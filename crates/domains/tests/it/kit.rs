@@ -47,7 +47,7 @@ impl Kit {
         .await;
         base.db_execute("INSERT INTO test.catalog VALUES (1)").await;
         let world = World { clock: base.clock.clone(), ..World::default() };
-        let domains = service(&base.store, &world, true);
+        let domains = service(&base.store, &world, true, u32::MAX);
         let org = base.store.clock_rng().id();
         let kit = Self { domains, world, org, base };
         kit.insert_org(org).await;
@@ -56,7 +56,12 @@ impl Kit {
 
     /// The service of an installation that does not charge domains.
     pub fn without_payments(&self) -> Domains {
-        service(&self.store, &self.world, false)
+        service(&self.store, &self.world, false, u32::MAX)
+    }
+
+    /// The service of an installation whose organizations can cause this many requests to the registrar in an hour.
+    pub fn with_requests_per_org(&self, requests: u32) -> Domains {
+        service(&self.store, &self.world, true, requests)
     }
 
     pub async fn org(&self) -> OrgId {
@@ -120,7 +125,7 @@ impl Kit {
     }
 }
 
-fn service(store: &Store, world: &World, charges: bool) -> Domains {
+fn service(store: &Store, world: &World, charges: bool, registrar_requests_per_org: u32) -> Domains {
     let ports = Ports {
         registrar: Some(Arc::new(world.clone())),
         payments: charges.then(|| Arc::new(world.clone()) as _),
@@ -128,7 +133,8 @@ fn service(store: &Store, world: &World, charges: bool) -> Domains {
         organizations: Arc::new(world.clone()),
     };
     // Generous, for a loaded machine.
-    Domains::new(store.clone(), DomainsConfig { request_timeout: Duration::from_secs(60) }, ports)
+    let config = DomainsConfig { request_timeout: Duration::from_secs(60), registrar_requests_per_org };
+    Domains::new(store.clone(), config, ports)
 }
 
 /// Zones as rows of this test's tables. The row of the catalog is locked as in `dns`.

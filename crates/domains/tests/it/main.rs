@@ -5,7 +5,9 @@
 mod kit;
 mod managing;
 mod matrix;
+mod outage;
 mod providers;
 mod purchases;
+mod quota;
 mod races;
 mod renewals;

@@ -5,7 +5,7 @@ use domains::{
 };
 use kernel::Paging;
 
-use crate::kit::{Kit, NAMESERVERS, actor};
+use crate::kit::{Kit, NAMESERVERS, actor, purchase};
 use crate::providers::{FIRST_YEAR, Fault, RENEWAL, When, YEAR, in_days};
 
 const NAME: &str = "a.example";
@@ -204,4 +204,37 @@ async fn ds_records_follow_the_zone() {
     }
     assert!(at_registry().is_empty());
     assert_eq!(kit.world.state().ds_absent, [(zone, true), (zone, false)]);
+}
+
+/// A domain that was transferred away is in the account again, because another organization bought it.
+#[tokio::test]
+async fn domain_of_another_organization_does_not_return_to_the_former_one() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().account.clear();
+    let sync = async || kit.domains.sync(&actor(), kit.org, NAME).await;
+    assert_eq!(sync().await.unwrap().state, DomainState::TransferredOut);
+    // The zone of the former organization no longer prevents the purchase.
+    kit.db_execute("DELETE FROM test.zones").await;
+    let other = kit.org().await;
+    let bought = kit.domains.purchase(&actor(), other, purchase(NAME)).await.unwrap().domain;
+    kit.db_execute("DELETE FROM test.zones").await;
+    assert_eq!(sync().await.unwrap().state, DomainState::TransferredOut);
+    assert!(matches!(kit.buy(NAME).await, Err(DomainError::Taken(_))));
+    let import = kit.domains.import(&actor(), kit.org, DomainImport { name: NAME.to_owned() }).await;
+    assert!(matches!(import, Err(DomainError::Taken(_))));
+    assert_eq!(kit.domains.get(other, NAME).await.unwrap().domain, bought);
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().registrations.len()), ((1, 0), 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expiring_example_lists_the_domains_of_the_next_month() {
+    let kit = Kit::start().await;
+    for (name, days) in [("soon.example", 10), ("late.example", 60)] {
+        kit.bought(name).await;
+        let expiry = format!("UPDATE domains.domains SET expires_at = now() + interval '{days} days'");
+        kit.db_execute(&format!("{expiry} WHERE name = '{name}'")).await;
+    }
+    let output = kit.database.example("expiring", &[]);
+    assert!(output.lines().count() == 1 && output.ends_with(&format!("Z  soon.example  {}\n", kit.org)), "{output}");
 }

@@ -8,6 +8,9 @@ use crate::providers::{Fault, RENEWAL, When, YEAR};
 
 const NAME: &str = "a.example";
 
+/// The time after which a request by the same number of years is another renewal, in seconds.
+const REPEAT: i64 = 24 * 3600;
+
 impl Kit {
     async fn renew(&self, years: u8) -> Result<Time, DomainError> {
         let renewed = self.domains.renew(&actor(), self.org, NAME, DomainRenewal { years }).await?;
@@ -45,6 +48,7 @@ async fn renewal_after_a_failure_is_the_same_renewal() {
     let kit = Kit::start().await;
     let before = kit.bought(NAME).await.expires_at.unwrap();
     for (when, by_job) in [(When::Before, false), (When::After, false), (When::Before, true), (When::After, true)] {
+        kit.advance(REPEAT);
         let expected = kit.renewals() + 1;
         kit.world.fault(NAME, "renew", when, Fault::Fail);
         assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
@@ -58,6 +62,26 @@ async fn renewal_after_a_failure_is_the_same_renewal() {
         assert_eq!(kit.renewals(), expected, "{when:?} {by_job}");
     }
     assert_eq!(kit.count("domains.charges WHERE purpose = 'renewal'").await, 4);
+}
+
+/// The response may have been lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_renewal_is_the_same_renewal_for_a_day() {
+    let kit = Kit::start().await;
+    let before = kit.bought(NAME).await.expires_at.unwrap();
+    for _ in 0..3 {
+        assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(YEAR));
+        kit.advance(REPEAT / 4);
+    }
+    // Another number of years is another renewal, and the last one is the one that can be repeated.
+    for _ in 0..2 {
+        assert_eq!(kit.renew(2).await.unwrap(), before.plus_seconds(3 * YEAR));
+    }
+    assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(4 * YEAR));
+    kit.advance(REPEAT);
+    assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(5 * YEAR));
+    kit.deliver().await;
+    assert_eq!((kit.renewals(), kit.world.charges(kit.org)), (4, (5, 0)));
 }
 
 #[tokio::test]

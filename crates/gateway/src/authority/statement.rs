@@ -6,8 +6,9 @@
 
 use std::sync::LazyLock;
 
+use store::PermitParameters;
+
 use super::credential::PresentedCredential;
-use crate::limits::PermitParameters;
 
 /// The target that a request names.
 #[derive(Debug, Clone, Copy)]

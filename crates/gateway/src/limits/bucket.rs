@@ -41,33 +41,6 @@ pub(crate) struct RateLimitHeaders {
     pub(crate) state: String,
 }
 
-/// The numbers of the statement's parameters that correspond to the fields of a [`PermitRequest`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PermitParameters {
-    pub(crate) now: usize,
-    pub(crate) permits: usize,
-    pub(crate) cost: usize,
-    pub(crate) bucket: usize,
-}
-
-impl PermitParameters {
-    /// Returns an `INSERT` that charges a bucket for the granted permits, which may be none. It returns `granted` and
-    /// `reset_at`. `key` is the SQL expression of the bucket's key. `from` contains the tables to which `key` refers,
-    /// if any.
-    pub(crate) fn charge(self, key: &str, from: &str) -> String {
-        let Self { now, permits, cost, bucket } = self;
-        // Limit the stored time to that of an empty bucket: a process with a fast clock may have written a later one.
-        let reset_at = format!("LEAST(GREATEST(r.reset_at, ${now}), ${now} + ${bucket})");
-        let granted = format!("LEAST(${permits}, GREATEST(0, (${now} + ${bucket} - {reset_at}) / ${cost}))");
-        format!(
-            "INSERT INTO store.rate_limits AS r (key, reset_at, granted) \
-             SELECT {key}, ${now} + ${permits} * ${cost}, ${permits} {from} \
-             ON CONFLICT (key) DO UPDATE SET granted = {granted}, reset_at = {reset_at} + ${cost} * {granted} \
-             RETURNING granted, reset_at"
-        )
-    }
-}
-
 impl PermitRequest {
     /// Creates a request for the permits of one second from a bucket that holds the permits of one minute.
     pub(super) fn new(per_minute: i64, now: i64) -> Self {

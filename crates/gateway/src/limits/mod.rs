@@ -16,14 +16,14 @@ use actix_web::HttpRequest;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
 use kernel::{ClientId, ClockRng, TokenHash, UserId};
-use store::{Prepared, Store};
+use store::{PermitParameters, Prepared, Store};
 
 use self::bucket::{LOCAL_PERMIT_TTL_MICROS, LocalPermits, micros, refuse, set_headers};
 use self::caller::KnownCredential;
 use crate::config::RateLimits;
 use crate::problem::Problem;
 
-pub(crate) use self::bucket::{PermitGrant, PermitParameters, PermitRequest, RateLimitHeaders};
+pub(crate) use self::bucket::{PermitGrant, PermitRequest, RateLimitHeaders};
 pub(crate) use self::caller::{CallerGrant, CallerPermits, CallerRequest};
 
 /// The rate limit that a route counts against.

@@ -1,11 +1,9 @@
 //! The registrar: Name.com's Core API (providers.md section 2).
 
-mod limiter;
 mod price;
 mod wire;
 
 use std::fmt;
-use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use kernel::Secret;
@@ -17,7 +15,6 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use crate::outbound::{Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
-use limiter::{Priority, RateLimiter};
 use wire::{
     AuthCodeResponse, CheckBody, CheckResponse, CheckResult, Contacts, DomainResponse, DsResponse, ErrorResponse,
     NewDomainBody, OrderResponse, RegisterBody, RenewBody,
@@ -29,15 +26,12 @@ const REGISTRATION: &str = "registration";
 const MAX_NAMESERVERS: usize = 50;
 const MAX_TEXT_BYTES: usize = 255;
 
-/// The client of the registrar. All clones share one rate limiter: at most 20 requests in any second and 3,000 in any
-/// hour, of which background jobs use at most 10 and 2,000.
+/// The client of the registrar. The caller observes the rate limits of the account.
 #[derive(Clone)]
 pub struct RegistrarClient {
     url: Url,
     user: String,
     token: Secret,
-    priority: Priority,
-    limiter: Arc<RateLimiter>,
     limits: Limits,
     client: OutboundClient,
 }
@@ -129,9 +123,6 @@ pub struct DsRecord {
 /// An error of a request. Contains no text of the registrar, which may quote a contact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrarError {
-    /// The rate limit is reached. Nothing was sent.
-    #[error("too many requests to the registrar")]
-    RateLimited,
     /// The registrar refused the request with this status: 400, 402, 409 or 422. It changed nothing, and repeats the
     /// refusal for the same idempotency key.
     #[error("the registrar refused the request with status {0}")]
@@ -147,7 +138,7 @@ pub enum RegistrarError {
 type Result<T> = std::result::Result<T, RegistrarError>;
 
 impl RegistrarClient {
-    /// Creates a client for interactive requests.
+    /// Creates a client.
     ///
     /// # Errors
     /// Returns an error for an address that is not http or https, or contains credentials.
@@ -166,14 +157,7 @@ impl RegistrarClient {
         limits: Limits,
     ) -> std::result::Result<Self, OutboundConfigError> {
         let client = OutboundClient::with_limits("registrar", [url], limits)?;
-        let (priority, limiter) = (Priority::Interactive, Arc::default());
-        Ok(Self { url: url.clone(), user, token, priority, limiter, limits, client })
-    }
-
-    /// A client for background jobs, which leave a part of the rate limit to interactive requests.
-    #[must_use]
-    pub fn for_background_jobs(&self) -> Self {
-        Self { priority: Priority::Background, ..self.clone() }
+        Ok(Self { url: url.clone(), user, token, limits, client })
     }
 
     /// Checks names, which are in lowercase. The registrar may omit some, and sorts them as it likes.
@@ -316,21 +300,14 @@ impl RegistrarClient {
 
     /// Sends a request. Repeats it once after a 429 whose `Retry-After` is short.
     async fn exchange_with_retry(&self, call: Call<'_>) -> Result<Exchange> {
-        let first = self.send(call.clone()).await?;
+        let first = self.client.exchange(call.clone()).await?;
         match first.retry_delay() {
             Some(wait) => {
                 tokio::time::sleep(wait).await;
-                self.send(call).await
+                Ok(self.client.exchange(call).await?)
             }
             None => Ok(first),
         }
-    }
-
-    async fn send(&self, call: Call<'_>) -> Result<Exchange> {
-        if !self.limiter.acquire(self.priority).await {
-            return Err(RegistrarError::RateLimited);
-        }
-        Ok(self.client.exchange(call).await?)
     }
 }
 

@@ -14,6 +14,9 @@
 //! ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated request continues it immediately. A refusal
 //! undoes the started steps in the opposite order ([`SagaHandler::compensate`]).
 //!
+//! A finished saga is deleted after 90 days, and one that was refused or abandoned after a year
+//! ([`Store::saga_purge`](crate::Store::saga_purge)).
+//!
 //! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still
 //! the latest. A stale runner changes nothing in the database, and its calls have the same keys as those of the new
 //! runner.
@@ -34,7 +37,7 @@ use uuid::Uuid;
 use crate::{Connection, Error, Result};
 
 pub use operator::{SagaFilter, SagaStatus};
-pub use queue::find_open;
+pub use queue::{find_completed, find_open};
 pub use state::{SagaState, StepState};
 
 /// A saga to start.

@@ -1,15 +1,27 @@
 //! Operator commands: list, retry and abandon sagas.
 
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{OrgId, Time};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::SagaState;
 use crate::schema::sagas;
 use crate::{Connection, Error, Outcome, Prepared, Result, Store};
+
+const DAY_SECONDS: i64 = 24 * 3600;
+
+/// How long a completed saga is kept, and one that was refused or abandoned, which may be the subject of a complaint.
+const KEEP_DONE_SECONDS: i64 = 90 * DAY_SECONDS;
+const KEEP_FAILED_SECONDS: i64 = 365 * DAY_SECONDS;
+
+const PURGE: &str = "\
+    DELETE FROM store.sagas WHERE id = ANY (ARRAY( \
+        SELECT id FROM store.sagas WHERE finished_at <= $1 AND (state = 'done' OR finished_at <= $2) \
+        LIMIT $3 FOR UPDATE SKIP LOCKED))";
 
 /// A saga, for operators.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
@@ -20,6 +32,7 @@ pub struct SagaStatus {
     /// The object that the saga is about.
     pub key: String,
     pub org_id: OrgId,
+    pub input: Value,
     pub state: SagaState,
     /// The current step; `None` before the first one.
     pub step: Option<String>,
@@ -84,6 +97,24 @@ impl Store {
         self.continue_idle_saga(actor, id, "saga.abandon", true).await
     }
 
+    /// Deletes sagas that finished long ago, with their steps: after 90 days, or after a year if the saga was refused or
+    /// abandoned. Run it periodically.
+    ///
+    /// # Errors
+    /// Returns an error if a statement fails. The batches before it stay deleted.
+    pub async fn saga_purge(&self) -> Result<()> {
+        let now = self.clock_rng().now();
+        loop {
+            let purge = diesel::sql_query(PURGE)
+                .bind::<Timestamptz, _>(now.plus_seconds(-KEEP_DONE_SECONDS))
+                .bind::<Timestamptz, _>(now.plus_seconds(-KEEP_FAILED_SECONDS))
+                .bind::<BigInt, _>(crate::BATCH_SIZE);
+            if !crate::is_full_batch(Prepared(purge).execute(&mut *self.connection().await?).await?) {
+                return Ok(());
+            }
+        }
+    }
+
     async fn continue_idle_saga(&self, actor: &Actor, id: Uuid, event: &'static str, abandon: bool) -> Result<bool> {
         let work = async |tx: &mut Connection| {
             let now = self.clock_rng().now();
@@ -93,7 +124,7 @@ impl Store {
                 .set((
                     sagas::next_attempt_at.eq(now),
                     sagas::attempts.eq(0),
-                    sagas::is_abandoned.eq(sagas::is_abandoned.or(abandon.into_sql::<diesel::sql_types::Bool>())),
+                    sagas::is_abandoned.eq(sagas::is_abandoned.or(abandon.into_sql::<Bool>())),
                 ))
                 .returning((sagas::kind, sagas::key));
             let Some((kind, key)) = Prepared(update).get_result::<(String, String)>(tx).await.optional()? else {

@@ -126,6 +126,22 @@ pub async fn find_open(connection: &mut Connection, kind: &str, key: &str) -> Re
     Ok(sagas::table.filter(open).select(sagas::id).first(connection).await.optional()?)
 }
 
+/// Returns the id and the input of the last saga of an object that completed after this time.
+///
+/// # Errors
+/// Returns an error if the statement fails.
+pub async fn find_completed(
+    connection: &mut Connection,
+    kind: &str,
+    key: &str,
+    after: Time,
+) -> Result<Option<(Uuid, Value)>> {
+    let of_object = sagas::kind.eq(kind).and(sagas::key.eq(key));
+    let is_recent = sagas::state.eq(SagaState::Done).and(sagas::finished_at.gt(after).assume_not_null());
+    let last = sagas::table.filter(of_object.and(is_recent)).order(sagas::finished_at.desc());
+    Ok(last.select((sagas::id, sagas::input)).first(connection).await.optional()?)
+}
+
 /// Returns the progress of a saga.
 pub(super) async fn progress(connection: &mut Connection, id: Uuid) -> Result<Option<Progress>> {
     Ok(sagas::table.find(id).select(Progress::as_select()).first(connection).await.optional()?)

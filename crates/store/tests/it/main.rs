@@ -1,6 +1,7 @@
 //! The store on a real Postgres.
 
 mod outbox;
+mod rate_limits;
 mod rotation;
 mod sagas;
 mod schema;

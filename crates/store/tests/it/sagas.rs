@@ -349,3 +349,29 @@ async fn operator_continues_and_abandons_sagas() {
     let SagaResult::Refused(refusal) = kit.run(saga).await else { panic!("not refused") };
     assert!(saga::is_abandonment(&refusal));
 }
+
+#[tokio::test]
+async fn finished_sagas_are_purged_and_refused_ones_are_kept_longer() {
+    const DAY: i64 = 24 * 3600;
+    let kit = Kit::start().await;
+    let store = &kit.base.store;
+    let [done, abandoned] = [kit.new_saga("a").await.unwrap(), kit.new_saga("b").await.unwrap()];
+    assert_eq!(kit.run(done).await, SagaResult::Done);
+    kit.provider.will([Outcome::Retry { new_key: false }]);
+    assert_eq!(kit.run(abandoned).await, incomplete("one"));
+    assert!(store.saga_abandon(&Actor::operator("test"), abandoned).await.unwrap());
+    kit.resume().await;
+    let open = kit.new_saga("c").await.unwrap();
+    let left = async || {
+        store.saga_purge().await.unwrap();
+        let all = store.saga_list(&SagaFilter { finished: true, kind: None }).await.unwrap();
+        all.into_iter().map(|saga| saga.id).collect::<Vec<_>>()
+    };
+    kit.base.advance(90 * DAY - 1);
+    assert_eq!(left().await, [open, abandoned, done]);
+    kit.base.advance(1);
+    assert_eq!(left().await, [open, abandoned]);
+    kit.base.advance(275 * DAY);
+    assert_eq!(left().await, [open]);
+    assert_eq!(kit.base.db_number("SELECT count(*) FROM store.saga_steps").await, 0);
+}

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use futures_util::future::join_all;
-use kernel::ClockRng;
-use tokio::task::block_in_place;
 use tokio::time::sleep;
-use xtask::postgres::Stop;
 
 use super::Setup;
 use crate::chaos::Outcome;
@@ -49,7 +46,7 @@ pub async fn run(setup: &Setup, rig: &mut Rig, rounds: usize, outcome: &mut Outc
     let apps = (0..APPS).map(|_| use_grants(setup, &stopped));
     let kills = (KILLS * rounds).div_ceil(3);
     let faults = async {
-        let killed = kill_repeatedly(rig, kills).await;
+        let killed = rig.kill_repeatedly(kills).await;
         stopped.store(true, Ordering::SeqCst);
         killed
     };
@@ -77,23 +74,6 @@ pub async fn run(setup: &Setup, rig: &mut Rig, rounds: usize, outcome: &mut Outc
              and {revoked} revoked afterwards, {violations} violations"
         ),
     ));
-    Ok(())
-}
-
-async fn kill_repeatedly(rig: &mut Rig, kills: usize) -> Result<()> {
-    for number in 0..kills {
-        sleep(Duration::from_millis(300 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1200)).await;
-        if number % 2 == 0 {
-            rig.service.kill().await?;
-            rig.service.restart().await?;
-        } else {
-            block_in_place(|| rig.cluster.stop(Stop::Immediate));
-            sleep(Duration::from_millis(200)).await;
-            block_in_place(|| rig.cluster.restart())?;
-        }
-    }
-    // The apps also work after the last recovery.
-    sleep(Duration::from_secs(3)).await;
     Ok(())
 }
 

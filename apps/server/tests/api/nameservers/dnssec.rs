@@ -48,7 +48,7 @@ impl Prober {
 }
 
 /// Validates an answer with BIND's `delv`, with the DS record as the only trust anchor. Returns the output.
-fn validate(rig: &Rig, port: u16, name: &str, zone: &str, ds: &Value) -> String {
+pub fn validate(rig: &Rig, port: u16, name: &str, zone: &str, ds: &Value) -> String {
     let number = |field: &str| ds[field].as_u64().unwrap();
     let digest = ds["digest"].as_str().unwrap();
     let anchor = format!(

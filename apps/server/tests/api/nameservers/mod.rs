@@ -4,4 +4,5 @@ mod daemon;
 mod dnssec;
 mod propagation;
 mod query;
+mod registered;
 mod rig;

@@ -14,7 +14,7 @@ pub struct Rig {
     pub knot: Daemon,
     pub bind: Daemon,
     pub nsd: Daemon,
-    token: String,
+    pub token: String,
 }
 
 /// The time within which a change must reach all nameservers. On an idle machine, this takes at most two seconds.
@@ -23,21 +23,26 @@ pub const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(15);
 impl Rig {
     /// Starts the rig. Returns `None` if the nameservers are not installed.
     pub async fn start() -> Option<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts the rig with these settings of the server in addition to its own.
+    pub async fn start_with(settings: &[(&'static str, String)]) -> Option<Self> {
         let packages = packages()?;
         let ports = Ports::free();
         let Ports { primary, knot, bind, .. } = ports;
         // Raise the rate limit for bursts of requests.
         let limits = std::env::temp_dir().join(format!("svc-limits-{primary}.toml"));
         std::fs::write(&limits, "[rates]\ncredential = 1000000\n").unwrap();
-        let server = Process::with(&[
+        let own = [
             ("SVC_LIMITS", limits.display().to_string()),
             ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example,ns3.svc.example".to_owned()),
             ("SVC_DNS_LISTEN", format!("127.0.0.1:{primary}")),
             ("SVC_DNS_TSIG", TSIG.to_owned()),
             ("SVC_DNS_SECONDARIES", format!("127.0.0.1:{knot},127.0.0.1:{bind}")),
             ("SVC_DNS_SIGNER", format!("127.0.0.1:{knot}")),
-        ])
-        .await;
+        ];
+        let server = Process::with(&[&own[..], settings].concat()).await;
         std::fs::remove_file(limits).unwrap();
         let token = server.sign_in().await;
         let knot = Daemon::knot(&packages, ports);

@@ -13,7 +13,7 @@ use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 use crate::support::{Folder, ManualNode, client, site};
 
-const CONFIG: &str = include_str!("schemathesis.toml");
+pub const CONFIG: &str = include_str!("schemathesis.toml");
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/api/openapi_tools/hooks.py");
 
 /// Limits that the tests never reach.
@@ -27,6 +27,11 @@ const LIMITS: &str = "
     credential = 10000000
     oauth_address = 10000000
     oauth_client = 10000000
+    [abuse]
+    registrar_requests_per_org = 10000000
+    [registrar]
+    requests_per_second = 10000000
+    requests_per_hour = 10000000
 ";
 
 /// Scopes that cover all routes.

@@ -3,10 +3,13 @@
 
 mod fixture;
 
+use std::collections::HashMap;
+
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::support::{Folder, external_program};
-use fixture::Fixture;
+use fixture::{CONFIG, Fixture};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 
@@ -35,6 +38,31 @@ async fn openapi_document_is_valid() {
 async fn openapi_document_passes_the_linter() {
     let Some(spectral) = external_program("SVC_TEST_SPECTRAL") else { return };
     run_tool(Command::new(spectral).args(["lint", "--fail-severity", "hint", "--ruleset", RULES, DOCUMENT])).await;
+}
+
+/// A rule for an unknown operation or path parameter would have no effect.
+#[test]
+fn schemathesis_rules_name_existing_operations_and_path_parameters() {
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
+    let methods = document["paths"].as_object().unwrap().iter().flat_map(|(path, methods)| {
+        let operations = methods.as_object().unwrap().values();
+        operations.filter_map(|operation| Some((operation["operationId"].as_str()?.to_owned(), path.as_str())))
+    });
+    let paths: HashMap<String, &str> = methods.collect();
+    let config: toml::Table = CONFIG.parse().unwrap();
+    let assert_used = |rule: &toml::Value, paths: &[&str]| {
+        let Some(parameters) = rule.get("parameters") else { return };
+        for name in parameters.as_table().unwrap().keys().filter_map(|key| key.strip_prefix("path.")) {
+            let is_used = paths.iter().any(|path| path.contains(&format!("{{{name}}}")));
+            assert!(is_used, "no operation has path.{name}: {rule:?}");
+        }
+    };
+    assert_used(&toml::Value::Table(config.clone()), &paths.values().copied().collect::<Vec<_>>());
+    for rule in config["operations"].as_array().unwrap() {
+        let ids = rule["include-operation-id"].as_array().unwrap().iter();
+        let of_rule: Vec<&str> = ids.map(|id| paths[id.as_str().unwrap()]).collect();
+        assert_used(rule, &of_rule);
+    }
 }
 
 /// Runs all checks and phases of schemathesis with a session, and the deterministic phases with a token.

@@ -275,6 +275,10 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         billing: billing(),
         payments: None,
         registrar: None,
+        registrar_limits: server::config::RegistrarLimits {
+            requests_per_second: u32::MAX,
+            requests_per_hour: u32::MAX,
+        },
         domain_product: None,
         dns: Some(hosting()),
         primary: None,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use dns::{DnssecState, DnssecSwitch, WantedDs};
+use dns::{DnsError, DnssecState, DnssecSwitch, Precondition, WantedDs};
 use kernel::ZoneId;
 
 use super::kit::{Kit, ZONE, actor};
@@ -106,4 +106,29 @@ async fn zone_that_never_had_a_ds_record_and_other_zones_are_unsigned_immediatel
     kit.switch(false).await;
     assert!(!kit.is_in_signed_group().await && !kit.wanted(zone).await.is_ending);
     assert_eq!(kit.messages().await, before);
+}
+
+#[tokio::test]
+async fn zone_cannot_be_deleted_while_its_registry_or_resolvers_may_have_its_ds_record() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let zone = kit.switch(true).await;
+    let delete = async || kit.dns.zone_delete(&actor(), kit.org, ZONE, &Precondition::Any).await;
+    assert!(matches!(delete().await, Err(DnsError::DnssecOn(_))), "its DS record may be on its way");
+    kit.sign().await;
+    assert!(matches!(delete().await, Err(DnsError::DnssecOn(_))));
+    kit.switch(false).await;
+    kit.dns.ds_absent(zone, true).await.unwrap();
+    assert!(matches!(delete().await, Err(DnsError::DnssecOn(_))), "resolvers may still have it");
+    kit.advance(HOLD);
+    kit.dns.ds_absent(zone, false).await.unwrap();
+    delete().await.unwrap();
+    assert!(kit.dns.ds_wanted(zone).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn signed_zone_of_a_domain_that_is_registered_elsewhere_can_be_deleted() {
+    let kit = Kit::start().await;
+    kit.switch(true).await;
+    kit.dns.zone_delete(&actor(), kit.org, ZONE, &Precondition::Any).await.unwrap();
 }

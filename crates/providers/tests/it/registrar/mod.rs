@@ -9,7 +9,6 @@ use providers::Limits;
 use providers::registrar::{NewRegistration, RegistrarClient, RegistrarContact, RegistrarDomain, RegistrarError};
 use sandbox::{REGISTRAR_TOKEN, REGISTRAR_USER, RegistrarServer};
 
-/// A client with its own rate limiter.
 fn client(server: &RegistrarServer) -> RegistrarClient {
     with_limits(server, Limits::default())
 }

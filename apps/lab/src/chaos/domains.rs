@@ -1,0 +1,194 @@
+//! `kill -9` of the server and an immediate stop of Postgres while organizations buy domains, with a registrar and a
+//! payments provider that fail before or after their effects at random.
+//!
+//! Each buyer repeats a purchase until it ends. Every third one is refused by the registrar after its charge.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::future::{join_all, try_join_all};
+use kernel::ClockRng;
+use reqwest::{Client, StatusCode};
+use sandbox::{PaymentsFault, PaymentsServer, RegistrarFault, RegistrarOperation, RegistrarServer};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::Outcome;
+use super::report::Finding;
+use super::rig::Rig;
+use crate::bench::server::success_json;
+use crate::connected_app::start_session;
+
+const BUYERS: usize = 8;
+/// The kills of a full run, of the server and of Postgres alternately.
+const KILLS: usize = 18;
+/// The price of a `.com` name for a year.
+const CENTS: i64 = 1_299;
+/// The time from the end of all faults until no purchase and no refund is in progress. A refund that failed is repeated
+/// after five minutes at most.
+const MAX_COMPLETION: Duration = Duration::from_secs(330);
+
+const OPEN: &str = "SELECT id FROM store.sagas WHERE finished_at IS NULL";
+
+/// Domains that are not complete.
+const INCOMPLETE: &str = "\
+    SELECT d.name, d.state FROM domains.domains d WHERE d.state <> 'active' OR d.nameservers <> '{ns1.localhost,ns2.localhost}' \
+        OR NOT EXISTS (SELECT FROM dns.zones z WHERE z.name = d.name AND z.org_id = d.org_id)";
+
+/// A buyer and the end of its purchases.
+struct Buyer {
+    name: String,
+    token: String,
+    /// The id of the organization.
+    org: String,
+    bought: Vec<String>,
+    refused: Vec<String>,
+    wrong: Vec<String>,
+    repeated: usize,
+}
+
+pub async fn run(rounds: usize) -> Result<Outcome> {
+    let (registrar, payments) = (RegistrarServer::start().await, PaymentsServer::start(None).await);
+    let settings = [&registrar.settings()[..], &payments.settings()].concat();
+    let (mut outcome, mut rig) = (Outcome::default(), Rig::start(&settings).await?);
+    let (client, base) = (chaos::client()?, rig.service.base());
+    let buyers = try_join_all((0..BUYERS).map(|number| Buyer::start(&client, &base, &payments, number))).await?;
+    let stopped = AtomicBool::new(false);
+    let kills = (KILLS * rounds).div_ceil(3);
+    let purchases = join_all(buyers.into_iter().map(|buyer| buyer.run(&client, &base, &stopped)));
+    let failures = fail_at_random(&registrar, &payments, &stopped);
+    let faults = async {
+        let killed = rig.kill_repeatedly(kills).await;
+        stopped.store(true, Ordering::SeqCst);
+        killed
+    };
+    let (buyers, (), killed) = tokio::join!(purchases, failures, faults);
+    killed?;
+    let completed_in = wait_until_complete(&rig.database).await?;
+    for buyer in &buyers {
+        outcome.violations.extend(buyer.violations(&registrar, &payments));
+    }
+    let incomplete = chaos::rows(&rig.database, INCOMPLETE).await?;
+    outcome.violations.extend(incomplete.iter().map(|row| format!("a domain is not complete: {row}")));
+    let count = |of: fn(&Buyer) -> usize| buyers.iter().map(of).sum::<usize>();
+    let (bought, refused) = (count(|buyer| buyer.bought.len()), count(|buyer| buyer.refused.len()));
+    ensure!(bought > 0 && refused > 0, "no purchase ended");
+    rig.verify(&mut outcome).await?;
+    outcome.findings.push(Finding::new(
+        "kill -9 of the server and of Postgres while organizations buy domains, and both providers fail at random",
+        "every purchase ends with one charge, one registration and one zone, or with a refund and nothing registered",
+        outcome.violations.is_empty(),
+        format!(
+            "{kills} kills: {bought} domains bought, {refused} purchases refunded, {} requests repeated; {} violations; all \
+             complete {:.1} s after the last fault",
+            count(|buyer| buyer.repeated),
+            outcome.violations.len(),
+            completed_in.as_secs_f64(),
+        ),
+    ));
+    rig.stop().await?;
+    Ok(outcome)
+}
+
+/// Changes the faults of both providers several times a second, until stopped.
+async fn fail_at_random(registrar: &RegistrarServer, payments: &PaymentsServer, stopped: &AtomicBool) {
+    let unavailable = || RegistrarFault::Response(503, "application/json", r#"{"message":"Unavailable"}"#.to_owned());
+    while !stopped.load(Ordering::SeqCst) {
+        let [first, second] = ClockRng::system().bytes::<2>();
+        registrar.inject(match first % 8 {
+            0 => Some(RegistrarFault::LostResponse),
+            1 => Some(RegistrarFault::Close),
+            2 => Some(RegistrarFault::HangAfter),
+            3 => Some(RegistrarFault::html(200)),
+            4 => Some(unavailable()),
+            _ => None,
+        });
+        payments.inject(match second % 8 {
+            0 => Some(PaymentsFault::LostResponse),
+            1 => Some(PaymentsFault::HangAfter),
+            2 => Some(PaymentsFault::Html),
+            3 => Some(PaymentsFault::Unavailable),
+            _ => None,
+        });
+        sleep(Duration::from_millis(150)).await;
+    }
+    registrar.inject(None);
+    payments.inject(None);
+}
+
+/// Waits until no purchase and no refund is in progress.
+async fn wait_until_complete(database: &str) -> Result<Duration> {
+    let start = Instant::now();
+    while !chaos::rows(database, OPEN).await?.is_empty() {
+        ensure!(start.elapsed() < MAX_COMPLETION, "purchases are still in progress");
+        sleep(Duration::from_millis(100)).await;
+    }
+    Ok(start.elapsed())
+}
+
+impl Buyer {
+    /// Signs in, and saves a card.
+    async fn start(client: &Client, base: &str, payments: &PaymentsServer, number: usize) -> Result<Self> {
+        let name = format!("buyer-{number}");
+        let token = start_session(client, base, &name).await?;
+        let orgs = client.get(format!("{base}/v1/orgs")).bearer_auth(&token).send().await?;
+        let orgs = success_json(orgs).await?;
+        let org = orgs.pointer("/items/0/id").and_then(Value::as_str).context("no organization")?.to_owned();
+        payments.set_card(&org, false);
+        Ok(Self { name, token, org, bought: Vec::new(), refused: Vec::new(), wrong: Vec::new(), repeated: 0 })
+    }
+
+    /// Buys domains until stopped, one after the other.
+    async fn run(mut self, client: &Client, base: &str, stopped: &AtomicBool) -> Self {
+        for number in 0.. {
+            if stopped.load(Ordering::SeqCst) {
+                break;
+            }
+            let prefix = if number % 3 == 2 { "status-register-422-" } else { "" };
+            self.buy(client, base, format!("{prefix}{}-{number}.com", self.name)).await;
+        }
+        self
+    }
+
+    /// Repeats a purchase until it ends.
+    async fn buy(&mut self, client: &Client, base: &str, name: String) {
+        let url = format!("{base}/v1/orgs/{}/domains", self.name);
+        let body = json!({ "name": name, "contact": {
+            "firstName": "Ada", "lastName": "Lovelace", "email": "ada@code.example", "phone": "+442079460000",
+            "street": "12 St James's Square", "city": "London", "postalCode": "SW1Y 4JH", "country": "GB",
+        } });
+        loop {
+            let response = client.post(&url).bearer_auth(&self.token).json(&body).send().await;
+            match response.map(|response| response.status()) {
+                Ok(StatusCode::OK | StatusCode::CREATED) => return self.bought.push(name),
+                Ok(StatusCode::UNPROCESSABLE_ENTITY) => return self.refused.push(name),
+                Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE) | Err(_) => self.repeated += 1,
+                Ok(status) => return self.wrong.push(format!("the purchase of {name} returned {status}")),
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Compares the ends of the purchases with the providers.
+    fn violations(&self, registrar: &RegistrarServer, payments: &PaymentsServer) -> Vec<String> {
+        let mut violations = self.wrong.clone();
+        let orders = registrar.orders();
+        let of_name = |name: &String| {
+            orders.iter().filter(|it| it.operation == RegistrarOperation::Register && it.name == *name).count()
+        };
+        let expected = self.bought.iter().map(|name| (name, 1)).chain(self.refused.iter().map(|name| (name, 0)));
+        for (name, expected) in expected {
+            let count = of_name(name);
+            if count != expected {
+                violations.push(format!("{name} was registered {count} times, not {expected} times"));
+            }
+        }
+        let (paid, price) =
+            (payments.net_cents(&self.org), CENTS * i64::try_from(self.bought.len()).unwrap_or(i64::MAX));
+        if paid != price {
+            violations.push(format!("{} paid {paid} cents for {} domains", self.name, self.bought.len()));
+        }
+        violations
+    }
+}

@@ -1,0 +1,35 @@
+//! Token buckets in Postgres.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use store::Quota;
+use testkit::TestStore;
+
+const HOUR: Quota = Quota { permits: 60, period: Duration::from_secs(3600) };
+
+#[tokio::test]
+async fn bucket_holds_its_permits_and_refills_in_its_period() {
+    let kit = TestStore::start().await;
+    let take = async |permits| kit.store.permits_take("a", HOUR, permits).await.unwrap();
+    assert_eq!(take(57).await, None);
+    // All or none: three are left, and the fourth is free after a minute.
+    assert_eq!(take(4).await, Some(Duration::from_secs(60)));
+    assert_eq!(take(3).await, None);
+    assert_eq!(take(1).await, Some(Duration::from_secs(60)));
+    assert_eq!(kit.store.permits_take("b", HOUR, 60).await.unwrap(), None, "another bucket");
+    kit.clock.advance(59);
+    assert_eq!(take(1).await, Some(Duration::from_secs(1)));
+    kit.clock.advance(1);
+    assert_eq!(take(1).await, None);
+    kit.clock.advance(10_000);
+    assert_eq!(take(60).await, None);
+    assert_eq!(take(1).await, Some(Duration::from_secs(60)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_processes_take_no_permit_twice() {
+    let kit = TestStore::start().await;
+    let taken = join_all((0..100).map(|_| kit.store.permits_take("a", HOUR, 1))).await;
+    assert_eq!(taken.into_iter().filter(|taken| matches!(taken, Ok(None))).count(), 60);
+}
