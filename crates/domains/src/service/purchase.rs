@@ -36,11 +36,15 @@ impl Domains {
     /// not commit the actor's idempotency claim, so that a repeated request resumes the purchase.
     ///
     /// # Errors
-    /// [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`], [`DomainError::NameUnavailable`],
-    /// [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]: the purchase ended, the name is free, and a
-    /// charge is refunded. [`DomainError::Incomplete`], [`DomainError::RegistrarFailed`]: the name stays reserved, and
-    /// the purchase continues. [`DomainError::RegistrarNotConfigured`], [`DomainError::DnsNotConfigured`],
-    /// [`DomainError::Zone`].
+    /// Returns [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`],
+    /// [`DomainError::NameUnavailable`], [`DomainError::PriceChanged`] or [`DomainError::RegistrarRejected`] if the
+    /// purchase ended. The name is then free, and a charge is refunded.
+    ///
+    /// Returns [`DomainError::Incomplete`] or [`DomainError::RegistrarFailed`] if the purchase continues in the
+    /// background. The name then stays reserved.
+    ///
+    /// Returns [`DomainError::RegistrarNotConfigured`], [`DomainError::DnsNotConfigured`] or [`DomainError::Zone`] if
+    /// the purchase cannot begin.
     pub async fn purchase(&self, actor: &Actor, org: OrgId, purchase: DomainPurchase) -> Result<Created> {
         let until = self.request_end();
         let name = DomainName::parse(&purchase.name).map_err(|error| InvalidField::new("name", error))?;

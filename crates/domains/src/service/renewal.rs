@@ -22,10 +22,10 @@ pub(super) const RENEWAL: &str = "domains.renewal";
 const PRICE: &str = "price";
 const RENEW: &str = "renew";
 
-/// How long a request after a failure is the same renewal, in seconds.
+/// For this time in seconds, a request after a failure continues the same renewal instead of starting another one.
 const REPORT_SECONDS: i64 = 24 * 3600;
 
-/// The expiry rises by about a year for each renewed year. Registries differ in leap days.
+/// The minimum rise of the expiry for each renewed year, in seconds. Registries treat leap days differently.
 const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
 
 /// Executes the steps of renewals.
@@ -60,8 +60,9 @@ enum RenewalRefusal {
 }
 
 impl Domains {
-    /// Renews a domain, and enqueues its charge. A request after [`DomainError::RegistrarFailed`] is the same renewal,
-    /// also if a background job completed it in between. Does not commit the actor's idempotency claim.
+    /// Renews a domain, and enqueues its charge. A request after [`DomainError::RegistrarFailed`] continues the same
+    /// renewal, even if a background job has completed it in the meantime. Does not commit the actor's idempotency
+    /// claim.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],

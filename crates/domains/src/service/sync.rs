@@ -13,16 +13,16 @@ use crate::model::{Domain, DomainState};
 use crate::ports::RegisteredDomain;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
-/// The domains that one run of the job reads: in a minute, far below the registrar's limit.
+/// The number of domains that a run of the job reads. With a run per minute, this is far below the registrar's limit.
 const MAX_READ: i64 = 20;
 
-/// The failures in a row after which the others are not read.
+/// After this number of consecutive failures, a run reads no further domains.
 const MAX_FAILURES: usize = 3;
 
-/// When a reading that failed is due again, in seconds.
+/// The time after which a failed read is repeated, in seconds.
 const RETRY_SECONDS: i64 = 15 * 60;
 
-/// An expiry that moved by at least this many seconds was renewed.
+/// If the expiry moved by at least this number of seconds, the domain was renewed.
 const RENEWED_SECONDS: i64 = 300 * 24 * 3600;
 const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 
@@ -41,7 +41,7 @@ impl Domains {
             return Ok(self.view(domain));
         }
         let registrar = self.registrar()?;
-        // The new expiry of an unfinished renewal is not a renewal by the registrar.
+        // Complete an unfinished renewal first: otherwise, its new expiry would look like a renewal by the registrar.
         let renewal = saga::find_open(&mut *self.store.connection().await?, RENEWAL, &domain.id.to_string()).await?;
         if let Some(renewal) = renewal {
             let result = self.store.saga_run(&RenewalSaga(self.clone()), renewal, until).await?;
@@ -70,7 +70,7 @@ impl Domains {
             match registrar.read(&domain.name).await {
                 Ok(reading) => {
                     failures = 0;
-                    // One domain must not stop the others.
+                    // An error of one domain must not prevent the reads of the others.
                     if let Err(error) = self.apply_reading(None, &domain, reading).await {
                         result = Err(error);
                     }
@@ -80,7 +80,7 @@ impl Domains {
                     failures += 1;
                 }
             }
-            // The others would probably fail, too. They are due again after a while.
+            // Further reads would probably fail, too. These domains are due again later.
             if failures == MAX_FAILURES {
                 break;
             }
