@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// The longest wait for a permit. A caller waits for at most ten seconds in all.
+/// The longest wait for a permit. A caller waits at most ten seconds for all its requests together.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 const WINDOWS: [Window; 2] = [
     Window { length: Duration::from_secs(1), permits: 20, background_permits: 10 },
@@ -27,7 +27,7 @@ pub(super) enum Priority {
 struct Window {
     length: Duration,
     permits: usize,
-    /// The requests in the period from which on background jobs wait.
+    /// When the period contains this number of requests, background jobs wait.
     background_permits: usize,
 }
 
