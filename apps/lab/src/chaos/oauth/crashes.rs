@@ -92,7 +92,7 @@ async fn kill_repeatedly(rig: &mut Rig, kills: usize) -> Result<()> {
             block_in_place(|| rig.cluster.restart())?;
         }
     }
-    // The apps also work after the last recovery.
+    // Let the apps work for some time after the last recovery.
     sleep(Duration::from_secs(3)).await;
     Ok(())
 }
@@ -143,7 +143,7 @@ async fn use_grants(setup: &Setup, stopped: &AtomicBool) -> Journal {
 }
 
 impl Journal {
-    /// Records the response to a request of tokens.
+    /// Records the response to a request for tokens, and returns its tokens, if any.
     fn tokens(&mut self, reply: Result<Reply>) -> Option<Tokens> {
         match answer(reply) {
             Answer::Tokens(tokens) => {
