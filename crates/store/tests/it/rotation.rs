@@ -18,9 +18,9 @@ const NEW: &str = "new:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 struct Kit {
     clock: TestClock,
     database: TestDatabase,
-    /// A process with the old key.
+    /// The store of a process that has only the old key.
     old: Store,
-    /// An operator with the new key first.
+    /// The store of an operator whose first key is the new one.
     operator: Store,
 }
 
@@ -150,7 +150,7 @@ async fn values_that_cannot_be_opened_are_listed_once_and_the_others_are_reseale
     let outbox = column("store.outbox");
     enqueue(&kit.old, 3).await;
     enqueue(&kit.other("lost:AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="), 1).await;
-    // The value of another row.
+    // Store the sealed value of one row in another row.
     let swap = "UPDATE store.outbox o SET payload = p.payload FROM store.outbox p \
         WHERE o.key_id = 'old' AND p.key_id = 'old' AND o.key = '0' AND p.key = '1'";
     kit.database.run(swap).await;

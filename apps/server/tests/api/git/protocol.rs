@@ -54,7 +54,7 @@ async fn each_protocol_version_fetches_pushes_and_deletes() {
             clone.git(&["push", "--quiet", "origin", &format!("main:{name}")]);
             work.git(&["fetch", "--quiet", "origin"]);
             assert_eq!(work.git(&["rev-parse", &format!("origin/{name}")]), commit);
-            // An annotated tag of a fetched commit follows it.
+            // git also fetches an annotated tag of a fetched commit.
             work.git(&["reset", "--quiet", "--hard", "origin/main"]);
             let (tagged, tag) = (work.commit("tagged", name.as_bytes()), format!("tag-{name}"));
             work.git(&["tag", "-a", "-m", "Followed", &tag]);
@@ -62,7 +62,7 @@ async fn each_protocol_version_fetches_pushes_and_deletes() {
             clone.git(&["fetch", "--quiet", "origin"]);
             assert_eq!(clone.git(&["rev-parse", "origin/main"]), tagged);
             assert_eq!(clone.git(&["tag", "--list"]).lines().last(), Some(tag.as_str()));
-            // A fetch without news.
+            // This fetch finds no new commits.
             clone.git(&["fetch", "--quiet", "origin", "main"]);
             // Any object of the repository can be fetched by its id.
             let blob = work.git(&["rev-parse", "main~1:day"]);
@@ -127,7 +127,7 @@ async fn shallow_and_partial_clones_are_completed() {
         assert!(missing(&blobless) < before);
         assert_eq!(blobless.git(&["show", "main~10:day"]), "10");
         let limited = clone("limited", &["--filter=blob:limit=100", "--no-checkout"]);
-        // The files `day` have fewer bytes, the others more.
+        // `--filter` omits the 20 larger files. The files `day` are below the limit of 100 bytes.
         assert!(missing(&limited) >= 20);
         let treeless = clone("treeless", &["--filter=tree:0", "--no-checkout"]);
         treeless.git(&["checkout", "--quiet", "main"]);

@@ -62,7 +62,7 @@ async fn zone_stays_signed_until_no_resolver_has_its_ds_record() {
     kit.dns.ds_absent(zone, false).await.unwrap();
     assert!(kit.is_in_signed_group().await);
     assert_eq!(kit.served().await.serial, serial);
-    // A late addition was removed: the time begins again.
+    // A DS record that was added late has been removed, so the waiting time begins again.
     kit.dns.ds_absent(zone, true).await.unwrap();
     kit.advance(1);
     kit.dns.ds_absent(zone, false).await.unwrap();

@@ -47,12 +47,12 @@ async fn reserved_name_excludes_zones_of_others_until_its_zone_exists() {
     let release = async |tx: &mut Connection| kit.dns.name_release(tx, "freed.example").await;
     kit.store.transaction_unaudited(release).await.unwrap();
     kit.create(other, "freed.example").await.unwrap();
-    // A zone of another organization, also below the name, precedes the reservation.
+    // A name cannot be reserved if another organization has a zone with this name or below it.
     kit.create(other, "sub.late.example").await.unwrap();
     assert!(matches!(kit.reserve(kit.org, "late.example").await, Err(DnsError::ZoneTaken(_))));
 }
 
-/// Whichever commits first excludes the other.
+/// If two organizations compete for a name, the first commit excludes the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn reservations_and_zones_of_others_exclude_each_other() {
     let kit = Arc::new(Kit::start().await);
