@@ -42,7 +42,7 @@ pub trait Registrar: Send + Sync {
     /// Renews a domain. Repeated with the same key, it renews once.
     async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError>;
 
-    /// Sets the transfer lock. The registrar may refuse a lock that is already so.
+    /// Sets the transfer lock. The registrar may refuse a change that has no effect.
     async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError>;
 
     /// Returns the code for a transfer to another registrar.
@@ -131,9 +131,9 @@ pub enum RegistrarError {
     /// a 5xx, 401, 403, 429, a redirect, HTML, or JSON of the wrong shape.
     #[error("the registrar is not available: {0}")]
     Unavailable(String),
-    /// The registrar refused the request without an effect, and another attempt may succeed later, such as 402: the
-    /// platform's account has no funds. The registrar replays its refusal to the same key, so the next attempt has a new
-    /// one.
+    /// The registrar refused the request without an effect, and another attempt may succeed later, such as after 402:
+    /// the platform's account has no funds. The registrar repeats its refusal for the same key, so the next attempt
+    /// needs a new key.
     #[error("the registrar refused the request for now: {0}")]
     Deferred(String),
     /// The name is not available (409).

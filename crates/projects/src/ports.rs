@@ -85,8 +85,8 @@ pub struct Push {
 /// The pushes that are deployed.
 #[async_trait::async_trait]
 pub trait Pushes: Send + Sync {
-    /// Records the version of a push, in the transaction that creates the version. Returns false if the push must not be
-    /// deployed: it was, it is not the next one, or pushes are not deployed any more.
+    /// Records the version of a push, in the transaction that creates the version. Returns false if the push must not
+    /// be deployed: it was already deployed, it is not the next push, or pushes are no longer deployed.
     async fn complete(&self, tx: &mut Connection, push: Push, version: i32) -> store::Result<bool>;
 }
 

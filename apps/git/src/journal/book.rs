@@ -14,7 +14,7 @@ use crate::hook::Update;
 #[derive(Debug)]
 pub(super) struct Book {
     path: PathBuf,
-    /// The number before that of the first update.
+    /// The number of the last update that was removed from the journal. The first update has the next number.
     pub(super) after: i64,
     pub(super) transactions: Vec<Transaction>,
     file: Option<File>,
@@ -136,8 +136,8 @@ impl Book {
         Ok(())
     }
 
-    /// Records the end of the push's transaction with these updates. Without such a transaction, it was not recorded, so
-    /// that git aborts it.
+    /// Records the end of the transaction of the push that has these updates. Does nothing if the journal does not
+    /// contain such a transaction: then it was never recorded, and git aborts it.
     pub(super) fn end(&mut self, push: &str, updates: &[Update], is_committed: bool) -> anyhow::Result<()> {
         let is_ended = |it: &Transaction| it.is_open(push) && it.updates == updates;
         let Some(index) = self.transactions.iter().rposition(is_ended) else { return Ok(()) };

@@ -50,7 +50,7 @@ impl Journal {
                     repository
                 }
                 Some(ended) = deliveries.join_next() => {
-                    // A panic. The updates stay in the journal, and a restart delivers them.
+                    // The task panicked. The updates stay in the journal, and a restart delivers them.
                     let Ok(repository) = ended else { return };
                     running.remove(&repository);
                     if !again.remove(&repository) {

@@ -173,16 +173,16 @@ impl Dns {
     }
 }
 
-/// Returns the deleted zones of other organizations that overlap with the name of a new zone. Fails if an existing zone
-/// of another organization overlaps with it, or a name that another one is registering. The caller holds the catalog
-/// lock.
+/// Returns the deleted zones of other organizations that overlap with the name of a new zone. Fails if the name
+/// overlaps with a zone of another organization, or with a name that another organization is registering. The caller
+/// holds the catalog lock.
 pub(super) async fn find_conflicts(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<Vec<DeletedZone>> {
     check_overlap(tx, org, name).await?;
     Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)
 }
 
-/// Checks that no zone of another organization, and no name that another one is registering, overlaps with the name. With
-/// the catalog lock, this is valid until the transaction ends.
+/// Checks that the name overlaps neither with a zone of another organization nor with a name that another organization
+/// is registering. With the catalog lock, this is valid until the transaction ends.
 pub(super) async fn check_overlap(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<()> {
     if tx.zone_overlaps(org, name).await? || tx.reservation_overlaps(org, name).await? {
         return Err(DnsError::ZoneTaken(name.as_str().to_owned()));

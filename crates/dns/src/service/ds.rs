@@ -54,7 +54,8 @@ impl Dns {
     pub async fn ds_wanted(&self, zone: ZoneId) -> Result<Option<WantedDs>> {
         let found = self.store.connection().await?.zone_get(zone).await?;
         let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(None) };
-        // Records that a user reported need not belong to the keys.
+        // Return only DS records that the signer requested (CDS). A record that a user reported need not belong to a key of
+        // the signer.
         let is_recorded = zone.dnssec == DnssecState::DsPending;
         let ds = zone.signer.filter(|_| is_recorded).map(|view| view.cds).unwrap_or_default();
         Ok(Some(WantedDs { org, name: zone.name.as_str().to_owned(), ds, is_ending: zone.is_unsigning }))
@@ -78,7 +79,8 @@ impl Dns {
                 let unsign_at = ds_removed_at.map(|at| at.plus_seconds(HOLD_SECONDS)).filter(|at| *at > now);
                 if let Some(unsign_at) = unsign_at {
                     tx.zone_set_unsigning(zone.id, true, ds_removed_at).await?;
-                    // Another key than that of the message which is being delivered.
+                    // This message needs its own key: the key of the zone belongs to the message that is being
+                    // delivered.
                     let key = format!("{} unsign", zone.id);
                     withdraw(tx, DS_TOPIC, &key).await?;
                     let message = DsMessage { zone: zone.id };

@@ -15,7 +15,7 @@ const ACTOR: &str = "domains.purchase";
 
 impl Dns {
     /// Reserves a name for the organization in the caller's transaction, until the zone exists or the name is released.
-    /// Locks the catalog. A name that the organization has reserved stays so.
+    /// Locks the catalog. Does nothing if the organization has already reserved the name.
     ///
     /// Deleted zones do not conflict: an organization that can register the domain owns it.
     ///
@@ -32,7 +32,8 @@ impl Dns {
         if tx.zone_find(org, &name).await?.is_none() {
             self.check_zone_count(tx, org).await?;
         }
-        // Also for an own zone, which the organization can delete before the domain is registered.
+        // Insert a row even if the organization already has the zone, because it can delete the zone before the domain
+        // is registered.
         Ok(tx.reservation_insert(org, &name).await?)
     }
 
@@ -54,7 +55,7 @@ impl Dns {
         let catalog = tx.catalog_lock().await?;
         check_overlap(tx, org, &name).await?;
         match tx.zone_find(org, &name).await? {
-            // Its registry gets the DS records when the purchase is complete.
+            // When the purchase is complete, the registry of the domain gets the DS records of this zone.
             Some(zone) => self.enqueue_ds(tx, zone.id).await?,
             None => {
                 let (_, event) = self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;

@@ -187,8 +187,7 @@ impl Dns {
             .await
     }
 
-    /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of zones that had other
-    /// ones.
+    /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of zones that it changed.
     ///
     /// # Errors
     /// Returns [`DnsError::Store`]. Zones that were changed before the error stay changed.

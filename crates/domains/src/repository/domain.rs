@@ -67,8 +67,8 @@ pub trait DomainRepository {
     /// Returns the domains of an organization, newest first.
     async fn domain_list(&mut self, org: OrgId, paging: &Paging<DomainId>) -> Result<Vec<DomainRecord>>;
 
-    /// Stores a changed domain under a new revision, if the stored one has the revision of `domain`. Returns false if it
-    /// has another one, or does not exist any more.
+    /// Stores a changed domain under a new revision. Returns false if the domain no longer exists, or if its stored
+    /// revision is not that of `domain`.
     async fn domain_update(&mut self, domain: &DomainRecord) -> Result<bool>;
 
     /// Deletes a domain, with its contact and its history.

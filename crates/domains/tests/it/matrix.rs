@@ -12,7 +12,7 @@ use crate::providers::{Fault, When};
 const STEPS: [&str; 6] = ["check", "order", "charge", "zone", "register", "nameservers"];
 const WHEN: [Option<When>; 3] = [None, Some(When::Before), Some(When::After)];
 
-/// One combination. Each has its own organization and name.
+/// A combination of a kill and of faults. Each has its own organization and name.
 #[derive(Debug, Clone)]
 struct Case {
     org: OrgId,

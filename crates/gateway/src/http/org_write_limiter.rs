@@ -34,8 +34,9 @@ tokio::task_local! {
     static HELD: RefCell<Option<OwnedSemaphorePermit>>;
 }
 
-/// Acquires a write permit of the organization in which the policy requires a role, if the request writes to one.
-/// Uploads and requests that wait for a node need no permit: they rarely hold a connection, and have their own limits.
+/// Acquires a write permit of the organization in which the policy requires a role. Requests that do not write to an
+/// organization need no permit. Uploads and requests that wait for a node need none either: they rarely hold a
+/// connection, and have their own limits.
 pub(super) async fn acquire(
     request: &HttpRequest,
     actor: Option<&mut Actor>,

@@ -36,7 +36,7 @@ pub struct SagaStatus {
 /// Selects the sagas to list.
 #[derive(Debug, Clone, Default)]
 pub struct SagaFilter {
-    /// Also finished ones.
+    /// Whether to list finished sagas, too.
     pub finished: bool,
     /// Only sagas of this kind.
     pub kind: Option<String>,

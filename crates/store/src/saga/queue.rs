@@ -108,7 +108,7 @@ pub(super) async fn insert(tx: &mut Connection, id: Uuid, new: &NewSaga<'_>, now
         input: &new.input,
         state: SagaState::Waiting,
         attempts: 0,
-        // The process that starts the saga runs it. The job only takes over if it died.
+        // The process that starts the saga also runs it. The job takes over only if that process dies.
         next_attempt_at: now.plus_seconds(LEASE_SECONDS),
         lease: 0,
         is_abandoned: false,

@@ -69,7 +69,7 @@ impl Store {
             }
             let step = progress.step.unwrap_or_default();
             let is_leased = progress.lease_until.is_some_and(|lease_until| lease_until > now);
-            // The run that this one joined has failed: another attempt now would probably fail, too.
+            // This call waited for another run, which has failed. A new attempt would probably fail, too.
             if joined && !is_leased && progress.state == SagaState::Waiting {
                 return Ok(SagaResult::Incomplete { step });
             }
@@ -229,7 +229,7 @@ impl Runner<'_> {
             match self.bounded(self.handler.compensate(&self.saga, step)).await {
                 StepOutcome::Done(response) => self.finish_compensation(step, &response).await?,
                 StepOutcome::Retry { reason, .. } => return self.postpone(step, &reason, false).await,
-                // An operator must look at it.
+                // An operator must decide what happens to the saga.
                 StepOutcome::Refused { reason, .. } => {
                     tracing::error!(kind = self.handler.kind(), saga = %self.saga.id, step, reason, "failed to undo a step");
                     return self.postpone(step, &reason, false).await;
@@ -388,7 +388,8 @@ impl Runner<'_> {
             match self.try_commit(change, &write).await {
                 Ok(Some(recorded)) => return Ok(recorded),
                 Ok(None) => return Err(Stop::LostLease(step)),
-                // The effect may have happened: without its record, the saga would wait for the end of the lease.
+                // The effect of the step may have happened. Retry, because without the record, the saga would wait for
+                // the end of the lease.
                 Err(Error::Unavailable(_)) if Instant::now() + pause < self.until => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);

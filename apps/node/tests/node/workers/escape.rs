@@ -15,8 +15,8 @@ use super::unused_uids;
 use crate::control_plane::ControlPlane;
 use crate::running::Dir;
 
-/// The functions of the attack. The node starts `perl serve` in place of `workerd serve`. The file `serve` contains these
-/// functions, and the attempts that `script` adds.
+/// The functions of the attack. The node starts `perl serve` in place of `workerd serve`. The file `serve` contains
+/// these functions, and the attempts that `script` adds.
 const ATTACK: &str = r#"
 use strict; use Socket; use POSIX ();
 sub report { my ($name, $ok) = @_; print "$name ", $ok ? "ok" : int($!), "\n" }
