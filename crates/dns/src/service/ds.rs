@@ -54,8 +54,8 @@ impl Dns {
     pub async fn ds_wanted(&self, zone: ZoneId) -> Result<Option<WantedDs>> {
         let found = self.store.connection().await?.zone_get(zone).await?;
         let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(None) };
-        // Return only DS records that the signer requested (CDS). A record that a user reported need not belong to a key of
-        // the signer.
+        // Return only DS records that the signer requested (CDS). A record that a user reported need not belong to a
+        // key of the signer.
         let is_recorded = zone.dnssec == DnssecState::DsPending;
         let ds = zone.signer.filter(|_| is_recorded).map(|view| view.cds).unwrap_or_default();
         Ok(Some(WantedDs { org, name: zone.name.as_str().to_owned(), ds, is_ending: zone.is_unsigning }))

@@ -146,7 +146,7 @@ async fn concurrent_invitations_respect_the_limit() {
     for round in 1..=3 {
         let org = kit.org(ada, &format!("org-{round}")).await.id;
         let emails: Vec<_> = (0..60).map(|n| format!("user-{n}@example.com")).collect();
-        // As many concurrent calls as connections.
+        // Start as many concurrent calls as connections.
         let invites = stream::iter(&emails).map(|email| kit.invite(org, ada, email, Role::Viewer)).buffer_unordered(32);
         let outcomes = invites.collect::<Vec<_>>().await;
         let (made, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);

@@ -92,7 +92,7 @@ async fn resend_updates_the_invitation_and_replaces_its_link() {
     let (org, ada) = acme(&kit).await;
     let eve = kit.joined(org, "eve", Role::Admin).await;
     let (first, mut old) = invited(&kit, org, ada, "bob@example.com").await;
-    // Once while it is pending, and once after it expired.
+    // Resend the invitation once while it is pending, and once after it has expired.
     for (at, (wait, email, role)) in
         [(DAY, "BOB@example.com", Role::Admin), (7 * DAY, "bob@EXAMPLE.com", Role::Viewer)].into_iter().enumerate()
     {
@@ -136,7 +136,7 @@ async fn address_of_a_member_is_rejected_ignoring_case() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let (other, eve) = (kit.org(ada, "other").await.id, kit.db_user("eve").await);
-    // Invited first, then added directly.
+    // Bob is invited first, and then added directly.
     invited(&kit, org, ada, "bob@example.org").await;
     let bob = kit.joined(org, "bob", Role::Viewer).await;
     for email in ["bob@example.org", "BOB@Example.ORG", "ada@example.org"] {
@@ -144,7 +144,7 @@ async fn address_of_a_member_is_rejected_ignoring_case() {
         assert_eq!(refused.code(), &OrgError::ALREADY_MEMBER, "{email}");
     }
     assert_eq!((kit.audited().await, listed(&kit, org).await.len()), (vec![], 1));
-    // A user who is not a member, a member of another organization, and a removed member.
+    // Users who are not members, members of another organization, and former members can be invited.
     assert!(kit.invite(org, ada, "eve@example.org", Role::Member).await.is_ok());
     assert!(kit.invite(other, ada, "bob@example.org", Role::Member).await.is_ok());
     kit.orgs.member_remove(&session_actor(ada), Role::Admin, org, bob).await.unwrap();
@@ -329,7 +329,7 @@ async fn ended_or_resent_invitation_withdraws_its_queued_mail() {
 async fn deployment_without_mail_queues_no_invitation_mail() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
-    // Queued while the deployment still sent mail.
+    // This mail was queued while the deployment still sent mail.
     let (_, old) = invited(&kit, org, ada, "bob@example.com").await;
     let without_mail = Orgs::new(kit.store.clone(), Limits::default(), Site { sends_mail: false, ..site() });
     let invite = async |email: &str| {

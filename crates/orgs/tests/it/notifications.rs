@@ -145,11 +145,11 @@ async fn same_notification_is_not_raised_again_within_its_interval() {
     let email_limit = |project: &str| Notice::EmailLimit { project: project.to_owned(), per_hour: 50 };
     let start = kit.now();
     assert!(is_raised(&kit, org, email_limit("shop")).await);
-    // Another value does not make it another notification.
+    // The notification is the same, whatever value it contains.
     let reworded = Notice::EmailLimit { project: "shop".to_owned(), per_hour: 1000 };
     assert!(!is_raised(&kit, org, reworded).await);
     assert!(!is_raised(&kit, org, email_limit("shop")).await);
-    // Another project, kind or organization does.
+    // A notification about another project, kind or organization is a different one.
     assert!(is_raised(&kit, org, email_limit("blog")).await);
     assert!(is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
     assert!(!is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
@@ -223,7 +223,7 @@ async fn mail_is_queued_for_each_admin_with_an_address() {
     kit.joined(org, "bob", Role::Admin).await;
     kit.joined(org, "eve", Role::Member).await;
     kit.joined(org, "zoe", Role::Viewer).await;
-    // Admins without an address.
+    // Add admins without an address.
     kit.db_join(org, &kit.db_users("user", 2).await, Role::Admin).await;
     let outsider = kit.db_user("max").await;
     kit.org(outsider, "other").await;

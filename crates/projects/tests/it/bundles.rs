@@ -25,7 +25,7 @@ async fn stored(bundles: &Bundles, digest: Digest) -> (u64, Vec<u8>) {
 async fn stored_bundle_equals_the_upload() {
     let files = Files::new();
     let bundles = files.bundles();
-    // Longer than one part.
+    // This bundle is longer than one part.
     let large = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(6 << 20)), ("assets/b", b"b")]);
     for (upload, chunk, assets) in [(site("one"), 1, 1), (site("two"), 7, 1), (large, 100_000, 2)] {
         let digest = Digest::of(&upload);
@@ -69,7 +69,7 @@ async fn reading_continues_while_the_bundle_is_uploaded_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_store_returns_unavailable() {
-    // A file in place of the folder for unfinished uploads, or of the folder for bundles.
+    // Put a file in place of the folder for unfinished uploads, or of the folder for bundles.
     for obstacle in ["incoming", "bundles"] {
         let files = Files::new();
         std::fs::write(files.path().join(obstacle), "").unwrap();

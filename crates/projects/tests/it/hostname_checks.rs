@@ -58,7 +58,7 @@ async fn active_hostname_without_proof_is_detached_after_a_week() {
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project_with_hostname(&org).await;
     kit.records.clear();
-    // Not due within the first day.
+    // Within the first day, the check is not due.
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
     kit.advance(DAY);
     let lost = kit.now();
@@ -224,7 +224,7 @@ async fn concurrent_checks_apply_each_result_once() {
         kit.claim(&org, project, &name).await.unwrap();
         kit.records.cname(&name, ORIGIN);
     }
-    // Verified, unverified, detached, expired.
+    // The hostnames are verified, then unverified, then detached. Finally, their claims expire.
     for (event, days) in [("verify", 0), ("unproved", 1), ("detach", 7), ("lapse", 7)] {
         if event == "unproved" {
             kit.records.clear();

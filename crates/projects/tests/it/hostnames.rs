@@ -293,7 +293,7 @@ async fn concurrent_claims_have_one_winner() {
     let projects = [(&acme, kit.project(&acme, "shop").await.id), (&other, kit.project(&other, "shop").await.id)];
     let third = kit.db_org("third", Plan::Free).await;
     let former = kit.project(&third, "shop").await.id;
-    // A free name, and a name with an expired claim.
+    // Test a free name, and a name with an expired claim.
     for (name, expired) in [(NAME, false), ("b.example.org", true)] {
         if expired {
             kit.claim(&third, former, name).await.unwrap();

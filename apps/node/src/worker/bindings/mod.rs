@@ -84,7 +84,7 @@ pub struct BindingCall<'a> {
 pub struct Caller {
     /// The project's id.
     pub project: String,
-    /// The index of the bundle that it runs.
+    /// The index of the bundle that the process runs.
     pub index: Arc<Index>,
     /// The current environment of the project. Its grants and quotas can be newer than the process.
     pub environment: Arc<Environment>,

@@ -76,7 +76,7 @@ async fn read_in_progress_survives_a_delete() {
         let first = read.bytes.try_next().await.unwrap().unwrap();
         rig.delete(&one, &["key"]).await;
         assert_eq!(rig.get(&one, "key").await, None);
-        // The deletion of other blobs does not wait.
+        // The deletion of other blobs does not wait for this read.
         rig.put(&one, "other", "1").await;
         rig.put(&one, "other", "2").await;
         rig.wait_for_blobs(2).await;

@@ -27,7 +27,7 @@ async fn token_shows_its_password_once() {
     let forever = kit.ada.post(TOKENS, json!({})).await.expect(201).clone();
     assert_eq!((&forever["name"], &forever["expiresAt"]), (&Value::Null, &Value::Null));
     assert_ne!(created["password"], forever["password"]);
-    // Newest first, and without passwords.
+    // The list begins with the newest token, and contains no passwords.
     let mut items = vec![forever.clone(), created.clone()];
     items.iter_mut().for_each(|item| drop(item.as_object_mut().unwrap().remove("password")));
     let all = json!({ "items": items, "nextCursor": null });

@@ -152,7 +152,7 @@ async function parameters(db) {
   equal((await db.query("SELECT $2 || $1 || $2 AS v", ["b", "a"])).rows, [{ v: "aba" }], "order");
 }
 
-// 10 MiB in each direction. Separate requests, because the memory of a worker is limited.
+// The test transfers 10 MiB in each direction, in separate requests, because the memory of a worker is limited.
 const LARGE = 10 << 20;
 
 async function largeBytes(db) {
