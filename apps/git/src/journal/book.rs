@@ -31,7 +31,7 @@ pub(super) struct Transaction {
     pub(super) credential: Option<String>,
     pub(super) at: String,
     pub(super) updates: Vec<Update>,
-    /// Whether it took effect; `None` if that is not known yet.
+    /// Whether the transaction took effect; `None` if that is not known yet.
     #[serde(skip)]
     pub(super) outcome: Option<bool>,
 }

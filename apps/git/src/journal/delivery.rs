@@ -144,7 +144,8 @@ async fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, a
     numbered
 }
 
-/// Whether an update keeps all commits. If git does not decide in time, it is taken for a forced one.
+/// Returns whether an update keeps all commits of the ref. Returns false if git does not decide in time, so the update
+/// then counts as forced.
 async fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
     let mut command = git.maintenance(Some(repository));
     command.args(["merge-base", "--is-ancestor", old, new]);

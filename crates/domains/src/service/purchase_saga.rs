@@ -405,7 +405,7 @@ fn registered_outcome(registered: RegisteredDomain) -> Result<StepOutcome> {
     done(&RegisterResponse { registered_at, expires_at, locked, nameservers, transferable_at })
 }
 
-/// The outcome of a failure of the registrar that may pass.
+/// Returns the outcome of a transient failure of the registrar.
 pub(super) fn retry(error: &RegistrarError) -> StepOutcome {
     StepOutcome::Retry { reason: error.to_string(), new_key: matches!(error, RegistrarError::Deferred(_)) }
 }

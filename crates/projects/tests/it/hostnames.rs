@@ -247,7 +247,7 @@ async fn name_of_another_organization_requires_the_txt_record() {
     let shop = kit.project_with_hostname(&acme).await;
     let blog = kit.project(&acme, "blog").await.id;
     let other_project = kit.project(&other, "shop").await.id;
-    // The hostname is deleted, or its project is. Its CNAME still points to the platform.
+    // Delete the hostname, or its project. Its CNAME still points to the platform.
     kit.projects.hostname_delete(&kit.actor, &acme, shop, NAME).await.unwrap();
     kit.claim(&acme, blog, NAME).await.unwrap();
     // The same organization can still use the CNAME.

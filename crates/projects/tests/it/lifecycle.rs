@@ -197,7 +197,7 @@ async fn deleted_project_is_not_found() {
     kit.add_hostname(&org, next.id, "www.example.org").await;
     kit.add_hostname(&org, next.id, "claimed.example.org").await;
     assert_eq!(kit.deploy(&org, next.id, "one").await.unwrap().version, 1);
-    // This works repeatedly.
+    // The name can be reused repeatedly.
     kit.delete(&org, next.id, "shop").await.unwrap();
     kit.audited().await;
     kit.project(&org, "shop").await;

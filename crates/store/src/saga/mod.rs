@@ -1,17 +1,17 @@
 //! Sagas: work in several steps at providers, which no transaction can contain, such as a purchase.
 //!
-//! [`Store::saga_start`](crate::Store::saga_start) writes a saga in the transaction that causes it. A runner takes its lease and executes the steps
-//! in their order ([`Store::saga_run`](crate::Store::saga_run)). For each step:
+//! [`Store::saga_start`](crate::Store::saga_start) writes a saga in the transaction that causes it. A runner takes its
+//! lease and executes the steps in their order ([`Store::saga_run`](crate::Store::saga_run)). For each step:
 //!
 //! 1. One commit records the attempt and the idempotency key of the step. The key stays the same in all attempts.
 //! 2. The handler calls the provider, without a transaction, a connection or a lock ([`SagaHandler::execute`]).
 //! 3. One commit records the response, together with the context's own rows and the audit event
 //!    ([`SagaHandler::record`]).
 //!
-//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A failure that
-//! may pass ends the run: a background job continues the saga after a backoff ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated
-//! request continues it immediately. A refusal undoes the started steps in the opposite order
-//! ([`SagaHandler::compensate`]).
+//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A transient
+//! failure ends the run: a background job continues the saga after a backoff
+//! ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated request continues it immediately. A refusal
+//! undoes the started steps in the opposite order ([`SagaHandler::compensate`]).
 //!
 //! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still the
 //! latest. A stale runner changes nothing in the database; its calls are repetitions with the same keys.
@@ -96,11 +96,11 @@ pub enum StepOutcome {
     /// Another attempt may succeed. The text is stored unsealed, so it must not contain a text of a provider.
     Retry {
         reason: String,
-        /// Whether the provider refused this key, so that the next attempt needs a new one. Only if it had no effect.
+        /// Whether the provider refused this key without an effect, so that the next attempt needs a new key.
         new_key: bool,
     },
-    /// No attempt succeeds, and there was no effect. `refusal` is for [`SagaHandler::refuse`] and for the callers of
-    /// [`Store::saga_run`](crate::Store::saga_run)(crate::Store::saga_run).
+    /// No attempt can succeed, and there was no effect. `refusal` is for [`SagaHandler::refuse`] and for the callers of
+    /// [`Store::saga_run`](crate::Store::saga_run).
     Refused { refusal: Value, reason: String },
 }
 
@@ -111,7 +111,7 @@ pub enum SagaResult {
     Done,
     /// A step was refused, or an operator abandoned the saga. Its steps are undone, or will be.
     Refused(Value),
-    /// It continues later. `step` is the step at which it stopped.
+    /// The saga continues later. `step` is the step at which it stopped.
     Incomplete { step: String },
 }
 

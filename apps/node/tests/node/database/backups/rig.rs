@@ -56,7 +56,7 @@ pub struct Rig {
 #[derive(Default)]
 pub struct Reports {
     pub received: Vec<Report>,
-    /// Whether reports are lost instead.
+    /// Whether reports are lost before the control plane receives them.
     pub are_lost: bool,
 }
 
