@@ -20,12 +20,13 @@ pub struct Ports {
     pub organizations: Arc<dyn Organizations>,
 }
 
-/// The registrar (providers.md section 2). All names are in lowercase punycode, all prices are US cents. No call is made
-/// in a transaction. An implementation bounds the time of a call, and its rate: a call that would exceed the registrar's
-/// rate limit waits or fails with [`RegistrarError::Unavailable`].
+/// The registrar (providers.md section 2). All names are in lowercase punycode, all prices are US cents. No call is
+/// made in a transaction. An implementation bounds the time of a call, and its rate: a call that would exceed the
+/// registrar's rate limit waits or fails with [`RegistrarError::Unavailable`].
 #[async_trait]
 pub trait Registrar: Send + Sync {
-    /// Returns the offers for names, in any order. The registrar may omit a name that it does not sell. At most 50 names.
+    /// Returns the offers for names, in any order. The registrar may omit a name that it does not sell. At most 50
+    /// names.
     async fn check(&self, names: &[String]) -> Result<Vec<Offer>, RegistrarError>;
 
     /// Registers a domain, with the transfer lock and the registrar's auto-renewal on. Repeated with the same key, it
@@ -127,8 +128,8 @@ pub struct DsRecord {
 /// An error of the registrar. Its text contains at most the status: the registrar quotes contacts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrarError {
-    /// There was no usable response, so the effect is unknown. Another attempt with the same key may succeed: a timeout,
-    /// a 5xx, 401, 403, 429, a redirect, HTML, or JSON of the wrong shape.
+    /// There was no usable response, so the effect is unknown. Another attempt with the same key may succeed: a
+    /// timeout, a 5xx, 401, 403, 429, a redirect, HTML, or JSON of the wrong shape.
     #[error("the registrar is not available: {0}")]
     Unavailable(String),
     /// The registrar refused the request without an effect, and another attempt may succeed later, such as after 402:

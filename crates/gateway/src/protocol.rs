@@ -7,7 +7,8 @@ pub(crate) const SESSION_REQUIRED: Code =
     Code::new("session_required", Kind::Unauthenticated, "The operation requires a login session, not a token.");
 pub(crate) const INSUFFICIENT_SCOPE: Code =
     Code::new("insufficient_scope", Kind::Forbidden, "The token lacks the scope in `details.required`.");
-/// Like [`oauth::OAuthError::INVALID_CLIENT`], for a client that used the header `Authorization` (RFC 6749 section 5.2).
+/// Like [`oauth::OAuthError::INVALID_CLIENT`], for a client that used the header `Authorization` (RFC 6749 section
+/// 5.2).
 pub(crate) const INVALID_CLIENT: Code = Code::new(
     "invalid_client",
     Kind::Unauthenticated,

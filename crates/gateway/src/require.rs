@@ -29,8 +29,8 @@ impl Extract for RequireCore {
     }
 }
 
-/// Requires DNS hosting. The route fails with `dns_not_configured` if the installation hosts no zones, and with `no_core`
-/// without the link to the nameservers (specification, "DNS zones", rule 1).
+/// Requires DNS hosting. The route fails with `dns_not_configured` if the installation hosts no zones, and with
+/// `no_core` without the link to the nameservers (specification, "DNS zones", rule 1).
 #[derive(Debug)]
 pub struct RequireDns(Data<Dns>);
 

@@ -79,8 +79,8 @@ fn contains_nul(value: &Value) -> bool {
 }
 
 impl<T> Page<T> {
-    /// Builds the page from up to [`Paging::fetch`] items. `key` returns the key of an item. A cursor is the JSON of its
-    /// key; the conversion cannot fail.
+    /// Builds the page from up to [`Paging::fetch`] items. `key` returns the key of an item. A cursor is the JSON of
+    /// its key; the conversion cannot fail.
     pub fn cut<K: Into<Value>>(mut items: Vec<T>, paging: &Paging<K>, key: impl FnOnce(&T) -> K) -> Self {
         let limit = usize::from(paging.limit);
         let more = items.len() > limit;

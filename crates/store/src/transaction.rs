@@ -70,8 +70,8 @@ impl Store {
         .await
     }
 
-    /// Runs `work` in a transaction and ends the transaction as `work` requests. After a rollback, checks whether `actor`
-    /// lost the permission.
+    /// Runs `work` in a transaction and ends the transaction as `work` requests. After a rollback, checks whether
+    /// `actor` lost the permission.
     async fn run_transaction<T, E: From<Error>>(
         &self,
         actor: Option<&Actor>,

@@ -1,5 +1,5 @@
-//! Signatures of webhooks (Standard Webhooks, "Signature scheme"): one implementation for the messages that the platform
-//! sends and for those that it receives.
+//! Signatures of webhooks (Standard Webhooks, "Signature scheme"): one implementation for the messages that the
+//! platform sends and for those that it receives.
 //!
 //! The signature covers the id, the timestamp and the raw bytes of the body, so a receiver verifies it before it parses
 //! the body.

@@ -65,7 +65,8 @@ impl Book {
         let text = fs::read(path)?;
         let (mut lines, mut length) = (text.split_inclusive(|byte| *byte == b'\n').peekable(), 0);
         while let Some(line) = lines.next() {
-            // A crash can leave the last line incomplete. Its transaction was not confirmed, so git did not continue it.
+            // A crash can leave the last line incomplete. Its transaction was not confirmed, so git did not continue
+            // it.
             match serde_json::from_slice(line).ok().filter(|_| line.ends_with(b"\n")) {
                 Some(Line::After(after)) => book.after = after,
                 Some(Line::Prepared(transaction)) => book.transactions.push(transaction),
@@ -148,9 +149,9 @@ impl Book {
         Ok(())
     }
 
-    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. An update took effect if the
-    /// ref has its new value, or if a later update replaced that value. git changes the refs of a transaction one by one,
-    /// so some of them can have changed.
+    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. An update took effect if
+    /// the ref has its new value, or if a later update replaced that value. git changes the refs of a transaction one
+    /// by one, so some of them can have changed.
     pub(super) fn resolve(&mut self, git: &Git, repository: &Path, push: Option<&str>) -> anyhow::Result<()> {
         for index in 0..self.transactions.len() {
             let (before, after) = self.transactions.split_at(index + 1);
@@ -192,7 +193,8 @@ impl Book {
             fs::remove_file(&self.path)?;
             return Ok(());
         }
-        // The file is replaced as a whole: a line cannot be removed. Temporary files are not in the folder of the journal.
+        // The file is replaced as a whole: a line cannot be removed. Temporary files are not in the folder of the
+        // journal.
         let folder = self.path.parent().and_then(Path::parent).context("the journal has a directory")?.join("new");
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         let mut text = Vec::new();

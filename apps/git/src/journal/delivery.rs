@@ -28,7 +28,8 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 impl Journal {
-    /// Delivers updates to the control plane, and starts their deploys: of several repositories at the same time, and of each in order.
+    /// Delivers updates to the control plane, and starts their deploys: of several repositories at the same time, and
+    /// of each in order.
     pub async fn deliver_all(
         self,
         core: Core,

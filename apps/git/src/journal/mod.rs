@@ -2,9 +2,9 @@
 //!
 //! The hook of git appends the updates of a transaction while git holds the locks of its refs, and before it changes
 //! them. So the order of the file is the order of the updates of each ref. When the transaction ends, the hook appends
-//! its outcome, before git reports it to the client. After a crash, a transaction without an outcome is compared with the
-//! refs. The updates that took effect are numbered in the order of the file, and delivered until the control plane has
-//! them; it records each number once.
+//! its outcome, before git reports it to the client. After a crash, a transaction without an outcome is compared with
+//! the refs. The updates that took effect are numbered in the order of the file, and delivered until the control plane
+//! has them; it records each number once.
 
 mod book;
 mod delivery;
@@ -59,7 +59,7 @@ struct Push {
 #[derive(Debug)]
 struct DeployRef {
     name: String,
-    /// The number of the push's update of the ref, when it was delivered.
+    /// The number of the update of this ref by the push; `None` until the update is delivered.
     number: watch::Sender<Option<i64>>,
 }
 

@@ -1,8 +1,8 @@
 //! DS records at the registry, for zones of domains that are registered through this installation.
 //!
 //! The outbox message of a zone only says that something changed: whoever delivers it reads what the zone needs now
-//! ([`Dns::ds_wanted`]). A DS record is added only for keys that already sign the zone. When DNSSEC is turned off, the zone
-//! stays signed until the registry has had no DS record for two days, so that no resolver has one either.
+//! ([`Dns::ds_wanted`]). A DS record is added only for keys that already sign the zone. When DNSSEC is turned off, the
+//! zone stays signed until the registry has had no DS record for two days, so that no resolver has one either.
 
 use kernel::{OrgId, ZoneId};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ use crate::repository::{ZoneRecord, ZoneRepository as _};
 /// The outbox topic of zones whose DS records at the registry may have to change. Its messages are [`DsMessage`]s.
 pub const DS_TOPIC: &str = "dns.ds";
 
-/// How long resolvers may keep a DS record after its removal, in seconds: registries use a TTL of at most a day, and take
-/// a while to publish a removal.
+/// How long resolvers may keep a DS record after its removal, in seconds: registries use a TTL of at most a day, and
+/// take a while to publish a removal.
 const HOLD_SECONDS: i64 = 48 * 3600;
 
 /// A zone whose DS records at the registry may have to change.

@@ -12,8 +12,8 @@ use crate::repository::{Edit, ReservationRepository as _, ZoneRecord, ZoneReposi
 const MAX_RRSETS: u32 = 100_000;
 
 impl Dns {
-    /// Checks that the organization may have another zone. Reserved names count too. The caller holds the catalog lock, so that the number of
-    /// zones does not change before the new zone is written.
+    /// Checks that the organization may have another zone. Reserved names count too. The caller holds the catalog lock,
+    /// so that the number of zones does not change before the new zone is written.
     ///
     /// # Errors
     /// Returns [`DnsError::ZoneLimit`].

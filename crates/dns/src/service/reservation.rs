@@ -1,5 +1,5 @@
-//! Reservations of names for zones. While an organization registers a domain, no other one can create a zone that overlaps
-//! with it.
+//! Reservations of names for zones. While an organization registers a domain, no other one can create a zone that
+//! overlaps with it.
 
 use kernel::OrgId;
 use store::Connection;

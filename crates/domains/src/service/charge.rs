@@ -25,8 +25,8 @@ struct ChargeMessage {
 pub struct RenewalCharges(pub Domains);
 
 impl Domains {
-    /// Enqueues the charge of a renewal in the transaction that records it. Each expiry is charged once. Does nothing if
-    /// domains are not charged.
+    /// Enqueues the charge of a renewal in the transaction that records it. Each expiry is charged once. Does nothing
+    /// if domains are not charged.
     pub(super) async fn enqueue_renewal_charge(
         &self,
         tx: &mut Connection,

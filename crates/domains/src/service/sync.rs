@@ -30,7 +30,8 @@ const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 const ACTOR: &str = "domains.sync";
 
 impl Domains {
-    /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it is.
+    /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it
+    /// is.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`].
@@ -54,8 +55,8 @@ impl Domains {
         Ok(self.view(self.apply_reading(Some(actor), &domain, reading).await?))
     }
 
-    /// Reads the domains whose daily reading is due at the registrar, a few at a time. Run it every minute. Does nothing
-    /// without a registrar.
+    /// Reads the domains whose daily reading is due at the registrar, a few at a time. Run it every minute. Does
+    /// nothing without a registrar.
     ///
     /// # Errors
     /// [`DomainError::Store`].

@@ -1,5 +1,5 @@
-//! Requests that wait for a node, up to ten minutes. A waiting request needs no connection, so it holds neither a permit
-//! of the concurrency limit nor a write permit of its organization. It has a separate limit instead.
+//! Requests that wait for a node, up to ten minutes. A waiting request needs no connection, so it holds neither a
+//! permit of the concurrency limit nor a write permit of its organization. It has a separate limit instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,8 +101,8 @@ fn above_org_limit() -> Problem {
 pub struct Shutdown(Arc<watch::Sender<bool>>);
 
 impl Shutdown {
-    /// Begins the shutdown. Each connection is closed after its next response. Requests that wait for a node end with 503
-    /// after 20 seconds at the latest.
+    /// Begins the shutdown. Each connection is closed after its next response. Requests that wait for a node end with
+    /// 503 after 20 seconds at the latest.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }

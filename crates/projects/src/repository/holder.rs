@@ -72,8 +72,8 @@ pub trait HolderRepository {
     /// Deletes a pending claim that no longer reserves its name; returns false when it changed concurrently.
     async fn claim_displace(&mut self, holder: &Holder, name: &str) -> Result<bool>;
 
-    /// Locks the rows of two projects in the order of their ids, so that opposite takeovers cannot deadlock. Returns the
-    /// projects that exist.
+    /// Locks the rows of two projects in the order of their ids, so that opposite takeovers cannot deadlock. Returns
+    /// the projects that exist.
     async fn projects_lock(&mut self, projects: [ProjectId; 2]) -> Result<Vec<Party>>;
 
     /// Gives the hostname to another project, which proved its ownership by TXT; returns false when the holder changed

@@ -13,8 +13,8 @@
 //! ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated request continues it immediately. A refusal
 //! undoes the started steps in the opposite order ([`SagaHandler::compensate`]).
 //!
-//! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still the
-//! latest. A stale runner changes nothing in the database; its calls are repetitions with the same keys.
+//! **One runner.** A lease of 15 seconds has a number, and each commit of a runner requires that its number is still
+//! the latest. A stale runner changes nothing in the database; its calls are repetitions with the same keys.
 
 mod metrics;
 mod operator;
@@ -84,7 +84,8 @@ pub struct Attempt {
     pub step: &'static str,
     /// The idempotency key: the same in every attempt, and unique among all sagas.
     pub key: String,
-    /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was lost.
+    /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was
+    /// lost.
     pub number: i32,
 }
 

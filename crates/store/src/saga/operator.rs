@@ -65,7 +65,8 @@ impl Store {
         Ok(query.load(&mut *self.connection().await?).await?)
     }
 
-    /// Lets the background job continue an unfinished saga now. Returns false if the saga does not exist, is finished, or is running.
+    /// Lets the background job continue an unfinished saga now. Returns false if the saga does not exist, is finished,
+    /// or is running.
     ///
     /// # Errors
     /// Returns an error if the statement fails.

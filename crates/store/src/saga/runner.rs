@@ -38,8 +38,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const NO_RESPONSE: &str = "no response in time";
 
 impl Store {
-    /// Writes a saga in the caller's transaction, and returns its id; `None` if the object has an unfinished saga of this
-    /// kind. The caller runs it after the commit ([`Store::saga_run`]); otherwise a background job does after 15 seconds.
+    /// Writes a saga in the caller's transaction, and returns its id; `None` if the object has an unfinished saga of
+    /// this kind. The caller runs it after the commit ([`Store::saga_run`]); otherwise a background job does after 15
+    /// seconds.
     ///
     /// # Errors
     /// Returns an error if the statement fails.

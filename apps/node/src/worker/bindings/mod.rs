@@ -88,7 +88,7 @@ pub struct Caller {
     pub index: Arc<Index>,
     /// The current environment of the project. Its grants and quotas can be newer than the process.
     pub environment: Arc<Environment>,
-    /// The environments of all projects, for calls that take long.
+    /// The environments of all projects, in which a long call checks that its grant still exists.
     pub environments: Arc<Environments>,
 }
 

@@ -1,5 +1,5 @@
-//! Pushes that harm a server that trusts them: names of refs, malformed objects, and packs that grow. Each is refused in
-//! bounded memory, while another user fetches.
+//! Pushes that harm a server that trusts them: names of refs, malformed objects, and packs that grow. Each is refused
+//! in bounded memory, while another user fetches.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

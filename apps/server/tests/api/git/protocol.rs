@@ -1,5 +1,5 @@
-//! The subjects of git's own tests of HTTP servers (t5541, t5551), at the addresses of this platform: each kind of fetch and
-//! push in each version of the protocol, and how clients send their requests.
+//! The subjects of git's own tests of HTTP servers (t5541, t5551), at the addresses of this platform: each kind of
+//! fetch and push in each version of the protocol, and how clients send their requests.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
