@@ -159,7 +159,7 @@ SELECT t.id, t.revoked_revision, d.applied_revision, s.revision FROM databases.t
 JOIN databases.databases d ON d.id = t.database_id JOIN databases.sequences s ON s.project_id = d.project_id
 WHERE t.revoked_revision <= d.applied_revision OR t.revoked_revision > s.revision;
 
--- objects of a purged project without the part deletedStorage, or of an existing project with this part
+-- objects of a missing project without the part deletedStorage, or of an existing project with this part
 SELECT s.project_id, s.prefix, s.purged_at FROM resources.storage s
 LEFT JOIN projects.projects p ON p.id = s.project_id
 LEFT JOIN convergence.parts c ON c.project_id = s.project_id AND c.part = 'deletedStorage' AND c.desired IS NOT NULL
@@ -202,13 +202,13 @@ FROM billing.accounts a FULL JOIN (
     USING (org_id)
 WHERE (a.balance_micro_cents, a.last_ledger_id) IS DISTINCT FROM (l.balance, l.last);
 
--- a ledger row whose id follows a gap, or whose running balance is not the sum of the rows up to it
+-- a row of a ledger whose id follows a gap, or whose running balance is not the sum of the rows up to it
 SELECT org_id, ledger_id, balance_micro_cents FROM (
     SELECT org_id, ledger_id, balance_micro_cents, row_number() OVER rows AS id, sum(amount_micro_cents) OVER rows AS sum
     FROM billing.ledger WINDOW rows AS (PARTITION BY org_id ORDER BY ledger_id)) l
 WHERE ledger_id <> id OR balance_micro_cents <> sum;
 
--- a ledger row of a call whose running sums are not the sums of the project's calls up to it
+-- a row of a call whose running sums are not the sums of the project's calls up to it
 SELECT org_id, ledger_id, project_id FROM (
     SELECT org_id, ledger_id, project_id,
         ARRAY[project_calls, project_input_tokens, project_output_tokens, project_spent_micro_cents]::numeric[] AS recorded,
@@ -233,7 +233,7 @@ SELECT project_id, c.repositories, r.live FROM git.counts c FULL JOIN (
     WHERE erase_at IS NULL GROUP BY project_id) r USING (project_id)
 WHERE coalesce(c.repositories, 0) <> coalesce(r.live, 0);
 
--- a repository whose numbers of ref updates have a gap, or do not end with last_update
+-- a repository whose updates of refs have a gap in their numbers, or do not end with last_update
 SELECT r.id, r.last_update FROM git.repositories r LEFT JOIN (
     SELECT repository_id, max(number) AS last, max(number) - min(number) + 1 - count(*) AS missing
     FROM git.ref_updates GROUP BY repository_id) u ON u.repository_id = r.id
