@@ -101,7 +101,7 @@ CREATE TABLE store.sagas (
     step text,
     -- The failed attempts since the last finished step.
     attempts integer NOT NULL,
-    -- When a background job continues the saga; while a runner has the lease, its end.
+    -- The time at which a background job continues the saga. While a runner has the lease, the end of the lease.
     next_attempt_at timestamptz NOT NULL,
     -- The number of the lease. The writes of a runner with an older number change nothing.
     lease integer NOT NULL,

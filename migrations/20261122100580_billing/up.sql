@@ -143,7 +143,7 @@ CREATE TABLE billing.ledger (
     output_tokens bigint,
     -- Whether the usage is an estimate.
     estimated boolean NOT NULL DEFAULT false,
-    -- The sums of the project's calls up to this row. So the sums of 24 hours follow from two rows.
+    -- The sums of the project's calls up to this row. So the usage of 24 hours is the difference of two rows.
     project_calls bigint,
     project_input_tokens bigint,
     project_output_tokens bigint,

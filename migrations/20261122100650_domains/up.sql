@@ -22,7 +22,7 @@ CREATE TABLE domains.domains (
     auto_renew boolean NOT NULL,
     -- Raised by every change. A reading of the registrar from before a change is discarded.
     revision bigint NOT NULL DEFAULT 0,
-    -- When the registrar is asked again; null if it does not have the domain.
+    -- When the domain is next read at the registrar; null if the registrar does not have it.
     next_sync_at timestamptz,
     -- The last notice of the expiry: the number of days, and the expiry.
     notified_days integer,
@@ -48,7 +48,7 @@ CREATE TABLE domains.contacts (
     sealed bytea NOT NULL
 );
 
--- The changes of domains. Never a contact, a code or a text of the registrar.
+-- The changes of domains. A row never contains a contact, a code or a text of the registrar.
 CREATE TABLE domains.history (
     id uuid CONSTRAINT history_pkey PRIMARY KEY,
     domain_id uuid NOT NULL CONSTRAINT history_domain_id_fkey REFERENCES domains.domains (id) ON DELETE CASCADE,
@@ -62,13 +62,14 @@ CREATE INDEX history_domain_id_idx ON domains.history (domain_id, id);
 
 -- The charges of purchases and renewals. A row outlives its domain.
 CREATE TABLE domains.charges (
-    -- The id of the saga of a purchase or a renewal; another one for an automatic renewal at the registrar.
+    -- The id of the saga of a purchase or a renewal. A random id for an automatic renewal at the registrar, which has
+    -- no saga.
     id uuid CONSTRAINT charges_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT charges_org_id_fkey REFERENCES orgs.orgs (id),
     domain_id uuid NOT NULL,
     name text COLLATE "C" NOT NULL,
     purpose text NOT NULL CONSTRAINT charges_purpose_check CHECK (purpose IN ('purchase', 'renewal')),
-    -- The expiry that a renewal reached: it is charged once. Null for a purchase.
+    -- The expiry that a renewal reached. Each expiry is charged once. Null for a purchase.
     renewed_until timestamptz,
     cents bigint NOT NULL CONSTRAINT charges_cents_check CHECK (cents > 0),
     -- The provider's draft order. Stored before it is finalized, so that a retry finalizes the same order.

@@ -72,9 +72,9 @@ impl Signals {
     }
 }
 
-/// `exec-child`: runs a program that ends even if xtask is killed. The kernel signals a child when the thread that
-/// started it ends. To request that between fork and exec would need unsafe code, so this command requests it and then
-/// calls exec.
+/// `exec-child`: runs a program that ends even if xtask is killed. The kernel can signal a process when the thread that
+/// started it ends, but the process must request this signal. A request between fork and exec would need unsafe code.
+/// So xtask starts itself with this command, which requests the signal and then calls exec.
 #[derive(clap::Args)]
 pub struct ExecChild {
     #[arg(long)]

@@ -91,7 +91,7 @@ async fn keys_are_rotated_and_retired() {
     assert!(rotated.contains("published") && rotated.contains(&first), "{rotated}");
     let states: Vec<Value> = list().as_array().unwrap().iter().map(|key| key["state"].clone()).collect();
     assert_eq!(states, ["published", "signing"]);
-    // Another rotation would replace a key that is not in any cache yet.
+    // Another rotation would replace the published key, which no cache contains yet.
     assert!(fails(&database, &["oauth-key", "rotate"]).contains("rotation"));
     succeeds(&database, &["oauth-key", "retire", &first]);
     let left = list();

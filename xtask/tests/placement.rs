@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use serde_json::json;
 use testkit::TestDatabase;
 
-/// The organization `acme` with `site`, which has a database part at the node `edge`, `blog`, which has no placement,
-/// and `busy`, whose database is being restored.
+/// The organization `acme` with three projects: `site` has a database part at the node `edge`, `blog` has no placement,
+/// and the database of `busy` is being restored.
 const PROJECTS: &str = "\
     INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) \
         VALUES ('00000000-0000-7000-8000-000000000001', 'acme', 'Acme', 'free', false, now()); \

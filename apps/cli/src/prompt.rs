@@ -1,5 +1,5 @@
-//! Prompts for confirmations, lines of text and secrets. Secrets come from the terminal or stdin, never from arguments, which other
-//! users can read.
+//! Prompts for confirmations, lines of text and secrets. Secrets come from the terminal or stdin, never from arguments,
+//! which other users can read.
 
 use std::io::{self, IsTerminal as _, Write as _};
 

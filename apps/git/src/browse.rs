@@ -348,7 +348,8 @@ impl Browser {
         walk.take(limit).map(|commit| Ok(commit.map_err(internal)?.id)).collect()
     }
 
-    /// The commits that changed a path, from git: it skips most commits with the filters of the commit-graph.
+    /// Returns the commits that changed a path. Asks git, which skips most commits with the filters of the
+    /// commit-graph.
     fn changing(&self, git: &Git, History { start, path, limit }: &History) -> Result<Arc<[ObjectId]>> {
         let mut command = git.maintenance(Some(self.repository.path()));
         command.arg("--literal-pathspecs").args([

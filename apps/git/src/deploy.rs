@@ -41,7 +41,8 @@ struct Inner {
     repositories: Repositories,
     metrics: Metrics,
     permits: Semaphore,
-    /// The deploys of a repository run one after the other, and so do the deploys of an organization: by id.
+    /// A lock for each repository and for each organization, by id. The deploys of a repository run one after the
+    /// other, and so do the deploys of an organization.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -71,7 +72,7 @@ impl Deployer {
             ticks.tick().await;
             match self.0.core.deployable(after.as_deref()).await {
                 Ok(repositories) => {
-                    // After the last page, the first one follows.
+                    // After the last page, continue with the first page.
                     after = repositories.last().cloned();
                     for repository in repositories.into_iter().filter(|repository| self.is_idle(repository)) {
                         self.start(repository);
@@ -116,7 +117,8 @@ impl Deployer {
 
     async fn deploy(&self, repository: &str, deploy: &GitDeploy) -> anyhow::Result<()> {
         let Inner { core, permits, metrics, .. } = &*self.0;
-        // An organization with many waiting pushes holds one permit, and waits for the next one behind the others.
+        // Acquire the lock of the organization before the permit. So an organization with many waiting pushes uses only
+        // one permit, and other organizations can use the others.
         let _turn = self.turn(&deploy.org).lock_owned().await;
         let _permit = permits.acquire().await?;
         let outcome = match self.pack(repository, deploy).await? {

@@ -27,8 +27,8 @@ impl Progress {
         Self(Mutex::new(State { patience: MAX_PATIENCE, since: now }))
     }
 
-    /// Records bytes that the client sent or received. Subtracts the time that the exchange waited for them, and adds
-    /// the time that they earn.
+    /// Records bytes that the client sent or received. Subtracts the time that the exchange waited for these bytes from
+    /// its remaining time, and adds the time that the bytes take at the minimum rate.
     pub fn count(&self, bytes: usize, now: Instant) {
         let mut state = self.state();
         let waited = now.saturating_duration_since(state.since);

@@ -19,8 +19,8 @@ use crate::git::Git;
 use crate::hook::Hook;
 use crate::leftovers::{self, remove_all};
 
-/// How long the removal of leftovers waits for the programs that change the repository. New ones wait for it during
-/// this time.
+/// How long the removal of leftovers waits for the running programs that change the repository. New programs wait
+/// during this time.
 const CLEAN_UP_WAIT: Duration = Duration::from_secs(20);
 
 /// The configuration of git, without the largest size of a push. git reads no other configuration: neither the system's

@@ -20,7 +20,7 @@ impl Database {
     pub async fn connect(url: &str) -> Result<Self> {
         let (client, driver) = tokio_postgres::connect(url, NoTls).await?;
         let driver = tokio::spawn(async move {
-            // A failed connection also fails every query, which reports the error.
+            // If the connection fails, every query also fails, and reports the error.
             let _ = driver.await;
         });
         let database = Self { client, driver: driver.abort_handle() };

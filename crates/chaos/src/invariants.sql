@@ -17,12 +17,12 @@ SELECT z.id, z.name, z.rrset_count, count(r.zone_id) AS rows
 FROM dns.zones z LEFT JOIN dns.rrsets r ON r.zone_id = z.id
 GROUP BY z.id HAVING z.rrset_count <> count(r.zone_id);
 
--- a zone whose bytes differ from those of its rrsets
+-- a zone whose bytes differs from the total size of its rrsets
 SELECT z.id, z.name, z.bytes, sum(octet_length(r.name) + octet_length(r.rdata)) AS rows
 FROM dns.zones z LEFT JOIN dns.rrsets r ON r.zone_id = z.id
 GROUP BY z.id HAVING z.bytes <> coalesce(sum(octet_length(r.name) + octet_length(r.rdata)), 0);
 
--- a zone whose journal_bytes differ from those of its journal
+-- a zone whose journal_bytes differs from the total size of its journal
 SELECT z.id, z.name, z.journal_bytes, count(c.zone_id) AS entries
 FROM dns.zones z LEFT JOIN dns.changes c ON c.zone_id = z.id
 GROUP BY z.id HAVING z.journal_bytes
@@ -85,7 +85,7 @@ WHERE p.deleted_at IS NULL AND (
     NOT EXISTS (SELECT FROM projects.hostnames h WHERE h.project_id = p.id AND h.kind = 'default')
     OR p.live_version IS NOT NULL AND NOT EXISTS (SELECT FROM convergence.placements c WHERE c.project_id = p.id));
 
--- an accepted invitation without its audit row, or whose user is not a member and was not removed
+-- an accepted invitation without its audit row, or whose user is neither a member nor was removed
 SELECT i.id, i.org_id, i.accepted_by FROM orgs.invites i
 WHERE i.accepted_by IS NOT NULL AND (
     NOT EXISTS (
@@ -137,29 +137,29 @@ SELECT p.id, p.name, expected.part, expected.desired FROM projects.projects p, L
 WHERE p.deleted_at IS NULL AND expected.desired <> EXISTS (
     SELECT FROM convergence.parts c WHERE c.project_id = p.id AND c.part = expected.part AND c.desired IS NOT NULL);
 
--- an undeleted project whose placement is not in the state of its operation on the database
+-- an undeleted project whose placement state differs from the phase of its database operation
 SELECT c.project_id, c.state, o.id, o.phase FROM convergence.placements c
 LEFT JOIN databases.operations o ON o.project_id = c.project_id AND o.ended_at IS NULL
 WHERE c.ended_at IS NULL AND (o.id IS NOT NULL AND o.phase <> c.state
     OR o.id IS NULL AND c.state IN ('draining', 'sealing', 'committing', 'reactivating'));
 
--- an operation on a database that is gone, except the deletion of it
+-- an operation on a database that no longer exists, unless it is the deletion itself
 SELECT o.id, o.project_id, o.kind, o.phase FROM databases.operations o
 LEFT JOIN databases.databases d ON d.project_id = o.project_id
 WHERE o.ended_at IS NULL AND (d.id IS DISTINCT FROM o.database_id) <> (o.kind = 'delete' AND o.phase = 'committing');
 
--- a generation with a number above the last one of its project, or of a later epoch than its placement
+-- a generation with a number above the last number of its project, or with a later epoch than the placement
 SELECT g.project_id, g.seq, g.epoch, s.last_seq, c.epoch AS placed FROM databases.generations g
 JOIN databases.sequences s ON s.project_id = g.project_id
 LEFT JOIN convergence.placements c ON c.project_id = g.project_id
 WHERE g.seq > s.last_seq OR g.epoch > c.epoch;
 
--- a token that the node confirmed as revoked, or one revoked in the future
+-- a token that still exists although the node applied its revocation, or whose revocation has a future revision
 SELECT t.id, t.revoked_revision, d.applied_revision, s.revision FROM databases.tokens t
 JOIN databases.databases d ON d.id = t.database_id JOIN databases.sequences s ON s.project_id = d.project_id
 WHERE t.revoked_revision <= d.applied_revision OR t.revoked_revision > s.revision;
 
--- objects of a missing project without the part deletedStorage, or of a present project with it
+-- objects of a missing project without the part deletedStorage, or of an existing project with this part
 SELECT s.project_id, s.prefix, s.purged_at FROM resources.storage s
 LEFT JOIN projects.projects p ON p.id = s.project_id
 LEFT JOIN convergence.parts c ON c.project_id = s.project_id AND c.part = 'deletedStorage' AND c.desired IS NOT NULL
@@ -195,20 +195,20 @@ LEFT JOIN created ON created.event = a.event AND created.target = a.target
 WHERE a.event IN ('project.create', 'deployment.create', 'token.create') AND created.target IS NULL
     AND NOT EXISTS (SELECT FROM store.audit deleted WHERE deleted.event = 'project.delete' AND deleted.target = a.target);
 
--- an account of AI credit that differs from its ledger
+-- an account of AI credit whose balance or last ledger id differs from its ledger
 SELECT org_id, a.balance_micro_cents, a.last_ledger_id, l.balance, l.last
 FROM billing.accounts a FULL JOIN (
     SELECT org_id, sum(amount_micro_cents) AS balance, max(ledger_id) AS last FROM billing.ledger GROUP BY org_id) l
     USING (org_id)
 WHERE (a.balance_micro_cents, a.last_ledger_id) IS DISTINCT FROM (l.balance, l.last);
 
--- a row of a ledger whose id leaves a gap, or whose running balance does not follow from the rows before it
+-- a row of a ledger whose id follows a gap, or whose running balance is not the sum of the rows up to it
 SELECT org_id, ledger_id, balance_micro_cents FROM (
     SELECT org_id, ledger_id, balance_micro_cents, row_number() OVER rows AS id, sum(amount_micro_cents) OVER rows AS sum
     FROM billing.ledger WINDOW rows AS (PARTITION BY org_id ORDER BY ledger_id)) l
 WHERE ledger_id <> id OR balance_micro_cents <> sum;
 
--- a row of a call whose running sums do not follow from the earlier calls of its project
+-- a row of a call whose running sums are not the sums of the project's calls up to it
 SELECT org_id, ledger_id, project_id FROM (
     SELECT org_id, ledger_id, project_id,
         ARRAY[project_calls, project_input_tokens, project_output_tokens, project_spent_micro_cents]::numeric[] AS recorded,
@@ -224,22 +224,22 @@ SELECT u.project_id FROM billing.project_usage u LEFT JOIN (
 WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents)
     IS DISTINCT FROM (coalesce(l.calls, 0), coalesce(l.input, 0), coalesce(l.output, 0), coalesce(l.spent, 0));
 
--- a call that was deducted and is still open
+-- a call that was deducted from the credit and is still open
 SELECT c.id FROM billing.calls c JOIN billing.ledger l ON l.call_id = c.id WHERE c.ended_at IS NULL;
 
--- a project whose count of repositories is wrong
+-- a project whose count of repositories differs from its number of live repositories
 SELECT project_id, c.repositories, r.live FROM git.counts c FULL JOIN (
     SELECT project_id, count(*) AS live FROM git.repositories r JOIN projects.projects p ON p.id = r.project_id
     WHERE erase_at IS NULL GROUP BY project_id) r USING (project_id)
 WHERE coalesce(c.repositories, 0) <> coalesce(r.live, 0);
 
--- a repository whose updates of refs have a gap, or do not end with the last one
+-- a repository whose updates of refs have a gap in their numbers, or do not end with last_update
 SELECT r.id, r.last_update FROM git.repositories r LEFT JOIN (
     SELECT repository_id, max(number) AS last, max(number) - min(number) + 1 - count(*) AS missing
     FROM git.ref_updates GROUP BY repository_id) u ON u.repository_id = r.id
 WHERE r.last_update <> coalesce(u.last, 0) OR u.missing <> 0;
 
--- a saga without an owner
+-- a saga without an owner: its organization does not exist
 SELECT s.id, s.kind, s.org_id FROM store.sagas s WHERE NOT EXISTS (SELECT FROM orgs.orgs o WHERE o.id = s.org_id);
 
 -- a finished saga with a step that is neither finished nor undone

@@ -88,7 +88,7 @@ impl<T> Call<T> {
     pub(crate) fn new(client: Client, operation: &'static str, method: Method, segments: &[&str]) -> Self {
         let mut path = Ok(client.base().path().trim_end_matches('/').to_owned());
         for segment in segments {
-            // HTTP intermediaries would resolve these to another path.
+            // HTTP intermediaries would resolve these segments to another path.
             if matches!(*segment, "" | "." | "..") {
                 path = Err(Error::InvalidArgument(format!("{segment:?} is not a valid name")));
             }
@@ -221,8 +221,8 @@ struct Sender<'a, T> {
 }
 
 impl<T: DeserializeOwned> Sender<'_, T> {
-    /// Sends an attempt. The first attempt whose credential is rejected is repeated with a renewed credential, whatever
-    /// its method: the API did not execute it.
+    /// Sends an attempt. If the API rejects the credential, renews it and repeats the attempt, once per call. This is
+    /// safe for every method, because the API did not execute the request.
     async fn send(&mut self) -> Result<Response<T>, Error> {
         let Self { call, path, key, .. } = *self;
         let Some(credential) = &call.client.credential else { return call.attempt(path, key, None).await };
@@ -252,7 +252,8 @@ fn new_idempotency_key() -> Result<String, Error> {
 /// Returns the delay before a retry, or `None` if the call must not be retried.
 fn retry_delay(error: &Error, attempt: usize, pause: Duration) -> Option<Duration> {
     match error {
-        // The API does not listen. Retry only if an earlier attempt reached it, because it may be restarting.
+        // The API does not accept connections. Retry only if an earlier attempt reached it, because it may be
+        // restarting.
         Error::Unreachable(error) if error.is_connect() && attempt == 0 => None,
         // A retry would wait for the same timeout again.
         Error::Unreachable(error) if error.is_timeout() || error.is_builder() => None,

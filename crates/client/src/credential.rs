@@ -11,8 +11,8 @@ pub type Renewal<'a> = Pin<Box<dyn Future<Output = Result<Option<Secret>, Error>
 
 /// Supplies a new credential after the API rejected one, such as an access token that expired.
 pub trait CredentialSource: Send + Sync {
-    /// Returns another credential, or `None` if there is none: then the call fails with the API's 401. If `renew` fails,
-    /// the call fails with that error.
+    /// Returns another credential, or `None` if there is no other one. With `None`, the call fails with the API's 401.
+    /// If `renew` fails, the call fails with that error.
     fn renew<'a>(&'a self, rejected: &'a Secret) -> Renewal<'a>;
 }
 

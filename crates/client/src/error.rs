@@ -34,7 +34,8 @@ pub enum Error {
     /// An argument of the call is invalid.
     #[error("{0}")]
     InvalidArgument(String),
-    /// The HTTP client or an idempotency key cannot be created on this machine, or a renewed credential cannot be stored.
+    /// The HTTP client or an idempotency key cannot be created on this machine, or a renewed credential cannot be
+    /// stored.
     #[error("failed to set up the client: {0}")]
     Setup(String),
 }

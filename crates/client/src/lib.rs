@@ -55,20 +55,20 @@ impl Client {
     /// Creates a client without a credential.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `base` is not an http or https address, [`Error::Setup`] if the HTTP client cannot
-    /// be created.
+    /// Returns [`Error::InvalidArgument`] if `base` is not an http or https address, and [`Error::Setup`] if the HTTP
+    /// client cannot be created.
     pub fn new(base: &str, user_agent: &str) -> Result<Self, Error> {
         let base = parse_base_url(base)?;
         // This fails if the program has already installed a crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Redirects could forward the credential to another host.
+        // Follow no redirects, because they could forward the credential to another host.
         let mut http = reqwest::Client::builder()
             .user_agent(user_agent)
             .redirect(Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(Duration::from_secs(15));
         if is_loopback(&base) {
-            // A proxy would resolve a loopback address to its own host.
+            // Use no proxy, because a proxy would resolve a loopback address to its own host.
             http = http.no_proxy();
         }
         let http = http.build().map_err(|error| Error::Setup(error.without_url().to_string()))?;

@@ -9,8 +9,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 /// The notification channel for the ids of nodes whose desired state changed.
 const CHANNEL: &str = "convergence";
 
-/// A link to the nodes. An installation with many gateways and nodes may need an implementation that does not use
-/// Postgres.
+/// The link that wakes the polls of the nodes. An installation with many gateways and nodes may need an implementation
+/// that does not use Postgres.
 #[async_trait]
 pub trait Core: std::fmt::Debug + Send + Sync {
     /// Wakes the node's polls if and when the transaction commits. An implementation that does not use Postgres

@@ -39,7 +39,7 @@ kernel::words! {
 }
 
 impl PlacementState {
-    /// Returns the states from which a placement can enter this one, if it keeps its home node.
+    /// Returns the states from which a placement can enter this state, if it keeps its home node.
     pub(crate) const fn predecessors(self) -> &'static [Self] {
         match self {
             Self::Pending => &[Self::Suspended],

@@ -74,8 +74,8 @@ impl<P: DesiredPart> SourcedPartWriter<P> {
         Self(PartWriter::new(writer))
     }
 
-    /// Gives the part the next revision of the home node, like [`PartWriter::write`]. The caller's transaction is the
-    /// one that changes the value.
+    /// Gives the part the next revision of the home node, like [`PartWriter::write`]. Call it in the transaction that
+    /// changes the value.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].

@@ -1,8 +1,8 @@
 //! Domains of organizations: purchase, import, renewal and transfer away.
 //!
 //! Owns the Postgres schema `domains`. The registrar is the source of truth for expiry, lock and nameservers; this
-//! context stores what it read last. A purchase is a saga ([`store::saga`]): it charges and registers once, whatever
-//! process or provider fails in between, or ends with a refund and no domain.
+//! context stores the values that it read last. A purchase is a saga ([`store::saga`]), so it survives failures of
+//! processes and providers: it either charges and registers exactly once, or ends with a refund and no domain.
 
 mod error;
 mod model;

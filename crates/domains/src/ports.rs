@@ -20,12 +20,13 @@ pub struct Ports {
     pub organizations: Arc<dyn Organizations>,
 }
 
-/// The registrar (providers.md section 2). All names are in lowercase punycode, all prices are US cents. No call is made
-/// in a transaction. An implementation bounds the time of a call, and its rate: a call that would exceed the registrar's
-/// rate limit waits or fails with [`RegistrarError::Unavailable`].
+/// The registrar (providers.md section 2). All names are in lowercase punycode, all prices are US cents. No call is
+/// made in a transaction. An implementation bounds the time of a call, and its rate: a call that would exceed the
+/// registrar's rate limit waits or fails with [`RegistrarError::Unavailable`].
 #[async_trait]
 pub trait Registrar: Send + Sync {
-    /// Returns the offers for names, in any order. The registrar may omit a name that it does not sell. At most 50 names.
+    /// Returns the offers for names, in any order. The registrar may omit a name that it does not sell. At most 50
+    /// names.
     async fn check(&self, names: &[String]) -> Result<Vec<Offer>, RegistrarError>;
 
     /// Registers a domain, with the transfer lock and the registrar's auto-renewal on. Repeated with the same key, it
@@ -42,7 +43,7 @@ pub trait Registrar: Send + Sync {
     /// Renews a domain. Repeated with the same key, it renews once.
     async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError>;
 
-    /// Sets the transfer lock. The registrar may refuse a lock that is already so.
+    /// Sets the transfer lock. The registrar may refuse a change that has no effect.
     async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError>;
 
     /// Returns the code for a transfer to another registrar.
@@ -127,13 +128,13 @@ pub struct DsRecord {
 /// An error of the registrar. Its text contains at most the status: the registrar quotes contacts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrarError {
-    /// There was no usable response, so the effect is unknown. Another attempt with the same key may succeed: a timeout,
-    /// a 5xx, 401, 403, 429, a redirect, HTML, or JSON of the wrong shape.
+    /// There was no usable response, so the effect is unknown. Another attempt with the same key may succeed: a
+    /// timeout, a 5xx, 401, 403, 429, a redirect, HTML, or JSON of the wrong shape.
     #[error("the registrar is not available: {0}")]
     Unavailable(String),
-    /// The registrar refused the request without an effect, and another attempt may succeed later, such as 402: the
-    /// platform's account has no funds. The registrar replays its refusal to the same key, so the next attempt has a new
-    /// one.
+    /// The registrar refused the request without an effect, and another attempt may succeed later, such as after 402:
+    /// the platform's account has no funds. The registrar repeats its refusal for the same key, so the next attempt
+    /// needs a new key.
     #[error("the registrar refused the request for now: {0}")]
     Deferred(String),
     /// The name is not available (409).

@@ -14,7 +14,7 @@ use crate::outbound::{Call, Credential, Limits, OutboundClient};
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(2),
     timeout: Duration::from_secs(8),
-    // Enough for a file of 1 MiB in which each byte is an escape of six characters.
+    // Enough for a file of 1 MiB, even if each byte becomes an escape sequence of six characters in JSON.
     max_body_bytes: 8 * 1024 * 1024,
 };
 

@@ -38,7 +38,8 @@ impl Mail {
             return Err(MailError::Permanent(Cause::MessageId));
         }
         let seconds = u64::try_from(self.date.unix_seconds()).unwrap_or(0).min(LAST_SECOND);
-        // The encodings of the parts never contain "=_" (RFC 2045 section 6.7), and an attacker cannot predict the id.
+        // No part of the mail can contain the boundary: the encodings never contain "=_" (RFC 2045 section 6.7), and an
+        // attacker cannot predict the id.
         let parts = MultiPart::alternative().boundary(format!("=_{}", self.message_id));
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()

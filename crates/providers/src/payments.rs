@@ -262,7 +262,7 @@ impl PaymentsClient {
     /// Refunds an order. Safe to repeat: an order that is refunded already is not refunded again.
     ///
     /// # Errors
-    /// [`OutboundError`].
+    /// Returns [`OutboundError`].
     pub async fn refund_order(&self, order: &str, amount_cents: i64) -> Result<Refunded> {
         let body = json!({ "order_id": order, "reason": "other", "amount": amount_cents });
         let exchange = self.exchange(Method::POST, &["refunds", ""], Some(&body)).await?;

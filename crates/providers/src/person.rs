@@ -20,7 +20,7 @@ pub struct Person {
     pub name: String,
     /// The public mail address. It is not verified.
     pub email: Option<String>,
-    /// The address of the picture: at most 2,048 bytes of `https`, or `http` to a loopback host.
+    /// The address of the picture: an `https` URL, or an `http` URL of a loopback host, of at most 2,048 bytes.
     pub avatar_url: Option<String>,
 }
 

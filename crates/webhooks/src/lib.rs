@@ -1,5 +1,5 @@
-//! Signatures of webhooks (Standard Webhooks, "Signature scheme"): one implementation for the messages that the platform
-//! sends and for those that it receives.
+//! Signatures of webhooks (Standard Webhooks, "Signature scheme"): one implementation for the messages that the
+//! platform sends and for those that it receives.
 //!
 //! The signature covers the id, the timestamp and the raw bytes of the body, so a receiver verifies it before it parses
 //! the body.
@@ -29,7 +29,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A malformed secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// There is no secret, or one of a list is empty.
+    /// There is no secret, or a secret in the list is empty.
     #[error("must not be empty")]
     Empty,
     /// The text after the prefix is not the base64 of a key.

@@ -4,7 +4,7 @@ import { bookPage, messagePage, signInPage } from './pages.js'
 
 const MAX_BODY_CHARACTERS = 16 * 1024
 
-// The codes of errors that a visitor can be told: those of storage calls, and body_too_large.
+// The error codes that a response may show to visitors: those of storage calls, and body_too_large.
 const failures = {
   body_too_large: [413, 'The form is too large.'],
   invalid_argument: [400, 'This page does not exist.'],
@@ -45,7 +45,7 @@ const handlers = {
     const id = form.get('id')
     if (!entries.isRecentId(id)) return message(400, 'This form has expired. Reload the guest book.')
     if (!entry.name || !entry.message) return message(400, 'Enter a name and a message.')
-    // A form that is sent twice has the same id: the second request stores nothing.
+    // If a form is sent twice, both requests have the same id, and the second one stores nothing.
     await entries.add(env.storage, id, entry)
     return redirect('/')
   },

@@ -4,7 +4,7 @@ import * as tasks from './tasks.js'
 
 const MAX_BODY_CHARACTERS = 16 * 1024
 
-// The codes of errors that a visitor can be told: those of env.db and Postgres, and body_too_large.
+// The error codes that a response may show to visitors: those of env.db and Postgres, and body_too_large.
 const failures = {
   '25006': [507, 'The database is full, so the list is read-only.'],
   body_too_large: [413, 'The form is too large.'],
@@ -42,7 +42,7 @@ const handlers = {
     const title = (form.get('title') ?? '').trim().slice(0, 200)
     const task = { id: form.get('id'), title, due: tasks.parseDate(form.get('due')) }
     if (!title || !tasks.isId(task.id) || task.due === undefined) return message(400, 'Enter a task, and a valid date.')
-    // A form that is sent twice has the same id: the second request adds nothing.
+    // If a form is sent twice, both requests have the same id, and the second one adds nothing.
     const hasSpace = await withSchema(db, () => tasks.add(db, task))
     return hasSpace ? redirect('/') : message(409, 'The list is full. Remove completed tasks first.')
   },

@@ -21,8 +21,8 @@ const lock = { text: "SELECT pg_advisory_xact_lock(hashtext('migrations'))" }
 // created it, and ends with it.
 let isMigrated = false
 
-// Runs the function after the pending migrations. A database that was restored can be older than this process, so a
-// missing table or column repeats both.
+// Runs the function after the pending migrations. A restore can replace the database by an older one while this process
+// runs. So after an error about a missing table or column, runs the migrations and the function again.
 export async function withSchema(db, run) {
   if (isMigrated) {
     try {

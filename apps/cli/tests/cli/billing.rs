@@ -159,7 +159,7 @@ async fn upgrade_prints_the_checkout_and_survives_transient_errors_of_the_api() 
     let polls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&polls);
     let proxy = reverse_proxy::start(&platform, move |request| match request {
-        // The first request precedes the checkout.
+        // The first request is from before the checkout, so it succeeds.
         "GET /v1/orgs/ada/billing" => {
             counter.fetch_add(1, Ordering::SeqCst).checked_sub(1).and_then(|poll| ERRORS.get(poll).copied())
         }
@@ -172,7 +172,7 @@ async fn upgrade_prints_the_checkout_and_survives_transient_errors_of_the_api() 
     while polls.load(Ordering::SeqCst) <= ERRORS.len() && waiting.try_wait().unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Any checkout of the organization upgrades it.
+    // Pay another checkout of the organization. Any paid checkout upgrades the organization.
     let _ = payments.pay(printed.trim());
     let upgraded = finished(waiting).succeeds();
     assert_eq!(upgraded.json()["plan"], "pro");

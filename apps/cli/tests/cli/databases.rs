@@ -117,7 +117,7 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     deployed.stderr_contains("enabled database").stderr_contains("bindings: env.assets, env.db\n");
     check_connection(ada);
 
-    // The first requests create the schema, at the same time.
+    // Concurrent first requests create the schema.
     it.node.wait_for(HOST, "/", |page| page.contains("name=\"title\"")).await;
     it.psql("DROP TABLE tasks, migrations");
     for page in join_all((0..8).map(|_| it.page())).await {

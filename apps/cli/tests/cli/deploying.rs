@@ -52,7 +52,7 @@ async fn deployment_records_the_git_provenance() {
     let ada = platform.ada_with_site();
     assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["commit"], json!(null));
     git(&ada, &["init", "--quiet", "--initial-branch", "größe"]);
-    // A repository without a commit.
+    // The repository has no commit yet.
     assert_eq!(ada.json(&["deploy", "--no-wait"])["git"]["commit"], json!(null));
     git(&ada, &["add", "svc.json", "assets"]);
     git(&ada, &["commit", "--quiet", "-m", "site: say hello — 100 %\n\nAnd more."]);

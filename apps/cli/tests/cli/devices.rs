@@ -161,7 +161,7 @@ async fn rejected_access_token_is_refreshed_once() {
     }
     assert_ne!(grant(&mut stored(&machine))["refreshToken"], before);
     assert_eq!(devices.platform.ada().json(&["apps", "list"])["items"].as_array().unwrap().len(), 1);
-    // A token that is not stored is not replaced.
+    // If the environment provides the token, svc does not renew it.
     let mut command = machine.command(&["whoami"]);
     let output = command.env("SVC_CLI_TOKEN", "eyJhbGciOiJub25lIn0.e30.").output().unwrap();
     assert_eq!(output.status.code(), Some(3));

@@ -44,11 +44,11 @@ async fn git_receives_a_token_for_the_git_node_only() {
     let fill = |host: &str| ada.git_with_stdin(&format!("protocol=https\nhost={host}\n\n"), &["credential", "fill"]);
     let filled = fill("git.example").unwrap();
     assert!(filled.contains("username=svc\npassword=svc_pat_"), "{filled}");
-    // The token is used again.
+    // A later command uses the same token.
     assert_eq!(fill("git.example").unwrap(), filled);
     let asked = "protocol=https\nhost=evil.example\n\n";
     assert_eq!(ada.svc_with_stdin(asked, &["git", "credential", "get"]).succeeds().out, "");
-    // git rejects the password, so the next one is new.
+    // After git rejects the password, svc creates a new token.
     ada.git_with_stdin(&filled, &["credential", "reject"]);
     assert_ne!(fill("git.example").unwrap(), filled);
     let tokens = ada.json(&["tokens", "list"]);

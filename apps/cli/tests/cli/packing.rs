@@ -42,7 +42,7 @@ async fn bundle_contains_only_its_folders_without_ignored_files() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
     let before = digest(&ada);
-    // Files outside the bundle's folders, and ignored files inside them.
+    // The bundle contains neither files outside its folders nor ignored files.
     ada.write("notes.txt", "mine");
     ada.write("src/assets/x", "mine");
     symlink("nowhere", ada.folder.join("link")).unwrap();

@@ -28,7 +28,7 @@ async fn value_of_a_secret_is_only_in_the_worker() {
     let length = canary.len().to_string();
     node.wait_for("site-ada.localhost", "/length", |text| text == length).await;
 
-    // Wrong requests, whose errors name the problem.
+    // Send invalid requests, whose errors describe the problem.
     let http = Client::builder().no_proxy().build().unwrap();
     let token = sign_in(&http, &platform.api).await;
     let path = format!("{}/v1/orgs/ada/projects/site/secrets", platform.api);

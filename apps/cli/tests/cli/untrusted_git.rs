@@ -31,7 +31,7 @@ impl Traps {
         program.display().to_string()
     }
 
-    /// Returns the names of the programs that ran, each with a line break, and forgets them.
+    /// Returns the names of the programs that ran, each with a line break, and clears the record.
     fn sprung(&self) -> String {
         let names = fs::read_to_string(&self.log).unwrap_or_default();
         let _ = fs::remove_file(&self.log);
@@ -195,7 +195,7 @@ async fn deploy_runs_no_program_of_the_git_configuration() {
 
     let shown = deploy(&ada);
     assert_eq!(traps.sprung(), "");
-    // Only programs could tell whether the submodule changed.
+    // `dirty` is null, because git would have to run programs to determine whether the submodule changed.
     assert_eq!(shown, json!({ "commit": commit, "message": "first", "branch": "main", "dirty": null }));
     ada.write("a.clean", "changed");
     assert_eq!(deploy(&ada)["dirty"], json!(null));

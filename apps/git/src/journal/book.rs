@@ -14,7 +14,7 @@ use crate::hook::Update;
 #[derive(Debug)]
 pub(super) struct Book {
     path: PathBuf,
-    /// The number before that of the first update.
+    /// The number of the last update that was removed from the journal. The first update has the next number.
     pub(super) after: i64,
     pub(super) transactions: Vec<Transaction>,
     file: Option<File>,
@@ -31,7 +31,7 @@ pub(super) struct Transaction {
     pub(super) credential: Option<String>,
     pub(super) at: String,
     pub(super) updates: Vec<Update>,
-    /// Whether it took effect; `None` if that is not known yet.
+    /// Whether the transaction took effect; `None` if that is not known yet.
     #[serde(skip)]
     pub(super) outcome: Option<bool>,
 }
@@ -65,7 +65,8 @@ impl Book {
         let text = fs::read(path)?;
         let (mut lines, mut length) = (text.split_inclusive(|byte| *byte == b'\n').peekable(), 0);
         while let Some(line) = lines.next() {
-            // A crash can leave the last line incomplete. Its transaction was not confirmed, so git did not continue it.
+            // A crash can leave the last line incomplete. Its transaction was not confirmed, so git did not continue
+            // it.
             match serde_json::from_slice(line).ok().filter(|_| line.ends_with(b"\n")) {
                 Some(Line::After(after)) => book.after = after,
                 Some(Line::Prepared(transaction)) => book.transactions.push(transaction),
@@ -136,8 +137,8 @@ impl Book {
         Ok(())
     }
 
-    /// Records the end of the push's transaction with these updates. Without such a transaction, it was not recorded, so
-    /// that git aborts it.
+    /// Records the end of the transaction of the push that has these updates. Does nothing if the journal does not
+    /// contain such a transaction: then it was never recorded, and git aborts it.
     pub(super) fn end(&mut self, push: &str, updates: &[Update], is_committed: bool) -> anyhow::Result<()> {
         let is_ended = |it: &Transaction| it.is_open(push) && it.updates == updates;
         let Some(index) = self.transactions.iter().rposition(is_ended) else { return Ok(()) };
@@ -148,9 +149,9 @@ impl Book {
         Ok(())
     }
 
-    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. An update took effect if the
-    /// ref has its new value, or if a later update replaced that value. git changes the refs of a transaction one by one,
-    /// so some of them can have changed.
+    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. An update took effect if
+    /// the ref has its new value, or if a later update replaced that value. git changes the refs of a transaction one
+    /// by one, so some of them can have changed.
     pub(super) fn resolve(&mut self, git: &Git, repository: &Path, push: Option<&str>) -> anyhow::Result<()> {
         for index in 0..self.transactions.len() {
             let (before, after) = self.transactions.split_at(index + 1);
@@ -192,7 +193,8 @@ impl Book {
             fs::remove_file(&self.path)?;
             return Ok(());
         }
-        // The file is replaced as a whole: a line cannot be removed. Temporary files are not in the folder of the journal.
+        // The file is replaced as a whole: a line cannot be removed. Temporary files are not in the folder of the
+        // journal.
         let folder = self.path.parent().and_then(Path::parent).context("the journal has a directory")?.join("new");
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         let mut text = Vec::new();

@@ -28,7 +28,8 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 impl Journal {
-    /// Delivers updates to the control plane, and starts their deploys: of several repositories at the same time, and of each in order.
+    /// Delivers updates to the control plane, and starts their deploys: of several repositories at the same time, and
+    /// of each in order.
     pub async fn deliver_all(
         self,
         core: Core,
@@ -50,7 +51,7 @@ impl Journal {
                     repository
                 }
                 Some(ended) = deliveries.join_next() => {
-                    // A panic. The updates stay in the journal, and a restart delivers them.
+                    // The task panicked. The updates stay in the journal, and a restart delivers them.
                     let Ok(repository) = ended else { return };
                     running.remove(&repository);
                     if !again.remove(&repository) {
@@ -144,7 +145,8 @@ async fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, a
     numbered
 }
 
-/// Whether an update keeps all commits. If git does not decide in time, it is taken for a forced one.
+/// Returns whether an update keeps all commits of the ref. Returns false if git does not decide in time, so the update
+/// then counts as forced.
 async fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
     let mut command = git.maintenance(Some(repository));
     command.args(["merge-base", "--is-ancestor", old, new]);

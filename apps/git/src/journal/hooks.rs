@@ -72,8 +72,8 @@ impl Journal {
         }
     }
 
-    /// Waits for the deploy of a push, which does not depend on the client. Returns the result for the user; `None` if the
-    /// push is not deployed.
+    /// Waits for the deploy of a push, which does not depend on the client. Returns the result for the user; `None` if
+    /// the push is not deployed.
     async fn deploy(&self, step: &Step, deployer: &Deployer) -> Option<String> {
         let Push { repository, deploy, permit, .. } = self.pushes().get(&step.push).cloned()?;
         let deploy = deploy?;

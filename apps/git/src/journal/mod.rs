@@ -2,9 +2,9 @@
 //!
 //! The hook of git appends the updates of a transaction while git holds the locks of its refs, and before it changes
 //! them. So the order of the file is the order of the updates of each ref. When the transaction ends, the hook appends
-//! its outcome, before git reports it to the client. After a crash, a transaction without an outcome is compared with the
-//! refs. The updates that took effect are numbered in the order of the file, and delivered until the control plane has
-//! them; it records each number once.
+//! its outcome, before git reports it to the client. After a crash, a transaction without an outcome is compared with
+//! the refs. The updates that took effect are numbered in the order of the file, and delivered until the control plane
+//! has them; it records each number once.
 
 mod book;
 mod delivery;
@@ -59,7 +59,7 @@ struct Push {
 #[derive(Debug)]
 struct DeployRef {
     name: String,
-    /// The number of the push's update of the ref, when it was delivered.
+    /// The number of the update of this ref by the push; `None` until the update is delivered.
     number: watch::Sender<Option<i64>>,
 }
 
@@ -92,7 +92,7 @@ impl Journal {
             let mut book = Book::load(&path).with_context(|| format!("the journal of {id} is damaged"))?;
             let repository = repositories.path(&id)?;
             book.resolve(repositories.git(), &repository, None)?;
-            // Only a closed receiver fails.
+            // This fails only if the receiver is closed.
             let _ = changed.send(id.clone());
             books.insert(id, Arc::new(Mutex::new(book)));
         }
@@ -141,7 +141,7 @@ impl Journal {
         }
         let book = self.book(&repository);
         let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        // Again under the lock, because a finished push records nothing more.
+        // Read the push again under the lock, because a push that has finished must not record anything.
         let push = find()?;
         match phase {
             Phase::Received => {
@@ -155,7 +155,7 @@ impl Journal {
                 Ok(())
             }
             Phase::Prepared => {
-                // An earlier transaction of the push whose end was not reported.
+                // Resolve an earlier transaction of the push whose end was not reported.
                 book.resolve(self.0.repositories.git(), &push.path, Some(&id))?;
                 if book.transactions.is_empty() {
                     book.after = book.after.max(push.last_update);
@@ -188,7 +188,7 @@ impl Journal {
 
     /// Lets the updates of a repository be delivered.
     fn notify(&self, repository: String) {
-        // Only a closed receiver fails: nothing is delivered any more.
+        // This fails only if the receiver is closed. Then nothing is delivered any more.
         let _ = self.0.changed.send(repository);
     }
 
@@ -222,7 +222,8 @@ impl PushGuard {
 impl Drop for PushGuard {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Transactions without an outcome stay so until the next start. Those before them are delivered.
+            // Transactions without an outcome keep this state until the next start. The transactions before them are
+            // delivered.
             tracing::error!("a push was not ended in the journal");
         }
     }

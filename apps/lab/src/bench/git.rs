@@ -1,5 +1,5 @@
-//! `bench git`: clones, fetches and pushes compared with `git http-backend` behind nginx and with OpenSSH, and browsing of a
-//! large repository. A server, a git node and the baselines run on this machine, from release builds.
+//! `bench git`: clones, fetches and pushes compared with `git http-backend` behind nginx and with OpenSSH, and browsing
+//! of a large repository. A server, a git node and the baselines run on this machine, from release builds.
 
 mod baselines;
 mod browsing;

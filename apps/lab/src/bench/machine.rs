@@ -13,7 +13,7 @@ use xtask::services::Services;
 use xtask::workspace::{self, print_step};
 
 /// Whether the lab and the programs that it starts are release builds. `cargo run -p lab` tries a benchmark with the
-/// debug builds that exist. Its figures mean nothing.
+/// existing debug builds, but its figures mean nothing.
 pub const IS_RELEASE: bool = !cfg!(debug_assertions);
 
 /// Builds the programs in release mode and runs `work` in a temporary folder.

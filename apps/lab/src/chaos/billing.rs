@@ -29,7 +29,7 @@ use crate::bench::server::SEALING_KEY;
 
 const VISITORS: usize = 8;
 const KILLS_PER_ROUND: usize = 6;
-/// The time from the last kill until every call is settled.
+/// The longest permitted time from the last kill until every call is settled.
 const MAX_SETTLEMENT: Duration = Duration::from_secs(30);
 
 /// The process that is killed.

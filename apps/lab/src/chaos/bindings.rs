@@ -24,7 +24,8 @@ use super::report::Finding;
 use crate::bench::bindings::S3;
 use crate::bench::platform::Platform;
 
-/// PUT stores the body, GET returns the object or the sum of all sizes. An error has the code of the binding.
+/// A worker. PUT stores the body. GET returns an object, or the sum of all sizes. If the storage fails, the response
+/// contains the error's code.
 const WORKER: &[u8] = b"
 export default {
   async fetch(request, env) {
@@ -56,7 +57,7 @@ async function size(storage) {
 
 const WRITERS: usize = 8;
 const KILLS_PER_ROUND: usize = 4;
-/// The longest permitted request of the specification, plus a margin for the worker and the client.
+/// The longest request that the specification permits, plus a margin for the worker and the client.
 const MAX_WAIT: Duration = Duration::from_secs(31);
 /// The duration of each fault of the store.
 const FAULT: Duration = Duration::from_secs(35);

@@ -28,7 +28,7 @@ const CLIENTS: usize = 20;
 const CONTROL_PLANE_EVERY: usize = 5;
 /// The repository is checked after this many rounds, and at the end.
 const CHECK_EVERY: usize = 20;
-/// The time from a restart until the last update is listed.
+/// The longest permitted time from a restart until the last update is listed.
 const MAX_DELIVERY: Duration = Duration::from_secs(60);
 const REPO: &str = "app";
 
@@ -105,7 +105,7 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
     Ok(outcome)
 }
 
-/// The clients. They share a repository, so that its commits need not be fetched.
+/// The clients. They share one local repository, so that a client need not fetch the commits of the others.
 struct Pushers {
     folder: PathBuf,
     head: String,

@@ -32,7 +32,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
         });
         let holder = lock_first_org(&rig).await?;
         let (waiting, free) = tokio::join!(
-            // More writers than the pool has connections.
+            // Run more writers than the pool has connections.
             load::closed_loop(rig.service.api, &write, 32, DURATION),
             load::open_loop(rig.service.api, &others, 100.0, DURATION),
         );

@@ -116,7 +116,7 @@ fn incompressible() -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// Paths of 60,000 characters.
+/// Builds a bundle with paths of 60,000 characters.
 fn deep_paths() -> Result<Vec<u8>> {
     bundle((0..200).map(|number| (format!("assets/{}{number}", "d/".repeat(30_000)), 1)), zeros)
 }

@@ -112,7 +112,7 @@ struct EventStream {
 /// An event of a stream.
 struct Event {
     bytes: Bytes,
-    /// Whether it is the last one.
+    /// Whether this is the last event of the stream.
     is_done: bool,
     /// Whether the event contains only the usage, which the worker code did not request. It is not sent to the worker.
     is_hidden: bool,

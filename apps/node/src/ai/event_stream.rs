@@ -28,7 +28,7 @@ impl EventSplitter {
     /// Returns an error for an event of more than a mebibyte.
     pub fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         // A line ends with CRLF, LF or CR, so the end of an event has up to four bytes. The last three searched bytes
-        // may be the start of one, and are searched again.
+        // may be the start of such an end, so they are searched again.
         let mut at = self.searched.saturating_sub(3);
         while let Some(rest) = self.buffer.get(at..).filter(|rest| !rest.is_empty()) {
             match blank_line(rest) {

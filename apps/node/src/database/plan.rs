@@ -58,7 +58,7 @@ impl Plan {
         self.statements.push(statement);
     }
 
-    /// Refuses logins before anything else: the rest of a plan can wait for a tenant's transaction.
+    /// Refuses logins first, because later statements of the plan may have to wait for a transaction of a tenant.
     fn refuse_logins(&mut self, desired: &DesiredRoles, seen: &Snapshot) {
         let closed = desired.logins.iter().filter(|login| !login.attributes.contains("LOGIN"));
         let closed = closed.filter_map(|login| seen.roles.get_key_value(&login.name));

@@ -79,7 +79,7 @@ impl Output {
         self.push(if is_first { b"[" } else { b",[" })
     }
 
-    /// Ends a row. If the buffer is full, sends it, after the worker has read the earlier chunks.
+    /// Ends a row. If the buffer is full, waits until the worker has read the earlier chunks, and sends the buffer.
     pub async fn end_row(&mut self) -> std::result::Result<(), Failure> {
         self.push(b"]")?;
         self.complete = self.buffer.len();

@@ -43,7 +43,7 @@ async fn least_recently_used_bundle_is_evicted_and_fetched_again_when_desired() 
     for number in 0..3 {
         bundles.push(deploy(&core, &node, number).await);
     }
-    // The oldest bundle is now the most recently used one.
+    // This deployment makes the oldest bundle the most recently used one.
     assert_eq!(deploy(&core, &node, 0).await, bundles[0]);
     bundles.push(deploy(&core, &node, 3).await);
     until("an eviction", || !blob(&dir, &version(1)).exists()).await;

@@ -89,7 +89,7 @@ impl RunningNode {
 
     pub async fn start_as(config: &Config) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // A previous node unlocks the directory when its last thread exits.
+        // Retry the start: a previous node unlocks the directory only when its last thread exits.
         let mut started = None;
         until("the directory", || {
             started = Node::start(config).ok();

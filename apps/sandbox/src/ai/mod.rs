@@ -28,10 +28,10 @@ pub const AI_KEY: &str = "sk-sandbox";
 const PAGES: &str = "/ai";
 /// The maximum number of calls that the page shows.
 const MAX_SHOWN: usize = 50;
-/// The size of the part of the answer in one event, in bytes.
+/// The number of bytes of the answer that each event of a stream contains.
 const EVENT_BYTES: usize = 12;
 const TRICKLE: Duration = Duration::from_millis(200);
-/// The time that the server has to send the previous events before it cuts the connection.
+/// The time that the server has to send the previous events before the fault cuts the connection.
 const FLUSH: Duration = Duration::from_millis(50);
 
 /// A fault of every following call.
@@ -47,9 +47,9 @@ pub enum AiFault {
     Redirect,
     /// Does not respond while the fault lasts.
     Hang,
-    /// Closes the connection after these events of a stream, or in the middle of a whole response.
+    /// Closes the connection after this number of events of a stream, or in the middle of any other response.
     Cut(usize),
-    /// Pauses a stream after these events, until another fault is injected or the fault is removed.
+    /// Pauses a stream after this number of events, until the fault is replaced or removed.
     Pause(usize),
     /// Sends a byte at a time.
     Trickle,

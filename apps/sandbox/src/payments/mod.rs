@@ -73,7 +73,7 @@ pub(crate) struct Payments {
     /// The base URL of the pages.
     base: String,
     state: Mutex<State>,
-    /// The current fault, and the end of the paths that it affects.
+    /// The current fault, and the suffix of the paths that it affects.
     fault: watch::Sender<Option<(&'static str, PaymentsFault)>>,
     webhooks: Webhooks,
 }
@@ -138,7 +138,7 @@ impl Payments {
         }))
     }
 
-    /// Waits until another fault or none is injected.
+    /// Waits until the fault is replaced or removed.
     async fn hang(&self) -> Option<Response> {
         let mut faults = self.fault.subscribe();
         let injected = *faults.borrow_and_update();
@@ -323,7 +323,8 @@ impl PaymentsServer {
         self.payments.inject("", fault);
     }
 
-    /// Injects a fault into the requests whose path has this end, such as `/orders/`, `/finalize` and `/refunds/`.
+    /// Injects a fault into the requests whose path ends with this text, such as `/orders/`, `/finalize` or
+    /// `/refunds/`.
     pub fn inject_into(&self, path_end: &'static str, fault: PaymentsFault) {
         self.payments.inject(path_end, Some(fault));
     }

@@ -168,7 +168,7 @@ impl Registrar {
         fault.map(|(_, fault)| Behaviour::Fault(fault)).or_else(|| self.state().behaviour(call))
     }
 
-    /// Waits until another fault or none is injected.
+    /// Waits until the fault is replaced or removed.
     async fn hang(&self) -> Option<Response> {
         let mut faults = self.fault.subscribe();
         let injected = faults.borrow_and_update().clone();
@@ -200,7 +200,7 @@ fn error(error: ApiError) -> Response {
 #[derive(Debug)]
 struct Call<'a> {
     operation: RegistrarOperation,
-    /// The domain; of a check, the first name.
+    /// The domain; for a check, the first name.
     name: &'a str,
     method: &'a str,
     /// The digest in the path.

@@ -69,7 +69,7 @@ pub(super) struct State {
     pub taken: BTreeSet<String>,
     pub orders: Vec<RegistrarOrder>,
     pub calls: Vec<String>,
-    /// The responses by their idempotency keys, also the refusals.
+    /// The responses, including refusals, by their idempotency keys.
     responses: HashMap<String, (u16, String)>,
     requested: HashSet<(String, RegistrarOperation)>,
 }
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// The results are sorted by name, which is not the order of the request.
+    /// Checks names. Sorts the results by name, so their order differs from that of the request.
     fn check(&self, body: &Value) -> Answer {
         let names = texts(&body["domainNames"]).filter(|names| (1..=50).contains(&names.len()));
         let mut names = names.ok_or_else(|| ApiError::new(400, "domainNames must have 1 to 50 names"))?;
@@ -265,7 +265,7 @@ fn prices(name: &str) -> (i64, i64) {
     found.map_or(OTHER_PRICES, |(_, first, renewal)| (*first, *renewal))
 }
 
-/// The registrar's prices are floating-point numbers.
+/// Converts cents to dollars. The registrar's prices are floating-point numbers.
 #[expect(clippy::cast_precision_loss, reason = "the prices have few digits")]
 fn dollars(cents: i64) -> f64 {
     cents as f64 / 100.0

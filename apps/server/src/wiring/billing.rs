@@ -134,7 +134,7 @@ impl billing::Payments for PaymentsPort {
     }
 }
 
-/// Calls the provider without the write permit of the request.
+/// Calls the provider. Releases the request's write permit during the call, so that other requests can use it.
 async fn call<T>(call: impl Future<Output = Result<T, OutboundError>>) -> Result<T, PaymentsError> {
     let result = without_write_permit(call)
         .await

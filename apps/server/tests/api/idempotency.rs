@@ -292,7 +292,7 @@ async fn concurrent_uploads_with_one_key_create_one_version() {
     let other = app.another().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    // As many uploads as a user may have in progress on each server.
+    // Start as many uploads as a user may have in progress on each server.
     let callers = (0..8).map(|n| if n % 2 == 0 { ada.clone() } else { other.connect(&ada) });
     let responses = join_all(callers.map(|caller| async move { upload(&caller, "key-1", site("page")).await })).await;
     let fresh = responses.iter().filter(|response| response.status == 201 && !is_replayed(response)).count();

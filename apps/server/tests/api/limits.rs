@@ -170,7 +170,7 @@ async fn unknown_credentials_share_one_limit_and_create_no_rows() {
 async fn concurrent_requests_within_the_quota_are_admitted() {
     let (app, _) = two_servers(600, 600).await;
     let ada = app.sign_in("ada").await;
-    // More requests than the quota has reservations of ten permits.
+    // The number of requests is larger than the number of reservations, each of ten permits, that the quota allows.
     let responses = join_all((0..150).map(|_| ada.get("/v1/orgs"))).await;
     for response in responses {
         response.expect(200);
@@ -259,7 +259,7 @@ async fn unknown_credential_of_an_address_over_its_rate_costs_no_statement() {
         unknown(n).get("/v1/me").await.expect_error(401, "unauthenticated");
     }
     unknown(60).get("/v1/me").await.expect_error(429, "rate_limited");
-    // The process forgets a credential that is no longer valid.
+    // The process no longer remembers the ended credential as valid, so the limit of the address applies to it.
     used.get("/v1/me").await.expect_error(429, "rate_limited");
     // If Postgres is unavailable, a request that runs a statement fails with 503.
     proxy.set_fault(NetworkFault::Disconnect);
@@ -270,7 +270,7 @@ async fn unknown_credential_of_an_address_over_its_rate_costs_no_statement() {
     }
     used.get("/v1/me").await.expect_error(429, "rate_limited");
     app.anonymous().get("/v1/me").await.expect_error(429, "rate_limited");
-    // A new session is remembered as valid. So it is looked up, although it was never used.
+    // A new session is remembered as valid before its first use, so only its check in Postgres fails.
     ada.get("/v1/me").await.expect_error(503, "unavailable");
     proxy.set_fault(NetworkFault::None);
     eventually("the session is accepted", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;

@@ -82,7 +82,7 @@ async fn locked_organization_does_not_block_others() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     let holder = app.hold("SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE; SELECT pg_sleep(4)").await;
-    // More requests than the pool has connections.
+    // Send more requests than the pool has connections.
     let blocked = (0..32).map(|_| ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })));
     let blocked = futures_util::future::join_all(blocked);
     let (blocked, read, free) = tokio::join!(
@@ -112,7 +112,7 @@ async fn reads_succeed_while_postgres_is_read_only() {
                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
     app.db_execute(terminate).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    // More requests than one reservation of permits covers.
+    // Send more requests than one reservation of permits covers.
     for _ in 0..25 {
         ada.get("/v1/me").await.expect(200);
     }
@@ -152,7 +152,7 @@ async fn concurrent_readiness_checks_share_one_probe() {
     let mut holder = store::Connection::establish(&app.database.url()).await.unwrap();
     let lock = "BEGIN; LOCK TABLE public.__diesel_schema_migrations IN ACCESS EXCLUSIVE MODE";
     holder.batch_execute(lock).await.unwrap();
-    // More requests than the pool has connections.
+    // Send more requests than the pool has connections.
     let anonymous = app.anonymous();
     let checks =
         tokio::spawn(async move { futures_util::future::join_all((0..64).map(|_| anonymous.get("/readyz"))).await });

@@ -7,7 +7,7 @@ kernel::words! {
         Pending = "pending",
         /// The top-up is charged. The event that credits it has not arrived.
         Charged = "charged",
-        /// The event arrived, and the amount was credited.
+        /// The event `order.paid` arrived, and the amount was credited.
         Credited = "credited",
         /// The charge was declined.
         Declined = "declined",

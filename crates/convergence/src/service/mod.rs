@@ -126,7 +126,7 @@ impl Convergence {
         Nodes::new(self.store.clone())
     }
 
-    /// Returns the link to the nodes.
+    /// Returns the link that wakes the nodes.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::NoCore`] if the link is off.

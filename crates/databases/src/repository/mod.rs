@@ -25,8 +25,8 @@ pub use report::*;
 pub use token::*;
 pub use usage::*;
 
-/// Deletes a batch of rows with a statement whose parameters are a time and the size of the batch. Returns the number of
-/// rows.
+/// Deletes a batch of rows with a statement whose parameters are a time and the size of the batch. Returns the number
+/// of rows.
 async fn purge_batch(connection: &mut Connection, statement: &'static str, before: Time) -> Result<usize> {
     let purge = diesel::sql_query(statement).bind::<Timestamptz, _>(before).bind::<BigInt, _>(BATCH_SIZE);
     Ok(purge.execute(connection).await?)

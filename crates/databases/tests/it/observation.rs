@@ -60,7 +60,8 @@ async fn report_of_another_revision_or_database_changes_nothing() {
     }
     kit.observe(at, Observation { fresh_at: Some(kit.now()), ..observation(id, 5) }, None).await;
     let before = stored().await;
-    // A revision that does not exist yet comes from before a restore of the control plane.
+    // A report with a revision that does not exist yet refers to a state from before a restore of the control plane. It
+    // is ignored.
     kit.observe(at, Observation { size_bytes: 1, read_only: true, ..observation(id, 7) }, None).await;
     kit.observe(at, Observation { size_bytes: 1, read_only: true, ..observation(id, 4) }, None).await;
     let other = kit.store.clock_rng().id();

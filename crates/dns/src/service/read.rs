@@ -29,7 +29,7 @@ const MAX_ATTEMPTS: usize = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// The maximum number of concurrent reads of zones with more than one page.
 const MAX_LARGE_READS: usize = 64;
-/// The maximum number of such reads for the zones of one organization.
+/// The maximum number of such concurrent reads for the zones of one organization.
 const MAX_LARGE_READS_PER_ORG: usize = 16;
 
 /// The content of one version of a zone, in canonical order (RFC 4034 section 6.1), starting with the SOA.

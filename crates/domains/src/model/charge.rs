@@ -16,7 +16,7 @@ kernel::words! {
         Paid = "paid",
         Declined = "declined",
         Refunded = "refunded",
-        /// It ended before the order was finalized.
+        /// The charge ended before the order was finalized.
         Canceled = "canceled",
     } example Paid
 }

@@ -32,7 +32,7 @@ pub struct ChargeRecord {
 
 /// Charges on a [`store::Connection`].
 pub trait ChargeRepository {
-    /// Inserts a charge; false if the purchase or the renewal has one.
+    /// Inserts a charge. Returns false if the purchase or the renewal already has one.
     async fn charge_insert(&mut self, charge: &ChargeRecord) -> Result<bool>;
 
     /// Returns a charge.
@@ -41,7 +41,7 @@ pub trait ChargeRepository {
     /// Stores the draft order of a charge without one. Returns the stored order.
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
 
-    /// Changes the state of a charge. Returns false if it has another one than `from`.
+    /// Changes the state of a charge. Returns false if its state is not `from`.
     async fn charge_move(&mut self, id: Uuid, from: ChargeState, to: ChargeState) -> Result<bool>;
 }
 

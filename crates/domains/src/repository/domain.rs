@@ -32,9 +32,9 @@ pub struct DomainRecord {
     pub auto_renew: bool,
     /// Raised by every change.
     pub revision: i64,
-    /// When the registrar is asked again.
+    /// When the domain is next read at the registrar.
     pub next_sync_at: Option<Time>,
-    /// The days and the expiry of the last notice.
+    /// The last notice about the expiry: the number of days before it, and the expiry.
     pub notified_days: Option<i32>,
     pub notified_expiry: Option<Time>,
     pub created_at: Time,
@@ -42,7 +42,8 @@ pub struct DomainRecord {
 
 /// Domains on a [`store::Connection`].
 pub trait DomainRepository {
-    /// Inserts a domain; false if the organization has the name, or another one has it and it was not transferred away.
+    /// Inserts a domain. Returns false if the organization already has the name, or if another organization has it and
+    /// did not transfer it away.
     async fn domain_insert(&mut self, domain: &DomainRecord) -> Result<bool>;
 
     /// Returns a domain of an organization.
@@ -57,14 +58,14 @@ pub trait DomainRepository {
     /// Returns a domain.
     async fn domain_find_by_id(&mut self, domain: DomainId) -> Result<Option<DomainRecord>>;
 
-    /// Returns which of these names an organization has, except those that were transferred away.
+    /// Returns those of these names that an organization has, except those that were transferred away.
     async fn domains_live(&mut self, names: &[String]) -> Result<Vec<(String, OrgId)>>;
 
     /// Returns the domains of an organization, newest first.
     async fn domain_list(&mut self, org: OrgId, paging: &Paging<DomainId>) -> Result<Vec<DomainRecord>>;
 
-    /// Stores a changed domain under a new revision, if the stored one has the revision of `domain`. Returns false if it
-    /// has another one, or does not exist any more.
+    /// Stores a changed domain under a new revision. Returns false if the domain no longer exists, or if its stored
+    /// revision is not that of `domain`.
     async fn domain_update(&mut self, domain: &DomainRecord) -> Result<bool>;
 
     /// Deletes a domain, with its contact and its history.
@@ -73,14 +74,14 @@ pub trait DomainRepository {
     /// Returns domains that expire before this time, in the order of their expiry.
     async fn domains_expiring(&mut self, before: Time, limit: i64) -> Result<Vec<DomainRecord>>;
 
-    /// Returns active domains that expire within the first of `days` and have not had the notice that is due: that of the
-    /// smallest number of days in which they expire.
+    /// Returns active domains whose due notice was not sent yet. The due notice is the one for the smallest of `days`
+    /// within which the domain expires.
     async fn domains_to_notify(&mut self, now: Time, days: &[i32], limit: i64) -> Result<Vec<DomainId>>;
 
     /// Whether the registrar manages the domain of this name for the organization, or will when its purchase completes.
     async fn domain_is_registered(&mut self, org: OrgId, name: &str) -> Result<bool>;
 
-    /// Takes domains whose reading at the registrar is due. They are due again at `until`.
+    /// Claims domains that are due to be read at the registrar. They are due again at `until`.
     async fn domains_claim_sync(&mut self, now: Time, until: Time, limit: i64) -> Result<Vec<DomainRecord>>;
 
     /// Stores the contact of a domain.

@@ -12,8 +12,8 @@ use crate::ports::{Registrar, RegistrarError};
 use crate::repository::DomainRecord;
 
 impl Domains {
-    /// Sets whether the organization wants the domain to be renewed. The registrar's own auto-renewal stays
-    /// on. The organization pays for an automatic renewal at the registrar only while this is on.
+    /// Sets whether the organization wants the domain to be renewed. The registrar's own auto-renewal stays on. The
+    /// organization pays for an automatic renewal at the registrar only while this setting is on.
     ///
     /// # Errors
     /// [`DomainError::NotFound`].
@@ -41,7 +41,7 @@ impl Domains {
             .await
     }
 
-    /// Sets the transfer lock at the registrar. Calls no registrar for a lock that is already so.
+    /// Sets the transfer lock at the registrar. Makes no call if the lock already has this state.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
@@ -93,7 +93,8 @@ impl Domains {
     }
 }
 
-/// Sets the lock. The registrar refuses a lock that is already so, which is a success: an earlier response was lost.
+/// Sets the lock. The registrar refuses a change that has no effect. This counts as a success, because the response to
+/// an earlier change was lost.
 async fn set_registrar_lock(registrar: &dyn Registrar, name: &str, locked: bool) -> Result<()> {
     let error = match registrar.set_lock(name, locked).await {
         Ok(_) => return Ok(()),

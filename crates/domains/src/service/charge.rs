@@ -25,8 +25,8 @@ struct ChargeMessage {
 pub struct RenewalCharges(pub Domains);
 
 impl Domains {
-    /// Enqueues the charge of a renewal in the transaction that records it. Each expiry is charged once. Does nothing if
-    /// domains are not charged.
+    /// Enqueues the charge of a renewal in the transaction that records it. Each expiry is charged once. Does nothing
+    /// if domains are not charged.
     pub(super) async fn enqueue_renewal_charge(
         &self,
         tx: &mut Connection,
@@ -63,7 +63,7 @@ impl Domains {
         let payments = payments.ok_or_else(|| PaymentsError::Unavailable("payments are not configured".to_owned()))?;
         let charged = match self.order_of(&charge, payments).await? {
             Some(order) => payments.finalize_order(&order).await,
-            // Without a customer, there is no card.
+            // Without a customer at the provider, there is no saved card.
             None => Ok(Charge::Declined),
         };
         match charged {
@@ -73,7 +73,8 @@ impl Domains {
                 Ok(())
             }
             Ok(Charge::Declined) => self.decline(&charge).await,
-            // A later attempt may be rejected because an earlier one charged.
+            // Only a rejected first attempt shows that nothing was charged: the provider also rejects a repeated
+            // attempt if an earlier one charged the order.
             Err(PaymentsError::Rejected(_)) if attempt == 1 => self.decline(&charge).await,
             Err(error) => Err(error.into()),
         }

@@ -28,8 +28,9 @@ pub enum DsError {
 }
 
 impl Domains {
-    /// Gives the registry the DS records that a zone needs now: adds the missing ones first, then removes the others. A
-    /// zone whose signing ends loses all. Does nothing for a zone that is not that of a registered domain. Safe to repeat.
+    /// Gives the registry the DS records that a zone needs now: adds the missing ones first, then removes the others.
+    /// For a zone whose signing ends, removes all. Does nothing if the zone's domain is not registered here. Safe to
+    /// repeat.
     ///
     /// # Errors
     /// [`DsError`].
@@ -39,11 +40,11 @@ impl Domains {
         match domain.map(|domain| domain.state) {
             Some(DomainState::Active | DomainState::Expired) => {}
             Some(DomainState::Registering) => return Err(DsError::Registering),
-            // Its registry is not ours to change.
+            // The domain is not registered here, so this service cannot change its DS records.
             _ if wanted.is_ending => return Ok(self.ports.zones.ds_absent(zone, false).await?),
             _ => return Ok(()),
         }
-        // The keys are not known yet: a DS record of an earlier time may still be theirs.
+        // The keys are not known yet, and an existing DS record may belong to one of them. So change nothing.
         if wanted.ds.is_empty() && !wanted.is_ending {
             return Ok(());
         }

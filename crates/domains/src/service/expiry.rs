@@ -51,7 +51,7 @@ impl Domains {
     fn due_notice(&self, domain: &DomainRecord) -> Option<(Time, i32)> {
         let expires_at = domain.expires_at.filter(|_| domain.state == DomainState::Active)?;
         let left = expires_at.unix_seconds() - self.now().unix_seconds();
-        // After a pause of the job, only the last notice is of use.
+        // If the job missed several notices, send only the last one.
         let days = NOTICE_DAYS.into_iter().rev().find(|days| left <= i64::from(*days) * DAY_SECONDS)?;
         let is_sent =
             domain.notified_expiry == Some(expires_at) && domain.notified_days.is_some_and(|sent| sent <= days);

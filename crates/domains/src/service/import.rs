@@ -30,7 +30,8 @@ impl Domains {
         if !live.is_empty() {
             return Err(taken());
         }
-        // The second commit ends the request. A crash in between leaves a zone, which the repeated request finds.
+        // The import commits twice, and only the second commit completes the idempotency claim. A crash between the
+        // commits leaves a zone, which a repeated request finds.
         let unclaimed = Actor { idempotency: None, ..actor.clone() };
         self.ports.zones.create(&unclaimed, org, name.as_str()).await.map_err(|refusal| match refusal {
             ZoneRefusal::Taken => taken(),

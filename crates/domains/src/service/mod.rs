@@ -47,8 +47,8 @@ type Result<T> = std::result::Result<T, DomainError>;
 /// The configuration of domains.
 #[derive(Debug, Clone)]
 pub struct DomainsConfig {
-    /// The longest time that a request waits for a purchase or a renewal. The rest of the ten seconds of a request is for
-    /// the response.
+    /// The longest time that a request waits for a purchase or a renewal. The rest of the ten seconds of a request is
+    /// for the response.
     pub request_timeout: Duration,
     /// The requests to the registrar that an organization can cause in any hour. Half of them can be made at once.
     pub registrar_requests_per_org: u32,

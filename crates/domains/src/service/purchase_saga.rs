@@ -50,7 +50,7 @@ pub(super) enum Refusal {
     RegistrarRejected,
 }
 
-/// The price of a purchase, which a resumed purchase does not ask for again.
+/// The recorded price of a purchase. A resumed purchase does not ask for the price again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct PriceResponse {
     first_year_cents: i64,
@@ -188,7 +188,7 @@ impl PurchaseSaga {
         match registrar.register(&registration).await {
             Ok(registered) => registered_outcome(registered),
             Err(RegistrarError::NameUnavailable(reason)) => {
-                // The earlier attempt may have been slow, and only now be complete.
+                // A slow earlier attempt may have registered the domain after the read above.
                 let found = if is_repeated { self.find_registered(registrar, input).await? } else { None };
                 found.map_or_else(|| Refusal::NameUnavailable.outcome(reason), Ok)
             }
@@ -197,7 +197,8 @@ impl PurchaseSaga {
         }
     }
 
-    /// The outcome if the account has the domain, or if the registrar does not say; `None` if it does not have it.
+    /// Returns the outcome if the account has the domain or the read failed, and `None` if the account does not have
+    /// it.
     async fn find_registered(&self, registrar: &dyn Registrar, input: &PurchaseInput) -> Result<Option<StepOutcome>> {
         match registrar.read(&input.name).await {
             Ok(found) => found.map(registered_outcome).transpose(),
@@ -404,7 +405,7 @@ fn registered_outcome(registered: RegisteredDomain) -> Result<StepOutcome> {
     done(&RegisterResponse { registered_at, expires_at, locked, nameservers, transferable_at })
 }
 
-/// The outcome of a failure of the registrar that may pass.
+/// Returns the outcome of a transient failure of the registrar.
 pub(super) fn retry(error: &RegistrarError) -> StepOutcome {
     StepOutcome::Retry { reason: error.to_string(), new_key: matches!(error, RegistrarError::Deferred(_)) }
 }

@@ -29,7 +29,7 @@ const RENEWAL_REQUESTS: u32 = 2;
 /// a request whose response was lost.
 const REPEAT_SECONDS: i64 = 24 * 3600;
 
-/// The expiry rises by about a year for each renewed year. Registries differ in leap days.
+/// The minimum rise of the expiry for each renewed year, in seconds. Registries treat leap days differently.
 const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
 
 /// Executes the steps of renewals.

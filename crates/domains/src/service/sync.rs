@@ -17,13 +17,13 @@ use crate::repository::{DomainRecord, DomainRepository as _};
 /// The domains that one run of the job reads: in a minute, far below the registrar's limit.
 const MAX_READ: i64 = 10;
 
-/// The failures in a row after which the others are not read.
+/// After this number of consecutive failures, a run reads no further domains.
 const MAX_FAILURES: usize = 3;
 
-/// When a reading that failed is due again, in seconds.
+/// The time after which a failed read is repeated, in seconds.
 const RETRY_SECONDS: i64 = 15 * 60;
 
-/// An expiry that moved by at least this many seconds was renewed.
+/// If the expiry moved by at least this number of seconds, the domain was renewed.
 const RENEWED_SECONDS: i64 = 300 * 24 * 3600;
 const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 
@@ -31,7 +31,8 @@ const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 const ACTOR: &str = "domains.sync";
 
 impl Domains {
-    /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it is.
+    /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it
+    /// is.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`],
@@ -57,8 +58,8 @@ impl Domains {
         Ok(self.view(self.apply_reading(Some(actor), &domain, reading).await?))
     }
 
-    /// Reads the domains whose daily reading is due at the registrar, a few at a time. Run it every minute. Does nothing
-    /// without a registrar.
+    /// Reads the domains whose daily reading is due at the registrar, a few at a time. Run it every minute. Does
+    /// nothing without a registrar.
     ///
     /// # Errors
     /// [`DomainError::Store`].
@@ -73,7 +74,7 @@ impl Domains {
             match registrar.read(&domain.name).await {
                 Ok(reading) => {
                     failures = 0;
-                    // One domain must not stop the others.
+                    // An error of one domain must not prevent the reads of the others.
                     if let Err(error) = self.apply_reading(None, &domain, reading).await {
                         result = Err(error);
                     }
@@ -83,7 +84,7 @@ impl Domains {
                     failures += 1;
                 }
             }
-            // The others would probably fail, too. They are due again after a while.
+            // Further reads would probably fail, too. These domains are due again later.
             if failures == MAX_FAILURES {
                 break;
             }

@@ -60,7 +60,7 @@ async fn lock_is_set_once() {
     let set = async |locked| kit.domains.set_lock(&actor(), kit.org, NAME, DomainLock { locked }).await;
     assert_eq!(set(true).await.unwrap().locked, Some(true));
     assert_eq!(kit.world.calls("lock"), 0);
-    // The response is lost, and the registrar refuses a lock that is already so.
+    // The response is lost. The registrar then refuses the repeated change, because it has no effect.
     kit.world.fault(NAME, "lock", When::After, Fault::Fail);
     assert!(matches!(set(false).await, Err(DomainError::RegistrarFailed)));
     assert_eq!(set(false).await.unwrap().locked, Some(false));
@@ -187,7 +187,7 @@ async fn ds_records_follow_the_zone() {
         kit.domains.apply_ds(zone).await.unwrap();
         assert_eq!((kit.world.calls("add-ds"), at_registry()), (1, vec![record(1)]));
     }
-    // A failure between the two steps leaves both.
+    // After a failure between the addition and the removal, both records exist.
     wants(&[2], false);
     kit.world.fault(NAME, "remove-ds", When::Before, Fault::Fail);
     kit.domains.apply_ds(zone).await.unwrap_err();

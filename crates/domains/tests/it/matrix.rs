@@ -1,4 +1,5 @@
-//! The purchase is killed before or after the effect of each step, while both providers fail before or after theirs.
+//! Kills the process of a purchase before or after the effect of each step, while both providers fail before or after
+//! the effects of their calls.
 
 use domains::{DomainError, RegistrarError};
 use futures_util::{StreamExt as _, stream};
@@ -11,7 +12,7 @@ use crate::providers::{Fault, When};
 const STEPS: [&str; 6] = ["check", "order", "charge", "zone", "register", "nameservers"];
 const WHEN: [Option<When>; 3] = [None, Some(When::Before), Some(When::After)];
 
-/// One combination. Each has its own organization and name.
+/// A combination of a kill and of faults. Each has its own organization and name.
 #[derive(Debug, Clone)]
 struct Case {
     org: OrgId,
@@ -64,7 +65,7 @@ impl Case {
         }
     }
 
-    /// One request; its process is killed if any call never returns. Returns whether the purchase ended.
+    /// Sends one request. Kills its process when a call never returns. Returns whether the purchase ended.
     async fn request(&self, kit: &Kit) -> bool {
         let actor = actor();
         let bought = kit.domains.purchase(&actor, self.org, purchase(&self.name));

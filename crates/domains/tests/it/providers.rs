@@ -34,8 +34,8 @@ pub enum Fault {
     Fail,
 }
 
-/// The world outside. Faults happen once, and are selected by the call and its subject: an organization for payments, a
-/// name for the registrar.
+/// The state of the simulated providers. Faults happen once, and are selected by the call and its subject: an
+/// organization for payments, a name for the registrar.
 #[derive(Clone, Default)]
 pub struct World {
     pub state: Arc<Mutex<State>>,
@@ -114,8 +114,8 @@ impl World {
         self.state().calls.iter().filter(|made| *made == call).count()
     }
 
-    /// Runs a process until it ends, or until a call of one of these subjects, or of any, never returns: then the process
-    /// is killed.
+    /// Runs a process until it ends. If a call never returns, kills the process. `subjects` limits this to calls about
+    /// these subjects.
     pub async fn run<T>(&self, subjects: Option<[String; 2]>, process: impl Future<Output = T>) -> Option<T> {
         let concerns = |subject: &&String| subjects.as_ref().is_none_or(|subjects| subjects.contains(subject));
         let mut killed = self.killed.subscribe();

@@ -109,7 +109,7 @@ async fn failure_keeps_the_reservation_until_the_request_is_repeated() {
     assert_eq!((kit.world.charges(kit.org), kit.world.charges(other)), ((1, 0), (0, 0)));
 }
 
-/// The registrar replays a refusal for now, such as of an account without funds, to the same key.
+/// The registrar repeats a temporary refusal, such as that of an account without funds, for the same key.
 #[tokio::test]
 async fn refusal_for_now_is_repeated_with_a_new_key() {
     let kit = Kit::start().await;

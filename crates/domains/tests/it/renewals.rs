@@ -37,12 +37,12 @@ async fn renewal_is_charged_after_it_succeeded() {
     assert_eq!(kit.world.charges(kit.org), (2, 0));
     assert_eq!(kit.world.state().orders[1].cents, 2 * RENEWAL);
     assert_eq!(kit.events().await, ["domain.purchase", "domain.renew"]);
-    // The next renewal is another one.
+    // After a completed renewal, the next request starts another one.
     assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(3 * YEAR));
     assert_eq!(kit.renewals(), 2);
 }
 
-/// The request after a failure is the same renewal, also if the job completed it.
+/// A request after a failure continues the same renewal, even if the job has completed it.
 #[tokio::test]
 async fn renewal_after_a_failure_is_the_same_renewal() {
     let kit = Kit::start().await;

@@ -17,7 +17,7 @@ pub trait PathParameters: Sized {
     /// Describes the parameters, in the path's order.
     fn describe(operation: &mut Operation);
 
-    /// Parses the parameters from all values of the path. Returns `None` if one does not parse.
+    /// Parses the parameters from all values of the path. Returns `None` if a value does not parse.
     fn parse(values: &[&str]) -> Option<Self>;
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Limit {
     OAuthClient(OAuthEndpoint),
     /// All other routes: a limit for each credential, or for each address without a valid credential.
     General,
-    /// All other routes: a limit for each user, over all credentials.
+    /// All other routes: an additional limit for each user, over all credentials.
     User,
 }
 

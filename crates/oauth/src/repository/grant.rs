@@ -51,7 +51,8 @@ pub trait GrantRepository {
     /// Ends the live grants that match all given ids, and returns them.
     async fn grant_end(&mut self, filter: GrantFilter, now: Time) -> Result<Vec<EndedGrant>>;
 
-    /// Keeps the `keep` most recently used grants of a user to a client. Ends the others, and returns those.
+    /// Keeps the `keep` most recently used grants of a user to a client. Ends the user's other grants to the client,
+    /// and returns them.
     async fn grant_end_unused(&mut self, user: UserId, client: ClientId, keep: i64) -> Result<Vec<EndedGrant>>;
 
     /// Stores the current refresh token of a grant, sealed.

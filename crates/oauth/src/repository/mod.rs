@@ -19,8 +19,8 @@ pub use grant::*;
 pub use key::*;
 pub use refresh_token::*;
 
-/// Deletes a batch of rows with a statement whose parameters are a time and the size of the batch. Returns the number of
-/// rows.
+/// Deletes a batch of rows with a statement whose parameters are a time and the size of the batch. Returns the number
+/// of rows.
 async fn purge_batch(connection: &mut Connection, statement: &'static str, before: Time) -> Result<usize> {
     let purge = diesel::sql_query(statement).bind::<Timestamptz, _>(before).bind::<BigInt, _>(BATCH_SIZE);
     Ok(purge.execute(connection).await?)

@@ -149,7 +149,7 @@ async fn mails_of_an_organization_are_limited_per_day() {
     let (sent, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
     assert_eq!((sent.len(), refused.len()), (10, 10), "{refused:?}");
     refuses(&kit, org, ada, 100, DAY - 3600).await;
-    // A resend that sends no additional mail, and another organization, are not affected.
+    // The limit does not apply to a resend that sends no additional mail, nor to another organization.
     assert!(matches!(kit.invite(org, ada, &email(5), Role::Viewer).await, Ok(InviteOutcome::Resent(_))));
     assert!(kit.invite(other, ada, "one-more@example.com", Role::Viewer).await.is_ok());
     // Revoking an invitation does not free a mail either.

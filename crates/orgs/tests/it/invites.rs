@@ -329,7 +329,7 @@ async fn ended_or_resent_invitation_withdraws_its_queued_mail() {
 async fn deployment_without_mail_queues_no_invitation_mail() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
-    // Queued while the deployment still sent mail.
+    // This mail was queued while the deployment still sent mail.
     let (_, old) = invited(&kit, org, ada, "bob@example.com").await;
     let without_mail = Orgs::new(kit.store.clone(), Limits::default(), Site { sends_mail: false, ..site() });
     let invite = async |email: &str| {

@@ -102,7 +102,7 @@ async fn invitation_mail_names_organization_inviter_role_and_link() {
     assert!(!text.contains(&link_token) && !mail.subject.contains(&link_token) && !mail.id.contains(&link_token));
     assert_eq!(sent_at(&kit, org).await, Some(kit.now()));
     assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
-    // It is sent once.
+    // The mail is sent only once.
     deliver(&kit, invites(&mailer)).await;
     assert_eq!(mailer.sent().len(), 1);
 }

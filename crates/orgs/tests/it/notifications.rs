@@ -223,7 +223,7 @@ async fn mail_is_queued_for_each_admin_with_an_address() {
     kit.joined(org, "bob", Role::Admin).await;
     kit.joined(org, "eve", Role::Member).await;
     kit.joined(org, "zoe", Role::Viewer).await;
-    // Admins without an address.
+    // Add admins without an address.
     kit.db_join(org, &kit.db_users("user", 2).await, Role::Admin).await;
     let outsider = kit.db_user("max").await;
     kit.org(outsider, "other").await;

@@ -110,7 +110,7 @@ async fn concurrent_creation_respects_the_limit() {
         assert_eq!(refused.code(), &ProjectError::LIMIT);
         assert_eq!(refused.details(), Some(json!({ "limit": 3, "count": 3, "plan": "free" })));
     }
-    // Three projects, and one notification for all rejections.
+    // The log has one event for each of the three projects, and one for the only notification.
     let audited = kit.audited().await;
     assert_eq!(audited.iter().filter(|row| row.event == "notification.raise").count(), 1);
     assert_eq!(audited.len(), 4);

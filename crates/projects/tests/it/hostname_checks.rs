@@ -58,7 +58,7 @@ async fn active_hostname_without_proof_is_detached_after_a_week() {
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project_with_hostname(&org).await;
     kit.records.clear();
-    // Not due within the first day.
+    // Within the first day, the check is not due.
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
     kit.advance(DAY);
     let lost = kit.now();

@@ -88,6 +88,6 @@ async fn concurrent_rollbacks_and_uploads_update_the_node_in_order() {
     let live = kit.projects.detail(&org, project).await.unwrap().live.unwrap().version;
     let updates = kit.node.take_updates();
     assert_eq!(updates.last().unwrap().1.version, live);
-    // One update per audit row. A no-op rollback has neither.
+    // Each rollback has one update and one audit row. A no-op rollback has neither.
     assert_eq!(kit.audited().await.len(), updates.len());
 }

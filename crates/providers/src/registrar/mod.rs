@@ -20,9 +20,9 @@ use wire::{
     NewDomainBody, OrderResponse, RegisterBody, RenewBody,
 };
 
-/// A registration whose purchase needs no other steps, in contrast to a domain that its holder sells.
+/// The purchase type of a name that can be registered directly, in contrast to one that its holder sells.
 const REGISTRATION: &str = "registration";
-/// The limits of a plausible domain: nameservers, and bytes of a name or of an authorization code.
+/// The limits of a plausible response: the number of nameservers, and the bytes of a name or an authorization code.
 const MAX_NAMESERVERS: usize = 50;
 const MAX_TEXT_BYTES: usize = 255;
 
@@ -149,7 +149,7 @@ impl RegistrarClient {
     /// Creates a client with custom limits.
     ///
     /// # Errors
-    /// See [`RegistrarClient::new`].
+    /// Returns the errors of [`RegistrarClient::new`].
     pub fn with_limits(
         url: &Url,
         user: String,
@@ -160,7 +160,7 @@ impl RegistrarClient {
         Ok(Self { url: url.clone(), user, token, limits, client })
     }
 
-    /// Checks names, which are in lowercase. The registrar may omit some, and sorts them as it likes.
+    /// Checks names, which are in lowercase. The registrar may omit some, and returns the others in any order.
     ///
     /// # Errors
     /// [`RegistrarError`].
@@ -175,7 +175,7 @@ impl RegistrarClient {
         checked.collect()
     }
 
-    /// Registers a domain, which is locked and renewed by the registrar.
+    /// Registers a domain, with the transfer lock and the registrar's auto-renewal on.
     ///
     /// # Errors
     /// [`RegistrarError`].
@@ -222,7 +222,7 @@ impl RegistrarClient {
         self.order(name, &exchange)
     }
 
-    /// Locks a domain against transfers, or unlocks it. The registrar refuses a lock that is already so.
+    /// Locks a domain against transfers, or unlocks it. The registrar refuses a change that has no effect.
     ///
     /// # Errors
     /// [`RegistrarError`].
@@ -264,7 +264,7 @@ impl RegistrarClient {
     /// Removes the DS record with this digest.
     ///
     /// # Errors
-    /// [`RegistrarError`]. [`RegistrarError::NotFound`] if there is no such record.
+    /// Returns [`RegistrarError`], which is [`RegistrarError::NotFound`] if there is no such record.
     pub async fn remove_ds_record(&self, name: &str, digest: &str) -> Result<()> {
         let path = ["domains", name, "dnssec", digest];
         self.call::<IgnoredAny>(Method::DELETE, &path, None).await.map(drop)
@@ -311,8 +311,8 @@ impl RegistrarClient {
     }
 }
 
-/// Parses a successful response. Only JSON of the registrar's shape refuses a request or denies a domain: a proxy may
-/// respond with the same statuses.
+/// Parses a successful response. Only JSON in the registrar's format counts as a refusal or as a missing domain,
+/// because a proxy may respond with the same statuses.
 fn success<T: DeserializeOwned>(exchange: &Exchange) -> Result<T> {
     match exchange.status {
         400 | 402 | 409 | 422 if object::<ErrorResponse>(exchange).is_ok() => {
@@ -324,14 +324,15 @@ fn success<T: DeserializeOwned>(exchange: &Exchange) -> Result<T> {
     }
 }
 
-/// Parses an object. Serde also deserializes structures from arrays, of which an empty one would mean "no records".
+/// Parses an object. Rejects arrays, because serde also deserializes structures from arrays: an empty array would be
+/// read as an object without records.
 fn object<T: DeserializeOwned>(exchange: &Exchange) -> std::result::Result<T, OutboundError> {
     let json: Box<RawValue> = exchange.parse()?;
     let json = Some(json.get()).filter(|json| json.starts_with('{')).ok_or(OutboundError::NotJson)?;
     serde_json::from_str(json).map_err(|_| OutboundError::NotJson)
 }
 
-/// The offer of a result. A price that is zero is a wrong shape too: no registry gives names away.
+/// Returns the offer of a result. Treats a price of zero as malformed, because no registry gives names away.
 fn offer(result: &CheckResult) -> Result<Option<Offer>> {
     let is_registration = result.purchase_type.as_deref().is_none_or(|kind| kind == REGISTRATION);
     if !result.purchasable || !is_registration {
@@ -367,7 +368,7 @@ fn plausible(name: &str, domain: DomainResponse) -> Result<RegistrarDomain> {
     })
 }
 
-/// Serializes a body, which has neither maps with other keys than texts nor values that fail.
+/// Serializes a body. This does not fail for the bodies of this client: their maps have only texts as keys.
 fn json(body: &impl Serialize) -> Result<String> {
     serde_json::to_string(body).map_err(|_| OutboundError::NotJson.into())
 }

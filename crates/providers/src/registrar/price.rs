@@ -42,7 +42,7 @@ fn parse(text: &str) -> Option<i64> {
     let (digits, fraction_digits) = (format!("{whole}{fraction}"), i64::try_from(fraction.len()).ok()?);
     let leading_zeros = digits.bytes().take_while(|byte| *byte == b'0').count();
     let digits = digits.get(leading_zeros..)?;
-    // The number of digits of the price in whole cents. The digits after them decide on the rounding.
+    // The number of digits of the price in whole cents. The digits after them decide how the price is rounded.
     let whole_cents = i64::try_from(digits.len()).ok()?.saturating_sub(fraction_digits).saturating_add(exponent + 2);
     if digits.is_empty() || whole_cents < 0 {
         return Some(0);
@@ -57,7 +57,7 @@ fn parse(text: &str) -> Option<i64> {
     Some(value + i64::from(rounds_up)).filter(|cents| *cents <= MAX_CENTS)
 }
 
-/// Parses an exponent. One outside ±1,000,000 is clamped, because it decides the price regardless of the digits.
+/// Parses an exponent. Clamps it to ±1,000,000: beyond that, the price is zero or too high, whatever its digits.
 fn parse_exponent(text: &str) -> Option<i64> {
     const MAX_EXPONENT: i64 = 1_000_000_000;
     let (sign, digits) = match text.as_bytes().first()? {

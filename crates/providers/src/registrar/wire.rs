@@ -45,7 +45,7 @@ pub(super) struct RenewBody {
     pub(super) years: u8,
 }
 
-/// The registrar omits members that are false, as protocol buffers do.
+/// The result for a name. The registrar omits members that are false, as protocol buffers do.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CheckResult {
@@ -99,7 +99,7 @@ pub(super) struct DsResponse {
     pub(super) dnssec: Vec<DsRecord>,
 }
 
-/// An error. Its message may quote a contact, so that it is neither shown nor logged.
+/// An error. It is neither shown nor logged, because its message may quote a contact.
 #[derive(Deserialize)]
 pub(super) struct ErrorResponse {
     #[serde(rename = "message")]

@@ -76,7 +76,8 @@ pub trait StorageRepository {
     /// Marks the storage of these projects as the storage of purged projects, and returns it.
     async fn storage_mark_purged(&mut self, projects: &[ProjectId], at: Time) -> Result<Vec<PurgedStorage>>;
 
-    /// Deletes the storage of a purged project. Returns false if the project was not purged, or has no such storage.
+    /// Deletes the storage of a purged project. Returns false if the project was not purged, or has no storage with
+    /// this prefix.
     async fn storage_delete_purged(&mut self, project: ProjectId, prefix: StorageId) -> Result<bool>;
 
     /// Returns a project with its organization and plan, or `None` for a deleted project.

@@ -21,8 +21,8 @@ pub(super) struct GrantKind {
 }
 
 impl Resources {
-    /// Grants a resource, and returns its values. `create` creates them at the first grant and reads them later.
-    /// Granting a granted resource is a no-op.
+    /// Grants a resource, and returns its values. At the first grant, `create` creates the values; later, it reads
+    /// them. Granting a granted resource is a no-op.
     pub(super) async fn grant<T>(
         &self,
         actor: &Actor,

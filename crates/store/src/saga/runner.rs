@@ -230,7 +230,7 @@ impl Runner<'_> {
             match self.bounded(self.handler.compensate(&self.saga, step)).await {
                 StepOutcome::Done(response) => self.finish_compensation(step, &response).await?,
                 StepOutcome::Retry { reason, .. } => return self.postpone(step, &reason, false).await,
-                // An operator must look at it.
+                // An operator must decide what happens to the saga.
                 StepOutcome::Refused { reason, .. } => {
                     tracing::error!(kind = self.handler.kind(), saga = %self.saga.id, step, reason, "failed to undo a step");
                     return self.postpone(step, &reason, false).await;

@@ -6,9 +6,9 @@ kernel::words! {
         /// An attempt was made, and its result is unknown.
         Started = "started",
         Done = "done",
-        /// The provider refused it.
+        /// The provider refused the step.
         Refused = "refused",
-        /// It was undone.
+        /// The step was undone.
         Compensated = "compensated",
     } example Done
 }
@@ -21,9 +21,9 @@ kernel::words! {
         /// The next attempt is scheduled.
         Waiting = "waiting",
         Done = "done",
-        /// It was refused, and its steps are undone.
+        /// The saga was refused, and its steps are undone.
         Failed = "failed",
-        /// An operator ended it, and its steps are undone.
+        /// An operator ended the saga, and its steps are undone.
         Abandoned = "abandoned",
     } example Running
 }

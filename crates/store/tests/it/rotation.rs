@@ -18,9 +18,9 @@ const NEW: &str = "new:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 struct Kit {
     clock: TestClock,
     database: TestDatabase,
-    /// A process with the old key.
+    /// The store of a process that has only the old key.
     old: Store,
-    /// An operator with the new key first.
+    /// The store of an operator whose first key is the new one.
     operator: Store,
 }
 

@@ -94,11 +94,11 @@ impl Purchase {
     }
 }
 
-/// The domain of the organization, if it has it.
+/// Returns the domain, or `None` if the organization does not have it.
 async fn find(client: &Client, org: &str, name: &str) -> Result<Option<Response<DomainDetail>>, CliError> {
     match client.domains_get(org, name).send().await {
         Ok(domain) => Ok(Some(domain)),
-        // An organization that does not exist has this status, too. Checking the availability of the name then fails.
+        // The API also returns 404 if the organization does not exist. The check of the name's availability then fails.
         Err(error) if error.status() == Some(404) => Ok(None),
         Err(error) => Err(error.into()),
     }

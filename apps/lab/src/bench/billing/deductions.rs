@@ -1,4 +1,4 @@
-//! Calls per second: each is admitted by one request of a node, and settled by another.
+//! Measures AI calls per second. For each call, a node sends two requests: one to admit the call, and one to settle it.
 
 use std::fs;
 use std::path::Path;

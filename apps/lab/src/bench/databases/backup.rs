@@ -54,7 +54,8 @@ pub async fn measure(platform: &Platform, megabytes: u32) -> Result<()> {
 }
 
 async fn fill(client: &Client, megabytes: u32) -> Result<()> {
-    // A digest does not compress. The text of a dump has two digits for each byte, which compress to about one byte.
+    // The rows contain digests, which do not compress. A dump writes each byte as two digits, which compress to about
+    // one byte.
     let rows = megabytes * 1_000_000 / ROW_BYTES;
     let statement = format!(
         "CREATE TABLE items (id int PRIMARY KEY, body bytea NOT NULL); \

@@ -9,7 +9,8 @@ use super::{Database, ProjectCluster};
 use crate::bench::platform::Platform;
 use crate::bench::run::percentile;
 
-/// The interval of the attempts to log in while many databases are enabled. Each one starts a process of Postgres.
+/// The interval of the attempts to log in while many databases are enabled. It is long, because each attempt starts a
+/// process of Postgres.
 const LOGIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Enables databases one after the other, alternating with `createdb`, and prints a row for each.

@@ -21,7 +21,7 @@ pub async fn measure(platform: &Platform, projects: usize) -> Result<()> {
     time(platform, &first, 1).await?;
     let start = Instant::now();
     fill(platform, projects.saturating_sub(1)).await?;
-    // The node compresses all files.
+    // Wait until the node has compressed all files.
     platform.wait_until_idle().await?;
     let filled = start.elapsed();
     time(platform, &first, projects).await?;

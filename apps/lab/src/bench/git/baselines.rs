@@ -12,7 +12,8 @@ use xtask::services::Services;
 use crate::bench::machine::find_installed;
 use crate::git_host::{GitHost, stdout};
 
-/// The password of the user `git` at nginx. The client sends it after a first request without it, as to the node.
+/// The password of the user `git` at nginx. As with the node, the client first sends a request without the password,
+/// and repeats it with the password.
 const PASSWORD: &str = "password";
 
 /// A server that is compared with the node.
@@ -31,7 +32,7 @@ impl Baseline {
     }
 }
 
-/// Starts the baselines. Prints which of them is skipped, because it is not installed.
+/// Starts the baselines. Skips a baseline that is not installed, and prints that.
 pub async fn start(services: &mut Services, folder: &Path, host: &GitHost) -> Result<Vec<Baseline>> {
     let repositories = folder.join("baseline");
     fs::create_dir(&repositories)?;
@@ -116,7 +117,7 @@ async fn start_sshd(services: &mut Services, folder: &Path, repositories: &Path,
     let file = home.join("sshd_config");
     fs::write(&file, config)?;
     if rustix::process::geteuid().is_root() {
-        // The folder that sshd requires of root.
+        // If root starts sshd, sshd requires this folder.
         fs::create_dir_all("/run/sshd").context("/run/sshd")?;
     }
     services.start("sshd", &sshd, folder, |it| {

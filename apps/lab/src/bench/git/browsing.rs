@@ -85,7 +85,8 @@ async fn push(host: &GitHost, folder: &Path, commits: usize) -> Result<()> {
     stdout(host.git(&work).args(["push", "--quiet", &host.url(REPO), "refs/heads/*", "refs/tags/*"])).await.map(drop)
 }
 
-/// Each commit changes one of 1,000 files in 100 directories, and every 1,000th one an entry of the large directory.
+/// Writes a history. Each commit changes one of 1,000 files in 100 directories. Every 1,000th commit also changes an
+/// entry of the large directory.
 fn write_history(input: fs::File, commits: usize) -> Result<()> {
     let mut input = BufWriter::new(input);
     for number in 0..commits {

@@ -112,7 +112,7 @@ impl<'a> Client<'a> {
         stdout(self.git(folder).args(arguments)).await
     }
 
-    /// Runs an operation alternately for both URLs. The first one of each is not measured.
+    /// Runs an operation alternately for both URLs. The first run for each URL is not measured.
     async fn repeat(
         &self,
         count: usize,
@@ -140,7 +140,7 @@ impl<'a> Client<'a> {
         Ok(duration)
     }
 
-    /// Fetches all commits of the small repository, although the client has them.
+    /// Fetches all commits of the small repository again, although the client already has them.
     async fn fetch(&self, url: &str) -> Result<Duration> {
         let start = Instant::now();
         let arguments =

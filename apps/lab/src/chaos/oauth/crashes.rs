@@ -123,7 +123,7 @@ async fn use_grants(setup: &Setup, stopped: &AtomicBool) -> Journal {
 }
 
 impl Journal {
-    /// Records the response to a request of tokens.
+    /// Records the response to a request for tokens, and returns its tokens, if any.
     fn tokens(&mut self, reply: Result<Reply>) -> Option<Tokens> {
         match answer(reply) {
             Answer::Tokens(tokens) => {

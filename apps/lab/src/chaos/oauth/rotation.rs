@@ -85,7 +85,7 @@ async fn rotate(setup: &Setup, other: &str) -> Result<Counts> {
     let (start, elsewhere) = (Instant::now(), setup.app.at(other));
     let (mut counts, mut kept) = (Counts::default(), Vec::new());
     while start.elapsed() < DURATION {
-        // Both servers sign in turn.
+        // The two servers alternate in signing tokens.
         let signer = if counts.tokens % 2 == 0 { &setup.app } else { &elsewhere };
         tokens = signer.refresh(&tokens.refresh).await?.tokens()?;
         counts.tokens += 1;

@@ -1,4 +1,4 @@
-//! Deletion of objects: of interrupted dumps, and of those whose retention is over.
+//! Deletes the objects of interrupted dumps, and the objects whose retention is over.
 
 use super::Service;
 use super::error::Result;

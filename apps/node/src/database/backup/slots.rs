@@ -21,8 +21,8 @@ pub struct Slots {
     restores: Semaphore,
     /// The number of operations and exports that wait.
     urgent: AtomicUsize,
-    /// Locked by the scheduled dump that is next. The others do not queue for permits, so an operation waits for at
-    /// most one of them.
+    /// Locked by the next scheduled dump while it waits for a permit. Other scheduled dumps wait for this lock, so an
+    /// operation waits for at most one scheduled dump.
     next_scheduled: Mutex<()>,
     max_yield: Duration,
 }

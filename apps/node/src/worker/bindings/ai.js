@@ -1,4 +1,4 @@
-// `env.ai`: the object of worker code, over the service of the node, which has OpenAI's API.
+// `env.ai`, as worker code sees it. Sends requests to the node's service, which has OpenAI's API.
 
 class AIError extends Error {
   constructor(status, { message, type, code }) {
@@ -15,7 +15,7 @@ const MODELS = "/v1/models";
 const errorResponse = (status, code, message, headers) =>
   Response.json({ error: { message, type: "invalid_request_error", code } }, { status, headers });
 
-// The errors of the node that all bindings share are not in OpenAI's shape.
+// The errors that the bindings have in common are not in OpenAI's format, so they are converted.
 async function inShape(response) {
   if (response.ok) return response;
   const text = await response.text();
@@ -32,7 +32,7 @@ async function inShape(response) {
 }
 
 class AI {
-  // An own property: SDKs call it without an object.
+  // An own property that does not use `this`, because SDKs call the function without the object.
   fetch;
 
   constructor(service) {
@@ -44,7 +44,7 @@ class AI {
       if (!isCompletion && !(request.method === "GET" && pathname === MODELS)) {
         return errorResponse(404, "unknown_endpoint", "The endpoints are POST /v1/chat/completions and GET /v1/models.");
       }
-      // Headers of the code, such as an SDK's key, are not for the node.
+      // The headers of the request are not forwarded, because they may contain a key of an SDK.
       const body = isCompletion ? await request.arrayBuffer() : undefined;
       return inShape(await send(`http://ai${pathname}`, { method: request.method, body, signal: request.signal }));
     };

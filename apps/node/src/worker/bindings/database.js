@@ -1,7 +1,8 @@
-// `env.db`: the object of worker code, over the service of the node.
+// `env.db`, as worker code sees it. Sends statements to the node's service.
 //
-// Postgres infers the types of parameters, so they are sent with their JavaScript kinds, and the node writes them for
-// these types. The node checks all arguments again: worker code could replace any function that this module calls.
+// Postgres infers the types of parameters. Therefore this module sends each parameter with its JavaScript kind, and the
+// node writes it for the inferred type. The node checks all arguments again: worker code could replace any function
+// that this module calls.
 
 const MAX_STATEMENTS = 1000;
 // Arrays of Postgres have at most six dimensions. Deeper arrays can only be JSON.

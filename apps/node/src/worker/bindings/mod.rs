@@ -84,11 +84,11 @@ pub struct BindingCall<'a> {
 pub struct Caller {
     /// The project's id.
     pub project: String,
-    /// The index of the bundle that it runs.
+    /// The index of the bundle that the process runs.
     pub index: Arc<Index>,
     /// The current environment of the project. Its grants and quotas can be newer than the process.
     pub environment: Arc<Environment>,
-    /// The environments of all projects, for calls that take long.
+    /// The environments of all projects, in which a long call checks that its grant still exists.
     pub environments: Arc<Environments>,
 }
 

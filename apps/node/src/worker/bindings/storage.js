@@ -1,11 +1,11 @@
-// `env.storage`: the object of worker code, over the service of the node (docs/storage.md).
+// `env.storage`, as worker code sees it. Sends calls to the node's service (docs/storage.md).
 //
 // Keys travel in JSON, in a body or percent-encoded in a header, so that no part of them is read as a URL. The node
 // checks all arguments again: worker code could replace any function that this module calls.
 
 const MAX_LIMIT = 1000;
 const MAX_DELETED = 1000;
-// An argument that is longer breaks a limit of the node in any case.
+// The longest header with arguments. Longer arguments exceed a limit of the node in any case.
 const MAX_HEADER = 48 * 1024;
 const ARGUMENTS = "svc-storage-arguments";
 const OBJECT = "svc-storage-object";

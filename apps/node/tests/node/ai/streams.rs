@@ -64,14 +64,14 @@ async fn abandoned_stream_is_aborted_and_charged_by_an_estimate() {
     let body = streamed("Is the answer longer than one event?");
     let input_tokens = tokens(&body["messages"].to_string());
     rig.upstream.inject(Some(AiFault::Pause(3)));
-    // The visitor leaves.
+    // The visitor closes the connection.
     let mut response = rig.post("/chat", &body).await;
     read_until(&mut response, " the ").await;
     drop(response);
     rig.upstream_sees("aborted").await;
     // The estimate is for two events with 12 bytes each.
     assert_eq!(rig.usage(1).await, Some(AiUsage { input_tokens, output_tokens: 6, estimated: true }));
-    // The worker leaves.
+    // The worker cancels the stream.
     assert_eq!(rig.post("/leave", &body).await.status(), 200);
     rig.upstream_sees("aborted").await;
     let usage = rig.usage(2).await.unwrap();

@@ -55,7 +55,7 @@ struct Table {
     failing_reports: usize,
     /// The project whose reports are rejected.
     rejected: Option<String>,
-    /// How far its clock is behind.
+    /// The time by which the clock of the control plane is behind.
     clock_back: Duration,
     ai: AiCalls,
 }

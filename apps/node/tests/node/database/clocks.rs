@@ -19,7 +19,7 @@ async fn tombstones_stay_while_the_clocks_differ() {
     kit.applied("prj_a").await;
     eventually("the pause", async || kit.node.log().contains("differ: deletions pause")).await;
     let tombstones = "SELECT count(*) FROM pg_database WHERE datname ~ '^old_'";
-    // When the stray role is gone, another sweep has ended.
+    // A sweep drops stray roles. When the second stray role is gone, a whole sweep has run.
     let stray = "load_01jd00000000000000000stray";
     for _ in 0..2 {
         admin.batch_execute(&format!("CREATE ROLE {stray}")).await.unwrap();

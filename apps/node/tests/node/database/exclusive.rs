@@ -36,7 +36,7 @@ async fn second_node_changes_nothing_until_the_first_ends() {
     .await;
     eventually("the announcement", async || !second.core.announced().unwrap()["database"].is_null()).await;
     assert_eq!(number(&admin, "SELECT count(*) FROM pg_database WHERE datname ~ '^db_'").await, 2);
-    // After its restart, the first node is the one that must wait.
+    // The second node now manages the server, so the restarted first node must wait.
     kit.restart_node_after_kill();
     eventually("the refusal", async || kit.node.log().contains(REFUSAL)).await;
 }

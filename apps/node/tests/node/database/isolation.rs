@@ -163,7 +163,7 @@ async fn no_login_reaches_another_project_or_the_cluster() {
             assert!(kit.log_in(&user, PASSWORD, database).await.is_err(), "{user} {database}");
         }
         let session = kit.log_in(&user, PASSWORD, &kit.name("prj_a")).await.unwrap();
-        // Objects of a database.
+        // Locks and large objects belong to one database, so those of the other project are not accessible.
         assert_eq!(number(&session, "SELECT pg_try_advisory_lock(1)::int").await, 1);
         assert!(session.batch_execute("SELECT lo_get(1)").await.is_err());
         assert!(!visible(&session).await.contains(MARK));

@@ -4,7 +4,7 @@ use protocol::{DatabaseOperationKind, OperationPhase};
 
 use super::kit::{Kit, eventually, number};
 
-/// Log lines at which a restore is interrupted. The number counts this line since the start of the restore.
+/// The log lines at which a restore is interrupted, with the number of the occurrence since the start of the restore.
 const RESTORE: [(&str, usize); 11] = [
     ("executing a phase", 1),
     ("completed a phase", 1),
@@ -40,7 +40,7 @@ async fn restore_is_completed_after_a_kill_at_every_step() {
     let generation = kit.generation("prj_a").await;
     kit.revives_node = true;
     let steps = RESTORE.map(|step| (step, false)).into_iter();
-    // In further rounds, Postgres is killed at some of these lines.
+    // In additional rounds, kill Postgres instead of the node at some of these lines.
     let steps = steps.chain([1, 3, 4, 5, 8].map(|at| (RESTORE[at], true)));
     for (round, ((text, count), kills_postgres)) in (1..).zip(steps) {
         kit.session("prj_a").await.batch_execute(&format!("UPDATE t SET n = {round}")).await.unwrap();

@@ -19,7 +19,7 @@ use crate::running::{Dir, environment};
 
 /// The password of every login.
 pub const PASSWORD: &str = "hush";
-/// A timeout that is longer than a database needs. It only prevents that a test hangs.
+/// A timeout that a correct node never reaches. It only prevents that a test waits forever.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Kit {

@@ -25,7 +25,7 @@ async fn older_saved_state_opens_nothing() {
     }
     let (kept, revoked) = (kit.add_token("prj_a", None), kit.add_token("prj_a", None));
     kit.applied("prj_a").await;
-    // The node has saved the state when nothing changes any more.
+    // Wait until the saved files no longer change, which means that the node has saved its last state.
     let (mut old, mut repeated) = (saved(&folder), 0);
     eventually("the saved state", async || {
         let previous = std::mem::replace(&mut old, saved(&folder));

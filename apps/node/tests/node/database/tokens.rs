@@ -26,7 +26,7 @@ async fn revoked_token_is_refused_when_the_revision_is_reported() {
         let codes = [SqlState::INVALID_AUTHORIZATION_SPECIFICATION, SqlState::INVALID_PASSWORD];
         assert!(error.code().is_some_and(|code| codes.contains(code)), "{error:?}");
     }
-    // The open session continues, but cannot open the login again.
+    // The open session continues, but it cannot enable the login again.
     session.batch_execute("INSERT INTO t DEFAULT VALUES").await.unwrap();
     assert!(session.batch_execute(&format!("SET ROLE NONE; ALTER ROLE {token} LOGIN")).await.is_err());
     drop(session);

@@ -42,7 +42,7 @@ async fn old_transactions_end() {
     assert!(written.await.unwrap().is_err());
     assert!(!is_open(&with_id).await && !is_open(&with_snapshot).await && is_open(&setup).await);
 
-    // This transaction only takes long.
+    // This transaction is ended only because of its duration.
     let (old, idle) = (kit.session("prj_a").await, kit.session("prj_a").await);
     old.batch_execute("BEGIN; SELECT 1").await.unwrap();
     let limits = TransactionLimits { time: Duration::ZERO, ..defaults };

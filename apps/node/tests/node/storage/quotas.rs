@@ -24,7 +24,7 @@ async fn usage_is_exact_and_refusals_are_reported_once() {
         assert_eq!(code(rig.put_with(&grant, "c", "1", PutOptions::default()).await), "quota_exceeded");
         let mut rig = rig.restart().await;
         rig.wait_for_report("one", 10, true).await;
-        // An object without content fits, and one that replaces a larger one.
+        // An object without content does not exceed the quota. Nor does an object that replaces a larger one.
         rig.put(&grant, "empty", "").await;
         rig.put(&grant, "b", "12345").await;
         rig.wait_for_report("one", 9, false).await;
@@ -118,7 +118,8 @@ async fn blobs_that_are_replaced_but_not_deleted_are_limited() {
     on_each_store(async |mut rig| {
         const SIZE: usize = 15 << 20;
         let grant = grant_with("one", SIZE as u64);
-        // The quota, and a margin of 64 MiB for blobs that are read.
+        // The blobs of replaced objects are kept while they are read. They may exceed the quota by 64 MiB, which five
+        // blobs fill.
         let mut reads = Vec::new();
         for _ in 0..5 {
             rig.put(&grant, "key", vec![0; SIZE]).await;

@@ -49,7 +49,7 @@ async fn get_without_a_receiver_ends() {
         rig.put(&one, "key", content.clone()).await;
         let (_, mut stalled) = rig.storage.get(&one, key("key"), None).await.unwrap().unwrap();
         stalled.bytes.try_next().await.unwrap().unwrap();
-        // A receiver that takes data in time is not too slow.
+        // A receiver that reads within the timeout gets the whole content.
         assert!(rig.get(&one, "key").await.unwrap() == content);
         rig.put(&one, "other", "x").await;
         rig.delete(&one, &["key"]).await;
@@ -76,7 +76,7 @@ async fn read_in_progress_survives_a_delete() {
         let first = read.bytes.try_next().await.unwrap().unwrap();
         rig.delete(&one, &["key"]).await;
         assert_eq!(rig.get(&one, "key").await, None);
-        // The deletion of other blobs does not wait.
+        // The deletion of other blobs does not wait for this read.
         rig.put(&one, "other", "1").await;
         rig.put(&one, "other", "2").await;
         rig.wait_for_blobs(2).await;

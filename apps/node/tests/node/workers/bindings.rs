@@ -75,7 +75,7 @@ async fn worker_code_does_not_reach_the_service_behind_a_binding() {
     // The node has no object storage, so this error shows that the call reached the node.
     let expected = json!({ "attempts": attempts, "code": "storage_unavailable", "captured": 0, "reachable": false });
     assert_eq!(reached, expected);
-    // The headers that `workerd` adds replace forged ones: this is the response of the assets binding.
+    // `workerd` replaces the forged headers, so the request reaches the assets binding, which refuses the method.
     let forged = rig.node.visitor.get(HOST, "/forge").await.body;
     assert!(forged.starts_with("405 "), "{forged}");
 }

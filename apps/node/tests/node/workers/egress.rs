@@ -180,7 +180,7 @@ async fn name_leads_only_to_addresses_that_were_checked() {
     let seen = fetched(&rig, &format!("http://mixed.test:{port}/")).await;
     assert_eq!((seen.header("x-origin-status"), seen.body.as_str()), ("200", "origin"), "{seen:?}");
 
-    // The origin closes each connection without saying so.
+    // The origin closes each connection without the header `Connection: close`, so the proxy must not reuse it.
     for _ in 0..5 {
         let seen = fetched(&rig, &format!("http://127.0.0.1:{port}/")).await;
         assert_eq!((seen.header("x-origin-status"), seen.body.as_str()), ("200", "origin"), "{seen:?}");

@@ -15,8 +15,8 @@ use super::unused_uids;
 use crate::control_plane::ControlPlane;
 use crate::running::Dir;
 
-/// The attack. The command `workerd serve` becomes `perl serve`, and this is the file `serve`. It tries one line of
-/// `try` after the other.
+/// The functions of the attack. The node starts `perl serve` in place of `workerd serve`. The file `serve` contains
+/// these functions, and the attempts that `script` adds.
 const ATTACK: &str = r#"
 use strict; use Socket; use POSIX ();
 sub report { my ($name, $ok) = @_; print "$name ", $ok ? "ok" : int($!), "\n" }

@@ -72,7 +72,7 @@ fn respond(path: &str, uid: Option<u32>) -> String {
         "/two-protocols" => format!("{SWITCH}Upgrade: websocket\r\nUpgrade: other\r\n\r\nswitched"),
         "/no-protocol" => format!("{SWITCH}\r\nswitched"),
         "/uid" => answer(&uid.unwrap().to_string()),
-        // The new process must not be a child of this one when this one ends, and must leave its process group.
+        // The new process must survive this one: it must have another parent, and another process group.
         "/daemon" => {
             let mut shell = Command::new("sh");
             shell.args(["-c", "setsid sleep 100 </dev/null >/dev/null 2>&1 & echo $!"]).uid(uid.unwrap());

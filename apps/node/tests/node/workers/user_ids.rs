@@ -38,7 +38,7 @@ async fn user_id_of_a_living_process_is_not_allocated() {
     let mut process = process_of(first);
     rig.serves("").await;
     assert_eq!(rig.node.visitor.get(HOST, "/uid").await.body, last.to_string());
-    // The other id belongs to the first worker.
+    // The first worker uses the other id, so no id is left for the second worker.
     rig.core.deploy("two", &[("worker/index.js", b"")]);
     rig.observes("two", State::Failed).await;
     assert_eq!(rig.node.visitor.get("two.localhost", "/uid").await.status, 503);

@@ -176,7 +176,7 @@ async fn provider_that_hangs_blocks_nothing_else() {
     let kit = Kit::start().await;
     let checkout = kit.check_out().await;
     kit.provider.inject(Some(PaymentsFault::Hang));
-    // More requests than the organization may have in progress.
+    // Send more requests than the organization may have in progress.
     let hanging: Vec<_> = (0..8)
         .map(|_| {
             let ada = kit.app.connect(&kit.ada);

@@ -56,7 +56,7 @@ async fn thousand_redeliveries_of_ten_events_take_effect_once_each() {
     let payments = PaymentsServer::start(None).await;
     let server = Process::with(&payments.settings()).await;
     let provider = Provider::of(&server).await;
-    // Each order arrives under two ids, and each id arrives fifty times, in mixed order.
+    // Each order arrives under two webhook ids, and each webhook arrives fifty times, in mixed order.
     let deliveries = (0..1_000).map(|number| {
         let (order, id) = (number % 10, number % 20);
         let provider = &provider;

@@ -63,7 +63,7 @@ struct Fixture {
     app: App,
     ada: Caller,
     bob: Caller,
-    /// The user name of a database token of `site`. `operation` is a running operation of the project `aborted`.
+    /// The user name of a database token of `site`.
     token_user: String,
     operation: String,
     client: Client,

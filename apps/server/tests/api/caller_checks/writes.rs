@@ -22,7 +22,7 @@ pub enum Wait {
 pub const AUDIT_LOCK: &str = "LOCK TABLE store.audit IN ACCESS EXCLUSIVE MODE";
 const AUDIT: Wait = Wait::Lock(AUDIT_LOCK);
 const USERS: Wait = Wait::Lock("SELECT FROM identity.users FOR UPDATE");
-/// Purchases and renewals check the permission when they begin. Their steps need none.
+/// Purchases and renewals check the permission only when they begin, because a background job may execute their steps.
 const DOMAINS: Wait = Wait::Lock("LOCK TABLE domains.domains IN ACCESS EXCLUSIVE MODE");
 const ORGS: Wait = Wait::Lock("SELECT FROM orgs.orgs FOR UPDATE");
 

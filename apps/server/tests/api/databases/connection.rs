@@ -33,7 +33,7 @@ async fn enabling_returns_the_connection_info_that_never_changes() {
         "host": host, "port": port, "database": text("database"), "sslmode": "verify-full",
     });
     assert_eq!(kit.ada.get(ENDPOINT).await.expect(200), &endpoint);
-    // Once before and once after the node has created the database. The body is ignored.
+    // Enable the database once before and once after the node has created it. The server ignores the body.
     for _ in 0..2 {
         assert_eq!(kit.ada.get(CONNECT).await.expect(200), &connect);
         let again = kit.ada.send(reqwest::Method::POST, DATABASE, |request| request.body("anything")).await;

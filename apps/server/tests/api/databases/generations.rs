@@ -68,7 +68,7 @@ async fn generations_expire_with_the_retention_of_the_plan() {
         listed.iter().map(|item| item["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(kinds().await, ["final", "scheduled"]);
-    // Sessions live for 30 days.
+    // The steps of the clock are short, because the session of the caller expires after 30 days.
     kit.app.clock.advance_days(7);
     assert_eq!(kinds().await, ["final"]);
     kit.app.clock.advance_days(22);

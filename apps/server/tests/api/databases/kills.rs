@@ -116,7 +116,7 @@ impl Kit {
         let ended = usize::try_from(ended).unwrap();
         self.server.database.run(&format!("INSERT INTO paused_phases VALUES ('{phase}')")).await;
         let url = format!("{}{path}", self.server.base);
-        // In its own task, because the crash can interrupt the request.
+        // Send the request in a separate task, because the crash can interrupt it.
         let request = client().post(url).bearer_auth(&self.session).json(body).send();
         let request = tokio::spawn(request);
         crash.hit(&mut self.server, &mut self.control, "DELETE FROM paused_phases").await;

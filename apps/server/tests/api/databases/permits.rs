@@ -27,7 +27,7 @@ async fn waiting_requests_hold_no_permit_of_other_requests() {
     let kit = Kit::with(|config| config.gateway.max_concurrent_requests = 2).await;
     kit.ada.post(super::DATABASE, json!({})).await.expect(200);
     kit.apply().await;
-    // More requests than the write limit of an organization allows.
+    // Send more requests than the write limit of an organization allows.
     let waiting = waiting_revocations(&kit, 6).await;
     kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "blog" })).await.expect(201);
     kit.ada.get("/v1/orgs/ada/projects/blog").await.expect(200);

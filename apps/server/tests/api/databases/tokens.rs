@@ -27,7 +27,7 @@ async fn token_shows_its_password_once() {
     let forever = kit.ada.post(TOKENS, json!({})).await.expect(201).clone();
     assert_eq!((&forever["name"], &forever["expiresAt"]), (&Value::Null, &Value::Null));
     assert_ne!(created["password"], forever["password"]);
-    // Newest first, and without passwords.
+    // The list begins with the newest token, and contains no passwords.
     let mut items = vec![forever.clone(), created.clone()];
     items.iter_mut().for_each(|item| drop(item.as_object_mut().unwrap().remove("password")));
     let all = json!({ "items": items, "nextCursor": null });
@@ -134,7 +134,8 @@ async fn revocation_of_an_unreachable_node_is_unavailable_and_can_be_repeated() 
     let part = kit.part().await;
     assert!(part["revision"].as_i64() > before["revision"].as_i64() && users(&part).is_empty(), "{part}");
     assert_eq!(kit.ada.get(TOKENS).await.expect(200)["items"], json!([]));
-    // A repeated request waits again. If the node confirms the revocation before it, it does not find the token.
+    // The repeated request waits, too. If the node confirms the revocation before the request, the token no longer
+    // exists.
     let path = path(&user);
     let (repeated, _) = tokio::join!(kit.ada.delete(&path), kit.apply());
     assert!([204, 404].contains(&repeated.status), "{}: {}", repeated.status, repeated.body);

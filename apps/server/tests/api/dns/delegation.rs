@@ -43,7 +43,7 @@ async fn deleted_zone_that_is_still_delegated_here_cannot_be_taken_over() {
     dns.set("example.org", RecordType::NS, &OURS);
     dns.set("www.example.org", RecordType::A, &["192.0.2.1"]);
     create_and_delete(&ada, "example.org").await;
-    // A zone below the deleted one would answer for its part of the domain.
+    // A zone at or below the name of the deleted zone would serve a part of its domain.
     for name in ["example.org", "EXAMPLE.org.", "www.example.org", "a.b.example.org"] {
         assert_delegated(&try_create(&bob, "bob", name).await, "example.org", &["ns2.svc.example"]);
     }
@@ -74,7 +74,7 @@ async fn zone_above_a_deleted_zone_is_taken_while_that_is_delegated_here() {
     for name in ["deep.sub.example.org", "sub.example.org", "example.org", "x.deep.sub.example.org"] {
         assert_delegated(&try_create(&bob, "bob", name).await, "deep.sub.example.org", &["ns2.svc.example"]);
     }
-    // A zone next to the deleted one does not answer for any part of it.
+    // A zone whose name is not below the deleted zone serves no part of its domain.
     create(&bob, "bob", "next.sub.example.org").await;
     dns.remove("deep.sub.example.org", "NS").unwrap();
     create(&bob, "bob", "example.org").await;

@@ -76,7 +76,7 @@ impl Kit {
         purchase.await.unwrap().unwrap_err();
         self.registrar.inject(None);
         self.payments.inject(None);
-        // The lease of the dead server is over.
+        // End the lease of the killed server instead of waiting for it.
         self.server.database.run("UPDATE store.sagas SET lease_until = created_at, next_attempt_at = created_at").await;
     }
 
@@ -102,7 +102,7 @@ async fn purchase_ends_with_one_charge_and_one_registration_when_a_server_is_kil
     for (number, (at, after)) in REQUESTS.into_iter().flat_map(|at| [(at, false), (at, true)]).enumerate() {
         let name = format!("kill-{number}.com");
         kit.kill_during(&name, at, after).await;
-        // Every other case continues at the second server while the first one is down.
+        // In every other case, the second server continues the purchase while the first one is down.
         if number % 2 == 0 {
             kit.server.restart().await;
         }

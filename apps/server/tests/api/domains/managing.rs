@@ -21,13 +21,13 @@ async fn domain_is_renewed_and_then_charged() {
     kit.registrar.inject_into(RegistrarOperation::Renew, RegistrarFault::LostResponse);
     kit.act(NAME, "renew", json!({ "years": 2 })).await.expect_error(502, "registrar_error");
     kit.registrar.inject(None);
-    // The same renewal continues.
+    // A repeated request continues the same renewal.
     let renewed = time(&kit.act(NAME, "renew", json!({ "years": 2 })).await.expect(200)["expiresAt"]);
     assert!(renewed > first);
     assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
     let charged = COM_CENTS + 2 * 1_599;
     eventually("the charge", async || (kit.payments.net_cents(&kit.org) == charged).then_some(())).await;
-    // The next renewal is another one.
+    // After a completed renewal, the next request starts another one.
     kit.act(NAME, "renew", json!({ "years": 1 })).await.expect(200);
     assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 2);
     eventually("the charge", async || (kit.payments.net_cents(&kit.org) == charged + 1_599).then_some(())).await;
@@ -55,7 +55,7 @@ async fn declined_renewal_charge_is_notified_and_undoes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_transfer_code_and_auto_renewal() {
     let kit = with_domain().await;
-    // A lock that is already set needs no call.
+    // If the lock is already set, the service makes no call.
     let calls = kit.registrar.calls().len();
     assert_eq!(kit.act(NAME, "lock", json!({ "locked": true })).await.expect(200)["locked"], true);
     assert_eq!(kit.registrar.calls().len(), calls);

@@ -133,7 +133,7 @@ async fn requests_are_validated() {
         assert_eq!(fields[0]["path"], field, "{path} {body}");
         assert!(!refused.body.to_string().contains("ada@code.example"), "{}", refused.body);
     }
-    // One bad name makes the request 400.
+    // One invalid name makes the whole request fail with 400.
     let mixed = kit.ada.post(&format!("{DOMAINS}/check"), json!({ "names": ["a.com", "com"] })).await;
     mixed.expect_error(400, "bad_request");
     assert_eq!(kit.registrar.calls(), Vec::<String>::new());

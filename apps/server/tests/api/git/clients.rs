@@ -15,7 +15,7 @@ async fn repository_is_pushed_and_cloned_over_http() {
 
     let first = work.commit("README.md", b"# App\n");
     work.git(&["push", "--quiet", "origin", "main"]);
-    // More data than the client sends in one chunk.
+    // The file is larger than a chunk of the client's requests.
     let large: Vec<u8> = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let second = work.commit("large.bin", &large);
     work.git(&["tag", "-a", "v1", "-m", "Version 1"]);

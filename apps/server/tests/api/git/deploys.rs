@@ -51,7 +51,7 @@ async fn push_is_deployed_as_the_pusher_with_its_commit() {
     let update = kit.ref_updates(1).await.remove(0);
     assert_eq!(update["deploy"], json!({ "status": "deployed", "version": 1, "message": null }));
 
-    // `svc deploy` makes the same bundle of the same files.
+    // `svc deploy` creates the same bundle from the same files.
     let mut svc = Command::new(program("svc"));
     svc.env_clear().env("HOME", work.path()).env("SVC_CLI_TOKEN", kit.ada.token.as_ref().unwrap());
     svc.args(["deploy", "--no-wait", "--api", &kit.app.base, "--org", "ada", "--project", "site"]).arg(work.path());
@@ -59,14 +59,14 @@ async fn push_is_deployed_as_the_pusher_with_its_commit() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(kit.deployments().await[1]["digest"], pushed["digest"]);
 
-    // Over SSH, with the authority of the user.
+    // A push over SSH is deployed with the permissions of the user.
     kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
     work.git(&["remote", "set-url", "origin", &kit.ssh_url("app")]);
     commit_site(&work, "two");
     let printed = work.push();
     assert!(printed.contains("remote: deployed version 3 at http"), "{printed}");
 
-    // Other branches, and the deletion of the branch, deploy nothing.
+    // A push to another branch, and the deletion of the deploy branch, deploy nothing.
     work.git(&["push", "--quiet", "origin", "main:other"]);
     kit.ada.patch(REPO, json!({ "defaultBranch": "other" })).await.expect(204);
     let deleted = work.try_git(&["push", "origin", ":main"]);
@@ -121,7 +121,7 @@ async fn push_that_cannot_be_deployed_names_the_reason() {
     });
     assert!(entries.contains("remote: not deployed: The bundle exceeds the limit of"), "{entries}");
 
-    // The push needs another scope than its deploy.
+    // A push and its deploy need different scopes.
     work.git(&["remote", "set-url", "origin", &kit.url(&kit.token, "app")]);
     let scope = reset(&|| write("assets/b", "b"));
     assert!(scope.contains("remote: not deployed: the token lacks the scope deploy"), "{scope}");
@@ -238,7 +238,7 @@ async fn killed_control_plane_deploys_each_push_once() {
         .await;
         assert_eq!((&live["version"], &live["live"]), (&json!(version), &json!(true)));
     }
-    // The repetition of the second one changed nothing.
+    // The repeated upload of the second push changed nothing.
     let updates = eventually("all deploys end", async || {
         let path = format!("{}{project}/repos/app/ref-updates", server.base);
         let listed: Value = client().get(path).bearer_auth(&session).send().await.unwrap().json().await.unwrap();
@@ -251,7 +251,7 @@ async fn killed_control_plane_deploys_each_push_once() {
     assert_eq!(listed["items"].as_array().unwrap().len(), 2);
 }
 
-/// A credential that is revoked, or a role that is lost, before the deploy.
+/// Before the deploy, the credential is revoked, or the user loses the role.
 #[tokio::test(flavor = "multi_thread")]
 async fn authority_is_checked_when_the_deployment_commits() {
     let kit = Kit::start().await;

@@ -126,7 +126,8 @@ async fn malformed_objects_and_refs_are_refused() {
     assert_eq!(work.git(&["ls-remote", "origin"]).lines().count(), 2);
 }
 
-/// If git cannot read the old object of the command, it would delete the ref without a check, and report no old object.
+/// If git cannot read the old object that a command names, git itself deletes the ref without a check, and reports no
+/// old object.
 #[tokio::test(flavor = "multi_thread")]
 async fn deletion_without_the_old_object_is_refused() {
     let kit = Kit::start().await;

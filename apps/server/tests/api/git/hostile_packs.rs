@@ -1,5 +1,5 @@
-//! Pushes that harm a server that trusts them: names of refs, malformed objects, and packs that grow. Each is refused in
-//! bounded memory, while another user fetches.
+//! Pushes that harm a server that trusts them: names of refs, malformed objects, and packs that grow. Each is refused
+//! in bounded memory, while another user fetches.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -11,11 +11,11 @@ use super::packs::{
     BLOB, COMMIT, Pack, REF_DELTA, TREE, create, deflate, deflated_zeros, delta, hex, id, push, repeat,
 };
 
-/// The peak resident memory of a process, in bytes.
+/// The maximum peak of the resident memory of a process, in bytes.
 const MAX_PROCESS_BYTES: u64 = 1200 << 20;
-/// The refs of a push of very many.
+/// The number of refs of the largest push.
 const REFS: usize = 200_000;
-/// The peak of the node itself, in a debug build.
+/// The maximum peak of the node itself, in a debug build.
 const MAX_NODE_BYTES: u64 = 400 << 20;
 
 /// A commit, its tree and its file.
@@ -89,7 +89,7 @@ async fn names_of_refs_are_refused() {
         assert!(!report.contains("ok refs"), "{shown}: {report}");
         assert_eq!(work.git(&["ls-remote", "origin"]), before, "{shown}");
     }
-    // A NUL ends the name, so that this one is created.
+    // A NUL ends the name of the ref, so this push creates `refs/heads/x`.
     let name = b"refs/heads/x\0y report-status";
     let report = push(&kit, &kit.token, [create(&head, name, false), b"0000".to_vec(), empty].concat()).await;
     assert!(report.contains("ok refs/heads/x"), "{report}");
@@ -98,7 +98,7 @@ async fn names_of_refs_are_refused() {
     assert!(!bare.join("hooks").exists());
 }
 
-/// git itself reads all commands of a push into memory.
+/// Tests the number of commands, which git itself reads into memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_with_too_many_commands_names_the_limit() {
     let kit = Kit::start().await;
@@ -245,7 +245,7 @@ async fn packs_are_refused_in_bounded_memory() {
             }
             fetches
         });
-        // Also if a check fails, so that the threads end.
+        // Stops the threads, even if a check fails.
         let ended = Ended(&stop);
         tokio::task::block_in_place(|| {
             tokio::runtime::Handle::current().block_on(async {
@@ -273,23 +273,23 @@ async fn push_all(kit: &Kit) {
     let push_to = async |name: &str, (pack, oid): (Vec<u8>, String)| {
         push(kit, &kit.token, [create(&oid, name.as_bytes(), true), b"0000".to_vec(), pack].concat()).await
     };
-    // The checks do not refuse a pack that has no defect.
+    // The checks accept a pack without a defect.
     assert!(push_to("refs/heads/valid", valid(Pack::new(3)).finish()).await.contains("ok refs/heads/valid"));
     for (name, pack) in packs() {
         let report = push_to("refs/tags/bad", pack).await;
         assert!(!report.contains("ok refs"), "{name}: {report}");
     }
     assert!(push_to("refs/heads/deep", deep(10_000)).await.contains("ng refs/heads/deep"));
-    // A file that is larger than any object in memory is stored as it is sent.
+    // git does not load a file of this size into memory. It stores the object as it is sent.
     let (zeros, _) = Pack::new(1).sized(BLOB, 513 << 20, &deflated_zeros(513)).finish();
     let head = hex(&id("blob", b"a"));
     assert!(push_to("refs/tags/zeros", (zeros, head)).await.contains("ok refs/tags/zeros"));
-    // More than the limit.
+    // This pack exceeds the limit on the size of a push.
     let data: Vec<u8> = (0..20_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let large = Pack::new(1).sized(BLOB, data.len() as u64, &store(&data)).finish();
     let report = push_to("refs/tags/large", (large.0, hex(&id("blob", &data)))).await;
     assert!(!report.contains("ok refs"), "{report}");
-    // Very many refs.
+    // This push has a very large number of refs.
     let (pack, commit) = valid(Pack::new(3)).finish();
     let mut body = Vec::new();
     for number in 0..REFS {
@@ -299,7 +299,7 @@ async fn push_all(kit: &Kit) {
     assert!(!report.contains("ok refs"), "{}", &report[..report.len().min(1000)]);
 }
 
-/// A compressed stream that is not shorter.
+/// Returns a zlib stream that stores the data without compression.
 fn store(data: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::none());
     encoder.write_all(data).unwrap();

@@ -138,7 +138,7 @@ async fn slow_repository_does_not_delay_others() {
     })
     .await;
     assert_eq!(listed(&format!("{}/ref-updates", super::REPO)).await.len(), 1);
-    // The comparison ends at its deadline. The update is taken for a forced one.
+    // The comparison ends at its deadline. The update is then recorded as forced.
     let updates = kit.ref_updates(2).await;
     assert_eq!(updates[1]["forced"], true);
 }

@@ -12,9 +12,9 @@ use super::kit::token;
 use super::{Kit, REPO};
 use crate::support::{client, eventually};
 
-/// The programs of git that a user can run at the same time.
+/// The maximum number of git programs that a user can run at the same time.
 const MAX_PROGRAMS: usize = 8;
-/// The SSH connections of an address that have not authenticated.
+/// The maximum number of SSH connections of an address that have not authenticated.
 const MAX_LOGINS: usize = 16;
 
 /// Starts a fetch whose request never ends.
@@ -33,7 +33,7 @@ async fn hold_program(kit: &Kit) -> TcpStream {
     stream
 }
 
-/// A user with the maximum of programs waits. Other users do not.
+/// If a user already runs the maximum number of programs, the next one waits. Other users are not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_are_limited_by_user() {
     let kit = Kit::start().await;
@@ -55,7 +55,7 @@ async fn programs_are_limited_by_user() {
     assert!(String::from_utf8_lossy(&listed.stdout).contains("refs/heads/main"));
 }
 
-/// git reads the commands of a push into memory.
+/// Tests the number of commands of a push, because git reads all commands into memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn list_of_commands_is_limited() {
     let kit = Kit::start().await;
@@ -67,7 +67,7 @@ async fn list_of_commands_is_limited() {
     let url = format!("http://127.0.0.1:{}/ada/site/app.git/git-receive-pack", kit.node.http);
     let body: String = (0..20_000).map(command).collect();
     let request = client().post(&url).basic_auth("git", Some(&kit.token)).body(body);
-    // The response ends without a report, or the connection does.
+    // The node ends either the response, without a report, or the connection.
     if let Ok(response) = request.header("content-type", "application/x-git-receive-pack-request").send().await {
         assert!(!response.text().await.unwrap_or_default().contains("unpack"));
     }

@@ -15,7 +15,7 @@ pub const REF_DELTA: u8 = 7;
 /// The longest copy of one instruction of a delta, in bytes.
 const MAX_COPY: usize = 0xff_ff_ff;
 
-/// A pack in the making.
+/// A pack that is being built.
 pub struct Pack {
     bytes: Vec<u8>,
     last: usize,

@@ -1,5 +1,5 @@
-//! The subjects of git's own tests of HTTP servers (t5541, t5551), at the addresses of this platform: each kind of fetch and
-//! push in each version of the protocol, and how clients send their requests.
+//! The subjects of git's own tests of HTTP servers (t5541, t5551), at the addresses of this platform: each kind of
+//! fetch and push in each version of the protocol, and how clients send their requests.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -54,7 +54,7 @@ async fn each_protocol_version_fetches_pushes_and_deletes() {
             clone.git(&["push", "--quiet", "origin", &format!("main:{name}")]);
             work.git(&["fetch", "--quiet", "origin"]);
             assert_eq!(work.git(&["rev-parse", &format!("origin/{name}")]), commit);
-            // An annotated tag of a fetched commit follows it.
+            // git also fetches an annotated tag of a fetched commit.
             work.git(&["reset", "--quiet", "--hard", "origin/main"]);
             let (tagged, tag) = (work.commit("tagged", name.as_bytes()), format!("tag-{name}"));
             work.git(&["tag", "-a", "-m", "Followed", &tag]);
@@ -62,7 +62,7 @@ async fn each_protocol_version_fetches_pushes_and_deletes() {
             clone.git(&["fetch", "--quiet", "origin"]);
             assert_eq!(clone.git(&["rev-parse", "origin/main"]), tagged);
             assert_eq!(clone.git(&["tag", "--list"]).lines().last(), Some(tag.as_str()));
-            // A fetch without news.
+            // This fetch finds no new commits.
             clone.git(&["fetch", "--quiet", "origin", "main"]);
             // Any object of the repository can be fetched by its id.
             let blob = work.git(&["rev-parse", "main~1:day"]);
@@ -76,7 +76,7 @@ async fn each_protocol_version_fetches_pushes_and_deletes() {
     }
     let only = work.git(&["ls-remote", "origin", "refs/heads/*"]);
     assert_eq!(only.lines().count(), 1, "{only}");
-    // Each version: a branch, its deletion, `main` and a tag, after the first push.
+    // After the first push, each version of the protocol pushed a branch, its deletion, `main` and a tag.
     assert_eq!(kit.ref_updates(25).await.len(), 25);
 }
 
@@ -127,7 +127,7 @@ async fn shallow_and_partial_clones_are_completed() {
         assert!(missing(&blobless) < before);
         assert_eq!(blobless.git(&["show", "main~10:day"]), "10");
         let limited = clone("limited", &["--filter=blob:limit=100", "--no-checkout"]);
-        // The files `day` have fewer bytes, the others more.
+        // `--filter` omits the 20 larger files. The files `day` are below the limit of 100 bytes.
         assert!(missing(&limited) >= 20);
         let treeless = clone("treeless", &["--filter=tree:0", "--no-checkout"]);
         treeless.git(&["checkout", "--quiet", "main"]);
@@ -148,7 +148,7 @@ async fn pushes_of_several_refs() {
     work.git(&["branch", "other"]);
     work.git(&["tag", "light"]);
     work.git(&["tag", "-a", "-m", "Annotated", "annotated"]);
-    // All refs to an empty repository, and again without a change.
+    // Push all refs to an empty repository, and push again without a change.
     work.git(&["push", "--quiet", "--all", "origin"]);
     work.git(&["push", "--quiet", "--tags", "origin"]);
     assert!(work.git(&["push", "--porcelain", "--all", "origin"]).contains("[up to date]"));
@@ -164,7 +164,8 @@ async fn pushes_of_several_refs() {
     let names: Vec<&str> = listed.lines().map(|line| line.split('\t').nth(1).unwrap()).collect();
     assert_eq!(names, ["refs/heads/main", "refs/notes/commits", "refs/tags/annotated", "refs/tags/light"]);
 
-    // One of the updates is refused by the server: with `--atomic`, none takes effect, otherwise the other one does.
+    // The server refuses one of the two updates. With `--atomic`, neither takes effect. Without it, the other update
+    // does.
     let next = work.commit("a", b"2");
     let refused = work.fails(&["push", "--atomic", "origin", ":main", "main:new"]);
     assert!(refused.contains("deletion of the current branch prohibited"), "{refused}");
@@ -180,14 +181,15 @@ async fn pushes_of_several_refs() {
     // Signed pushes are not offered.
     assert!(work.fails(&["push", "--signed", "origin", "main:signed"]).contains("does not support --signed push"));
     work.git(&["push", "--quiet", "--signed=if-asked", "origin", "main:signed"]);
-    // A repository with SHA-256 ids.
+    // A repository with SHA-256 ids cannot be pushed.
     let sha256 = kit.init("sha256");
     std::fs::remove_dir_all(sha256.path().join(".git")).unwrap();
     sha256.git(&["init", "--quiet", "--initial-branch=main", "--object-format=sha256"]);
     sha256.commit("a", b"1");
     let refused = sha256.fails(&["push", &kit.url(&kit.token, "app"), "main:sha256"]);
     assert!(refused.contains("does not support") || refused.contains("mismatched"), "{refused}");
-    // Seven pushes: two of branches, two of tags, two of the mirror, two, one, one.
+    // Seven pushes succeeded, with ten updates: two branches, two tags, two of the mirror, and one of each of the four
+    // others.
     let listed = kit.ref_updates(10).await;
     assert_eq!(listed.len(), 10, "{}", json!(listed));
 }
@@ -235,7 +237,7 @@ async fn long_requests_are_compressed_or_chunked() {
 async fn addresses_and_bodies_of_requests() {
     let kit = Kit::start().await;
     let work = history(&kit).await;
-    // Without the suffix `.git`.
+    // The URL also works without the suffix `.git`.
     let url = kit.url(&kit.token, "app");
     let short = url.strip_suffix(".git").unwrap();
     let clone = kit.clone(short, "short", &[]);

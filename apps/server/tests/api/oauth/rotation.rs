@@ -62,7 +62,8 @@ async fn wait_until_loaded(servers: &[&App], count: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn valid_tokens_are_accepted_at_every_moment_of_a_rotation() {
-    // With this rate, the cost of a permit is not rounded up.
+    // This rate is high enough for the requests of the test, and divides evenly, so that the cost of a permit is not
+    // rounded up.
     let rate = 600_000.try_into().unwrap();
     let app = App::with(|config| {
         let rates = &mut config.gateway.rate_limits;

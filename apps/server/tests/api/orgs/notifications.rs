@@ -52,7 +52,7 @@ async fn project_limit_is_notified_once_a_day() {
     exceed_limit(&ada).await;
     let all = listed(&viewer).await;
     assert_eq!(all.len(), 2);
-    // Newest first.
+    // The list begins with the newest notification.
     assert!(all[0]["createdAt"].as_str().unwrap() > all[1]["createdAt"].as_str().unwrap());
     let page = viewer.get(&format!("{NOTIFICATIONS}?limit=1")).await.expect(200).clone();
     assert_eq!(page["items"], json!(all[..1]));

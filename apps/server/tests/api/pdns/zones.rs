@@ -248,7 +248,7 @@ async fn locked_zone_does_not_block_other_organizations() {
     let bob = app.sign_in("bob").await;
     tool.post(ZONES, json!({ "name": "example.org." })).await.expect(201);
     let holder = app.hold("SELECT id FROM dns.zones WHERE name = 'example.org' FOR UPDATE; SELECT pg_sleep(4)").await;
-    // More requests than the pool has connections.
+    // Send more requests than the pool has connections.
     let change = rrsets(&[rrset("www.example.org.", "A", 60, &["192.0.2.1"])]);
     let blocked = join_all((0..32).map(|_| tool.patch(ZONE, change.clone())));
     let (blocked, free) = tokio::join!(blocked, bob.post("/v1/orgs/bob/projects", json!({ "name": "site" })));

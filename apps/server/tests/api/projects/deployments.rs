@@ -60,7 +60,7 @@ async fn upload_is_live_immediately_and_can_be_rolled_back() {
     assert_eq!((&detail["live"]["version"], &detail["placement"]["state"]), (&json!(2), &json!("pending")));
     let events = app.db_audit("ada").await;
     assert_eq!(events[1..], ["deployment.create", "deployment.create", "deployment.create", "deployment.rollback"]);
-    // Two distinct bundles and no temporary files.
+    // The store contains two distinct bundles, and no temporary files.
     assert_eq!(files(&app.bundles).len(), 2);
 }
 
@@ -163,7 +163,7 @@ async fn concurrent_uploads_are_numbered_without_gaps() {
     let app = App::with(|config| config.database.connections = 48).await;
     let ada = project(&app).await;
     let mut versions = Vec::new();
-    // As many concurrent uploads as a user may have.
+    // Start as many concurrent uploads as a user may have.
     for round in 0..5 {
         let uploads = (0..4).map(|n| {
             let (ada, body) = (ada.clone(), site(&format!("page {round} {n}")));

@@ -327,7 +327,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
     }
 }
 
-/// Returns the products of the sandbox's payments provider, which the tests of billing start.
+/// Returns the products of the sandbox's payments provider. Only the tests of billing start the provider.
 fn billing() -> billing::BillingConfig {
     billing::BillingConfig {
         products: billing::Products { pro: Some(PRO_PRODUCT.to_owned()), credit: Some(CREDIT_PRODUCT.to_owned()) },

@@ -97,7 +97,7 @@ async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
     let refused = kit.create(other, "larger.example").await.unwrap_err();
     assert!(matches!(refused, DnsError::DelegationUnknown(_)), "{refused}");
     assert_eq!(kit.remembered().await.len(), 20);
-    // Only the last one is delegated here.
+    // Only the last zone of the list is still delegated here.
     kit.delegations.set(&kit.remembered().await[19], Ok(vec!["ns.svc.example".to_owned()]));
     let refused = kit.create(other, "larger.example").await.unwrap_err();
     assert!(matches!(refused, DnsError::ZoneDelegated { .. }), "{refused}");

@@ -52,7 +52,7 @@ async fn reserved_name_excludes_zones_of_others_until_its_zone_exists() {
     assert!(matches!(kit.reserve(kit.org, "late.example").await, Err(DnsError::ZoneTaken(_))));
 }
 
-/// Whichever commits first excludes the other.
+/// If two organizations compete for a name, the first commit excludes the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn reservations_and_zones_of_others_exclude_each_other() {
     let kit = Arc::new(Kit::start().await);

@@ -51,7 +51,7 @@ async fn statuses_are_mapped_for_every_operation() {
             let expected = Err(RegistrarError::Failed(OutboundError::Status(status)));
             assert_eq!(call(&client(&server), operation).await, expected, "{operation}");
         }
-        // A proxy's page refuses nothing, and denies no domain.
+        // A page of a proxy counts neither as a refusal nor as a missing domain.
         for status in [400, 402, 404, 409, 422, 500, 502] {
             server.inject(Some(RegistrarFault::html(status)));
             let expected = Err(RegistrarError::Failed(OutboundError::Status(status)));

@@ -65,12 +65,12 @@ async fn registration_is_executed_once_for_its_key() {
     let lost = register(&client, NAME, "key-1").await;
     assert!(matches!(lost, Err(RegistrarError::Failed(_))), "{lost:?}");
     server.inject(None);
-    // The name is taken now, except for the key that took it.
+    // The name is registered now. Only the key of the registration still succeeds.
     assert_eq!(register(&client, NAME, "key-2").await, Err(RegistrarError::Refused(409)));
     let repeated = register(&client, NAME, "key-1").await.unwrap();
     assert_eq!(client.read(NAME).await, Ok(Some(repeated)));
 
-    // A refusal is repeated for its key too, even after the reason is gone.
+    // The registrar also repeats a refusal for the same key, even after the reason is gone.
     let invalid = providers::registrar::RegistrarContact { zip: "00000".to_owned(), ..contact() };
     let registration = NewRegistration {
         name: "other.com",

@@ -127,7 +127,7 @@ const PRICES: [(&str, Option<i64>); 64] = [
     ("1e400", None),
     ("1e99999999999999999999999999", None),
     ("99999999999999999999999999999999999999", None),
-    // No price at all.
+    // These texts are not prices.
     ("0", None),
     ("0.00", None),
     ("0.004", None),

@@ -24,7 +24,7 @@ async fn failed_and_dropped_dumps_leave_no_object() {
     let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
     let source = rig.create("prj_1").await;
     fill(&source).await;
-    // `pg_dump` is terminated in the middle, as a drain does it.
+    // Terminate `pg_dump` in the middle, as a drain does.
     let terminate = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'COPY%'";
     let (sealed, ()) = tokio::join!(rig.try_seal(&source, "opn_1"), async {
         while rig.count(terminate).await == 0 {
@@ -34,7 +34,7 @@ async fn failed_and_dropped_dumps_leave_no_object() {
     let error = sealed.unwrap_err();
     assert!(error.to_string().starts_with("pg_dump failed: ") && !error.is_permanent(), "{error}");
 
-    // The caller stops waiting.
+    // The caller stops waiting for the dump.
     let unfinished = timeout(Duration::from_millis(400), rig.try_seal(&source, "opn_1")).await;
     assert!(unfinished.is_err());
     let dumps = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'svc-node' AND datname LIKE 'db_%'";
@@ -42,7 +42,7 @@ async fn failed_and_dropped_dumps_leave_no_object() {
 
     // No file can be created, as in a full store.
     let folder = folder_of(&rig.store.config()).join("prj_1");
-    // The dump may end before it has written anything.
+    // Create the folder, because the dump may end before it has written a file.
     fs::create_dir_all(&folder).unwrap();
     until("the end of aborts", || fs::read_dir(&folder).unwrap().next().is_none()).await;
     fs::remove_dir(&folder).unwrap();
@@ -56,7 +56,7 @@ async fn failed_and_dropped_dumps_leave_no_object() {
     rig.wait_for(UNSTORED, 0).await;
     assert_eq!(rig.store.blobs(), [""; 0]);
 
-    // There is one generation, even if it is requested again.
+    // A repeated request returns the same generation.
     let sealed = rig.seal(&source, "opn_1").await;
     assert_eq!(rig.seal(&source, "opn_1").await, sealed);
     rig.restart().await;

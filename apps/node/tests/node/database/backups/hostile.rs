@@ -6,8 +6,8 @@ use super::Rig;
 use super::rig::NEVER;
 use crate::storage::store::{Kind, TestStore};
 
-/// The function runs in constraints, defaults, indexes and triggers. It tries to become another role, and records who
-/// it was. The restore calls it in a session of the node.
+/// A function that constraints, defaults, indexes and triggers call. It makes several attempts to get more power, and
+/// records the result and the current roles. The restore calls it in a session of the node.
 const ATTACK: &str = r#"
 CREATE TABLE log (attempt text, outcome text, role text, login text);
 CREATE FUNCTION public.attack(value text) RETURNS text LANGUAGE plpgsql AS $f$

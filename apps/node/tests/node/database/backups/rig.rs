@@ -38,7 +38,7 @@ pub struct Rig {
     pub postgres: PrivatePostgres,
     pub store: TestStore,
     pub registry: Registry,
-    /// A superuser in `svc_node`.
+    /// A session of the superuser in the database `svc_node`.
     pub admin: Client,
     pub backups: Arc<Backups>,
     pub reports: Arc<Mutex<Reports>>,
@@ -56,7 +56,7 @@ pub struct Rig {
 #[derive(Default)]
 pub struct Reports {
     pub received: Vec<Report>,
-    /// Whether reports are lost instead.
+    /// Whether reports are lost before the control plane receives them.
     pub are_lost: bool,
 }
 
@@ -79,7 +79,7 @@ impl Rig {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (server, dir) = (Server::parse(&postgres.url()).unwrap(), Dir::new());
         let pool = Admin::new(server.clone());
-        // This prepares the cluster.
+        // The first connection prepares the cluster.
         drop(pool.connect().await.unwrap());
         let clock = ReferenceClock::default();
         clock.observe(node::clock::now());

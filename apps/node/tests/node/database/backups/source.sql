@@ -10,7 +10,7 @@ CREATE SCHEMA "odd
 CREATE TYPE mood AS ENUM ('sad', 'it''s "ok"');
 CREATE DOMAIN positive AS integer CHECK (VALUE > 0);
 CREATE TYPE pair AS (a integer, b text);
--- Not ICU, which Postgres may lack.
+-- ICU is not used, because some builds of Postgres lack it.
 CREATE COLLATION german (provider = libc, locale = 'C');
 CREATE TABLE people (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -52,7 +52,7 @@ CREATE RULE ignore_delete AS ON DELETE TO adults DO INSTEAD NOTHING;
 CREATE MATERIALIZED VIEW ages AS SELECT age, count(*) FROM public.people GROUP BY age;
 CREATE STATISTICS people_statistics ON name, age FROM people;
 CREATE PUBLICATION changes FOR TABLE people;
--- The pattern of applications with several tenants: also the owner is subject to the policies.
+-- As in many applications with several tenants, the policies also apply to the owner.
 CREATE TABLE secrets (tenant text, secret text);
 INSERT INTO secrets VALUES ('a', 'x'), ('b', 'y');
 ALTER TABLE secrets ENABLE ROW LEVEL SECURITY;

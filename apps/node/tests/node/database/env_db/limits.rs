@@ -96,7 +96,7 @@ async fn drain_ends_running_calls_and_refuses_others() {
     rig.wait_for_sessions("true", 0).await;
     rig.reopen(2);
     assert_eq!(rig.value("SELECT count(*)::int4 FROM t").await, 0);
-    // A new access opens other connections, and closes these.
+    // After the access is opened again, calls use new connections, and the earlier connections are closed.
     rig.reopen(3);
     let before = rig.value("SELECT pg_backend_pid()").await;
     rig.wait_for_sessions(&format!("pid <> {before}"), 0).await;

@@ -152,7 +152,7 @@ async function parameters(db) {
   equal((await db.query("SELECT $2 || $1 || $2 AS v", ["b", "a"])).rows, [{ v: "aba" }], "order");
 }
 
-// 10 MiB in each direction. Separate requests, because the memory of a worker is limited.
+// The test transfers 10 MiB in each direction, in separate requests, because the memory of a worker is limited.
 const LARGE = 10 << 20;
 
 async function largeBytes(db) {
@@ -251,7 +251,7 @@ async function errors(db) {
   const { message } = await fails("P0001", () => db.query("DO $$ BEGIN RAISE EXCEPTION 'exactly this'; END $$"), "message");
   equal(message, "exactly this", "message");
   equal((await db.query("SELECT count(*)::int4 AS n FROM unique_once")).rows, [{ n: 1 }], "after the errors");
-  // A refused result does not keep a write.
+  // If the result is refused, the write is rolled back.
   await fails("result_too_large", () => db.query("INSERT INTO unique_once SELECT generate_series(2, 3000) RETURNING repeat('x', 10000)"), "large write");
   equal((await db.query("SELECT count(*)::int4 AS n FROM unique_once")).rows, [{ n: 1 }], "after the large write");
 }
@@ -299,7 +299,7 @@ async function batches(db) {
     await fails("invalid_argument", () => db.batch(statements), `batch of ${show(statements)?.slice(0, 40)}`);
   }
   equal((await db.batch(Array(1000).fill({ text: "SELECT 1 AS one" }))).length, 1000, "1,000 statements");
-  // A setting changes the values of its batch only.
+  // A setting applies only to the statements of its batch.
   const german = await db.batch([
     { text: "SET DateStyle = German" },
     { text: "SET bytea_output = escape" },
@@ -308,7 +308,7 @@ async function batches(db) {
   equal(german[2].rows, [{ d: "02.01.2024", b: bytes(0, 255) }], "settings");
 }
 
-// No call leaves anything that another one sees, on any of the connections.
+// A call leaves no state behind that a later call can see, whichever connections they use.
 async function leaks(db) {
   const onAll = (text) => Promise.all(Array.from({ length: 16 }, () => db.query(text)));
   await db.query("CREATE SEQUENCE leak_sequence");

@@ -49,7 +49,7 @@ def packet(line):
     return f"{len(line) + 4:04x}{line}".encode()
 
 
-# The refs in protocol 0, and with the command of protocol 2.
+# List the refs with protocol 0, and with the command of protocol 2.
 code, output, _ = run(f"git-upload-pack '{path}'", b"0000")
 assert code == 0 and given["head"].encode() in output, output
 requested = packet("command=ls-refs\n") + b"0001" + packet("ref-prefix refs/heads/\n") + b"0000" + b"0000"
@@ -81,7 +81,7 @@ for command, reason in [
 # Other variables do not reach git, which would print a trace.
 code, output, error = run(f"git-upload-pack '{path}'", b"0000", {"GIT_TRACE": "2", "GIT_TRACE_PACKET": "2"})
 assert code == 0 and given["head"].encode() in output and error == b"", error
-# Neither a subsystem, nor a forwarded port.
+# The server offers neither subsystems nor forwarded ports.
 channel = transport.open_session(timeout=60)
 try:
     channel.invoke_subsystem("sftp")

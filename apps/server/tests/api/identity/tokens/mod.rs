@@ -137,7 +137,7 @@ async fn token_secret_is_returned_only_once() {
         assert_eq!(about[null], json!(null), "{null}");
     }
     assert_eq!(ada.get("/v1/me/tokens").await.expect(200)["items"], json!([about]));
-    // Newest first.
+    // The list begins with the newest token.
     ada.post("/v1/me/tokens", json!({ "name": "second", "scopes": [] })).await.expect(201);
     assert_eq!(names(&ada.get("/v1/me/tokens").await, "name"), ["second", "ci"]);
 

@@ -54,7 +54,7 @@ fn other_parsers_agree() {
         for ((mnemonic, text, is_valid, disagreeing), result) in checked.into_iter().zip(parser.parse(&records)) {
             let agrees = match (&result, is_valid) {
                 (ParseResult::Skipped, _) => true,
-                // Compare all octets case-insensitively, because this does not know which octets are names.
+                // Compare all octets case-insensitively, because the test does not know which octets belong to names.
                 (ParseResult::Accepted(Some(wire)), true) => {
                     parse(mnemonic, text).unwrap().wire().eq_ignore_ascii_case(wire)
                 }
