@@ -30,8 +30,8 @@ const MAX_CLAIMS: usize = 2000;
 const MAX_PROJECT_CLAIMS: usize = 200;
 /// The largest number of concurrent calls of `email()` of one project.
 const MAX_PROJECT_CALLS: usize = 4;
-/// The pause after the node has ignored a mail, in which mails of the project complete.
-const EXCESS_DELAY: Duration = Duration::from_millis(250);
+/// The pause after the node has ignored a mail, in which mails of the project complete, and after an empty response.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// The lease of a mail ([`MailDelivery`]). It begins when the control plane sends the mail.
 const LEASE: Duration = Duration::from_secs(5 * 60);
@@ -83,13 +83,13 @@ pub async fn deliver(
             }
         };
         backoff.reset();
-        let mut has_excess = false;
+        let mut is_paused = mails.is_empty();
         for mail in mails {
             match Claim::new(mail, &mut projects, &mut free) {
                 Some(claim) => drop(running.spawn(Arc::clone(&deliveries).process(claim))),
                 None => {
                     deliveries.metrics.count_delivery("excess");
-                    has_excess = true;
+                    is_paused = true;
                 }
             }
         }
@@ -99,8 +99,8 @@ pub async fn deliver(
                 tracing::error!(%error, "the delivery of a mail failed");
             }
         }
-        if has_excess {
-            sleep(EXCESS_DELAY).await;
+        if is_paused {
+            sleep(PAUSE).await;
         }
     }
 }

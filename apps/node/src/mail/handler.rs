@@ -53,6 +53,9 @@ enum Failure {
     Download(#[source] io::Error),
     #[error("The code stopped before email() returned.")]
     Stopped(#[source] anyhow::Error),
+    /// `workerd` ends a call whose code waits for nothing that can happen.
+    #[error("The runtime ended email(), because it waits for a promise that nothing resolves.")]
+    NeverReturns,
     #[error("email() did not return within {} seconds.", .0.as_secs())]
     TimedOut(Duration),
 }
@@ -112,7 +115,11 @@ impl Handlers {
         let mut connections = JoinSet::new();
         connections.spawn(connection);
         let response = sender.send_request(request).await.map_err(stopped)?;
-        result(response).await.map_err(Failure::Stopped)
+        match response.status() {
+            StatusCode::OK => result(response).await.map_err(Failure::Stopped),
+            StatusCode::INTERNAL_SERVER_ERROR => Err(Failure::NeverReturns),
+            status => Err(Failure::Stopped(anyhow::anyhow!("the worker returned {status}"))),
+        }
     }
 
     /// Returns the head and the mail.
@@ -163,7 +170,6 @@ fn exactly(
 }
 
 async fn result(response: Response<Incoming>) -> anyhow::Result<DeliveryResult> {
-    anyhow::ensure!(response.status() == StatusCode::OK, "the worker returned {}", response.status());
     let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
     let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
     Ok(serde_json::from_slice(&body)?)

@@ -33,13 +33,14 @@ pub struct Mailer {
     core: Core,
     memory: ProjectsMemory,
     metrics: MailMetrics,
+    deadline: Duration,
 }
 
 impl Mailer {
     /// Creates a mailer.
     #[must_use]
     pub fn new(core: Core, metrics: MailMetrics) -> Self {
-        Self { core, memory: ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES), metrics }
+        Self { core, memory: ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES), metrics, deadline: DEADLINE }
     }
 
     /// Waits for the memory of a mail with this many bytes.
@@ -58,7 +59,7 @@ impl Mailer {
         let submission = MailSubmission { id: new_mail_id(), project: project.to_owned(), mail };
         let body = serde_json::to_vec(&submission).map_err(|_| SendError::InvalidMessage("The mail is malformed."))?;
         let MailSubmission { id, .. } = submission;
-        timeout(DEADLINE, self.submit(body.into())).await.unwrap_or(Err(SendError::Unavailable)).map(|()| id)
+        timeout(self.deadline, self.submit(body.into())).await.unwrap_or(Err(SendError::Unavailable)).map(|()| id)
     }
 
     /// Submits a mail, and repeats the submission if its response is lost.
@@ -86,5 +87,27 @@ impl Mailer {
     /// Counts a call of worker code.
     pub fn count<T>(&self, result: &Result<T, SendError>) {
         self.metrics.count_send(result.as_ref().map_or_else(SendError::code, |_| "ok"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Registry;
+    use settings::Settings;
+
+    use super::*;
+    use crate::config::{CLAIM, Config, TABLE};
+
+    #[tokio::test]
+    async fn unreachable_control_plane_is_unavailable_after_the_deadline() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = format!("http://{}", testkit::reserved_address());
+        let given = [("SVC_NODE_TOKEN", "svc_nod_x"), ("SVC_NODE_DIR", "/d"), ("SVC_NODE_CORE_URL", &url)];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, given).unwrap()).unwrap()).unwrap();
+        let mailer = Mailer::new(core, MailMetrics::new(&Registry::new()).unwrap());
+        let mailer = Mailer { deadline: Duration::from_millis(200), ..mailer };
+        let sent = mailer.send("prj_1", OutgoingMail::default()).await;
+        assert_eq!(sent, Err(SendError::Unavailable));
     }
 }

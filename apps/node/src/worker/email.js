@@ -4,6 +4,8 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 
 const CHUNK_BYTES = 64 * 1024;
+// The node shortens longer texts.
+const MAX_TEXT_LENGTH = 2000;
 
 if (code.default === undefined) {
   throw new TypeError("The main module has no default export, which a project with a mail address needs.");
@@ -45,9 +47,12 @@ function headersOf(fields) {
   return headers;
 }
 
+// Returns a text that is valid in UTF-8.
+const textOf = (value) => String(value).slice(0, MAX_TEXT_LENGTH).toWellFormed();
+
 function describe(error) {
   try {
-    return String(error);
+    return textOf(error);
   } catch {
     return "email() threw an object that has no text.";
   }
@@ -70,7 +75,7 @@ class Email extends WorkerEntrypoint {
   async #run(message) {
     let reason;
     message.setReject = (text) => {
-      reason = String(text ?? "");
+      reason = textOf(text ?? "");
     };
     try {
       const { default: exported } = code;

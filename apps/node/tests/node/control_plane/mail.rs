@@ -119,7 +119,9 @@ impl ControlPlane {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(Duration::from_secs(20), result).await.unwrap_or_else(|_| panic!("no result of {id}"))
+        let result = timeout(Duration::from_secs(20), result).await;
+        assert!(result.is_ok(), "timed out waiting for the result of {id}");
+        result.unwrap()
     }
 }
 

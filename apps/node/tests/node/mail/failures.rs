@@ -24,6 +24,8 @@ async fn result_names_the_error_or_the_reason() {
         ("throwLater", failed("Error: later")),
         ("reject", DeliveryResult::Rejected("first  second".to_owned())),
         ("rejectWithoutReason", DeliveryResult::Rejected(String::new())),
+        ("rejectOddly", DeliveryResult::Rejected("\u{fffd}".repeat(1000))),
+        ("never", failed("The runtime ended email(), because it waits for a promise that nothing resolves.")),
         ("ignore", DeliveryResult::Handled),
     ] {
         assert_eq!(rig.result_of(mail(mode)).await, result, "{mode}");
@@ -31,8 +33,8 @@ async fn result_names_the_error_or_the_reason() {
     let DeliveryResult::Failed(long) = rig.result_of(mail("throwLong")).await else { panic!("not failed") };
     assert_eq!(long.len(), 1000);
     rig.has_metrics(&[
-        r#"svc_node_mail_deliveries_total{outcome="failed"} 5"#,
-        r#"svc_node_mail_deliveries_total{outcome="rejected"} 2"#,
+        r#"svc_node_mail_deliveries_total{outcome="failed"} 6"#,
+        r#"svc_node_mail_deliveries_total{outcome="rejected"} 3"#,
         r#"svc_node_mail_deliveries_total{outcome="handled"} 1"#,
     ])
     .await;
@@ -113,7 +115,7 @@ async fn result_is_reported_until_the_control_plane_accepts_it() {
     rig.core.fail_mail_results(2);
     let id = rig.core.receive_mail("app", mail("ignore"));
     assert_eq!(rig.core.mail_result(&id).await, DeliveryResult::Handled);
-    assert_eq!(rig.seen().await, [id.clone()]);
+    assert_eq!(rig.seen().await, [id]);
     // The control plane is down when `email()` returns.
     rig.core.fail_mail_results(1);
     let during = rig.core.receive_mail("app", mail("ignore"));

@@ -70,10 +70,9 @@ impl Rig {
 
     /// Returns what `email()` receives for a mail in the mode `describe`.
     async fn described(&self, raw: impl Into<actix_web::web::Bytes>) -> Value {
-        match self.result_of(raw).await {
-            DeliveryResult::Rejected(description) => serde_json::from_str(&description).unwrap(),
-            other => panic!("{other:?}"),
-        }
+        let result = self.result_of(raw).await;
+        let DeliveryResult::Rejected(description) = &result else { return Value::String(format!("{result:?}")) };
+        serde_json::from_str(description).unwrap()
     }
 }
 

@@ -1,10 +1,12 @@
 //! `env.email.send`.
 
 use protocol::{MailAttachment, MailRefusal, OutgoingMail};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{HOST, Rig, address};
 use crate::running::until;
+use crate::visitor::Visitor;
 
 fn minimal() -> Value {
     json!({ "to": "ada@example.com", "subject": "Hello", "text": "Hi" })
@@ -114,6 +116,19 @@ async fn lost_response_repeats_the_same_submission() {
     assert_eq!(submitted.len(), 4);
     assert!(submitted.iter().all(|submission| *submission == submitted[0]));
     assert_eq!(sent, json!({ "id": submitted[0].id }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_outage_of_the_control_plane_delays_a_mail() {
+    let Some(mut rig) = Rig::start().await else { return };
+    rig.0.core.stop().await;
+    let request = rig.visitor().request(Method::POST, HOST, "/send").body(minimal().to_string());
+    let sending = tokio::spawn(Visitor::send(request));
+    // The node has logged a failed attempt.
+    until("an attempt", || rig.log().contains("failed to submit a mail")).await;
+    rig.0.core.restart().await;
+    let sent: Value = serde_json::from_str(&sending.await.unwrap().body).unwrap();
+    assert_eq!(sent, json!({ "id": rig.core.submitted_mail()[0].id }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -100,7 +100,9 @@ const modes = {
   throwLong() {
     throw new Error("x".repeat(100_000));
   },
-  hang: () => new Promise(() => {}),
+  rejectOddly: (message) => message.setReject("\ud800".repeat(5000)),
+  never: () => new Promise(() => {}),
+  hang: () => scheduler.wait(3_600_000),
   allocate() {
     for (const list = []; ; ) list.push(new Uint8Array(16 << 20).fill(1));
   },
