@@ -1,6 +1,6 @@
 //! The metrics of mail.
 
-use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounterVec, Opts, Registry};
 use protocol::DeliveryResult;
 
 /// The metrics. Clones share their values.
@@ -8,10 +8,8 @@ use protocol::DeliveryResult;
 pub struct MailMetrics {
     /// By outcome: `ok` or the code of the error.
     sends: IntCounterVec,
-    /// By outcome: a result, or `expired` or `excess` if `email()` was not run.
+    /// By result.
     deliveries: IntCounterVec,
-    /// The received mails that the node has claimed and whose results it has not reported.
-    pub claimed: IntGauge,
 }
 
 impl MailMetrics {
@@ -19,15 +17,13 @@ impl MailMetrics {
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let sends = Opts::new("svc_node_mail_sends_total", "Calls of env.email.send, by outcome");
         let deliveries =
-            Opts::new("svc_node_mail_deliveries_total", "Attempts to deliver a mail to a worker, by outcome");
+            Opts::new("svc_node_mail_deliveries_total", "Attempts to deliver a mail to a worker, by result");
         let metrics = Self {
             sends: IntCounterVec::new(sends, &["outcome"])?,
-            deliveries: IntCounterVec::new(deliveries, &["outcome"])?,
-            claimed: IntGauge::new("svc_node_mail_claimed", "Received mails that wait for email() or its report")?,
+            deliveries: IntCounterVec::new(deliveries, &["result"])?,
         };
         registry.register(Box::new(metrics.sends.clone()))?;
         registry.register(Box::new(metrics.deliveries.clone()))?;
-        registry.register(Box::new(metrics.claimed.clone()))?;
         Ok(metrics)
     }
 
@@ -35,16 +31,13 @@ impl MailMetrics {
         self.sends.with_label_values(&[outcome]).inc();
     }
 
-    pub fn count_result(&self, result: &DeliveryResult) {
-        self.count_delivery(match result {
+    pub fn count_delivery(&self, result: &DeliveryResult) {
+        let result = match result {
             DeliveryResult::Handled => "handled",
             DeliveryResult::Rejected(_) => "rejected",
             DeliveryResult::NoHandler => "no_handler",
             DeliveryResult::Failed(_) => "failed",
-        });
-    }
-
-    pub fn count_delivery(&self, outcome: &str) {
-        self.deliveries.with_label_values(&[outcome]).inc();
+        };
+        self.deliveries.with_label_values(&[result]).inc();
     }
 }

@@ -1,5 +1,6 @@
 //! The mail of the projects.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use actix_web::web::{Bytes, Data, Json, Path, PayloadConfig, Query, ServiceConfig};
@@ -14,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::{ControlPlane, Shared, is_node};
 
 const MAX_BATCH: usize = 20;
+const MAX_CLAIMS_OF_PROJECT: usize = 5;
 const LEASE: Duration = Duration::from_secs(300);
 
 /// The submitted and the received mail.
@@ -133,7 +135,16 @@ impl Mail {
     /// Claims the mail that is due.
     fn claim(&mut self) -> Vec<MailDelivery> {
         let now = Instant::now();
+        let mut claimed = HashMap::<String, usize>::new();
+        for received in self.received.iter().filter(|received| received.due_at.is_some_and(|due_at| due_at > now)) {
+            *claimed.entry(received.mail.project.clone()).or_default() += 1;
+        }
         let due = self.received.iter_mut().filter(|received| received.due_at.is_some_and(|due_at| due_at <= now));
+        let due = due.filter(|received| {
+            let claimed = claimed.entry(received.mail.project.clone()).or_default();
+            *claimed += 1;
+            *claimed <= MAX_CLAIMS_OF_PROJECT
+        });
         let claim = |received: &mut Received| {
             received.due_at = Some(now + LEASE);
             received.mail.attempt += 1;

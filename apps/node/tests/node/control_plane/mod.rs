@@ -132,8 +132,9 @@ impl ControlPlane {
                 .route("/internal/v1/ai/settlements", web::post().to(ai::settle))
                 .configure(mail::routes)
         };
-        let server = HttpServer::new(app).workers(1).disable_signals().bind(self.address).unwrap();
-        let server = server.run();
+        // A poll of a killed node must not claim mail.
+        let server = HttpServer::new(app).workers(1).h1_allow_half_closed(false).disable_signals();
+        let server = server.bind(self.address).unwrap().run();
         self.server = Some(server.handle());
         tokio::spawn(server);
     }

@@ -33,9 +33,9 @@ async fn result_names_the_error_or_the_reason() {
     let DeliveryResult::Failed(long) = rig.result_of(mail("throwLong")).await else { panic!("not failed") };
     assert_eq!(long.len(), 1000);
     rig.has_metrics(&[
-        r#"svc_node_mail_deliveries_total{outcome="failed"} 6"#,
-        r#"svc_node_mail_deliveries_total{outcome="rejected"} 3"#,
-        r#"svc_node_mail_deliveries_total{outcome="handled"} 1"#,
+        r#"svc_node_mail_deliveries_total{result="failed"} 6"#,
+        r#"svc_node_mail_deliveries_total{result="rejected"} 3"#,
+        r#"svc_node_mail_deliveries_total{result="handled"} 1"#,
     ])
     .await;
 }
@@ -63,17 +63,18 @@ async fn hanging_handlers_do_not_delay_other_mail() {
     rig.core.set_part("other", "email", address("other"));
     rig.core.deploy("other", &[("worker/index.js", include_bytes!("worker.js"))]);
     rig.visitor().sees("other.localhost", "/granted", 200, "true").await;
-    // More than the node holds for one project.
-    let hanging: Vec<String> = (0..250).map(|_| rig.core.receive_mail("other", mail("hang"))).collect();
-    until("all hanging mails", || hanging.iter().all(|id| rig.core.mail_attempts(id) == 1)).await;
+    // More than the control plane gives out at the same time.
+    let hanging: Vec<String> = (0..20).map(|_| rig.core.receive_mail("other", mail("hang"))).collect();
+    let count_running = || hanging.iter().filter(|id| rig.core.mail_attempts(id) == 1).count();
+    until("the hanging handlers", || count_running() == 5).await;
     for mode in ["ignore", "throw"] {
         rig.result_of(mail(mode)).await;
     }
-    // A mail of the same project waits only if several others hang.
+    // A mail of the same project is handled unless several others hang.
     let [first, second] = [mail("hang"), mail("ignore")].map(|raw| rig.core.receive_mail("app", raw));
     assert_eq!(rig.core.mail_result(&second).await, DeliveryResult::Handled);
     until("the call of the hanging handler", || rig.core.mail_attempts(&first) == 1).await;
-    rig.has_metrics(&[r#"svc_node_mail_deliveries_total{outcome="excess"}"#]).await;
+    assert_eq!(count_running(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,7 +98,7 @@ async fn deployment_without_a_handler_keeps_the_mail() {
     rig.core.deploy("app", &[("assets/index.html", b"a page")]);
     rig.visitor().sees(HOST, "/", 200, "a page").await;
     assert_eq!(rig.result_of(mail("")).await, DeliveryResult::NoHandler);
-    rig.has_metrics(&[r#"svc_node_mail_deliveries_total{outcome="no_handler"} 4"#]).await;
+    rig.has_metrics(&[r#"svc_node_mail_deliveries_total{result="no_handler"} 4"#]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
