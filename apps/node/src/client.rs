@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use actix_web::http::header::HttpDate;
 use anyhow::{bail, ensure};
+use bytes::Bytes;
 use protocol::{
-    AiAdmission, AiCallRequest, AiSettlements, Batch, Desired, Digest, NodeInfo, Receipt, RedeemRequest, RedeemResult,
-    SCHEMA,
+    AiAdmission, AiCallRequest, AiSettlements, Batch, Desired, Digest, MailDelivered, MailDeliveries, MailSubmitted,
+    NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA,
 };
-use reqwest::header::{AUTHORIZATION, DATE, HeaderMap};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::clock::ReferenceClock;
@@ -29,10 +31,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 #[error("the control plane rejected the credential of this node (401)")]
 pub struct Unauthorized;
 
-/// The result of sending a batch of reports.
-pub enum ReportOutcome {
-    /// The control plane accepted the batch, or already had it.
-    Received(Receipt),
+/// The result of a request that changes the state of the control plane.
+pub enum Outcome<T> {
+    /// The control plane accepted the request, or an earlier copy of it.
+    Accepted(T),
     /// A permanent error: retries do not help.
     Rejected,
 }
@@ -42,13 +44,6 @@ pub enum Redemption {
     /// The code grants access to this project.
     Granted(String),
     /// The code is unknown, used, expired or for another host.
-    Rejected,
-}
-
-/// The result of settling AI calls.
-pub enum SettlementOutcome {
-    Accepted,
-    /// A permanent error: retries do not help.
     Rejected,
 }
 
@@ -100,13 +95,9 @@ impl Core {
     }
 
     /// Sends a batch of reports.
-    pub async fn report(&self, batch: &Batch) -> anyhow::Result<ReportOutcome> {
+    pub async fn report(&self, batch: &Batch) -> anyhow::Result<Outcome<Receipt>> {
         let response = self.post("/internal/v1/reports", batch).await?;
-        if matches!(response.status().as_u16(), 400 | 413 | 422) {
-            return Ok(ReportOutcome::Rejected);
-        }
-        let receipt = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
-        Ok(ReportOutcome::Received(receipt))
+        accepted(response).await
     }
 
     /// Announces what the node offers.
@@ -142,12 +133,38 @@ impl Core {
     }
 
     /// Reports AI calls that ended or are in progress.
-    pub async fn settle_ai_calls(&self, calls: &AiSettlements) -> anyhow::Result<SettlementOutcome> {
+    pub async fn settle_ai_calls(&self, calls: &AiSettlements) -> anyhow::Result<Outcome<()>> {
         let response = self.post("/internal/v1/ai/settlements", calls).await?;
+        confirmed(&response)
+    }
+
+    /// Submits a [`protocol::MailSubmission`] in JSON. If this fails, the control plane may still have queued the mail.
+    pub async fn submit_mail(&self, submission: Bytes) -> anyhow::Result<Outcome<MailSubmitted>> {
+        let request = self.client.post(format!("{}/internal/v1/mail/submissions", self.base)).timeout(READ_TIMEOUT);
+        let request = request.header(CONTENT_TYPE, "application/json").body(submission);
+        accepted(request.send().await.map_err(reqwest::Error::without_url)?).await
+    }
+
+    /// Long-polls the received mail that is due, and claims it. If none is due within [`POLL_WAIT`], returns nothing.
+    pub async fn claim_mail(&self) -> anyhow::Result<MailDeliveries> {
+        let wait = POLL_WAIT.as_secs();
+        let request = self.client.post(format!("{}/internal/v1/mail/deliveries?wait={wait}", self.base));
+        let response = request.send().await.map_err(reqwest::Error::without_url)?;
+        Ok(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Downloads a mail that this node has claimed.
+    pub async fn mail(&self, id: &str) -> anyhow::Result<Response> {
+        self.get(&format!("/internal/v1/mail/messages/{id}/raw")).await
+    }
+
+    /// Reports how a worker handled a mail.
+    pub async fn report_mail(&self, id: &str, delivered: &MailDelivered) -> anyhow::Result<Outcome<()>> {
+        let response = self.post(&format!("/internal/v1/mail/deliveries/{id}"), delivered).await?;
         match response.status().as_u16() {
-            400 | 413 | 422 => Ok(SettlementOutcome::Rejected),
-            204 => Ok(SettlementOutcome::Accepted),
-            status => bail!("the control plane returned {status}"),
+            // The project was deleted, or the mail is no longer in the log.
+            404 => Ok(Outcome::Rejected),
+            _ => confirmed(&response),
         }
     }
 
@@ -160,6 +177,23 @@ impl Core {
         let request = self.client.post(format!("{}{path}", self.base)).timeout(READ_TIMEOUT).json(body);
         Ok(request.send().await.map_err(reqwest::Error::without_url)?)
     }
+}
+
+/// Returns the result of a request whose response has no content.
+fn confirmed(response: &Response) -> anyhow::Result<Outcome<()>> {
+    match response.status().as_u16() {
+        400 | 413 | 422 => Ok(Outcome::Rejected),
+        204 => Ok(Outcome::Accepted(())),
+        status => bail!("the control plane returned {status}"),
+    }
+}
+
+/// Returns the result of a request whose response has a content.
+async fn accepted<T: DeserializeOwned>(response: Response) -> anyhow::Result<Outcome<T>> {
+    if matches!(response.status().as_u16(), 400 | 413 | 422) {
+        return Ok(Outcome::Rejected);
+    }
+    Ok(Outcome::Accepted(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?))
 }
 
 fn require_ok(response: Response) -> anyhow::Result<Response> {

@@ -103,6 +103,8 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_NODE_", "SVC_EDGE_"], except: 
 
 /// A worker process without requests for this long is stopped until the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// The time for a call of `email()`. With the start of the process, it must end before the lease of the mail.
+const EMAIL_TIMEOUT: Duration = Duration::from_secs(30);
 /// `workerd` itself needs about this much memory.
 const MIN_MEMORY: u64 = 64 << 20;
 
@@ -194,7 +196,8 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     }
     // The running executable, even if the file on disk was replaced.
     let launcher = PathBuf::from("/proc/self/exe");
-    Ok(Some(Workers { workerd, launcher, memory, uids, idle: IDLE_TIMEOUT, egress }))
+    let (idle, email_timeout) = (IDLE_TIMEOUT, EMAIL_TIMEOUT);
+    Ok(Some(Workers { workerd, launcher, memory, uids, idle, email_timeout, egress }))
 }
 
 /// Returns the base address of the control plane. It is logged, so the URL must not contain credentials.

@@ -8,9 +8,10 @@ use std::mem;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use protocol::{Ai, Change, Database, DatabaseOperationKind, DesiredPart, OperationPhase, Secrets, Storage};
+use protocol::{Ai, Change, Database, DatabaseOperationKind, DesiredPart, Email, OperationPhase, Secrets, Storage};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// After a change, the node waits this long for the next one, so that many changes start only one process.
@@ -19,7 +20,7 @@ const QUIET_PERIOD: Duration = Duration::from_millis(100);
 const MAX_WAIT: Duration = Duration::from_millis(400);
 
 /// The names of the parts of an environment.
-const PARTS: [&str; 4] = [Secrets::NAME, Storage::NAME, Database::NAME, Ai::NAME];
+const PARTS: [&str; 5] = [Secrets::NAME, Storage::NAME, Database::NAME, Ai::NAME, Email::NAME];
 
 /// The environment of a project. It never contains a part that the control plane did not send.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ enum Part {
     Database(Box<Database>),
     /// The grant of `env.ai`.
     Ai(Ai),
+    /// The mail address, with `env.email` and `email()`.
+    Email(Email),
 }
 
 /// The changes of one project's environment in an update.
@@ -71,7 +74,8 @@ impl PartChange {
         Ok(secrets
             .or(Self::read_as(change, Part::Storage)?)
             .or(Self::read_as(change, |database| Part::Database(Box::new(database)))?)
-            .or(Self::read_as(change, Part::Ai)?))
+            .or(Self::read_as(change, Part::Ai)?)
+            .or(Self::read_as(change, Part::Email)?))
     }
 
     fn read_as<P: DesiredPart>(change: &Change, part: fn(P) -> Part) -> serde_json::Result<Option<Self>> {
@@ -143,6 +147,11 @@ impl Environment {
         self.parts.contains_key(Ai::NAME)
     }
 
+    /// Returns whether the project has a mail address.
+    pub fn has_email(&self) -> bool {
+        self.parts.contains_key(Email::NAME)
+    }
+
     /// Returns whether the project has `env.db`, which is the case until the deletion of its database can no longer be
     /// aborted.
     pub fn has_database(&self) -> bool {
@@ -183,7 +192,11 @@ pub struct CurrentEnvironment {
 
 /// The current environments of all projects.
 #[derive(Default)]
-pub struct Environments(RwLock<State>);
+pub struct Environments {
+    state: RwLock<State>,
+    /// Whether a project has a mail address.
+    have_email: watch::Sender<bool>,
+}
 
 #[derive(Default)]
 struct State {
@@ -201,18 +214,24 @@ impl Environments {
             state.set(project, parts, now);
         }
         state.unsaved.clear();
-        Self(RwLock::new(state))
+        let have_email = watch::Sender::new(state.have_email());
+        Self { state: RwLock::new(state), have_email }
+    }
+
+    /// Returns a receiver of whether a project has a mail address.
+    pub fn have_email(&self) -> watch::Receiver<bool> {
+        self.have_email.subscribe()
     }
 
     /// Returns the current environment of a project; `None` until the control plane has sent all its parts.
     pub fn get(&self, project: &str) -> Option<CurrentEnvironment> {
-        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.projects.get(project).filter(|current| current.parts.unknown.is_empty()).cloned()
     }
 
     /// Returns the databases of all projects.
     pub fn databases(&self) -> Vec<(String, Database)> {
-        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let database = |current: &CurrentEnvironment| current.parts.database().cloned();
         state.projects.iter().filter_map(|(project, current)| Some((project.clone(), database(current)?))).collect()
     }
@@ -220,7 +239,7 @@ impl Environments {
     /// Applies the changed parts of the listed projects. A `full` update lists all parts of all projects.
     pub fn apply(&self, full: bool, changes: BTreeMap<String, EnvironmentChanges>) {
         let now = Instant::now();
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if full {
             let State { projects, unsaved, .. } = &mut *state;
             unsaved
@@ -231,11 +250,13 @@ impl Environments {
             let updated = Environment::updated(previous, full, changes);
             state.set(project, updated, now);
         }
+        let have_email = state.have_email();
+        self.have_email.send_if_modified(|before| mem::replace(before, have_email) != have_email);
     }
 
     /// Returns the environments that changed since the last call, by project; `None` for a removed project.
     pub fn take_unsaved(&self) -> Vec<(String, Option<Arc<Environment>>)> {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let unsaved = mem::take(&mut state.unsaved).into_iter();
         let parts = |project: &String| state.projects.get(project).map(|current| Arc::clone(&current.parts));
         unsaved.map(|project| (parts(&project), project)).map(|(parts, project)| (project, parts)).collect()
@@ -243,11 +264,15 @@ impl Environments {
 
     /// Adds these projects to the next result of [`Self::take_unsaved`].
     pub fn set_unsaved(&self, projects: Vec<String>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).unsaved.extend(projects);
+        self.state.write().unwrap_or_else(PoisonError::into_inner).unsaved.extend(projects);
     }
 }
 
 impl State {
+    fn have_email(&self) -> bool {
+        self.projects.values().any(|current| current.parts.has_email())
+    }
+
     fn set(&mut self, project: String, parts: Environment, now: Instant) {
         let current = match self.projects.get(&project) {
             Some(current) if *current.parts == parts => return,
@@ -354,6 +379,24 @@ mod tests {
         assert!(!deleted.parts.has_database() && deleted.generation > first.generation);
         let withdrawn = apply(&environments, false, vec![PartChange { name: Database::NAME, part: None }]);
         assert_eq!(withdrawn.generation, deleted.generation);
+    }
+
+    #[test]
+    fn receiver_knows_whether_a_project_has_a_mail_address() {
+        let email = |domain: Option<&str>| {
+            let part = domain.map(|domain| Part::Email(Email { domain: domain.to_owned() }));
+            PartChange { name: Email::NAME, part }
+        };
+        let environments = Environments::default();
+        let mut receiver = environments.have_email();
+        let granted = apply(&environments, true, vec![email(Some("a.example"))]);
+        assert!(granted.parts.has_email() && *receiver.borrow_and_update());
+        let other = apply(&environments, false, vec![email(Some("b.example")), storage(1)]);
+        assert!(other.parts.has_email() && !receiver.has_changed().unwrap());
+        apply(&environments, false, vec![email(None)]);
+        assert!(!*receiver.borrow_and_update());
+        let saved = Environments::restore([("a".to_owned(), (*granted.parts).clone())]);
+        assert!(*saved.have_email().borrow());
     }
 
     #[test]

@@ -71,7 +71,7 @@ async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> H
         return HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok");
     }
     let Some(host) = host(&request) else { return unknown_hostname_error() };
-    let site = front.routes.borrow().get(host.as_ref()).cloned();
+    let site = front.routes.borrow().of_hostname(&host);
     let Some(site) = site else { return unknown_hostname_error() };
     let payload = match front.gate.authorize(&request, payload, &host, &site.project, &site.access).await {
         Ok(payload) => payload,

@@ -2,9 +2,9 @@
 //!
 //! The node pulls; the control plane pushes nothing. `follow` long-polls the desired state. `reconciler` fetches the
 //! bundles and swaps the routing table. `front` serves visitors from the table and the cache. `report` sends the
-//! observed state to the control plane. The tasks share no lock: they communicate through channels, and a watch channel
-//! holds the newest table. While the control plane is down, even after a restart of the node, the front serves the last
-//! known state.
+//! observed state to the control plane. `mail` passes received mail to worker code. The tasks share no lock: they
+//! communicate through channels, and a watch channel holds the newest table. While the control plane is down, even after
+//! a restart of the node, the front serves the last known state.
 
 mod access;
 pub mod ai;
@@ -26,6 +26,7 @@ mod fetch;
 mod follow;
 mod front;
 mod index;
+pub mod mail;
 mod media;
 mod memory;
 mod metrics;
@@ -67,6 +68,8 @@ use crate::environment::Environments;
 use crate::fetch::Fetcher;
 use crate::follow::ControlPlaneState;
 use crate::front::Front;
+use crate::mail::Mailer;
+use crate::mail::delivery::deliver;
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::origin::Origins;
@@ -120,7 +123,8 @@ impl Node {
         let pools = databases.as_ref().map(pools);
         let ai = Ai::open(config.ai.as_ref(), &config.dir, core.clone(), metrics.ai.clone(), &mut tasks);
         let ai = Arc::new(ai.context("cannot open the AI calls")?);
-        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage, pools, ai);
+        let mailer = Mailer::new(core.clone(), metrics.mail.clone());
+        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage, pools, ai, mailer);
         let prepare = |it| {
             let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
             Workers::new(it, cache, bindings, environments, observer.clone(), metrics.clone())
@@ -130,10 +134,11 @@ impl Node {
         let origins = Arc::new(Origins::new(config.proxies.clone(), platform.subscribe()));
         let gate = AccessGate::open(core.clone(), &cache.access_key(), Arc::clone(&origins))
             .context("cannot open the key of the access cookies")?;
+        let (have_email, mail_metrics) = (environments.have_email(), metrics.mail.clone());
         let fetcher = Fetcher::new(core.clone(), Arc::clone(&cache));
         let fleet = Fleet::new(workers, Arc::clone(&environments));
         let reconciler = Reconciler::restore(fetcher, (placements, environments), fleet, observer, publish)?;
-        let (address, front) = front::listen(config.listen, Front::new(routes, contents, gate, origins))
+        let (address, front) = front::listen(config.listen, Front::new(routes.clone(), contents, gate, origins))
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let listen = |address| metrics::listen(address, metrics).with_context(|| format!("cannot listen on {address}"));
         let (metrics_address, metrics) = config.metrics_listen.map(listen).transpose()?.unzip();
@@ -144,6 +149,7 @@ impl Node {
         tasks.spawn(report::report(core.clone(), observations, state.batch.subscribe()));
         let ownership = databases.as_ref().and_then(Databases::ownership);
         tasks.spawn(announce(core.clone(), DatabaseConfig::node_info(config.databases.as_ref()), ownership));
+        tasks.spawn(deliver(core.clone(), have_email, routes, mail_metrics));
         tasks.spawn(follow::follow(core, updates, state));
         tasks.spawn(reconciler.run(received_updates, damage));
         tracing::info!(%address, core = config.core_url, "listening");

@@ -1,10 +1,14 @@
 //! Limits on the memory of large requests and rows, for each project and for all projects of the node.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 const UNIT_BYTES: usize = 1 << 10;
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The memory that calls may use for one purpose, such as arguments or rows. Calls reserve memory for the purposes in a
 /// fixed order, so two calls never wait for each other.
@@ -13,6 +17,13 @@ pub struct Memory {
     all: Arc<Semaphore>,
     project: Arc<Semaphore>,
     project_bytes: usize,
+}
+
+/// The memory of all projects for one purpose.
+pub struct ProjectsMemory {
+    memory: Memory,
+    /// The handles of the projects that have calls.
+    projects: Mutex<HashMap<String, Memory>>,
 }
 
 /// Reserved memory, until it is dropped.
@@ -46,6 +57,26 @@ impl Memory {
         let project = Arc::clone(&self.project).acquire_many_owned(units).await?;
         let all = Arc::clone(&self.all).acquire_many_owned(units).await?;
         Ok(Reservation { all, project })
+    }
+}
+
+impl ProjectsMemory {
+    /// Creates the memory with these limits on all projects and on each of them.
+    pub fn new(all_bytes: usize, project_bytes: usize) -> Self {
+        Self { memory: Memory::new(all_bytes, project_bytes), projects: Mutex::default() }
+    }
+
+    /// Waits until memory is available. Returns `None` if other calls of the project or of the node use it for too
+    /// long.
+    pub async fn reserve(&self, project: &str, bytes: usize) -> Option<Reservation> {
+        let memory = {
+            let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+            if !projects.contains_key(project) {
+                projects.retain(|_, memory| !memory.is_unused());
+            }
+            projects.entry(project.to_owned()).or_insert_with(|| self.memory.of_project()).clone()
+        };
+        timeout(WAIT_TIMEOUT, memory.reserve(bytes)).await.ok()?.ok()
     }
 }
 

@@ -12,6 +12,7 @@ use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextE
 use crate::ai::AiMetrics;
 use crate::database::DatabaseMetrics;
 use crate::database::backup::BackupMetrics;
+use crate::mail::MailMetrics;
 use crate::pg::CallMetrics;
 use crate::storage::StorageMetrics;
 
@@ -36,6 +37,8 @@ pub struct Metrics {
     pub calls: CallMetrics,
     /// The metrics of `env.ai`.
     pub ai: AiMetrics,
+    /// The metrics of mail.
+    pub mail: MailMetrics,
     registry: Registry,
 }
 
@@ -62,6 +65,7 @@ impl Metrics {
         let storage = StorageMetrics::new(&registry)?;
         let (databases, backups) = (DatabaseMetrics::new(&registry)?, BackupMetrics::new(&registry)?);
         let (calls, ai) = (CallMetrics::new(&registry)?, AiMetrics::new(&registry)?);
+        let mail = MailMetrics::new(&registry)?;
         Ok(Self {
             worker_protections,
             egress_connections,
@@ -72,6 +76,7 @@ impl Metrics {
             backups,
             calls,
             ai,
+            mail,
             registry,
         })
     }

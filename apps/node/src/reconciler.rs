@@ -218,15 +218,14 @@ impl Reconciler {
     }
 
     fn publish_routes(&mut self) {
-        let (mut routes, mut workers) = (Routes::new(), HashMap::new());
+        let (mut routes, mut workers) = (Routes::default(), HashMap::new());
         for (project, placement) in self.placements.iter() {
             let code = live_code(&self.indexes, project, placement);
             let worker = code.map_or(Err(Unavailable::NoWorkers), |code| self.fleet.worker_to_serve(&code));
             workers.extend(worker.iter().map(|worker| (project.clone(), Arc::clone(worker))));
             let index = placement.live.and_then(|bundle| self.indexes.get(&bundle)).map(Arc::clone);
             let (project, access) = (project.clone(), placement.desired.access.clone());
-            let route = Arc::new(SiteRoute { project, index, worker, access });
-            routes.extend(placement.desired.hostnames.iter().map(|name| (name.clone(), Arc::clone(&route))));
+            routes.insert(SiteRoute { project, index, worker, access }, &placement.desired.hostnames);
         }
         self.routes.send_replace(Arc::new(routes));
         self.fleet.set_served(workers);

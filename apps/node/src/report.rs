@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, sleep};
 
 use crate::backoff::Backoff;
-use crate::client::{Core, ReportOutcome};
+use crate::client::{Core, Outcome};
 use crate::clock::since_epoch;
 use crate::observe::Observation;
 
@@ -78,10 +78,10 @@ async fn deliver(core: &Core, last: i64, observations: &[Observation]) -> Result
     let mut batch = Batch { batch: next_batch_number(last), reports };
     loop {
         match core.report(&batch).await {
-            Ok(ReportOutcome::Received(Receipt { batch: last })) if last <= batch.batch => return Ok(batch.batch),
+            Ok(Outcome::Accepted(Receipt { batch: last })) if last <= batch.batch => return Ok(batch.batch),
             // An earlier process of this node used a higher number, so the control plane ignored this batch.
-            Ok(ReportOutcome::Received(Receipt { batch: last })) => batch.batch = next_batch_number(last),
-            Ok(ReportOutcome::Rejected) => return Err(Rejected),
+            Ok(Outcome::Accepted(Receipt { batch: last })) => batch.batch = next_batch_number(last),
+            Ok(Outcome::Rejected) => return Err(Rejected),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "failed to send reports; retrying");
                 sleep(backoff.next_delay()).await;

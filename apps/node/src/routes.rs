@@ -1,4 +1,4 @@
-//! The routing table: sites by hostname.
+//! The routing table: sites by hostname and by project.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +8,14 @@ use protocol::SiteAccess;
 use crate::index::Index;
 use crate::worker::{Unavailable, Worker};
 
-/// Sites by hostname. The table is replaced as a whole; a request in flight keeps its table.
-pub type Routes = HashMap<String, Arc<SiteRoute>>;
+/// The sites of the node. The table is replaced as a whole; a request in flight keeps its table.
+#[derive(Default)]
+pub struct Routes {
+    by_hostname: HashMap<String, Arc<SiteRoute>>,
+    by_project: HashMap<String, Arc<SiteRoute>>,
+}
 
-/// The site at a hostname.
+/// The site of a project.
 pub struct SiteRoute {
     /// The project's id.
     pub project: String,
@@ -20,4 +24,23 @@ pub struct SiteRoute {
     /// The bundle's worker. It is used only if the bundle has code.
     pub worker: Result<Arc<Worker>, Unavailable>,
     pub access: SiteAccess,
+}
+
+impl Routes {
+    /// Adds a site with its hostnames.
+    pub fn insert(&mut self, route: SiteRoute, hostnames: &[String]) {
+        let route = Arc::new(route);
+        self.by_hostname.extend(hostnames.iter().map(|name| (name.clone(), Arc::clone(&route))));
+        self.by_project.insert(route.project.clone(), route);
+    }
+
+    /// Returns the site at a hostname.
+    pub fn of_hostname(&self, hostname: &str) -> Option<Arc<SiteRoute>> {
+        self.by_hostname.get(hostname).cloned()
+    }
+
+    /// Returns the site of a project.
+    pub fn of_project(&self, project: &str) -> Option<Arc<SiteRoute>> {
+        self.by_project.get(project).cloned()
+    }
 }

@@ -18,6 +18,7 @@ pub mod config;
 mod definition;
 mod detect;
 mod egress;
+mod email;
 pub mod fleet;
 mod folder;
 mod headers;
@@ -38,5 +39,6 @@ mod watchdog;
 mod workers;
 
 pub use fleet::Unavailable;
-pub use version::{VersionCode, Worker};
+pub use process::RequestGuard;
+pub use version::{Rejection, VersionCode, Worker};
 pub use workers::Workers;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::journal::{CallState, Journal};
 use super::{AiError, AiMetrics};
 use crate::backoff::Backoff;
-use crate::client::{Core, SettlementOutcome};
+use crate::client::{Core, Outcome};
 
 /// The largest number of calls in one request to the control plane.
 const MAX_BATCH: usize = 200;
@@ -103,14 +103,14 @@ impl Meter {
             loop {
                 let settlements = AiSettlements { ended: ended.clone(), open: Vec::new() };
                 match core.settle_ai_calls(&settlements).await {
-                    Ok(SettlementOutcome::Accepted) => break self.close(&ended, true).await,
-                    Ok(SettlementOutcome::Rejected) if ended.len() == 1 => {
+                    Ok(Outcome::Accepted(())) => break self.close(&ended, true).await,
+                    Ok(Outcome::Rejected) if ended.len() == 1 => {
                         tracing::error!(?ended, "the control plane rejects the settlement of an AI call");
                         break self.close(&ended, false).await;
                     }
                     // One malformed call makes the control plane reject the whole batch. Send the first call now, and
                     // queue the others again.
-                    Ok(SettlementOutcome::Rejected) => {
+                    Ok(Outcome::Rejected) => {
                         ended.drain(1..).for_each(|call| drop(self.ended.send(call)));
                     }
                     Err(error) => {

@@ -16,10 +16,8 @@ mod request;
 mod upstream;
 mod usage;
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::{AdmittedCall, AiAdmission, AiCallRequest, RefusedCall};
@@ -27,10 +25,10 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::client::Core;
-use crate::memory::{Memory, Reservation};
+use crate::memory::{ProjectsMemory, Reservation};
 use crate::random;
 use call::Call;
 use config::AiConfig;
@@ -49,7 +47,6 @@ const MAX_BYTES: usize = 512 << 20;
 const MAX_PROJECT_BYTES: usize = 128 << 20;
 /// The memory to parse a request, as a multiple of its length: every two bytes of `[0,0,…` need 32 bytes.
 const PARSED_FACTOR: usize = 16;
-const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Result<T> = std::result::Result<T, AiError>;
 
@@ -62,9 +59,7 @@ pub struct Ai {
     metrics: AiMetrics,
     /// The runtime of calls. A call outlives the worker and the thread that its request arrives at.
     runtime: Handle,
-    memory: Memory,
-    /// The memory budget of each project that has requests.
-    projects: Mutex<HashMap<String, Memory>>,
+    memory: ProjectsMemory,
 }
 
 impl Ai {
@@ -80,9 +75,8 @@ impl Ai {
         let upstream = config.map(Upstream::new).transpose()?;
         let journal = Journal::open(&dir.join("ai"))?;
         let meter = Meter::start(journal, core.clone(), metrics.clone(), tasks)?;
-        let memory = Memory::new(MAX_BYTES, MAX_PROJECT_BYTES);
-        let (runtime, projects) = (Handle::current(), Mutex::default());
-        Ok(Self { upstream, core, meter, metrics, runtime, memory, projects })
+        let memory = ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES);
+        Ok(Self { upstream, core, meter, metrics, runtime: Handle::current(), memory })
     }
 
     /// Waits until there is memory to parse a request of this many bytes.
@@ -90,15 +84,7 @@ impl Ai {
     /// # Errors
     /// Returns [`AiError::NoMemory`] if other requests of the project or of the node use the memory for too long.
     pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation> {
-        let memory = {
-            let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
-            if !projects.contains_key(project) {
-                projects.retain(|_, memory| !memory.is_unused());
-            }
-            projects.entry(project.to_owned()).or_insert_with(|| self.memory.of_project()).clone()
-        };
-        let reserved = timeout(MEMORY_TIMEOUT, memory.reserve(bytes * PARSED_FACTOR)).await;
-        reserved.ok().and_then(std::result::Result::ok).ok_or(AiError::NoMemory)
+        self.memory.reserve(project, bytes * PARSED_FACTOR).await.ok_or(AiError::NoMemory)
     }
 
     /// Returns the list of models, in OpenAI's shape.

@@ -11,7 +11,8 @@ use crate::index::Code;
 
 use super::bindings::{BINDING_HEADER, Binding, Bindings, KEY_HEADER};
 use super::capnp::{BlobContent, Message, Pointer, Struct};
-use super::folder::{BINDINGS_SOCKET, EGRESS_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
+use super::email;
+use super::folder::{BINDINGS_SOCKET, EGRESS_SOCKET, EMAIL_SOCKET, HTTP_SOCKET, PROBE_SOCKET};
 
 /// The compatibility date of code that declares none. It must not change: a later date changes how deployed code
 /// behaves.
@@ -55,8 +56,13 @@ impl Definition<'_> {
         services.push(service(WORKER, self.worker()));
         services.push(service(PROBE_SOCKET, probe()));
         let forwarded_scheme = http_options(Style::Host, text(SCHEME_HEADER), Vec::new());
-        let probed = http_options(Style::Host, Pointer::Null, Vec::new());
-        let sockets = vec![socket(HTTP_SOCKET, forwarded_scheme, WORKER), socket(PROBE_SOCKET, probed, PROBE_SOCKET)];
+        let plain = || http_options(Style::Host, Pointer::Null, Vec::new());
+        let mut sockets = vec![socket(HTTP_SOCKET, forwarded_scheme, designator(WORKER))];
+        if self.environment.has_email() {
+            sockets.push(socket(EMAIL_SOCKET, plain(), entrypoint(WORKER, email::ENTRYPOINT)));
+        }
+        // The last one: when the process responds to a probe, it also listens on the others.
+        sockets.push(socket(PROBE_SOCKET, plain(), designator(PROBE_SOCKET)));
         // Only bindings can use an internal module; worker code cannot import it.
         let modules = granted().filter_map(|binding| Some((binding.name(), binding.module()?)));
         let modules = modules.map(|(name, source)| object(1, [text(module_name(name)), text(source)])).collect();
@@ -87,7 +93,7 @@ impl Definition<'_> {
         let worker = object(
             0,
             [
-                Pointer::Structs(self.code_modules()),
+                Pointer::Structs(self.modules_in_order()),
                 text(date),
                 Pointer::Null,
                 Pointer::Structs(bindings),
@@ -98,16 +104,23 @@ impl Definition<'_> {
     }
 
     /// Returns the modules; `workerd` uses the first one as the main module.
-    fn code_modules(&self) -> Vec<Struct<'_>> {
+    fn modules_in_order(&self) -> Vec<Struct<'_>> {
+        let generated = self.environment.has_email().then(|| email::main_module(&self.code.main));
+        let generated = generated.map(|source| object(0, [text(email::MAIN_MODULE), text(source)]));
+        generated.into_iter().chain(self.code_modules()).collect()
+    }
+
+    /// Returns the modules of the code, the main one first.
+    fn code_modules(&self) -> impl Iterator<Item = Struct<'_>> {
         let is_main = |name: &str| name == self.code.main;
-        let main = self.code.modules.iter().filter(|(name, _)| is_main(name));
-        let others = self.code.modules.iter().filter(|(name, _)| !is_main(name));
+        let main = self.code.modules.iter().filter(move |(name, _)| is_main(name));
+        let others = self.code.modules.iter().filter(move |(name, _)| !is_main(name));
         let module = |(name, module): (&'_ String, &crate::index::Asset)| {
             let (kind, is_text) = module_type(name);
             let content = BlobContent { content: module.content, size: module.size, is_text };
             object(kind, [text(name.clone()), Pointer::Blob(content)])
         };
-        main.chain(others).map(module).collect()
+        main.chain(others).map(module)
     }
 }
 
@@ -148,14 +161,19 @@ fn http_options<'a>(style: Style, scheme_header: Pointer<'a>, injected_headers: 
     object(style as u64, [scheme_header, Pointer::Null, Pointer::Structs(injected_headers)])
 }
 
-fn socket<'a>(name: &'a str, http: Struct<'a>, service: &'a str) -> Struct<'a> {
+fn socket<'a>(name: &'a str, http: Struct<'a>, service: Struct<'a>) -> Struct<'a> {
     let address = text(format!("unix:{name}"));
-    object(0, [text(name), address, Pointer::Struct(http), Pointer::Null, Pointer::Struct(designator(service))])
+    object(0, [text(name), address, Pointer::Struct(http), Pointer::Null, Pointer::Struct(service)])
 }
 
 /// Creates a `ServiceDesignator`.
 fn designator<'a>(service: impl Into<Cow<'a, str>>) -> Struct<'a> {
     object(0, [text(service)])
+}
+
+/// Creates the `ServiceDesignator` of a named entrypoint.
+fn entrypoint<'a>(service: &'a str, name: &'a str) -> Struct<'a> {
+    object(0, [text(service), text(name)])
 }
 
 /// Returns the binding in `env`: the service itself, or the object that the binding's module builds from it.

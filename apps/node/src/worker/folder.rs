@@ -20,6 +20,8 @@ pub const BINDINGS_SOCKET: &str = "bindings";
 pub const EGRESS_SOCKET: &str = "egress";
 /// The worker's socket for requests.
 pub const HTTP_SOCKET: &str = "http";
+/// The worker's socket for received mail, if the project has a mail address.
+pub const EMAIL_SOCKET: &str = "email";
 /// The worker's socket for the watchdog's probes.
 pub const PROBE_SOCKET: &str = "probe";
 

@@ -112,8 +112,15 @@ fn process_line(line: &[u8], project: &str, errors: Option<&Errors>) {
 
 /// Joins the lines, except those about `workerd` and the node.
 fn message<'a>(lines: impl Iterator<Item = &'a String>) -> String {
-    const NOISE: [&str; 5] =
-        [LAUNCH_ERROR, "Unable to find and open the program executable", "stack:", "*** Received signal", "note:"];
+    const NOISE: [&str; 6] = [
+        LAUNCH_ERROR,
+        "Unable to find and open the program executable",
+        "stack:",
+        "*** Received signal",
+        "note:",
+        // Follows the error of a main module that does not start.
+        "Socket \"email\" refers to",
+    ];
     let lines = lines.filter(|line| !NOISE.iter().any(|noise| line.starts_with(noise)));
     let lines = lines.map(|line| line.strip_prefix("service worker: ").unwrap_or(line).trim());
     let text = lines.filter(|line| !line.contains("/proc/self/")).collect::<Vec<_>>().join("; ");

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::capnp::Message;
-use super::folder::{FolderHandle, HTTP_SOCKET, PROBE_SOCKET, Socket};
+use super::folder::{EMAIL_SOCKET, FolderHandle, HTTP_SOCKET, PROBE_SOCKET, Socket};
 use super::output::Output;
 use super::resources::Resources;
 use super::watchdog::probe;
@@ -68,6 +68,8 @@ struct Exit {
 /// The sockets of the process, known after its first response.
 struct Sockets {
     http: Socket,
+    /// `None` if the process started without a mail address.
+    email: Option<Socket>,
     probe: Socket,
 }
 
@@ -96,7 +98,7 @@ impl Process {
         let mut exit = process.exit.clone();
         let ready = async {
             loop {
-                match handle.probed_sockets().await {
+                match handle.probed_sockets(environment.has_email()).await {
                     Ok(sockets) => return sockets,
                     Err(_) => sleep(Duration::from_millis(5)).await,
                 }
@@ -229,10 +231,11 @@ impl Process {
 
 impl FolderHandle {
     /// Opens the sockets, if the process responds to a probe.
-    async fn probed_sockets(&self) -> io::Result<Sockets> {
+    async fn probed_sockets(&self, has_email: bool) -> io::Result<Sockets> {
         let socket = self.socket(PROBE_SOCKET)?;
         probe(&socket).await?;
-        Ok(Sockets { http: self.socket(HTTP_SOCKET)?, probe: socket })
+        let email = has_email.then(|| self.socket(EMAIL_SOCKET)).transpose()?;
+        Ok(Sockets { http: self.socket(HTTP_SOCKET)?, email, probe: socket })
     }
 }
 
@@ -246,6 +249,14 @@ impl RequestGuard {
     /// Opens a connection for the request.
     pub async fn connect(&self) -> io::Result<UnixStream> {
         self.0.sockets()?.http.connect().await
+    }
+
+    /// Opens a connection for a received mail. Returns `None` if the process started without a mail address.
+    pub async fn connect_email(&self) -> io::Result<Option<UnixStream>> {
+        match &self.0.sockets()?.email {
+            Some(socket) => Ok(Some(socket.connect().await?)),
+            None => Ok(None),
+        }
     }
 }
 

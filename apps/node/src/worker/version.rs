@@ -135,6 +135,11 @@ impl Worker {
         self.restart.try_lock().is_err() || self.current().is_some_and(|process| process.is_running())
     }
 
+    /// Returns the time for a call of `email()`.
+    pub fn email_timeout(&self) -> Duration {
+        self.workers.config.email_timeout
+    }
+
     /// Returns the generation of the environment of the process, if it is running.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)

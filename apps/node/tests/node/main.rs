@@ -7,6 +7,7 @@ mod control_plane;
 mod converging;
 mod cookies;
 mod database;
+mod mail;
 mod node_process;
 mod process;
 mod protected;

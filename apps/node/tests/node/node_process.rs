@@ -1,8 +1,8 @@
 //! A node in its own process, which runs workers.
 
 use std::fs::{self, File};
-use std::io::Seek as _;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command};
 
 use testkit::reserved_address;
@@ -72,6 +72,16 @@ impl NodeProcess {
         line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() * 1024
     }
 
+    /// Returns the log so far.
+    pub fn log(&self) -> String {
+        let mut log = Vec::new();
+        let mut chunk = [0; 4096];
+        while let Ok(read @ 1..) = self.log.read_at(&mut chunk, log.len() as u64) {
+            log.extend_from_slice(&chunk[..read]);
+        }
+        String::from_utf8(log).unwrap()
+    }
+
     /// Sets the peak of the memory to its current value.
     pub fn reset_peak(&self) {
         fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5").unwrap();
@@ -83,8 +93,7 @@ impl Drop for NodeProcess {
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {
-            let _ = self.log.rewind();
-            println!("The log of the node:\n{}", std::io::read_to_string(&self.log).unwrap_or_default());
+            println!("The log of the node:\n{}", self.log());
         }
     }
 }

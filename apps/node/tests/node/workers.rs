@@ -56,13 +56,15 @@ pub fn unused_uids() -> UidRange {
     UidRange { first, last: first + COUNT - 1 }
 }
 
-fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config {
+/// Returns the configuration of a node that runs workers.
+pub fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config {
     let workers = Workers {
         workerd,
         launcher: env!("CARGO_BIN_EXE_svc-node").into(),
         memory: 256 << 20,
         uids: unused_uids(),
         idle: Duration::from_secs(900),
+        email_timeout: Duration::from_secs(30),
         egress: EgressConfig::default(),
     };
     let metrics_listen = Some((Ipv4Addr::LOCALHOST, 0).into());

@@ -14,6 +14,7 @@ mod ai;
 mod assets;
 mod calls;
 mod database;
+mod email;
 mod storage;
 
 use std::collections::HashMap;
@@ -34,6 +35,7 @@ use crate::ai::Ai;
 use crate::contents::Contents;
 use crate::environment::{Environment, Environments};
 use crate::index::{Code, Index};
+use crate::mail::Mailer;
 use crate::pg::Pools;
 use crate::random;
 use crate::storage::Storage;
@@ -41,6 +43,7 @@ use ai::AiBinding;
 use assets::Assets;
 use calls::CallLimit;
 use database::DatabaseBinding;
+use email::EmailBinding;
 use storage::StorageBinding;
 
 /// The header that identifies the process. `workerd` overwrites any value that the code sends.
@@ -120,12 +123,14 @@ impl Bindings {
         storage: Option<Arc<Storage>>,
         databases: Option<Arc<Pools>>,
         ai: Arc<Ai>,
+        mailer: Mailer,
     ) -> Arc<Self> {
         let all: Vec<Box<dyn Binding>> = vec![
             Box::new(Assets(contents)),
             Box::new(StorageBinding(storage)),
             Box::new(DatabaseBinding(databases)),
             Box::new(AiBinding(ai)),
+            Box::new(EmailBinding(mailer)),
         ];
         Arc::new(Self { all, environments, processes: RwLock::default() })
     }

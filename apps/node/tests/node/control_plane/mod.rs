@@ -1,6 +1,7 @@
 //! A simulated control plane with the endpoints that a node uses.
 
 mod ai;
+mod mail;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use self::ai::AiCalls;
+use self::mail::Mail;
 
 pub const TOKEN: &str = "svc_nod_of-the-tests";
 
@@ -58,6 +60,7 @@ struct Table {
     /// The time by which the clock of the control plane is behind.
     clock_back: Duration,
     ai: AiCalls,
+    mail: Mail,
 }
 
 /// A reported state of a deployment.
@@ -127,9 +130,11 @@ impl ControlPlane {
                 .route("/internal/v1/ai/models", web::get().to(ai::models))
                 .route("/internal/v1/ai/calls", web::post().to(ai::admit))
                 .route("/internal/v1/ai/settlements", web::post().to(ai::settle))
+                .configure(mail::routes)
         };
-        let server = HttpServer::new(app).workers(1).disable_signals().bind(self.address).unwrap();
-        let server = server.run();
+        // A poll of a killed node must not claim mail.
+        let server = HttpServer::new(app).workers(1).h1_allow_half_closed(false).disable_signals();
+        let server = server.bind(self.address).unwrap().run();
         self.server = Some(server.handle());
         tokio::spawn(server);
     }

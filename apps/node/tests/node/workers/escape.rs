@@ -86,6 +86,7 @@ impl Targets {
             memory: 256 << 20,
             uids: self.uids,
             idle: std::time::Duration::MAX,
+            email_timeout: std::time::Duration::MAX,
             egress: EgressConfig::default(),
         };
         let mut command = Launch { config: &config, folder: &folder, uid, protections, cgroup: None }.command();

@@ -1,0 +1,100 @@
+//! Deliveries of received mail to the workers of this node.
+//!
+//! The control plane gives out mail with a lease. The node runs `email()` and reports the result before the lease ends.
+//! A mail whose result is not reported is given out again, so that each mail is handled at least once.
+//!
+//! The control plane gives out only a few mails of a project at the same time. Therefore the calls of a worker that does
+//! not return leave room for those of other projects.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use protocol::{MailDelivered, MailDelivery};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::handler::Handlers;
+use super::metrics::MailMetrics;
+use crate::backoff::Backoff;
+use crate::client::{Core, Outcome};
+use crate::routes::Routes;
+
+/// The largest number of mails in a response of the control plane.
+const MAX_BATCH: u32 = 20;
+/// The largest number of mails that the node handles at the same time.
+const MAX_IN_PROGRESS: usize = 500;
+/// The lease of a mail ([`MailDelivery`]). It begins when the control plane sends the mail.
+const LEASE: Duration = Duration::from_secs(5 * 60);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The pause after a response without mail.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The state that all deliveries share.
+struct Deliveries {
+    core: Core,
+    handlers: Handlers,
+    metrics: MailMetrics,
+}
+
+/// Delivers received mail while a project of the node has a mail address (`have_email`).
+pub async fn deliver(
+    core: Core,
+    mut have_email: watch::Receiver<bool>,
+    routes: watch::Receiver<Arc<Routes>>,
+    metrics: MailMetrics,
+) {
+    let handlers = Handlers::new(core.clone(), routes);
+    let deliveries = Arc::new(Deliveries { core, handlers, metrics });
+    let (permits, mut in_progress) = (Arc::new(Semaphore::new(MAX_IN_PROGRESS)), JoinSet::new());
+    let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    while have_email.wait_for(|have_email| *have_email).await.is_ok() {
+        let Ok(mut permits) = Arc::clone(&permits).acquire_many_owned(MAX_BATCH).await else { return };
+        let mails = match deliveries.core.claim_mail().await {
+            Ok(claimed) => claimed.deliveries,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "failed to claim received mail; retrying");
+                sleep(backoff.next_delay()).await;
+                continue;
+            }
+        };
+        backoff.reset();
+        if mails.is_empty() {
+            sleep(PAUSE).await;
+        }
+        for mail in mails {
+            in_progress.spawn(Arc::clone(&deliveries).process(mail, permits.split(1)));
+        }
+        while let Some(ended) = in_progress.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "the delivery of a mail failed");
+            }
+        }
+    }
+}
+
+impl Deliveries {
+    /// Calls `email()` for a mail, and reports the result until the control plane accepts it or the lease ends.
+    async fn process(self: Arc<Self>, mail: MailDelivery, _permit: Option<OwnedSemaphorePermit>) {
+        let claimed_at = Instant::now();
+        let result = self.handlers.call(&mail).await;
+        self.metrics.count_delivery(&result);
+        let MailDelivery { id, project, attempt, .. } = mail;
+        let delivered = MailDelivered { attempt, result };
+        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+        while claimed_at.elapsed() < LEASE {
+            match self.core.report_mail(&id, &delivered).await {
+                Ok(Outcome::Accepted(())) => return,
+                Ok(Outcome::Rejected) => {
+                    tracing::warn!(id, project, "the control plane rejected the result of a received mail");
+                    return;
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(id, project, error, "failed to report the result of a received mail; retrying");
+                }
+            }
+            sleep(backoff.next_delay()).await;
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The errors of `env.email`.
+
+use protocol::{MailRefusal, RefusedMail};
+
+/// Why `send` failed. Except after [`SendError::Unavailable`], the mail is not sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The control plane refused the mail.
+    #[error("{}", .0.message)]
+    Refused(RefusedMail),
+    /// The mail has another shape than that of [`protocol::OutgoingMail`].
+    #[error("{0}")]
+    InvalidMessage(&'static str),
+    /// The mail exceeds the limit of a submission, so it also exceeds the limit of an assembled mail.
+    #[error("The mail is too large. The limit is 10 MiB, with its attachments.")]
+    TooLarge,
+    /// Other large mails need the memory of the node.
+    #[error("Too many large mails are being sent. Try again later.")]
+    NoMemory,
+    /// The control plane did not confirm the mail in time.
+    #[error("The mail service does not respond. The mail may have been queued. Try again later.")]
+    Unavailable,
+}
+
+impl SendError {
+    /// Returns the `code` that worker code sees.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(refused) => match refused.code {
+                MailRefusal::RateLimited => "rate_limited",
+                MailRefusal::Suppressed => "suppressed",
+                MailRefusal::InvalidRecipient => "invalid_recipient",
+                MailRefusal::InvalidSender => "invalid_sender",
+                MailRefusal::InvalidMessage => "invalid_message",
+                MailRefusal::TooLarge => "too_large",
+                MailRefusal::NotGranted => "not_granted",
+            },
+            Self::InvalidMessage(_) => "invalid_message",
+            Self::TooLarge => "too_large",
+            Self::NoMemory | Self::Unavailable => "unavailable",
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The submission of mail to the control plane.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::{MailSubmission, MailSubmitted, OutgoingMail};
+use tokio::time::{sleep, timeout};
+
+use super::error::SendError;
+use super::id::new_mail_id;
+use super::metrics::MailMetrics;
+use crate::backoff::Backoff;
+use crate::client::{Core, Outcome, Unauthorized};
+use crate::memory::{ProjectsMemory, Reservation};
+
+/// The longest mail, as JSON with its attachments in base64. With its id and project, it fits into the 16 MiB that the
+/// control plane accepts. An assembled mail has at most 10 MiB, and base64 adds a third.
+pub const MAX_SUBMISSION_BYTES: usize = (16 << 20) - 1024;
+
+/// The limit on the memory of all mails in submission, in bytes.
+const MAX_BYTES: usize = 256 << 20;
+/// The limit of one project: two mails of the maximum size.
+const MAX_PROJECT_BYTES: usize = 64 << 20;
+/// The memory of a mail, as a multiple of its length: it exists as parsed values and as text.
+const COPIES: usize = 2;
+
+/// The time for all attempts to submit a mail.
+const DEADLINE: Duration = Duration::from_secs(25);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// Submits the mail of worker code.
+pub struct Mailer {
+    core: Core,
+    memory: ProjectsMemory,
+    metrics: MailMetrics,
+    deadline: Duration,
+}
+
+impl Mailer {
+    /// Creates a mailer.
+    #[must_use]
+    pub fn new(core: Core, metrics: MailMetrics) -> Self {
+        Self { core, memory: ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES), metrics, deadline: DEADLINE }
+    }
+
+    /// Waits for the memory of a mail with this many bytes.
+    ///
+    /// # Errors
+    /// Returns [`SendError::NoMemory`] if other mails of the project or of the node use the memory for too long.
+    pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation, SendError> {
+        self.memory.reserve(project, bytes * COPIES).await.ok_or(SendError::NoMemory)
+    }
+
+    /// Submits a mail, and returns its id after the control plane has queued it.
+    ///
+    /// # Errors
+    /// Returns an error if the control plane refuses the mail, or does not confirm it in time.
+    pub async fn send(&self, project: &str, mail: OutgoingMail) -> Result<String, SendError> {
+        let submission = MailSubmission { id: new_mail_id(), project: project.to_owned(), mail };
+        let body = serde_json::to_vec(&submission).map_err(|_| SendError::InvalidMessage("The mail is malformed."))?;
+        let MailSubmission { id, .. } = submission;
+        timeout(self.deadline, self.submit(body.into())).await.unwrap_or(Err(SendError::Unavailable)).map(|()| id)
+    }
+
+    /// Submits a mail, and repeats the submission if its response is lost.
+    async fn submit(&self, submission: Bytes) -> Result<(), SendError> {
+        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+        loop {
+            match self.core.submit_mail(submission.clone()).await {
+                Ok(Outcome::Accepted(MailSubmitted::Queued)) => return Ok(()),
+                Ok(Outcome::Accepted(MailSubmitted::Refused(refused))) => return Err(SendError::Refused(refused)),
+                Ok(Outcome::Rejected) => {
+                    tracing::error!("the control plane rejected the submission of a mail");
+                    return Err(SendError::InvalidMessage("The mail service does not accept this mail."));
+                }
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), "failed to submit a mail");
+                    if error.is::<Unauthorized>() {
+                        return Err(SendError::Unavailable);
+                    }
+                }
+            }
+            sleep(backoff.next_delay()).await;
+        }
+    }
+
+    /// Counts a call of worker code.
+    pub fn count<T>(&self, result: &Result<T, SendError>) {
+        self.metrics.count_send(result.as_ref().map_or_else(SendError::code, |_| "ok"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Registry;
+    use settings::Settings;
+
+    use super::*;
+    use crate::config::{CLAIM, Config, TABLE};
+
+    #[tokio::test]
+    async fn unreachable_control_plane_is_unavailable_after_the_deadline() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = format!("http://{}", testkit::reserved_address());
+        let given = [("SVC_NODE_TOKEN", "svc_nod_x"), ("SVC_NODE_DIR", "/d"), ("SVC_NODE_CORE_URL", &url)];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, given).unwrap()).unwrap()).unwrap();
+        let mailer = Mailer::new(core, MailMetrics::new(&Registry::new()).unwrap());
+        let mailer = Mailer { deadline: Duration::from_millis(200), ..mailer };
+        let sent = mailer.send("prj_1", OutgoingMail::default()).await;
+        assert_eq!(sent, Err(SendError::Unavailable));
+    }
+}

@@ -1,0 +1,167 @@
+//! `env.email.send`.
+
+use protocol::{MailAttachment, MailRefusal, OutgoingMail};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{HOST, Rig, address};
+use crate::running::until;
+use crate::visitor::Visitor;
+
+fn minimal() -> Value {
+    json!({ "to": "ada@example.com", "subject": "Hello", "text": "Hi" })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_is_submitted_with_all_fields() {
+    let Some(rig) = Rig::start().await else { return };
+    let sent = rig.send(&minimal()).await;
+    let sent_all = rig
+        .send(&json!({
+            "to": ["ada@example.com", "Grüße <ü@example.com>"], "cc": "cc@example.com", "bcc": ["bcc@example.com"],
+            "from": "Bot <bot@app.ada.example>", "replyTo": "reply@example.com",
+            "subject": "Grüße\r\nX: y", "text": "a\u{0}b", "html": "<p>", "headers": { "X-One": "1", "In-Reply-To": "<1>" },
+            "attachments": [
+                { "filename": "ü.txt", "contentType": "text/plain", "text": "Grüße" },
+                { "filename": "bytes", "contentType": "application/octet-stream", "bytes": [0, 255, 10] },
+                { "filename": "view", "contentType": "x", "view": [1, 2] },
+                { "filename": "empty", "contentType": "x", "text": "" },
+            ],
+        }))
+        .await;
+    let submitted = rig.core.submitted_mail();
+    for (sent, submitted) in [&sent, &sent_all].into_iter().zip(&submitted) {
+        assert_eq!(*sent, json!({ "id": submitted.id }));
+        let digits = submitted.id.strip_prefix("mail_").unwrap();
+        assert!(digits.len() == 26 && digits.starts_with('0'), "{digits}");
+        assert_eq!(submitted.project, "app");
+    }
+    assert!(submitted[0].id < submitted[1].id);
+    let expected = OutgoingMail {
+        to: vec!["ada@example.com".to_owned()],
+        subject: "Hello".to_owned(),
+        text: Some("Hi".to_owned()),
+        ..OutgoingMail::default()
+    };
+    assert_eq!(submitted[0].mail, expected);
+    let attachment = |filename: &str, content_type: &str, content: &str| MailAttachment {
+        filename: filename.to_owned(),
+        content_type: content_type.to_owned(),
+        content: content.to_owned(),
+    };
+    let expected = OutgoingMail {
+        from: Some("Bot <bot@app.ada.example>".to_owned()),
+        reply_to: Some("reply@example.com".to_owned()),
+        to: vec!["ada@example.com".to_owned(), "Grüße <ü@example.com>".to_owned()],
+        cc: vec!["cc@example.com".to_owned()],
+        bcc: vec!["bcc@example.com".to_owned()],
+        subject: "Grüße\r\nX: y".to_owned(),
+        text: Some("a\0b".to_owned()),
+        html: Some("<p>".to_owned()),
+        headers: [("X-One", "1"), ("In-Reply-To", "<1>")].map(|(name, it)| (name.to_owned(), it.to_owned())).into(),
+        attachments: vec![
+            attachment("ü.txt", "text/plain", "R3LDvMOfZQ=="),
+            attachment("bytes", "application/octet-stream", "AP8K"),
+            attachment("view", "x", "AQI="),
+            attachment("empty", "x", ""),
+        ],
+    };
+    assert_eq!(submitted[1].mail, expected);
+    rig.has_metrics(&[r#"svc_node_mail_sends_total{outcome="ok"} 2"#]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_are_thrown_with_their_code_and_message() {
+    let Some(rig) = Rig::start().await else { return };
+    let refusals = [
+        (MailRefusal::RateLimited, "rate_limited"),
+        (MailRefusal::Suppressed, "suppressed"),
+        (MailRefusal::InvalidRecipient, "invalid_recipient"),
+        (MailRefusal::InvalidSender, "invalid_sender"),
+        (MailRefusal::InvalidMessage, "invalid_message"),
+        (MailRefusal::TooLarge, "too_large"),
+        (MailRefusal::NotGranted, "not_granted"),
+    ];
+    for (refusal, code) in refusals {
+        rig.core.refuse_mail(Some(refusal));
+        let expected = json!({ "isError": true, "code": code, "message": "The reason of the test." });
+        assert_eq!(rig.send(&minimal()).await, expected);
+    }
+    // A refused mail is submitted once.
+    assert_eq!(rig.core.submitted_mail().len(), refusals.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_calls_are_refused_before_the_submission() {
+    let Some(rig) = Rig::start().await else { return };
+    let codes: Value = serde_json::from_str(&rig.visitor().get(HOST, "/malformed").await.body).unwrap();
+    for (name, code) in codes.as_object().unwrap() {
+        let expected = match name.as_str() {
+            "to" | "toList" | "toObject" | "cc" | "bcc" => "invalid_recipient",
+            "from" => "invalid_sender",
+            "large" | "long" => "too_large",
+            _ => "invalid_message",
+        };
+        assert_eq!(code, expected, "{name}");
+    }
+    assert!(rig.core.submitted_mail().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_response_repeats_the_same_submission() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.lose_mail_responses(3);
+    let sent = rig.send(&minimal()).await;
+    let submitted = rig.core.submitted_mail();
+    assert_eq!(submitted.len(), 4);
+    assert!(submitted.iter().all(|submission| *submission == submitted[0]));
+    assert_eq!(sent, json!({ "id": submitted[0].id }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_outage_of_the_control_plane_delays_a_mail() {
+    let Some(mut rig) = Rig::start().await else { return };
+    rig.0.core.stop().await;
+    let request = rig.visitor().request(Method::POST, HOST, "/send").body(minimal().to_string());
+    let sending = tokio::spawn(Visitor::send(request));
+    // The node has logged a failed attempt.
+    until("an attempt", || rig.log().contains("failed to submit a mail")).await;
+    rig.0.core.restart().await;
+    let sent: Value = serde_json::from_str(&sending.await.unwrap().body).unwrap();
+    assert_eq!(sent, json!({ "id": rig.core.submitted_mail()[0].id }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn control_plane_that_rejects_the_node_is_unavailable() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.accept("svc_nod_other");
+    let thrown = rig.send(&minimal()).await;
+    assert_eq!((&thrown["isError"], &thrown["code"]), (&json!(true), &json!("unavailable")), "{thrown}");
+    rig.has_metrics(&[r#"svc_node_mail_sends_total{outcome="unavailable"} 1"#]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn largest_attachments_are_submitted() {
+    let Some(rig) = Rig::start().await else { return };
+    let content = "x".repeat(10 << 20);
+    let mut large = minimal();
+    large["attachments"] = json!([{ "filename": "x", "contentType": "text/plain", "text": content }]);
+    let sent = rig.send(&large).await;
+    let submitted = rig.core.submitted_mail();
+    assert_eq!(sent, json!({ "id": submitted[0].id }));
+    assert_eq!(submitted[0].mail.attachments[0].content.len(), content.len().div_ceil(3) * 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn binding_follows_the_grant_without_a_declaration() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.set_part("app", "email", Value::Null);
+    rig.sees_granted("false").await;
+    rig.core.set_part("app", "email", address("app"));
+    rig.sees_granted("true").await;
+    // Another domain is not visible to the code, and needs no new process.
+    rig.send(&minimal()).await;
+    rig.core.set_part("app", "email", json!({ "domain": "other.ada.example" }));
+    rig.send(&minimal()).await;
+    until("both mails", || rig.core.submitted_mail().len() == 2).await;
+}
