@@ -67,9 +67,9 @@ impl Services {
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
         let (public, internal) = (v1::routes(config.sign_ins), internal::routes());
         Ok(Self {
-            reference: Data::new(Reference::of(&public)),
             static_responses: Data::new(StaticResponses::of(&public)),
             public: Router::of(&[&public, &pdns::routes()])?,
+            reference: Data::new(Reference::of(public)),
             internal: Router::of(&[&internal])?,
             limiters: Data::new(Limiters::new(config.rate_limits, store.clock_rng().clone())),
             upload_limiter: Data::new(UploadLimiter::default()),

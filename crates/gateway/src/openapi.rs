@@ -1,8 +1,9 @@
 //! The OpenAPI 3.1 document, generated from the routes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use actix_web::web::Bytes;
 use kernel::Code;
 use serde_json::{Map, Value, json};
 
@@ -12,14 +13,20 @@ use crate::protocol;
 
 /// The document as it is served, and the configuration of the page that shows it.
 pub(crate) struct Reference {
-    pub(crate) document: String,
+    routes: Routes,
+    document: OnceLock<Bytes>,
     pub(crate) swagger: Arc<utoipa_swagger_ui::Config<'static>>,
 }
 
 impl Reference {
-    pub(crate) fn of(routes: &Routes) -> Self {
+    pub(crate) fn of(routes: Routes) -> Self {
         let swagger = Arc::new(utoipa_swagger_ui::Config::from("/v1/openapi.json"));
-        Self { document: format!("{:#}", document(routes)), swagger }
+        Self { routes, document: OnceLock::new(), swagger }
+    }
+
+    /// Returns the document. The first call creates it, because few processes serve it.
+    pub(crate) fn document(&self) -> Bytes {
+        self.document.get_or_init(|| format!("{:#}", document(&self.routes)).into()).clone()
     }
 }
 

@@ -45,7 +45,7 @@ async fn config(_: Open, config: Data<Config>) -> Result<Json<Site>, Problem> {
 }
 
 async fn openapi(_: Open, reference: Data<Reference>) -> Result<Bytes, Problem> {
-    let document = Bytes::whole("application/json", reference.document.clone());
+    let document = Bytes::whole("application/json", reference.document());
     Ok(document.with_header(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60")))
 }
 
