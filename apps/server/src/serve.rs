@@ -63,6 +63,8 @@ impl Server {
         let internal = HttpServer::new(move || internal_app(&services))
             .tcp_nodelay(true)
             .workers(1)
+            // A long poll ends with its node. Otherwise it would claim mail for a node that stopped.
+            .h1_allow_half_closed(false)
             .disable_signals()
             .bind(config.internal_listen)
             .with_context(|| format!("SVC_INTERNAL_LISTEN {}", config.internal_listen))?;
