@@ -30,7 +30,7 @@ pub async fn report(
     mut last_batch: watch::Receiver<Option<i64>>,
 ) {
     let mut pending = PendingReports::default();
-    // Batch numbers continue after the last one in the control plane's first response.
+    // The control plane's first response contains the number of the last batch. New numbers are greater.
     let mut last = {
         let known = async { last_batch.wait_for(Option::is_some).await.ok().and_then(|last| *last) };
         let Some(last) = pending.collect_until(&mut observations, known).await else { return };

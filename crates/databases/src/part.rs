@@ -32,7 +32,7 @@ impl PartValues {
         Self { store }
     }
 
-    /// Returns the part of the projects among these that have a database, or a database that the node must still
+    /// Returns the part of each of these projects that has a database, or a database that the node must still
     /// delete.
     ///
     /// # Errors

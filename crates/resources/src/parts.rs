@@ -51,7 +51,7 @@ impl PartValues {
         Self { store, limits }
     }
 
-    /// Returns the secrets of the projects among these that have or had any. If one value of a project cannot be
+    /// Returns the secrets of each of these projects that has or had any. If one value of a project cannot be
     /// opened, the project's result is [`Error::Inconsistent`].
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl PartValues {
         Ok(sets)
     }
 
-    /// Returns the storage of the projects among these that have a grant.
+    /// Returns the storage of each of these projects to which storage is granted.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -92,7 +92,7 @@ impl PartValues {
         Ok(granted.collect())
     }
 
-    /// Returns the mail domains of the projects among these that have a grant.
+    /// Returns the mail domain of each of these projects that has one.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.

@@ -161,8 +161,8 @@ async fn lost_calls_end_at_their_estimate() {
     kit.assert_consistent().await;
 }
 
-/// The node reports that the upstream refused a call whose estimated cost was deducted. The estimate does not exceed
-/// the context of the model.
+/// The node reports that the upstream refused a call whose estimated cost was deducted. The cost is estimated for at
+/// most the tokens of the model's context.
 #[tokio::test]
 async fn lost_call_that_was_free_is_returned() {
     let kit = Kit::start().await;

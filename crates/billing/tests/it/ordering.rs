@@ -1,4 +1,4 @@
-//! Events out of order. For each subscription, the provider's modification time decides.
+//! Events out of order. Of two events of a subscription, the one with the later modification time is valid.
 
 use serde_json::Value;
 

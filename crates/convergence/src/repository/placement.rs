@@ -43,7 +43,7 @@ pub trait PlacementRepository {
     /// Makes locked placements pending, without a home node.
     async fn placement_unassign(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Returns the projects among these that are placed on the node.
+    /// Returns those of these projects that are placed on the node.
     async fn placement_filter_by_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
 
     /// Locks the placements on the node of these projects, and returns the projects that are placed on it.

@@ -59,7 +59,7 @@ pub struct PartOperation {
 
 /// The part of the desired state on a [`store::Connection`].
 pub trait PartRepository {
-    /// Returns the part of the projects among these that have one.
+    /// Returns the part of each of these projects that has one.
     async fn part_load(&mut self, projects: &[ProjectId], now: Time) -> Result<Vec<(ProjectId, DatabasePart)>>;
 }
 

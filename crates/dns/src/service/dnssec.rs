@@ -24,7 +24,7 @@ pub(super) const ACTIVE_INTERVAL: i64 = 2;
 const RETRY_DELAY: i64 = 15;
 /// The extra increment of the serial when the group of a zone changes. A signer ignores a zone whose serial is not
 /// newer than the signer's. The signer raises its serial whenever it signs, so the signer's serial may be higher than
-/// at the last check. The increment keeps the new serial of the zone ahead of it.
+/// at the last check. The increment keeps the new serial of the zone ahead of the signer's.
 const GROUP_CHANGE_INCREMENT: u32 = 60;
 /// The maximum number of concurrent signer checks.
 const MAX_CONCURRENT_CHECKS: i64 = 32;

@@ -49,7 +49,7 @@ impl KnownCredential {
 
 impl Limiters {
     /// Remembers a new credential as valid, so that the rate limit of its address does not block its first request.
-    /// [`Self::accept_as_caller`] remembers every other credential when it authenticates a request.
+    /// [`Self::accept_as_caller`] remembers all other credentials when it authenticates a request.
     pub(crate) fn remember(&self, credential: &Token, user: UserId) {
         let known = KnownCredential { user, seen_at: self.now() };
         self.local().known.insert(credential.hash(), known);

@@ -18,7 +18,7 @@ pub trait EmailRepository {
     /// Deletes the mail domain of a project. This is a no-op if the project has none.
     async fn email_domain_delete(&mut self, project: ProjectId) -> Result<()>;
 
-    /// Returns the mail domains of the projects among these that have one.
+    /// Returns the mail domain of each of these projects that has one.
     async fn email_domain_load(&mut self, projects: &[ProjectId]) -> Result<Vec<(ProjectId, String)>>;
 }
 

@@ -60,7 +60,7 @@ pub trait StorageRepository {
     /// Returns the storage of a project.
     async fn storage_find(&mut self, project: ProjectId) -> Result<Option<FoundStorage>>;
 
-    /// Returns the storage of the projects among these that have a grant.
+    /// Returns the storage of each of these projects to which storage is granted.
     async fn storage_load(&mut self, projects: &[ProjectId]) -> Result<Vec<GrantedStorage>>;
 
     /// Stores a report. Returns whether the previous report exceeded the quota, or `None` for a project without

@@ -62,7 +62,8 @@ impl CallLimit {
         }
     }
 
-    /// Waits until another call may begin. Returns `None` if too many calls of the process already wait.
+    /// Waits until another call may begin. Returns `None` if too many calls of the process already wait, or after
+    /// [`WAIT_TIMEOUT`].
     pub async fn begin(&self) -> Option<Call> {
         let accepted = Arc::clone(&self.accepted).try_acquire_owned().ok()?;
         let in_flight = timeout(WAIT_TIMEOUT, Arc::clone(&self.in_flight).acquire_owned()).await.ok()?.ok()?;

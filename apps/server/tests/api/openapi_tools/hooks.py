@@ -9,7 +9,7 @@ import schemathesis
 from hypothesis import strategies
 from schemathesis.openapi.checks import RejectedPositiveData
 
-# Requests that match their schema and may still be rejected, by error code: JSON Schema cannot express these rules.
+# The rules that JSON Schema cannot express, by error code: a request that matches its schema may still break them.
 BY_CODE = {
     "confirm_mismatch": "the body must repeat the name in the path",
     "idempotency_mismatch": "the key was used with another body",
