@@ -28,4 +28,7 @@ pub use mail_content::{Action, InvalidLink, MailContent};
 pub use outbound::{Limits, OutboundClient, OutboundConfigError, OutboundError};
 pub use person::Person;
 pub use resolver::{InvalidResolver, LookupError, Resolver};
-pub use smtp::{Cause, Credentials, InvalidSmtp, MailError, Smtp, SmtpConfig, Step, Timeouts, Tls};
+pub use smtp::{
+    Cause, Credentials, Envelope, InvalidSmtp, MailError, RefusedRecipient, Relay, RelayError, Relayed, Smtp,
+    SmtpConfig, Step, Timeouts, Tls,
+};

@@ -7,6 +7,7 @@
 mod config;
 mod error;
 mod line_reader;
+mod relay;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::mail::{Mail, address};
 pub use config::{Credentials, InvalidSmtp, SmtpConfig, Tls};
 pub use error::{Cause, MailError, Step};
 use line_reader::LineReader;
+pub use relay::{Envelope, RefusedRecipient, Relay, RelayError, Relayed};
 
 /// The timeouts of an SMTP session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
