@@ -58,7 +58,7 @@ impl Deliverer {
         Self { queue, core, metrics, committed, queued, waiting, attempts }
     }
 
-    /// Runs until the queue is closed.
+    /// Runs until it is aborted. An interrupted attempt is repeated after the next start.
     pub async fn run(mut self) {
         let mut measure = interval(MEASURE_INTERVAL);
         measure.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -162,7 +162,7 @@ impl Session {
             }
             Command::Noop => Reply::new(250, "2.0.0", "OK"),
             Command::Help => Reply::new(214, "2.0.0", "EHLO HELO MAIL RCPT DATA RSET NOOP QUIT STARTTLS; see RFC 5321"),
-            Command::Verify => Reply::new(252, "2.5.2", "the server does not verify addresses; send a mail"),
+            Command::Verify => Reply::new(252, "2.0.0", "the server does not verify addresses; send a mail"),
             Command::Expand => Reply::new(502, "5.5.1", "the server does not expand lists"),
             Command::Quit => return self.refuse(Reply::new(221, "2.0.0", "bye")),
             Command::NotOffered => Reply::new(502, "5.5.1", "the server does not offer the command"),
@@ -251,6 +251,7 @@ impl Session {
             Some(Recipient::Unknown) => Reply::new(550, "5.1.1", "no such address"),
             Some(Recipient::Foreign) => Reply::new(550, "5.7.1", "relaying denied"),
         };
+        tracing::debug!(client = %self.client, domain = %mailbox.domain, code = refusal.code, "refused a recipient");
         sleep(self.counted.count_guess()).await;
         refusal
     }
