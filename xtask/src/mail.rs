@@ -28,8 +28,8 @@ pub type Args = DatabaseArgs<Command>;
 pub enum Command {
     /// Print the DNS records that the mail domain needs
     ///
-    /// Reads SVC_MAIL_DOMAIN, SVC_DKIM_KEY, SVC_DKIM_SELECTOR and SVC_SMTP_URL as the server, and SVC_MX_HOSTNAME as the
-    /// mail node.
+    /// Reads SVC_MAIL_DOMAIN, SVC_DKIM_KEY, SVC_DKIM_SELECTOR and SVC_SMTP_URL as the server, and SVC_MX_HOSTNAME as
+    /// the mail node.
     DnsRecords {
         /// A mechanism of SPF for the relay, such as include:amazonses.com [default: the host of SVC_SMTP_URL]
         #[arg(long, value_name = "MECHANISM")]

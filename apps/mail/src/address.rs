@@ -35,8 +35,8 @@ pub enum Domain {
 }
 
 impl Path {
-    /// Parses a path at the start of a text. Returns it with the rest of the text, or `None` if it is malformed. A source
-    /// route is ignored, as RFC 5321 appendix C requires.
+    /// Parses a path at the start of a text. Returns it with the rest of the text, or `None` if it is malformed. A
+    /// source route is ignored, as RFC 5321 appendix C requires.
     pub fn parse(text: &str) -> Option<(Self, &str)> {
         let text = text.strip_prefix('<')?;
         if let Some(rest) = text.strip_prefix('>') {

@@ -21,15 +21,15 @@ settings::table! {
     pub CORE_URL: Url = Setting::with_default("SVC_MX_CORE_URL", "http://127.0.0.1:8081");
     /// The node's credential for that listener, `svc_nod_…`, from `xtask node add --mail`.
     pub TOKEN: Secret = Setting::required("SVC_MX_TOKEN");
-    /// The path of the certificate chain for STARTTLS, in PEM. Without it, the node offers no STARTTLS. The node reads a
-    /// renewed certificate within a minute.
+    /// The path of the certificate chain for STARTTLS, in PEM. Without it, the node offers no STARTTLS. The node reads
+    /// a renewed certificate within a minute.
     pub TLS_CERT: Option<PathBuf> = Setting::optional("SVC_MX_TLS_CERT");
     /// The path of the certificate's private key, in PEM.
     pub TLS_KEY: Option<PathBuf> = Setting::optional("SVC_MX_TLS_KEY");
     /// `ip:port` of the name server for SPF (default: the system's).
     pub RESOLVER: Option<SocketAddr> = Setting::optional("SVC_MX_RESOLVER");
-    /// The directory of the queue: accepted mail that the control plane does not have yet. It must survive restarts. One
-    /// process uses it.
+    /// The directory of the queue: accepted mail that the control plane does not have yet. It must survive restarts.
+    /// One process uses it.
     pub DIR: PathBuf = Setting::required("SVC_MX_DIR");
     /// The address at which Prometheus finds `/metrics`, and a probe `/healthz`. Never expose it to the internet.
     pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_MX_INTERNAL_LISTEN", "127.0.0.1:8095");

@@ -75,7 +75,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Returns the name and the value of a field. White space before the colon is obsolete but valid (RFC 5322 section 4.5).
+/// Returns the name and the value of a field. White space before the colon is obsolete but valid (RFC 5322 section
+/// 4.5).
 fn name(field: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = field.iter().position(|byte| *byte == b':')?;
     let (name, value) = (field.get(..colon)?.trim_ascii_end(), field.get(colon + 1..)?);
@@ -91,7 +92,8 @@ fn claims(value: &[u8], host: &HostName) -> bool {
     }
 }
 
-/// Returns the identifier of the authentication service: `[CFWS] value [CFWS version] [CFWS] ";"` (RFC 8601 section 2.2).
+/// Returns the identifier of the authentication service: `[CFWS] value [CFWS version] [CFWS] ";"` (RFC 8601 section
+/// 2.2).
 fn identifier(value: &str) -> Option<String> {
     let text = without_comments(value)?;
     let text = text.trim();

@@ -47,7 +47,8 @@ pub struct Limits {
     pub timeouts: Timeouts,
 }
 
-/// The timeouts of a connection. RFC 5321 section 4.5.3.2 recommends 5 minutes for commands, and 3 for a part of a mail.
+/// The timeouts of a connection. RFC 5321 section 4.5.3.2 recommends 5 minutes for commands, and 3 for a part of a
+/// mail.
 #[derive(Debug, Clone)]
 pub struct Timeouts {
     /// For a whole command.

@@ -52,7 +52,8 @@ impl Recipients {
         Self { core, metrics, cache }
     }
 
-    /// Returns the project of a domain. Returns `None` if the control plane is unavailable or the node asks it too often.
+    /// Returns the project of a domain. Returns `None` if the control plane is unavailable or the node asks it too
+    /// often.
     pub async fn find(&self, domain: &HostName) -> Option<Recipient> {
         self.lookup(domain)?.await.recipient
     }

@@ -1,8 +1,8 @@
 //! The trace fields that the node adds on top of a mail: `Received` and `Authentication-Results`.
 //!
 //! A sender chooses the EHLO name and the addresses. The node accepts only EHLO names of letters, digits and `-._:[]`,
-//! and writes only the domain of the sender. A recipient can have a quoted local part, so it is written in its canonical
-//! form, and only in `Received`.
+//! and writes only the domain of the sender. A recipient can have a quoted local part, so it is written in its
+//! canonical form, and only in `Received`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::address::{Domain, Mailbox};
 use crate::host::HostName;
 use crate::spf::SpfResult;
 
-/// What the trace fields tell about a mail.
+/// The data of the trace fields.
 pub struct Trace<'a> {
     /// The name of this node.
     pub host: &'a HostName,

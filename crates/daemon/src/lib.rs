@@ -1,5 +1,5 @@
-//! The common part of the programs next to the control plane, such as the node: arguments, log and signals, the settings
-//! of the control plane's address and of the credential for it, backoff, and the metrics.
+//! The common part of the programs next to the control plane, such as the node: arguments, log and signals, the
+//! settings of the control plane's address and of the credential for it, backoff, and the metrics.
 
 mod backoff;
 mod control_plane;

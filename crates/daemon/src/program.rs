@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 pub struct Program {
     /// The name of the executable.
     pub name: &'static str,
-    /// What the program does, for `--help`: a sentence.
+    /// The purpose of the program, for `--help`: the rest of a sentence after its name.
     pub about: &'static str,
     /// The heading of its settings in the reference.
     pub title: &'static str,

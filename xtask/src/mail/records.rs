@@ -56,8 +56,8 @@ impl MailDomain {
 }
 
 impl MailRecords {
-    /// Returns the records together with the existing ones of the name that have another purpose, such as the TXT record
-    /// of another service.
+    /// Returns the records together with the existing ones of the name that have another purpose, such as the TXT
+    /// record of another service.
     pub fn merged_with(&self, existing: &[String]) -> Vec<String> {
         let has_purpose = |record: &str, version: &str| record.starts_with(&format!("\"{version}"));
         let is_replaced = |record: &str| {

@@ -1,7 +1,7 @@
 //! The envelope of a queued mail, and the file that contains both.
 //!
-//! A file consists of the bytes of the mail, the envelope as JSON, the length of the JSON in 8 bytes (little-endian) and
-//! [`MAGIC`]. The envelope follows the bytes, because it is complete only after them.
+//! A file consists of the bytes of the mail, the envelope as JSON, the length of the JSON in 8 bytes (little-endian)
+//! and [`MAGIC`]. The envelope follows the bytes, because it is complete only after them.
 
 use std::io::{self, ErrorKind, SeekFrom};
 

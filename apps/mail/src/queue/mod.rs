@@ -42,8 +42,8 @@ struct Shared {
 }
 
 impl Queue {
-    /// Opens the directory, which is created if necessary. Returns the queue and the ids of its mails: those of an earlier
-    /// run, and each one that is committed.
+    /// Opens the directory, which is created if necessary. Returns the queue and the ids of its mails: those of an
+    /// earlier run, and each one that is committed.
     pub fn open(directory: &Path, free_bytes: u64) -> anyhow::Result<(Self, UnboundedReceiver<Uuid>)> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let lock = File::create(directory.join("lock"))?;

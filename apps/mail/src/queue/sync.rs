@@ -26,8 +26,8 @@ impl DirectorySync {
         Ok(Self { directory: Arc::new(directory), requested: AtomicU64::new(0), covered: Mutex::new(0) })
     }
 
-    /// Makes all earlier changes of the directory durable. While a synchronization is in progress, requests wait. The next
-    /// synchronization then covers all of them.
+    /// Makes all earlier changes of the directory durable. While a synchronization is in progress, requests wait. The
+    /// next synchronization then covers all of them.
     pub async fn sync(&self) -> io::Result<()> {
         let request = self.requested.fetch_add(1, Ordering::SeqCst) + 1;
         let mut covered = self.covered.lock().await;

@@ -18,7 +18,7 @@ pub enum Command {
     },
     Mail {
         from: Path,
-        /// The declared size; 0 if there is none.
+        /// The declared size, or 0.
         size: u64,
         utf8: bool,
     },
@@ -42,8 +42,8 @@ pub enum Command {
 impl Command {
     /// Parses a line without its line break. Returns the reply to a malformed command.
     ///
-    /// `smtp_proto` parses the parameters. It would accept paths that are malformed, remove the quotes of local parts, and
-    /// reject address literals. So it gets a line with another path.
+    /// `smtp_proto` parses the parameters. It would accept paths that are malformed, remove the quotes of local parts,
+    /// and reject address literals. So it gets a line with another path.
     pub fn parse(line: &[u8]) -> Result<Self, Reply> {
         let text = std::str::from_utf8(line).ok().filter(|text| !text.contains(char::is_control));
         let text = text.ok_or_else(|| Reply::new(500, "5.5.2", "the command has invalid characters"))?;

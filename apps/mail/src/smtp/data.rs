@@ -1,9 +1,9 @@
 //! The bytes after DATA (RFC 5321 section 4.5.2).
 //!
-//! Servers and clients that disagree about the end of a mail let a sender smuggle mail: commands in one mail's bytes that
-//! another server executes. So exactly one sequence ends the bytes, `CRLF.CRLF`. A carriage return or line feed that is
-//! not part of `CRLF` is an error that ends the connection, before anything after it is read. The same applies to NUL,
-//! which mail must not contain.
+//! Servers and clients that disagree about the end of a mail let a sender smuggle mail: commands in one mail's bytes
+//! that another server executes. So exactly one sequence ends the bytes, `CRLF.CRLF`. A carriage return or line feed
+//! that is not part of `CRLF` is an error that ends the connection, before anything after it is read. The same applies
+//! to NUL, which mail must not contain.
 
 /// An error in the bytes, after which the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum DataError {
     Nul,
 }
 
-/// Where the bytes so far end.
+/// The position after the bytes so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Before the first byte of a line.

@@ -170,8 +170,8 @@ impl Session {
         }))
     }
 
-    /// A client must wait for the reply to these commands (RFC 2920 section 3.1, RFC 3207 section 4). Bytes that it already
-    /// sent may belong to another party.
+    /// A client must wait for the reply to these commands (RFC 2920 section 3.1, RFC 3207 section 4). Bytes that it
+    /// already sent may belong to another party.
     fn refuse_pipelining(&mut self) -> Result<(), End> {
         if self.connection.has_input() {
             return self.refuse(Reply::new(554, "5.5.0", "wait for the reply before you send more"));
