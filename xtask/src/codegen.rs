@@ -57,10 +57,10 @@ async fn schema_files(root: &Path) -> Result<Vec<File>> {
 /// Generates the reference, and the client from it.
 fn reference_files(programs: &Path) -> Result<Vec<File>> {
     let server = programs.join("svc-server");
-    let programs =
-        ["svc-node", "svc-git", "svc-sandbox"].map(|program| output(&programs.join(program), &["--settings"]));
-    let [node, git, sandbox] = programs;
-    let settings = [output(&server, &["--print", "settings"])?, node?, git?, sandbox?].join("\n");
+    let programs = ["svc-node", "svc-git", "svc-mail", "svc-sandbox"]
+        .map(|program| output(&programs.join(program), &["--settings"]));
+    let [node, git, mail, sandbox] = programs;
+    let settings = [output(&server, &["--print", "settings"])?, node?, git?, mail?, sandbox?].join("\n");
     let settings = format!(
         "# Settings\n\nWritten by `cargo xtask codegen` from the settings tables of the programs.\n\n{settings}"
     );

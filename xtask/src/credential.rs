@@ -22,6 +22,11 @@ pub async fn ensure_git_node(database_url: Secret, token_file: &Path) -> Result<
     ensure(database_url, token_file, "dev-git", NodeKind::Git).await
 }
 
+/// Ensures that the file contains a valid credential of the mail node.
+pub async fn ensure_mail_node(database_url: Secret, token_file: &Path) -> Result<()> {
+    ensure(database_url, token_file, "dev-mail", NodeKind::Mail).await
+}
+
 async fn ensure(database_url: Secret, token_file: &Path, name: &str, kind: NodeKind) -> Result<()> {
     let store = Store::new(&Config::new(database_url, "xtask"), ClockRng::system())?;
     let nodes = Nodes::new(store);

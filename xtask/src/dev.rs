@@ -71,8 +71,13 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     }
     if settings.git_token.is_none() {
         let token = folder.join("git.token");
-        credential::ensure_git_node(database_url, &token).await?;
+        credential::ensure_git_node(database_url.clone(), &token).await?;
         settings.set("SVC_GIT_TOKEN_FILE", token.display());
+    }
+    if settings.mail_token.is_none() {
+        let token = folder.join("mail.token");
+        credential::ensure_mail_node(database_url, &token).await?;
+        settings.set("SVC_MX_TOKEN_FILE", token.display());
     }
     if read_setting::<String>("SVC_NODE_WORKERD")?.is_none()
         && let Some(workerd) = workerd::find()
@@ -108,6 +113,12 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     } else {
         println!("  git       not found in PATH: repositories can be created, but not cloned and pushed");
     }
+
+    let start = Instant::now();
+    services.start("mail", &programs.join("svc-mail"), folder, |it| settings.apply_to(Program::MailNode, it))?;
+    let [smtp, internal] = settings.mail;
+    services.supervise(probe::wait_until_ok(internal, "/healthz")).await?;
+    print_step("Mail", format_args!("ready at {smtp}"), start);
 
     let svc = programs.join("svc");
     let zones = knot.map(|_| Knot::usage()).unwrap_or_default();

@@ -13,7 +13,7 @@ use xtask::workspace;
 use graph::Graph;
 
 /// The crates that may depend on an HTTP server.
-const HTTP_CRATES: &[&str] = &["bare", "gateway", "git-node", "server", "node"];
+const HTTP_CRATES: &[&str] = &["bare", "daemon", "gateway", "git-node", "mail-node", "server", "node"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
 /// Crates that no operator command needs.
 const NOT_FOR_OPERATORS: &[&str] =
@@ -78,10 +78,16 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
                     forbid(member, other, "the sandbox simulates external systems and shares no code with the product");
                 }
                 "client" => forbid(member, other, "client depends only on the OpenAPI document"),
-                "git-node" if !["bundle", "protocol", "settings", "sha256"].contains(&other) => {
+                "daemon" if other != "settings" => {
+                    forbid(member, other, "the only workspace dependency of daemon is settings");
+                }
+                "git-node" if !["bundle", "daemon", "protocol", "settings", "sha256"].contains(&other) => {
                     forbid(member, other, "the git node depends on the control plane only through the protocol");
                 }
-                "node" if !["bundle", "objects", "protocol", "settings", "sha256"].contains(&other) => {
+                "mail-node" if !["daemon", "protocol", "settings", "sha256"].contains(&other) => {
+                    forbid(member, other, "the mail node depends on the control plane only through the protocol");
+                }
+                "node" if !["bundle", "daemon", "objects", "protocol", "settings", "sha256"].contains(&other) => {
                     forbid(member, other, "a node depends on the control plane only through the protocol");
                 }
                 "cli" if !["client", "bundle"].contains(&other) => {

@@ -7,6 +7,7 @@ mod codegen;
 mod dev;
 mod invariants;
 mod lab;
+mod mail;
 mod migrate;
 mod nameservers;
 mod node;
@@ -50,6 +51,8 @@ enum Command {
     Migrate(migrate::Args),
     /// Manage nodes and their credentials
     Node(node::Args),
+    /// Print the DNS records of the mail domain, or write them to a hosted zone
+    Mail(mail::Args),
     /// Register, list and remove connected apps
     OauthClient(oauth_client::Args),
     /// List, rotate and retire the keys that sign access tokens
@@ -95,6 +98,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,
+        Command::Mail(args) => mail::run(args).await,
         Command::OauthClient(args) => oauth_client::run(args).await,
         Command::OauthKey(args) => oauth_key::run(args).await,
         Command::Audit(args) => audit::run(args).await,

@@ -29,11 +29,14 @@ pub fn fingerprint(path: &Path) -> String {
 }
 
 /// Builds the shipped programs.
-pub const BUILD_PROGRAMS: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "git-node", "-p", "cli"];
+pub const BUILD_PROGRAMS: &[&str] =
+    &["build", "-p", "server", "-p", "node", "-p", "git-node", "-p", "mail-node", "-p", "cli"];
 /// Builds the programs that `dev` runs.
-pub const BUILD_DEV: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "git-node", "-p", "cli", "-p", "sandbox"];
+pub const BUILD_DEV: &[&str] =
+    &["build", "-p", "server", "-p", "node", "-p", "git-node", "-p", "mail-node", "-p", "cli", "-p", "sandbox"];
 /// Builds the programs that print their settings or routes and do not need the generated client.
-pub const BUILD_SERVICES: &[&str] = &["build", "-p", "server", "-p", "node", "-p", "git-node", "-p", "sandbox"];
+pub const BUILD_SERVICES: &[&str] =
+    &["build", "-p", "server", "-p", "node", "-p", "git-node", "-p", "mail-node", "-p", "sandbox"];
 /// Builds the programs and all tests in one command. Test dependencies change the features of shared dependencies, so
 /// that separate commands would build most crates twice.
 pub const BUILD_WITH_TESTS: &[&str] = &["build", "--workspace", "--bins", "--tests", "--examples"];

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use daemon::{base_address, bearer};
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 use settings::{ByteSize, Claim, Error, Networks, Secret, Setting, Settings};
@@ -75,17 +76,13 @@ impl Config {
     /// # Errors
     /// Returns an error that names the missing or malformed setting.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
-        let token = settings.get(&TOKEN)?;
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
-            .map_err(|_| TOKEN.malformed("it contains a character that is not allowed in a header"))?;
-        authorization.set_sensitive(true);
         Ok(Self {
             listen: settings.get(&LISTEN)?,
             ssh_listen: settings.get(&SSH_LISTEN)?,
             internal_listen: settings.get(&INTERNAL_LISTEN)?,
             internal_url: settings.opt(&INTERNAL_URL)?.map(|url| base_address(&INTERNAL_URL, &url)).transpose()?,
             core_url: base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
-            authorization,
+            authorization: bearer(&TOKEN, &settings.get(&TOKEN)?)?,
             dir: settings.get(&DIR)?,
             trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
             max_programs: MaxPrograms {
@@ -94,19 +91,5 @@ impl Config {
             },
             max_push_bytes: settings.get(&MAX_PUSH)?.0,
         })
-    }
-}
-
-/// The URL is logged, so it must not contain credentials.
-fn base_address<T>(setting: &Setting<T>, url: &Url) -> Result<String, Error> {
-    let is_base = matches!(url.scheme(), "http" | "https")
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
-    if is_base {
-        Ok(url.as_str().trim_end_matches('/').to_owned())
-    } else {
-        Err(setting.malformed("it must be an http or https URL without credentials, query and fragment"))
     }
 }

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use actix_web::dev::Server;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use actix_web::http::header::AUTHORIZATION;
 use actix_web::web::{self, Data};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use daemon::show_metrics;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -60,20 +61,11 @@ pub fn listen(
     let app = move || {
         App::new()
             .app_data(Data::new(state.clone()))
+            .app_data(Data::new(state.metrics.registry()))
             .route("/metrics", web::get().to(show_metrics))
             .route("/internal/v1/repositories/{id}/{operation}", web::get().to(browse))
     };
     Ok((address, HttpServer::new(app).workers(2).disable_signals().listen(listener)?.run()))
-}
-
-async fn show_metrics(state: Data<State>) -> HttpResponse {
-    match state.metrics.text() {
-        Ok((kind, text)) => HttpResponse::Ok().insert_header((CONTENT_TYPE, kind)).body(text),
-        Err(error) => {
-            tracing::error!(%error, "failed to encode the metrics");
-            HttpResponse::InternalServerError().finish()
-        }
-    }
 }
 
 async fn browse(

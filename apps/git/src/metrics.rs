@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
 
 /// How a client connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +80,8 @@ impl Metrics {
         self.browses.with_label_values(&[operation]).observe(duration.as_secs_f64());
     }
 
-    /// Returns the metrics in the text format of Prometheus, with its content type.
-    pub fn text(&self) -> Result<(String, Vec<u8>), prometheus::Error> {
-        let (encoder, mut text) = (TextEncoder::new(), Vec::new());
-        encoder.encode(&self.registry.gather(), &mut text)?;
-        Ok((encoder.format_type().to_owned(), text))
+    /// Returns the registry of the metrics.
+    pub fn registry(&self) -> Registry {
+        self.registry.clone()
     }
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use daemon::{base_address, bearer};
 use objects::StoreAddress;
 use reqwest::Url;
 use reqwest::header::HeaderValue;
@@ -169,14 +170,6 @@ fn ai(settings: &Settings) -> Result<Option<AiConfig>, Error> {
     }
 }
 
-/// Returns the `Authorization` header with a credential.
-fn bearer<T>(setting: &Setting<T>, credential: &Secret) -> Result<HeaderValue, Error> {
-    let mut header = HeaderValue::from_str(&format!("Bearer {}", credential.reveal()))
-        .map_err(|_| setting.malformed("it contains a character that is not allowed in a header"))?;
-    header.set_sensitive(true);
-    Ok(header)
-}
-
 fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     let egress = EgressConfig {
         allow: settings.opt(&EGRESS_ALLOW)?.unwrap_or_default(),
@@ -198,20 +191,6 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     let launcher = PathBuf::from("/proc/self/exe");
     let (idle, email_timeout) = (IDLE_TIMEOUT, EMAIL_TIMEOUT);
     Ok(Some(Workers { workerd, launcher, memory, uids, idle, email_timeout, egress }))
-}
-
-/// Returns the base address of the control plane. It is logged, so the URL must not contain credentials.
-fn base_address<T>(setting: &Setting<T>, url: &Url) -> Result<String, Error> {
-    let is_base = matches!(url.scheme(), "http" | "https")
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
-    if is_base {
-        Ok(url.as_str().trim_end_matches('/').to_owned())
-    } else {
-        Err(setting.malformed("it must be an http or https URL without credentials, query and fragment"))
-    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
+use daemon::Backoff;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::backoff::Backoff;
 use crate::cache::{Cache, TemporaryFile};
 use crate::client::Core;
 use crate::digest::{Digest, Digester};

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use daemon::Backoff;
 use protocol::Platform;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::client::{Core, Unauthorized};
 use crate::database::DatabaseChanges;

@@ -9,7 +9,6 @@
 mod access;
 pub mod ai;
 mod asset;
-mod backoff;
 mod cache;
 mod client;
 pub mod clock;

@@ -4,10 +4,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use actix_web::dev::Server;
-use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::{self, Data};
-use actix_web::{App, HttpResponse, HttpServer};
-use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use actix_web::{App, HttpServer};
+use daemon::show_metrics;
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use crate::ai::AiMetrics;
 use crate::database::DatabaseMetrics;
@@ -86,17 +86,6 @@ impl Metrics {
 pub fn listen(address: SocketAddr, metrics: Metrics) -> io::Result<(SocketAddr, Server)> {
     let listener = TcpListener::bind(address)?;
     let (address, registry) = (listener.local_addr()?, metrics.registry);
-    let app = move || App::new().app_data(Data::new(registry.clone())).route("/metrics", web::get().to(show));
+    let app = move || App::new().app_data(Data::new(registry.clone())).route("/metrics", web::get().to(show_metrics));
     Ok((address, HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run()))
-}
-
-async fn show(registry: Data<Registry>) -> HttpResponse {
-    let (encoder, mut text) = (TextEncoder::new(), Vec::new());
-    match encoder.encode(&registry.gather(), &mut text) {
-        Ok(()) => HttpResponse::Ok().insert_header((CONTENT_TYPE, encoder.format_type())).body(text),
-        Err(error) => {
-            tracing::error!(%error, "failed to encode the metrics");
-            HttpResponse::InternalServerError().finish()
-        }
-    }
 }

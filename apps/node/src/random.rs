@@ -11,12 +11,6 @@ pub fn id() -> Uuid {
     Uuid::new_v4()
 }
 
-/// Returns a random byte.
-pub fn byte() -> u8 {
-    let [byte, ..] = id().into_bytes();
-    byte
-}
-
 /// Returns random bytes, for keys and nonces.
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {

@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 use std::pin::pin;
 
+use daemon::Backoff;
 use protocol::{Batch, Receipt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, sleep};
 
-use crate::backoff::Backoff;
 use crate::client::{Core, Outcome};
 use crate::clock::since_epoch;
 use crate::observe::Observation;

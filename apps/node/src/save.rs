@@ -5,11 +5,11 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::Backoff;
 use futures_util::future::OptionFuture;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::desired::Placements;
 use crate::digest::Digest;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256};
 use mail_auth::common::headers::HeaderWriter as _;
 use mail_auth::dkim::Done;
@@ -33,6 +35,57 @@ pub struct DkimSigner(Arc<mail_auth::dkim::DkimSigner<DkimKey, Done>>);
 #[error("must be a PEM file with an RSA or Ed25519 private key (PKCS #8, or PKCS #1 for RSA)")]
 pub struct InvalidDkimKey;
 
+enum PrivateKey {
+    Ed25519(Ed25519Key),
+    Rsa(RsaKey<Sha256>),
+}
+
+impl PrivateKey {
+    fn parse(pem: &str) -> Result<Self, InvalidDkimKey> {
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| InvalidDkimKey)?;
+        let ed25519 = match &key {
+            PrivateKeyDer::Pkcs8(der) => Ed25519Key::from_pkcs8_maybe_unchecked_der(der.secret_pkcs8_der()).ok(),
+            _ => None,
+        };
+        match ed25519 {
+            Some(key) => Ok(Self::Ed25519(key)),
+            None => RsaKey::from_key_der(key).map(Self::Rsa).map_err(|_| InvalidDkimKey),
+        }
+    }
+}
+
+/// Returns the TXT record with the public key of a private key in PEM (RFC 6376 section 3.6.1, RFC 8463 section 4).
+///
+/// # Errors
+/// Returns the error of [`DkimSigner::new`].
+pub fn dkim_record(pem: &str) -> Result<String, InvalidDkimKey> {
+    let (kind, key) = match PrivateKey::parse(pem)? {
+        PrivateKey::Ed25519(key) => ("ed25519", key.public_key()),
+        PrivateKey::Rsa(key) => ("rsa", rsa_public_key_info(&key.public_key())),
+    };
+    Ok(format!("v=DKIM1; k={kind}; p={}", STANDARD.encode(key)))
+}
+
+/// Returns the SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7) of an RSAPublicKey. Verifiers expect it in records.
+fn rsa_public_key_info(public_key: &[u8]) -> Vec<u8> {
+    /// The algorithm `rsaEncryption`, with the parameter NULL.
+    const ALGORITHM: [u8; 15] = *b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
+    let bits = der(0x03, &[&[0], public_key].concat());
+    der(0x30, &[ALGORITHM.as_slice(), &bits].concat())
+}
+
+/// Returns the DER of a value with this tag.
+fn der(tag: u8, value: &[u8]) -> Vec<u8> {
+    let length: Vec<u8> = value.len().to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
+    let header = match length.as_slice() {
+        [] => vec![tag, 0],
+        [short @ 0..=127] => vec![tag, *short],
+        // At most 8 bytes of length.
+        long => [&[tag, 0x80 | u8::try_from(long.len()).unwrap_or_default()], long].concat(),
+    };
+    [header, value.to_vec()].concat()
+}
+
 impl DkimSigner {
     /// Creates a signer with a private key in PEM. The public key must be published at
     /// `<selector>._domainkey.<domain>`. The domain is the parent of the senders' domains, so that one record is enough
@@ -41,14 +94,9 @@ impl DkimSigner {
     /// # Errors
     /// Returns an error if the text is not a private key, or the algorithm is not supported.
     pub fn new(pem: &str, domain: &str, selector: &str) -> Result<Self, InvalidDkimKey> {
-        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| InvalidDkimKey)?;
-        let ed25519 = match &key {
-            PrivateKeyDer::Pkcs8(der) => Ed25519Key::from_pkcs8_maybe_unchecked_der(der.secret_pkcs8_der()).ok(),
-            _ => None,
-        };
-        let key = match ed25519 {
-            Some(key) => DkimKey::from(key),
-            None => RsaKey::<Sha256>::from_key_der(key).map_err(|_| InvalidDkimKey)?.into(),
+        let key = match PrivateKey::parse(pem)? {
+            PrivateKey::Ed25519(key) => DkimKey::from(key),
+            PrivateKey::Rsa(key) => key.into(),
         };
         let signer = mail_auth::dkim::DkimSigner::from_key(key).domain(domain).selector(selector);
         Ok(Self(Arc::new(signer.headers(SIGNED_HEADERS))))
@@ -64,5 +112,30 @@ impl DkimSigner {
 impl std::fmt::Debug for DkimSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("DkimSigner(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_contain_the_public_key() {
+        let pem = "-----BEGIN PRIVATE KEY-----\n\
+                   MC4CAQAwBQYDK2VwBCIEIOKfbRaoPKF87Wn9COlSaXTt1Soj6eUQwZGsIvIdUFPj\n\
+                   -----END PRIVATE KEY-----\n";
+        let record = dkim_record(pem).unwrap();
+        assert_eq!(record, "v=DKIM1; k=ed25519; p=sU5J/U1Vs2Hg7cOMqwdFMq5TBs4ap1ofIf/TPHOmul4=");
+        assert!(dkim_record("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n").is_err());
+    }
+
+    #[test]
+    fn rsa_keys_have_their_algorithm() {
+        // The beginning that each key of 2048 bits has.
+        let key = [7; 270];
+        let info = STANDARD.encode(rsa_public_key_info(&key));
+        assert_eq!(info, ["MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A", &STANDARD.encode(key)].concat());
+        assert_eq!([der(4, &[1]), der(4, &[])], [vec![4, 1, 1], vec![4, 0]]);
+        assert_eq!(der(4, &[0; 200]).get(..3), Some([4, 0x81, 200].as_slice()));
     }
 }

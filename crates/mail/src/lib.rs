@@ -23,7 +23,7 @@ mod repository;
 mod schema;
 mod service;
 
-pub use dkim::{DkimSigner, InvalidDkimKey};
+pub use dkim::{DkimSigner, InvalidDkimKey, dkim_record};
 pub use error::MailError;
 pub use model::*;
 pub use ports::{Envelope, Nodes, Notice, Organizations, Ports, RefusedRecipient, Relay, RelayError, Relayed};

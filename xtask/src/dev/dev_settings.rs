@@ -28,6 +28,8 @@ pub struct DevSettings {
     pub edge: SocketAddr,
     /// The addresses of the git node for HTTP, for SSH, and for the control plane.
     pub git: [SocketAddr; 3],
+    /// The addresses of the mail node for SMTP and for metrics.
+    pub mail: [SocketAddr; 2],
     /// The addresses of the sandbox.
     pub sandbox: Sandbox,
     internal: SocketAddr,
@@ -40,6 +42,8 @@ pub struct DevSettings {
     pub node_token: Option<Secret>,
     /// The credential of the git node, if configured.
     pub git_token: Option<Secret>,
+    /// The credential of the mail node, if configured.
+    pub mail_token: Option<Secret>,
     values: BTreeMap<&'static str, String>,
 }
 
@@ -49,6 +53,7 @@ pub enum Program {
     Server,
     Node,
     GitNode,
+    MailNode,
     Sandbox,
 }
 
@@ -59,6 +64,7 @@ impl Program {
             name if name.starts_with("SVC_NODE_") || name.starts_with("SVC_EDGE_") => Self::Node,
             "SVC_GIT_URL" | "SVC_GIT_SSH_HOST" => Self::Server,
             name if name.starts_with("SVC_GIT_") => Self::GitNode,
+            name if name.starts_with("SVC_MX_") => Self::MailNode,
             name if name.starts_with("SVC_SANDBOX_") => Self::Sandbox,
             _ => Self::Server,
         }
@@ -74,6 +80,7 @@ impl DevSettings {
         let git = [("SVC_GIT_LISTEN", 8093), ("SVC_GIT_SSH_LISTEN", 2222), ("SVC_GIT_INTERNAL_LISTEN", 8094)];
         let [git_http, git_ssh, git_internal] = git.map(|(name, port)| listen_address(name, port));
         let git = [git_http?, git_ssh?, git_internal?];
+        let mail = [listen_address("SVC_MX_LISTEN", 2525)?, listen_address("SVC_MX_INTERNAL_LISTEN", 8095)?];
         let state = folder.display();
         let sandbox = Sandbox::read()?;
         let mut values = BTreeMap::new();
@@ -100,6 +107,12 @@ impl DevSettings {
             ("SVC_GIT_DIR", format!("{state}/git")),
             ("SVC_GIT_URL", base_url(git[0])),
             ("SVC_GIT_SSH_HOST", format!("localhost:{}", git[1].port())),
+            ("SVC_MAIL_DOMAIN", "mail.localhost".to_owned()),
+            ("SVC_MX_LISTEN", mail[0].to_string()),
+            ("SVC_MX_INTERNAL_LISTEN", mail[1].to_string()),
+            ("SVC_MX_HOSTNAME", "mx.localhost".to_owned()),
+            ("SVC_MX_CORE_URL", base_url(internal)),
+            ("SVC_MX_DIR", format!("{state}/mx")),
             ("SVC_SANDBOX_S3_DIR", format!("{state}/s3")),
         ] {
             values.insert(name, read_setting::<String>(name)?.unwrap_or(default));
@@ -113,12 +126,25 @@ impl DevSettings {
             values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
         }
         let (database_url, node_token) = (read_setting("SVC_DATABASE_URL")?, read_setting("SVC_NODE_TOKEN")?);
-        let git_token = read_setting("SVC_GIT_TOKEN")?;
+        let (git_token, mail_token) = (read_setting("SVC_GIT_TOKEN")?, read_setting("SVC_MX_TOKEN")?);
         let project_databases = match read_setting::<Secret>("SVC_NODE_DATABASE_URL")? {
             Some(_) => None,
             None => Some(listen_address("SVC_NODE_DATABASE_ADDRESS", 8432)?),
         };
-        Ok(Self { api, edge, git, sandbox, internal, database_url, project_databases, node_token, git_token, values })
+        Ok(Self {
+            api,
+            edge,
+            git,
+            mail,
+            sandbox,
+            internal,
+            database_url,
+            project_databases,
+            node_token,
+            git_token,
+            mail_token,
+            values,
+        })
     }
 
     /// Adds the settings of the checkout's own cluster for the databases of projects, and of their backups.
@@ -162,7 +188,8 @@ impl DevSettings {
         let listeners =
             [("SVC_LISTEN", self.api), ("SVC_INTERNAL_LISTEN", self.internal), ("SVC_EDGE_LISTEN", self.edge)];
         let git = ["SVC_GIT_LISTEN", "SVC_GIT_SSH_LISTEN", "SVC_GIT_INTERNAL_LISTEN"].into_iter().zip(self.git);
-        for (name, listen) in listeners.into_iter().chain(git).chain(self.sandbox.listeners()) {
+        let mail = ["SVC_MX_LISTEN", "SVC_MX_INTERNAL_LISTEN"].into_iter().zip(self.mail);
+        for (name, listen) in listeners.into_iter().chain(git).chain(mail).chain(self.sandbox.listeners()) {
             let start = Instant::now();
             while let Err(error) = TcpListener::bind(listen) {
                 let wait = error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < EXIT_TIMEOUT;
@@ -184,6 +211,10 @@ impl Display for DevSettings {
         writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
         let [git, ssh, _] = self.git;
         writeln!(f, "  Git       {}/<org>/<project>/<repository>.git  (SSH: {ssh})", base_url(git))?;
+        if let Some(domain) = self.values.get("SVC_MAIL_DOMAIN") {
+            let [smtp, _] = self.mail;
+            writeln!(f, "  Mail      smtp://{}  (to <any>@<project>.<org>.{domain})", reachable_address(smtp))?;
+        }
         writeln!(f, "  Internal  {}  (metrics: /metrics)", base_url(self.internal))?;
         writeln!(
             f,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use daemon::Backoff;
 use protocol::{AiSettlements, AiUsage, EndedCall, OpenCall};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -13,7 +14,6 @@ use uuid::Uuid;
 
 use super::journal::{CallState, Journal};
 use super::{AiError, AiMetrics};
-use crate::backoff::Backoff;
 use crate::client::{Core, Outcome};
 
 /// The largest number of calls in one request to the control plane.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use daemon::Backoff;
 use protocol::NodeInfo;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::exclusive::Ownership;
-use crate::backoff::Backoff;
 use crate::client::Core;
 use crate::follow::RELIST_INTERVAL;
 

@@ -8,6 +8,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::Backoff;
 use protocol::{CompletedPhase, Database, DatabaseOperation, OperationReport};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -20,7 +21,6 @@ use super::names::Names;
 use super::status::MIN_SIZE_CHANGE;
 use super::step::{Step, Target};
 use super::{DesiredDatabase, Shared};
-use crate::backoff::Backoff;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 

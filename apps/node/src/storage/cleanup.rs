@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::Backoff;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
@@ -11,7 +12,6 @@ use uuid::Uuid;
 use super::Storage;
 use super::blobs::CONCURRENT_DELETES;
 use super::error::Result;
-use crate::backoff::Backoff;
 
 /// How often the task checks whether the readers of deleted blobs have finished.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::Backoff;
 use protocol::{DeletedStorage, DeletedStorageReport};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -16,7 +17,6 @@ use tokio::time::sleep;
 use super::Storage;
 use super::error::Result;
 use super::grant::is_prefix;
-use crate::backoff::Backoff;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 

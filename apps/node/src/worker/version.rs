@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use daemon::Backoff;
 use protocol::DeploymentState;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{sleep, timeout};
@@ -11,7 +12,6 @@ use tokio::time::{sleep, timeout};
 use super::process::{ExitReason, Process, RequestGuard};
 use super::watchdog::watch;
 use super::workers::Workers;
-use crate::backoff::Backoff;
 use crate::digest::Digest;
 use crate::environment::CurrentEnvironment;
 use crate::index::Index;

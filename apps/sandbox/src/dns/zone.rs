@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use hickory_resolver::proto::op::{Edns, Message, Metadata, Query, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, NS, SOA, TXT};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, MX, NS, SOA, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 const TTL: u32 = 300;
@@ -115,7 +115,8 @@ pub(super) fn parse_name(text: &str) -> Result<Name, InvalidRecord> {
     Ok(name)
 }
 
-/// Parses a record's data: an address or a name, two names and the serial for SOA, or the whole text for TXT.
+/// Parses a record's data: an address or a name, the preference and a name for MX, two names and the serial for SOA, or
+/// the whole text for TXT.
 pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidRecord> {
     const ADDRESS: InvalidRecord = InvalidRecord("the address");
     Ok(match kind {
@@ -123,6 +124,11 @@ pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidR
         RecordType::AAAA => RData::AAAA(AAAA(text.trim().parse().map_err(|_| ADDRESS)?)),
         RecordType::CNAME => RData::CNAME(CNAME(parse_name(text)?)),
         RecordType::NS => RData::NS(NS(parse_name(text)?)),
+        RecordType::MX => {
+            let (preference, exchange) = text.trim().split_once(' ').ok_or(InvalidRecord("the MX"))?;
+            let preference = preference.parse().map_err(|_| InvalidRecord("the preference"))?;
+            RData::MX(MX::new(preference, parse_name(exchange)?))
+        }
         // TXT data has at least one string (RFC 1035 section 3.3.14).
         RecordType::TXT if text.is_empty() => RData::TXT(TXT::from_bytes(vec![b""])),
         RecordType::TXT => RData::TXT(TXT::from_bytes(text.as_bytes().chunks(255).collect())),

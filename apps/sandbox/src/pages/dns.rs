@@ -4,7 +4,7 @@ use crate::html::{Html, page};
 use crate::http::{Request, Response};
 use crate::systems::Systems;
 
-const TYPES: [&str; 6] = ["TXT", "CNAME", "A", "AAAA", "NS", "SOA"];
+const TYPES: [&str; 7] = ["TXT", "CNAME", "A", "AAAA", "MX", "NS", "SOA"];
 
 pub(super) fn list(systems: &Systems, fault: Option<&str>) -> Response {
     let mut html = Html::default();

@@ -57,6 +57,9 @@ pub trait ZoneRepository {
     /// Returns one zone of an organization.
     async fn zone_find(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
 
+    /// Returns the organization of a zone.
+    async fn zone_org(&mut self, name: &ZoneName) -> Result<Option<OrgId>>;
+
     /// Locks one zone of an organization until the transaction ends, and returns it.
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
 
@@ -169,6 +172,11 @@ impl ZoneRepository for Connection {
 
     async fn zone_find(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {
         read_row(zone_of_org(org, name.as_str()).select(ZoneRow::as_select()).first(self).await)
+    }
+
+    async fn zone_org(&mut self, name: &ZoneName) -> Result<Option<OrgId>> {
+        let org = zones::table.filter(zones::name.eq(name.as_str())).select(zones::org_id).first(self).await;
+        Ok(org.optional()?.flatten())
     }
 
     async fn zone_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {

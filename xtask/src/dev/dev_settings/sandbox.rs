@@ -53,6 +53,9 @@ impl Sandbox {
         if read_setting::<SocketAddr>("SVC_DNS_RESOLVER")?.is_none() {
             values.insert("SVC_DNS_RESOLVER", reachable_address(self.dns).to_string());
         }
+        if read_setting::<SocketAddr>("SVC_MX_RESOLVER")?.is_none() {
+            values.insert("SVC_MX_RESOLVER", reachable_address(self.dns).to_string());
+        }
         if read_setting::<Secret>("SVC_SMTP_URL")?.is_none() {
             values.insert("SVC_SMTP_URL", format!("smtp://{}?tls=none", reachable_address(self.smtp)));
             let sender = read_setting::<String>("SVC_MAIL_FROM")?;

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use daemon::Backoff;
 use protocol::GenerationKind;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -14,7 +15,6 @@ use super::grid::Grid;
 use super::kind::Kind;
 use super::project::BackupState;
 use super::records::NewDump;
-use crate::backoff::Backoff;
 use crate::clock;
 use crate::database::logins::Logins;
 use crate::database::registry::Entry;

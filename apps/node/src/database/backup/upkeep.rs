@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::Backoff;
 use tokio::time::{Instant, sleep};
 
 use super::Service;
 use super::error::{BackupError, Result};
 use super::records::Dump;
-use crate::backoff::Backoff;
 use crate::database::time::is_plausible;
 
 /// The longest time between two repetitions.

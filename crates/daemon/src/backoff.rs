@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::random;
+use uuid::Uuid;
 
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Delays that double from 100 ms up to a maximum. Each delay is shortened by up to half at random, so that nodes do
+/// Delays that double from 100 ms up to a maximum. Each delay is shortened by up to half at random, so that programs do
 /// not reconnect to the control plane at the same time.
+#[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,
     max: Duration,
@@ -15,6 +16,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Creates a backoff that starts at the shortest delay.
+    #[must_use]
     pub const fn up_to(max: Duration) -> Self {
         Self { next: FIRST, max }
     }
@@ -28,8 +30,14 @@ impl Backoff {
     pub fn next_delay(&mut self) -> Duration {
         let full = self.next;
         self.next = (full * 2).min(self.max);
-        full - full / 512 * u32::from(random::byte())
+        full - full / 512 * u32::from(random_byte())
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the programs depend on Postgres")]
+fn random_byte() -> u8 {
+    let [byte, ..] = Uuid::new_v4().into_bytes();
+    byte
 }
 
 #[cfg(test)]

@@ -1,0 +1,156 @@
+//! The settings of the mail node.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use settings::{Claim, Error, Secret, Setting, Settings};
+use tracing_subscriber::EnvFilter;
+
+use crate::host::HostName;
+use crate::limits::Limits;
+
+settings::table! {
+    /// The address that the node listens on for SMTP: port 25 of a public address in production.
+    pub LISTEN: SocketAddr = Setting::with_default("SVC_MX_LISTEN", "127.0.0.1:2525");
+    /// The name of the node, to which the MX record of the mail domain points. It names the node in SMTP, in `Received`
+    /// and in `Authentication-Results`.
+    pub HOSTNAME: String = Setting::required("SVC_MX_HOSTNAME");
+    /// Base address of the control plane's internal listener.
+    pub CORE_URL: Url = Setting::with_default("SVC_MX_CORE_URL", "http://127.0.0.1:8081");
+    /// The node's credential for that listener, `svc_nod_…`, from `xtask node add --mail`.
+    pub TOKEN: Secret = Setting::required("SVC_MX_TOKEN");
+    /// The path of the certificate chain for STARTTLS, in PEM. Without it, the node offers no STARTTLS. The node reads
+    /// a renewed certificate within a minute.
+    pub TLS_CERT: Option<PathBuf> = Setting::optional("SVC_MX_TLS_CERT");
+    /// The path of the certificate's private key, in PEM.
+    pub TLS_KEY: Option<PathBuf> = Setting::optional("SVC_MX_TLS_KEY");
+    /// `ip:port` of the name server for SPF (default: the system's).
+    pub RESOLVER: Option<SocketAddr> = Setting::optional("SVC_MX_RESOLVER");
+    /// The directory of the queue: accepted mail that the control plane does not have yet. It must survive restarts.
+    /// One process uses it.
+    pub DIR: PathBuf = Setting::required("SVC_MX_DIR");
+    /// The address at which Prometheus finds `/metrics`, and a probe `/healthz`. Never expose it to the internet.
+    pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_MX_INTERNAL_LISTEN", "127.0.0.1:8095");
+    /// The connections at the same time.
+    pub MAX_CONNECTIONS: usize = Setting::with_default("SVC_MX_MAX_CONNECTIONS", "1000");
+    /// The connections of a client at the same time: of an IPv4 address, or of a /64 network of IPv6 addresses.
+    pub MAX_CONNECTIONS_PER_ADDRESS: usize = Setting::with_default("SVC_MX_MAX_CONNECTIONS_PER_ADDRESS", "20");
+    /// The mails that the node accepts from a client in a minute, on average.
+    pub MAX_MAILS_PER_MINUTE: u32 = Setting::with_default("SVC_MX_MAX_MAILS_PER_MINUTE_PER_ADDRESS", "600");
+    /// The log filter, in the syntax of `RUST_LOG`.
+    pub LOG: EnvFilter = Setting::with_default("SVC_MX_LOG", "info,actix_server=warn");
+}
+
+/// The node rejects unknown settings with this prefix.
+pub const CLAIM: Claim = Claim { prefixes: &["SVC_MX_"], except: &[] };
+
+/// The validated configuration of a mail node.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The address for SMTP.
+    pub listen: SocketAddr,
+    /// The name of the node.
+    pub hostname: HostName,
+    /// Base address of the control plane's internal listener, without a trailing slash.
+    pub core_url: String,
+    /// The `Authorization` header for the control plane; marked as sensitive, so `Debug` does not show it.
+    pub authorization: HeaderValue,
+    /// The files for STARTTLS.
+    pub tls: Option<TlsFiles>,
+    /// The name server for SPF, if it is not the system's.
+    pub resolver: Option<SocketAddr>,
+    /// The directory of the queue.
+    pub dir: PathBuf,
+    /// The address of the metrics.
+    pub internal_listen: SocketAddr,
+    /// The limits of clients.
+    pub limits: Limits,
+}
+
+/// The files of a certificate.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub chain: PathBuf,
+    pub key: PathBuf,
+}
+
+impl Config {
+    /// Reads the configuration from the settings.
+    ///
+    /// # Errors
+    /// Returns an error that names the missing or malformed setting.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        let hostname = HostName::parse(&settings.get(&HOSTNAME)?);
+        let tls = match (settings.opt(&TLS_CERT)?, settings.opt(&TLS_KEY)?) {
+            (None, None) => None,
+            (Some(chain), Some(key)) => Some(TlsFiles { chain, key }),
+            (Some(_), None) => return Err(TLS_KEY.malformed("required with SVC_MX_TLS_CERT")),
+            (None, Some(_)) => return Err(TLS_CERT.malformed("required with SVC_MX_TLS_KEY")),
+        };
+        let limits = Limits {
+            connections: settings.get(&MAX_CONNECTIONS)?,
+            connections_per_client: settings.get(&MAX_CONNECTIONS_PER_ADDRESS)?,
+            mails_per_minute: settings.get(&MAX_MAILS_PER_MINUTE)?.max(1),
+            ..Limits::default()
+        };
+        Ok(Self {
+            listen: settings.get(&LISTEN)?,
+            hostname: hostname.ok_or_else(|| HOSTNAME.malformed("it must be a host name"))?,
+            core_url: daemon::base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
+            authorization: daemon::bearer(&TOKEN, &settings.get(&TOKEN)?)?,
+            tls,
+            resolver: settings.opt(&RESOLVER)?,
+            dir: settings.get(&DIR)?,
+            internal_listen: settings.get(&INTERNAL_LISTEN)?,
+            limits,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(given: &[(&str, &str)]) -> Result<Config, Error> {
+        let required = [("SVC_MX_TOKEN", "svc_nod_hush"), ("SVC_MX_DIR", "/d"), ("SVC_MX_HOSTNAME", "MX.example.")];
+        let given = given.iter().chain(required.iter().filter(|(name, _)| given.iter().all(|(it, _)| it != name)));
+        let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let settings = Settings::read(TABLE, &CLAIM, given)?;
+        settings.get(&LOG)?;
+        Config::new(&settings)
+    }
+
+    #[test]
+    fn defaults_are_valid_and_debug_hides_the_credential() {
+        let config = read(&[("SVC_LISTEN", "of another process")]).unwrap();
+        assert_eq!((config.listen.port(), config.hostname.as_str()), (2525, "mx.example"));
+        assert!(config.tls.is_none() && !format!("{config:?}").contains("hush"));
+    }
+
+    #[test]
+    fn malformed_setting_is_named_without_its_value() {
+        for (name, value) in [
+            ("SVC_MX_TOKEN", "hush\n"),
+            ("SVC_MX_CORE_URL", "http://user:hush@core"),
+            ("SVC_MX_HOSTNAME", "hush hush"),
+            ("SVC_MX_LISTEN", "hush"),
+            ("SVC_MX_INTERNAL_LISTEN", "hush"),
+            ("SVC_MX_RESOLVER", "hush"),
+            ("SVC_MX_MAX_CONNECTIONS", "hush"),
+            ("SVC_MX_MAX_CONNECTIONS_PER_ADDRESS", "-1"),
+            ("SVC_MX_MAX_MAILS_PER_MINUTE_PER_ADDRESS", "hush"),
+            ("SVC_MX_LOG", "info,=hush="),
+        ] {
+            let line = read(&[(name, value)]).unwrap_err().to_string();
+            assert!(line.starts_with(&format!("{name} is malformed: ")) && !line.contains("hush"), "{line}");
+        }
+        let line = read(&[("SVC_MX_TLS_CERT", "/cert.pem")]).unwrap_err().to_string();
+        assert_eq!(line, "SVC_MX_TLS_KEY is malformed: required with SVC_MX_TLS_CERT");
+        assert_eq!(
+            read(&[("SVC_MX_COLOUR", "red")]).unwrap_err().to_string(),
+            "SVC_MX_COLOUR is unknown: this process has no such setting"
+        );
+    }
+}

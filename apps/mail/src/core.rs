@@ -1,0 +1,81 @@
+//! The client of the control plane's internal API.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use protocol::{InboundMail, Recipient, RecipientRequest};
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use reqwest::redirect::Policy;
+use reqwest::{Body, Client, RequestBuilder, Response, StatusCode};
+
+use crate::config::Config;
+use crate::host::HostName;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The longest upload of a mail.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A client of the control plane. Its errors are for the log and contain no URL.
+#[derive(Debug, Clone)]
+pub struct Core {
+    client: Client,
+    base: String,
+}
+
+/// The result of handing over a mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handover {
+    Received,
+    /// The project is gone.
+    NoProject,
+}
+
+impl Core {
+    /// Redirects and proxies are disabled, so the credential is sent only to the configured address.
+    pub fn new(config: &Config) -> anyhow::Result<Self> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, config.authorization.clone())]);
+        let client = Client::builder()
+            .default_headers(headers)
+            .redirect(Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(TIMEOUT)
+            .build()?;
+        Ok(Self { client, base: format!("{}/internal/v1/mail", config.core_url) })
+    }
+
+    /// Returns the project of the addresses at a domain.
+    pub async fn recipient(&self, domain: &HostName) -> anyhow::Result<Recipient> {
+        let request = RecipientRequest { domain: domain.to_string() };
+        let response = send(self.client.post(format!("{}/recipients", self.base)).json(&request)).await?;
+        ensure!(response.status().is_success(), "the control plane returned {}", response.status());
+        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+    }
+
+    /// Uploads the bytes of a mail.
+    pub async fn upload(&self, id: &str, length: u64, bytes: Body) -> anyhow::Result<Handover> {
+        let request = self.client.put(format!("{}/inbound/{id}/raw", self.base));
+        let request = request.header(CONTENT_TYPE, "message/rfc822").header(CONTENT_LENGTH, length);
+        handover(send(request.timeout(UPLOAD_TIMEOUT).body(bytes)).await?.status())
+    }
+
+    /// Hands over a mail whose bytes were uploaded.
+    pub async fn hand_over(&self, id: &str, mail: &InboundMail) -> anyhow::Result<Handover> {
+        let request = self.client.put(format!("{}/inbound/{id}", self.base)).json(mail);
+        handover(send(request).await?.status())
+    }
+}
+
+async fn send(request: RequestBuilder) -> anyhow::Result<Response> {
+    let response = request.send().await.map_err(reqwest::Error::without_url);
+    response.context("the control plane did not respond")
+}
+
+fn handover(status: StatusCode) -> anyhow::Result<Handover> {
+    match status {
+        StatusCode::NOT_FOUND => Ok(Handover::NoProject),
+        status if status.is_success() => Ok(Handover::Received),
+        status => bail!("the control plane returned {status}"),
+    }
+}

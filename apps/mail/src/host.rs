@@ -1,0 +1,61 @@
+//! Host names.
+
+use std::fmt;
+
+use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
+
+/// A host name in its ASCII form (UTS 46, non-transitional), in lower case and without a trailing dot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HostName(String);
+
+impl HostName {
+    /// Parses a host name in any spelling. Returns `None` if it has other characters than letters, digits and hyphens,
+    /// or a wrong length.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_suffix('.').unwrap_or(text);
+        // DNS has names with hyphens at other places than UTS 46 allows, such as `r3---sn-x.example`.
+        let ascii =
+            Uts46::new().to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::Allow, DnsLength::Verify).ok()?;
+        Some(Self(ascii.into_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns whether the name has at least two labels, so that it can be a domain in the public DNS.
+    pub fn is_qualified(&self) -> bool {
+        self.0.contains('.')
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_spellings_of_a_name_are_equal() {
+        for text in ["blog.acme.example", "BLOG.Acme.Example.", "blog.acme。example"] {
+            assert_eq!(HostName::parse(text).unwrap().as_str(), "blog.acme.example");
+        }
+        assert_eq!(HostName::parse("bücher.example").unwrap().as_str(), "xn--bcher-kva.example");
+        assert_eq!(HostName::parse("XN--BCHER-KVA.example").unwrap().as_str(), "xn--bcher-kva.example");
+    }
+
+    #[test]
+    fn malformed_names_are_rejected() {
+        let long_label = "a".repeat(64);
+        let long_name = ["a.".repeat(127), "a".to_owned()].concat();
+        for text in
+            ["", ".", "..", "a..b", "a b", "a_b.example", "[192.0.2.1]", "xn--a", "a\0b", &long_label, &long_name]
+        {
+            assert_eq!(HostName::parse(text), None, "{text:?}");
+        }
+    }
+}

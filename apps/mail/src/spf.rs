@@ -1,0 +1,192 @@
+//! SPF (RFC 7208).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{Name, RData};
+use hickory_resolver::system_conf::read_system_conf;
+use mail_auth::MessageAuthenticator;
+use mail_auth::spf::verify::SpfParameters;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::address::Mailbox;
+use crate::host::HostName;
+
+const VERSION: &str = "v=spf1";
+/// The timeout of a DNS query.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A result of SPF (RFC 7208 section 2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpfResult {
+    None,
+    Neutral,
+    Pass,
+    Fail,
+    SoftFail,
+    TempError,
+    PermError,
+}
+
+impl SpfResult {
+    /// Returns the result's name in `Authentication-Results`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Neutral => "neutral",
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::SoftFail => "softfail",
+            Self::TempError => "temperror",
+            Self::PermError => "permerror",
+        }
+    }
+}
+
+impl fmt::Display for SpfResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<mail_auth::SpfResult> for SpfResult {
+    fn from(result: mail_auth::SpfResult) -> Self {
+        match result {
+            mail_auth::SpfResult::None => Self::None,
+            mail_auth::SpfResult::Neutral => Self::Neutral,
+            mail_auth::SpfResult::Pass => Self::Pass,
+            mail_auth::SpfResult::Fail => Self::Fail,
+            mail_auth::SpfResult::SoftFail => Self::SoftFail,
+            mail_auth::SpfResult::TempError => Self::TempError,
+            mail_auth::SpfResult::PermError => Self::PermError,
+        }
+    }
+}
+
+/// Checks SPF. Clones share the cache of DNS responses.
+#[derive(Clone)]
+pub struct Spf {
+    authenticator: MessageAuthenticator,
+    host: HostName,
+    timeout: Duration,
+}
+
+impl Spf {
+    /// Uses the name server at this address, or those of the system.
+    pub fn new(server: Option<SocketAddr>, host: HostName, timeout: Duration) -> anyhow::Result<Self> {
+        Ok(Self { authenticator: MessageAuthenticator(resolver(server)?), host, timeout })
+    }
+
+    /// Checks whether a client may send for the domain of the sender, or of EHLO for the null sender.
+    pub async fn check(&self, client: IpAddr, ehlo: &str, from: Option<&Mailbox>) -> SpfResult {
+        let ehlo = HostName::parse(ehlo).map_or_else(|| "unknown".to_owned(), |name| name.to_string());
+        let domain = from.map_or_else(|| HostName::parse(&ehlo), |from| from.domain.name().cloned());
+        let Some(domain) = domain.filter(HostName::is_qualified) else { return SpfResult::None };
+        let local = from.map_or("postmaster", |from| &from.local);
+        // A quoted local part can contain this character, at which mail-auth splits the sender for macros.
+        let sender = format!("{}@{domain}", local.replace('@', "_"));
+        let (this, mut check) = (self.clone(), JoinSet::new());
+        // In a task, so that a panic in the evaluation of a sender's record ends only this check.
+        check.spawn(async move { this.evaluate(client.to_canonical(), &ehlo, &domain, &sender).await });
+        match timeout(self.timeout, check.join_next()).await {
+            Ok(Some(Ok(result))) => result,
+            Ok(Some(Err(error))) => {
+                tracing::error!(%error, "an SPF check ended unexpectedly");
+                SpfResult::PermError
+            }
+            Ok(None) | Err(_) => SpfResult::TempError,
+        }
+    }
+
+    async fn evaluate(&self, client: IpAddr, ehlo: &str, domain: &HostName, sender: &str) -> SpfResult {
+        // mail-auth uses the first valid one of several records, reports none for an invalid record next to other TXT
+        // records, and accepts unknown mechanisms and malformed addresses. RFC 7208 sections 4.5 and 4.6 require
+        // permerror.
+        match self.records(domain).await.as_deref() {
+            Ok([]) => return SpfResult::None,
+            Ok([record]) if record.split(' ').skip(1).filter(|term| !term.is_empty()).all(is_valid_term) => {}
+            Ok(_) => return SpfResult::PermError,
+            Err(result) => return *result,
+        }
+        let parameters = SpfParameters::verify_mail_from(client, ehlo, self.host.as_str(), sender);
+        match self.authenticator.verify_spf(parameters).await.result().into() {
+            SpfResult::None => SpfResult::PermError,
+            result => result,
+        }
+    }
+
+    /// Returns the domain's SPF records.
+    async fn records(&self, domain: &HostName) -> Result<Vec<String>, SpfResult> {
+        let mut name = Name::from_ascii(domain.as_str()).map_err(|_| SpfResult::None)?;
+        name.set_fqdn(true);
+        let found = match self.authenticator.resolver().txt_lookup(name).await {
+            Ok(found) => found,
+            Err(error) if error.is_no_records_found() => return Ok(Vec::new()),
+            Err(error) => {
+                tracing::debug!(%error, %domain, "failed to look up an SPF record");
+                return Err(SpfResult::TempError);
+            }
+        };
+        Ok(found.answers().iter().filter_map(|record| spf_record(&record.data)).collect())
+    }
+}
+
+/// Returns the text of a TXT record that is an SPF record.
+fn spf_record(data: &RData) -> Option<String> {
+    let RData::TXT(txt) = data else { return None };
+    let text: Vec<u8> = txt.txt_data.iter().flatten().copied().collect();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let (version, rest) = text.split_at_checked(VERSION.len())?;
+    (version.eq_ignore_ascii_case(VERSION) && (rest.is_empty() || rest.starts_with(' '))).then_some(text)
+}
+
+/// Returns whether a term of a record is a modifier or a known mechanism, and its address is valid.
+fn is_valid_term(term: &str) -> bool {
+    let (name, rest) = term.split_at(term.find([':', '/', '=']).unwrap_or(term.len()));
+    let name = name.trim_start_matches(['+', '-', '~', '?']).to_ascii_lowercase();
+    match name.as_str() {
+        _ if rest.starts_with('=') => true,
+        "ip4" => is_network::<Ipv4Addr>(rest, 32),
+        "ip6" => is_network::<Ipv6Addr>(rest, 128),
+        "all" | "include" | "a" | "mx" | "ptr" | "exists" => true,
+        _ => false,
+    }
+}
+
+/// Returns whether a text is `:` and an address, optionally with the length of a prefix.
+fn is_network<A: FromStr>(text: &str, max_prefix: u8) -> bool {
+    let network = text.strip_prefix(':').unwrap_or_default();
+    let (address, prefix) = network.split_once('/').unwrap_or((network, "0"));
+    address.parse::<A>().is_ok() && prefix.parse::<u8>().is_ok_and(|prefix| prefix <= max_prefix)
+}
+
+fn resolver(server: Option<SocketAddr>) -> anyhow::Result<TokioResolver> {
+    let servers = match server {
+        Some(server) => vec![name_server(server)],
+        None => read_system_conf().map(|(config, _)| config.into_parts().2).unwrap_or_else(|error| {
+            tracing::error!(%error, "the system has no name server: SPF results are temperror");
+            Vec::new()
+        }),
+    };
+    let config = ResolverConfig::from_name_servers(servers);
+    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    let options = builder.options_mut();
+    options.timeout = QUERY_TIMEOUT;
+    options.attempts = 1;
+    options.use_hosts_file = ResolveHosts::Never;
+    Ok(builder.build()?)
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    NameServerConfig::new(address.ip(), true, connections.into())
+}

@@ -1,0 +1,87 @@
+//! Limits and timeouts.
+
+use std::time::Duration;
+
+use super::control_plane::BLOG;
+use super::fixture::{Client, Fixture};
+
+#[tokio::test]
+async fn connections_are_limited_per_client_and_in_total() {
+    let fixture = Fixture::start_with(|limits| limits.connections_per_client = 2).await;
+    let (first, _second) = (fixture.connect().await, fixture.connect().await);
+    let mut third = Client::connect(fixture.address).await;
+    assert_eq!(third.reply().await, "421 4.7.0 too many connections from your address");
+    assert_eq!(third.reply().await, "");
+    drop(first);
+    loop {
+        if Client::connect(fixture.address).await.reply().await.starts_with("220 ") {
+            break;
+        }
+    }
+    let fixture = Fixture::start_with(|limits| limits.connections = 1).await;
+    let _first = fixture.connect().await;
+    assert_eq!(Client::connect(fixture.address).await.reply().await, "421 4.3.2 too many connections");
+    assert_eq!(fixture.metric("svc_mx_connections_total{outcome=\"node_limit\"}").await.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn mails_are_limited_per_client() {
+    let fixture = Fixture::start_with(|limits| limits.mails_per_minute = 2).await;
+    let mut client = fixture.greet().await;
+    for _ in 0..2 {
+        assert!(client.mail("", &[&format!("a@{BLOG}")], "Subject: 1\r\n\r\n").await.starts_with("250 "));
+    }
+    assert_eq!(
+        fixture.greet().await.command("MAIL FROM:<>").await,
+        "451 4.7.1 too many mails from your address; try again later"
+    );
+}
+
+#[tokio::test]
+async fn slow_clients_are_disconnected() {
+    let second = Duration::from_millis(150);
+    let fixture = Fixture::start_with(|limits| limits.timeouts.command = second).await;
+    let mut client = fixture.connect().await;
+    client.send("EHLO cli").await;
+    assert_eq!(client.reply().await, "421 4.4.2 timeout");
+
+    for part in ["block", "rate", "total"] {
+        let fixture = Fixture::start_with(|limits| match part {
+            "block" => limits.timeouts.data_block = second,
+            "rate" => limits.timeouts.data_grace = second,
+            _ => limits.timeouts.connection = 2 * second,
+        })
+        .await;
+        let mut client = fixture.greet().await;
+        client.command("MAIL FROM:<>").await;
+        client.command(&format!("RCPT TO:<a@{BLOG}>")).await;
+        client.command("DATA").await;
+        client.send("Subject: slow\r\n").await;
+        assert_eq!(client.reply().await, "421 4.4.2 timeout", "{part}");
+        assert_eq!(fixture.drain().await, [], "{part}");
+    }
+}
+
+#[tokio::test]
+async fn mail_is_refused_without_space() {
+    let fixture = Fixture::start_with(|limits| limits.free_bytes = u64::MAX).await;
+    let reply = fixture.greet().await.command("MAIL FROM:<>").await;
+    assert_eq!(reply, "452 4.3.1 the server has no space; try again later");
+    assert!(fixture.get("/healthz").await.starts_with("HTTP/1.1 503"));
+}
+
+#[tokio::test]
+async fn mail_in_transmission_is_finished_before_a_stop() {
+    let mut fixture = Fixture::start().await;
+    let (mut idle, mut busy) = (fixture.greet().await, fixture.greet().await);
+    busy.command("MAIL FROM:<>").await;
+    busy.command(&format!("RCPT TO:<a@{BLOG}>")).await;
+    busy.command("DATA").await;
+    let finish = async move {
+        assert_eq!(idle.reply().await, "421 4.3.2 the server stops; try again later");
+        busy.send("Subject: last\r\n\r\n.\r\n").await;
+        assert!(busy.reply().await.starts_with("250 2.0.0 queued"));
+        assert_eq!(busy.reply().await, "421 4.3.2 the server stops; try again later");
+    };
+    tokio::join!(fixture.stop(), finish);
+}

@@ -1,0 +1,159 @@
+//! `mail`: the DNS records of the mail domain. Like `migrate`, it is also for operators.
+
+mod records;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use async_trait::async_trait;
+use clap::Subcommand;
+use dns::ZoneRepository as _;
+use dns::{Dns, Hosting, LookupFailure, NsRecords, Ports, Precondition, RrsetPatch, RrsetsPatch, ZoneName};
+use kernel::audit::Actor;
+use kernel::{Limits, OrgId, Plan};
+use mail::dkim_record;
+use orgs::OrgRepository as _;
+use settings::Secret;
+use store::{Connection, Store};
+
+use crate::setting::{DatabaseArgs, read_setting};
+use records::{MailDomain, MailRecords, TTL};
+
+pub type Args = DatabaseArgs<Command>;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Print the DNS records that the mail domain needs
+    ///
+    /// Reads SVC_MAIL_DOMAIN, SVC_DKIM_KEY, SVC_DKIM_SELECTOR and SVC_SMTP_URL as the server, and SVC_MX_HOSTNAME as
+    /// the mail node.
+    DnsRecords {
+        /// A mechanism of SPF for the relay, such as include:amazonses.com [default: the host of SVC_SMTP_URL]
+        #[arg(long, value_name = "MECHANISM")]
+        spf: Vec<String>,
+        /// Write the records to this zone, which the installation hosts; needs the database and SVC_NAMESERVERS
+        #[arg(long, value_name = "ZONE")]
+        apply: Option<String>,
+    },
+}
+
+pub async fn run(args: Args) -> Result<ExitCode> {
+    let Command::DnsRecords { spf, apply } = args.command;
+    let records = mail_domain(spf)?.records();
+    for records in &records {
+        println!("{records}");
+    }
+    if let Some(zone) = apply {
+        let changes = write(args.database.store()?, &zone, &records).await?;
+        eprintln!("changed rrsets of {zone}: {changes}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the settings of the installation.
+fn mail_domain(mut spf: Vec<String>) -> Result<MailDomain> {
+    let required = |name: &'static str| read_setting::<String>(name)?.with_context(|| format!("set {name}"));
+    if spf.is_empty() {
+        let url = read_setting::<Secret>("SVC_SMTP_URL")?.context("pass --spf, or set SVC_SMTP_URL")?;
+        spf.push(relay_mechanism(url.reveal()).context("SVC_SMTP_URL has no host: pass --spf")?);
+    }
+    let selector = read_setting::<String>("SVC_DKIM_SELECTOR")?.unwrap_or_else(|| "svc".to_owned());
+    let dkim = read_setting::<PathBuf>("SVC_DKIM_KEY")?.map(|path| {
+        let pem = std::fs::read_to_string(&path).with_context(|| format!("SVC_DKIM_KEY {}", path.display()))?;
+        Ok::<_, anyhow::Error>((selector, dkim_record(&pem).context("SVC_DKIM_KEY")?))
+    });
+    let name = |name: String| name.trim_end_matches('.').to_ascii_lowercase();
+    Ok(MailDomain {
+        domain: name(required("SVC_MAIL_DOMAIN")?),
+        mx: name(required("SVC_MX_HOSTNAME")?),
+        spf,
+        dkim: dkim.transpose()?,
+    })
+}
+
+/// Returns the mechanism of SPF for the host in the URL of a relay.
+fn relay_mechanism(url: &str) -> Option<String> {
+    let authority = url.split_once("://")?.1.split(['/', '?']).next()?;
+    let host = authority.rsplit('@').next()?;
+    if let Some(address) = host.strip_prefix('[') {
+        return Some(format!("ip6:{}", address.split_once(']')?.0));
+    }
+    let host = host.split(':').next().filter(|host| !host.is_empty())?;
+    let kind = if host.parse::<std::net::Ipv4Addr>().is_ok() { "ip4" } else { "a" };
+    Some(format!("{kind}:{host}"))
+}
+
+/// Writes the records to a hosted zone. Returns the number of rrsets that changed.
+async fn write(store: Store, zone: &str, records: &[MailRecords]) -> Result<usize> {
+    let name = ZoneName::parse(zone).with_context(|| format!("{zone} is not a name of a zone"))?;
+    let org = store.connection().await?.zone_org(&name).await?;
+    let org = org.with_context(|| format!("this installation has no zone {zone}"))?;
+    let nameservers = read_setting::<String>("SVC_NAMESERVERS")?.context("set SVC_NAMESERVERS")?;
+    let nameservers: Vec<_> = nameservers.split(',').map(|name| name.trim().to_owned()).collect();
+    let fallback = read_setting::<String>("SVC_FALLBACK_ORIGIN")?.unwrap_or_default();
+    let hosting = Hosting::new(&nameservers, &fallback).context("SVC_NAMESERVERS")?;
+    let ports =
+        Ports { organizations: Arc::new(OrgsPort), resolver: Arc::new(NoLookups), registrations: Arc::new(NoLookups) };
+    let dns = Dns::new(store, Some(hosting), Limits::default(), ports);
+    let existing = dns.zone(org, zone).await?.collect().await?;
+    let patch = |new: &MailRecords| {
+        let same = existing.rrsets.iter().find(|it| it.name == new.name && it.kind.to_string() == new.kind);
+        let records = new.merged_with(same.map(|it| it.records.as_slice()).unwrap_or_default());
+        RrsetPatch { name: format!("{}.", new.name), kind: new.kind.to_owned(), ttl: Some(TTL), records }
+    };
+    let patch = RrsetsPatch { rrsets: records.iter().map(patch).collect(), dry_run: false };
+    // Nothing is lost if the zone changes in the meantime.
+    let serial = Precondition::Serials(vec![existing.zone.serial]);
+    let changes =
+        dns.rrsets_patch(&Actor::operator("xtask mail dns-records"), (org, zone), patch, &serial).await?.value;
+    Ok(changes.added().count() + changes.changed().count())
+}
+
+#[derive(Debug)]
+struct OrgsPort;
+
+#[async_trait]
+impl dns::Organizations for OrgsPort {
+    async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
+        Ok(connection.org_find(org).await?.map(|org| org.plan))
+    }
+}
+
+/// Writing rrsets needs neither the public DNS nor the registry.
+#[derive(Debug)]
+struct NoLookups;
+
+#[async_trait]
+impl dns::Resolver for NoLookups {
+    async fn ns(&self, names: &[String], _timeout: Duration) -> Vec<NsRecords> {
+        names.iter().map(|_| Err(LookupFailure::Unavailable("xtask looks up no delegations".to_owned()))).collect()
+    }
+}
+
+#[async_trait]
+impl dns::Registrations for NoLookups {
+    async fn is_registered(&self, _connection: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<bool> {
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relays_are_recognized_in_urls() {
+        for (url, mechanism) in [
+            ("smtps://user:p%40ss@smtp.relay.example:465?tls=required", Some("a:smtp.relay.example")),
+            ("smtp://192.0.2.1", Some("ip4:192.0.2.1")),
+            ("smtp://[2001:db8::1]:25/", Some("ip6:2001:db8::1")),
+            ("smtp://", None),
+            ("relay", None),
+        ] {
+            assert_eq!(relay_mechanism(url).as_deref(), mechanism, "{url}");
+        }
+    }
+}

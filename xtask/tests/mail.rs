@@ -1,0 +1,106 @@
+//! `xtask mail`, as an operator runs it.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dns::{Dns, Hosting, LookupFailure, NewZone, NsRecords, Ports, Precondition, RrsetContent};
+use kernel::audit::Actor;
+use kernel::{ClockRng, Limits, OrgId, Plan, Secret};
+use serde_json::json;
+use store::{Config, Connection, Store};
+use testkit::TestDatabase;
+use uuid::Uuid;
+
+const ORG: &str = "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) \
+    VALUES ('00000000-0000-7000-8000-000000000001', 'acme', 'Acme', 'free', false, now())";
+
+/// Runs `xtask mail dns-records`. Returns whether it succeeded, stdout and stderr.
+fn dns_records(settings: &[(&str, &str)], arguments: &[&str]) -> (bool, String, String) {
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    xtask.args(["mail", "dns-records"]).args(arguments);
+    let Output { status, stdout, stderr } = xtask.envs(settings.iter().copied()).output().unwrap();
+    (status.success(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[derive(Debug)]
+struct Port;
+
+#[async_trait]
+impl dns::Organizations for Port {
+    async fn plan(&self, _connection: &mut Connection, _org: OrgId) -> store::Result<Option<Plan>> {
+        Ok(Some(Plan::Free))
+    }
+}
+
+#[async_trait]
+impl dns::Resolver for Port {
+    async fn ns(&self, names: &[String], _timeout: Duration) -> Vec<NsRecords> {
+        names.iter().map(|_| Err(LookupFailure::NoSuchName)).collect()
+    }
+}
+
+#[async_trait]
+impl dns::Registrations for Port {
+    async fn is_registered(&self, _connection: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Creates the zone `example.net` with a TXT record at the mail domain.
+async fn create_zone(database: &TestDatabase) {
+    database.run(ORG).await;
+    let store = Store::new(&Config::new(Secret::new(database.url()), "test"), ClockRng::system()).unwrap();
+    let hosting = Hosting::new(&["ns1.host.example".to_owned()], "origin.host.example").unwrap();
+    let ports = Ports { organizations: Arc::new(Port), resolver: Arc::new(Port), registrations: Arc::new(Port) };
+    let dns = Dns::new(store, Some(hosting), Limits::default(), ports);
+    let (actor, org) = (Actor::operator("test"), OrgId::from_uuid(Uuid::from_u128(0x7000_8000_0000_0000_0001)));
+    dns.zone_create(&actor, org, NewZone { name: "example.net".to_owned() }).await.unwrap();
+    let content = RrsetContent { ttl: Some(300), records: vec!["\"verification=1\"".to_owned()] };
+    let place = ("mail", "TXT");
+    dns.rrset_put(&actor, (org, "example.net"), place, content, &Precondition::Any).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_printed_and_applied_once() {
+    let settings = [
+        ("SVC_MAIL_DOMAIN", "mail.example.net"),
+        ("SVC_MX_HOSTNAME", "mx.example.net"),
+        ("SVC_SMTP_URL", "smtp://user:hush@relay.example"),
+        ("SVC_NAMESERVERS", "ns1.host.example"),
+        ("SVC_FALLBACK_ORIGIN", "origin.host.example"),
+    ];
+    let (succeeded, printed, error) = dns_records(&settings, &[]);
+    assert!(succeeded && error.is_empty(), "{error}");
+    assert!(printed.starts_with("*.mail.example.net. 3600 IN MX 10 mx.example.net.\n"), "{printed}");
+    assert!(printed.contains("\nmail.example.net. 3600 IN TXT \"v=spf1 a:relay.example -all\"\n"), "{printed}");
+
+    let database = TestDatabase::create().await;
+    create_zone(&database).await;
+    let url = database.url();
+    let apply = |zone: &str| dns_records(&settings, &["--apply", zone, "--database-url", &url]);
+    assert_eq!(apply("example.net"), (true, printed.clone(), "changed rrsets of example.net: 4\n".to_owned()));
+    let texts = "SELECT count(*) FROM dns.rrsets WHERE kind = 'TXT' AND name LIKE '%mail'";
+    assert_eq!(database.number(texts).await, 3);
+    assert_eq!(apply("example.net"), (true, printed, "changed rrsets of example.net: 0\n".to_owned()));
+    let audited = database.rows("SELECT event FROM store.audit ORDER BY id").await;
+    let event = |name: &str| json!({ "event": name });
+    assert_eq!(audited, [event("dns.zone.create"), event("dns.rrset.set"), event("dns.rrset.patch")]);
+    let (succeeded, _, error) = apply("other.example");
+    assert!(!succeeded && error.contains("this installation has no zone other.example"), "{error}");
+}
+
+#[test]
+fn missing_settings_are_named() {
+    for (settings, name) in [
+        (&[][..], "SVC_SMTP_URL"),
+        (&[("SVC_SMTP_URL", "smtp://relay.example")], "SVC_MAIL_DOMAIN"),
+        (&[("SVC_SMTP_URL", "smtp://relay.example"), ("SVC_MAIL_DOMAIN", "m.example")], "SVC_MX_HOSTNAME"),
+    ] {
+        let (succeeded, printed, error) = dns_records(settings, &[]);
+        assert!(!succeeded && printed.is_empty() && error.contains(name), "{name}: {error}");
+    }
+}
