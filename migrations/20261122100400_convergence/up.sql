@@ -4,8 +4,8 @@ CREATE SCHEMA convergence;
 CREATE TABLE convergence.nodes (
     id uuid CONSTRAINT nodes_pkey PRIMARY KEY,
     name text NOT NULL CONSTRAINT nodes_name_key UNIQUE,
-    -- 'app' serves projects, 'git' serves repositories.
-    kind text NOT NULL DEFAULT 'app' CONSTRAINT nodes_kind_check CHECK (kind IN ('app', 'git')),
+    -- 'app' serves projects, 'git' serves repositories, 'mail' receives mail.
+    kind text NOT NULL DEFAULT 'app' CONSTRAINT nodes_kind_check CHECK (kind IN ('app', 'git', 'mail')),
     -- SHA-256 of the node's credential.
     token_hash bytea NOT NULL CONSTRAINT nodes_token_hash_key UNIQUE,
     -- Increased by each transaction that changes the node's desired state. 0 is the revision of a node that has not

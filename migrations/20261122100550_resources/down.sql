@@ -1,5 +1,6 @@
 DROP VIEW resources.project_plans;
 DROP TABLE resources.storage;
+DROP TABLE resources.email_domains;
 DROP TABLE resources.secrets;
 DROP TABLE resources.secret_sets;
 DROP TABLE resources.grants;

@@ -36,6 +36,15 @@ CREATE TABLE resources.secrets (
     CONSTRAINT secrets_pkey PRIMARY KEY (project_id, name)
 );
 
+-- The mail domains of projects with the grant `email`. A domain is fixed when it is granted, even if the project is
+-- renamed. Revoking the grant or deleting the project frees it.
+CREATE TABLE resources.email_domains (
+    project_id uuid CONSTRAINT email_domains_pkey PRIMARY KEY
+        CONSTRAINT email_domains_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
+    -- Lowercase, without the final dot.
+    domain text COLLATE "C" NOT NULL CONSTRAINT email_domains_domain_key UNIQUE
+);
+
 -- Object storage. A row is kept after the grant is revoked, because the objects stay. It outlives the project until the
 -- home node has deleted the objects, so there is no foreign key.
 CREATE TABLE resources.storage (
@@ -53,5 +62,5 @@ CREATE TABLE resources.storage (
 
 -- The columns of projects and organizations that this context reads. Deleted projects are excluded.
 CREATE VIEW resources.project_plans AS
-    SELECT p.id, p.name, p.org_id, o.plan
+    SELECT p.id, p.name, p.org_id, o.slug AS org_slug, o.plan
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;

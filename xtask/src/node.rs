@@ -16,32 +16,41 @@ pub enum Command {
     /// Add a node and print its credential, which is shown only once
     Add {
         name: NodeName,
-        /// Add the git node instead of a node for projects
-        #[arg(long)]
-        git: bool,
+        #[command(flatten)]
+        kind: KindArgs,
     },
     /// List the nodes: name, id, kind, number of placed projects, time last seen
     List,
     /// Give a node a new credential and print it; the old one is revoked immediately
     Renew {
         name: NodeName,
-        /// If the node does not exist, add the git node instead of a node for projects
-        #[arg(long)]
-        git: bool,
+        #[command(flatten)]
+        kind: KindArgs,
     },
     /// Revoke a node's credential and move its projects to other nodes
     Revoke { name: NodeName },
 }
 
+/// The kind of a new node: a node for projects, unless one of these is set.
+#[derive(clap::Args)]
+pub struct KindArgs {
+    /// If the node does not exist, add the git node
+    #[arg(long, conflicts_with = "mail")]
+    git: bool,
+    /// If the node does not exist, add a mail node
+    #[arg(long)]
+    mail: bool,
+}
+
 pub async fn run(args: Args) -> Result<ExitCode> {
     let nodes = Nodes::new(args.database.store()?);
     match args.command {
-        Command::Add { name, git } => {
-            let added = nodes.add(&Actor::operator("xtask node add"), name, kind(git)).await?;
+        Command::Add { name, kind } => {
+            let added = nodes.add(&Actor::operator("xtask node add"), name, kind.kind()).await?;
             println!("{}", added.token.reveal());
         }
-        Command::Renew { name, git } => {
-            let renewed = nodes.renew(&Actor::operator("xtask node renew"), name, kind(git)).await?;
+        Command::Renew { name, kind } => {
+            let renewed = nodes.renew(&Actor::operator("xtask node renew"), name, kind.kind()).await?;
             println!("{}", renewed.token.reveal());
         }
         Command::List => {
@@ -59,6 +68,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-const fn kind(git: bool) -> NodeKind {
-    if git { NodeKind::Git } else { NodeKind::App }
+impl KindArgs {
+    const fn kind(&self) -> NodeKind {
+        match (self.git, self.mail) {
+            (true, _) => NodeKind::Git,
+            (_, true) => NodeKind::Mail,
+            _ => NodeKind::App,
+        }
+    }
 }

@@ -13,6 +13,7 @@ use dns::Hosting;
 use dns::primary::PrimaryConfig;
 use gateway::SignInMethods;
 use kernel::{AbuseLimits, AllowList, ClientId, Limits, seal};
+use mail::DkimSigner;
 use oauth::OAuthConfig;
 use objects::{StoreAddress, StoreConfig};
 use projects::SiteUrl;
@@ -22,8 +23,8 @@ use tracing_subscriber::EnvFilter;
 use webhooks::SigningKey;
 
 use self::parts::{
-    LimitsFile, Zones, billing, bundle_store, code_host, domain_product, lending, limits, mail, oauth, own_domains,
-    registrar, site, zones,
+    LimitsFile, Zones, billing, bundle_store, code_host, dkim, domain_product, lending, limits, mail, mail_store,
+    oauth, own_domains, registrar, site, zones,
 };
 
 pub use self::values::{Addresses, CoreLink, GracePeriod, Sockets, Url};
@@ -129,6 +130,12 @@ settings::table! {
     pub MAIL_FROM: Option<Mailbox> = Setting::optional("SVC_MAIL_FROM");
     /// Bundle store: `file:///folder`, `s3://bucket` or `s3://bucket/prefix`. The `AWS_…` settings apply to S3.
     pub BUNDLE_STORE: StoreAddress = Setting::required("SVC_BUNDLE_STORE");
+    /// Store of the raw messages of projects' mail: `file:///folder`, `s3://bucket` or `s3://bucket/prefix` (default: `mail` next to the folder or prefix of `SVC_BUNDLE_STORE`). The `AWS_…` settings apply to S3.
+    pub MAIL_STORE: Option<StoreAddress> = Setting::optional("SVC_MAIL_STORE");
+    /// PEM file with the private key of the DKIM signatures of projects' mail: RSA or Ed25519. Without it, mail is not signed. Requires `SVC_MAIL_DOMAIN`, which is the domain of the signatures.
+    pub DKIM_KEY: Option<PathBuf> = Setting::optional("SVC_DKIM_KEY");
+    /// Selector of the DKIM key: its public key is at `<selector>._domainkey.<SVC_MAIL_DOMAIN>`.
+    pub DKIM_SELECTOR: String = Setting::with_default("SVC_DKIM_SELECTOR", "svc");
     /// Access key ID for the bucket. The server reads the `AWS_…` settings only from the environment.
     pub AWS_ACCESS_KEY_ID: Option<String> = Setting::optional("AWS_ACCESS_KEY_ID");
     /// Secret access key for the bucket.
@@ -167,6 +174,10 @@ pub struct Config {
     pub listen: SocketAddr,
     pub internal_listen: SocketAddr,
     pub bundle_store: StoreConfig,
+    /// The store of the raw messages of projects' mail.
+    pub mail_store: StoreConfig,
+    /// The signer of projects' mail. `None` if mail is not signed.
+    pub dkim: Option<DkimSigner>,
     pub limits: Limits,
     pub abuse_limits: AbuseLimits,
     pub core: CoreLink,
@@ -274,6 +285,8 @@ impl Config {
             listen: settings.get(&LISTEN)?,
             internal_listen: settings.get(&INTERNAL_LISTEN)?,
             bundle_store: bundle_store(settings)?,
+            mail_store: mail_store(settings)?,
+            dkim: dkim(settings, &site)?,
             limits: plans,
             abuse_limits: abuse,
             gateway: gateway::Config {

@@ -16,6 +16,8 @@ kernel::words! {
         App = "app",
         /// The contents of git repositories.
         Git = "git",
+        /// The reception of mail.
+        Mail = "mail",
     }
 }
 

@@ -177,6 +177,8 @@ ids! {
     SigningKeyId = "jwk";
     /// A git repository.
     RepositoryId = "rep";
+    /// A mail that a project sent or received.
+    MailId = "mail";
     /// A row of the audit log.
     AuditId = "aud";
 }

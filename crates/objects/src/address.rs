@@ -12,6 +12,21 @@ pub enum StoreAddress {
     Bucket { bucket: String, prefix: String },
 }
 
+impl StoreAddress {
+    /// Returns the address of the store with this name next to this one.
+    #[must_use]
+    pub fn sibling(&self, name: &str) -> Self {
+        match self {
+            Self::Folder(folder) => Self::Folder(folder.with_file_name(name)),
+            Self::Bucket { bucket, prefix } => {
+                let prefix =
+                    prefix.rsplit_once('/').map_or_else(|| name.to_owned(), |(parent, _)| format!("{parent}/{name}"));
+                Self::Bucket { bucket: bucket.clone(), prefix }
+            }
+        }
+    }
+}
+
 impl FromStr for StoreAddress {
     type Err = &'static str;
 
@@ -50,6 +65,10 @@ mod tests {
         assert_eq!("file:///var/objects".parse(), Ok(StoreAddress::Folder("/var/objects".into())));
         assert_eq!("s3://bundles".parse(), bucket("bundles", ""));
         assert_eq!("s3://bundles/a/b/".parse(), bucket("bundles", "a/b"));
+        let sibling = |text: &str| text.parse::<StoreAddress>().map(|address| address.sibling("mail"));
+        assert_eq!(sibling("file:///var/objects"), Ok(StoreAddress::Folder("/var/mail".into())));
+        assert_eq!(sibling("s3://bundles"), bucket("bundles", "mail"));
+        assert_eq!(sibling("s3://bundles/a/b"), bucket("bundles", "a/mail"));
         for text in ["", "file://relative", "ftp://host", "s3:///prefix", "s3://key:secret@bundles", "s3://b/../c"] {
             assert!(text.parse::<StoreAddress>().is_err(), "{text}");
         }

@@ -21,6 +21,10 @@ pub enum ResourceError {
          secret first"
     )]
     SecretSizeLimit { limit: i64, count: i64, plan: Plan },
+    #[error("this installation has no mail domain; ask its operator to set SVC_MAIL_DOMAIN")]
+    EmailUnavailable,
+    #[error("another project has the address {0}; revoke its grant, or rename this project first")]
+    EmailAddressTaken(String),
     #[error(transparent)]
     Field(#[from] InvalidField),
     #[error(transparent)]
@@ -41,6 +45,12 @@ impl ResourceError {
         "The project has reached the limit of secrets: 200, or 2 MiB of values. `details` contains `limit`, `count`, `of`, \
          which is `secrets` or `bytes`, and `plan`.",
     );
+    /// 409: the installation has no mail.
+    pub const EMAIL_UNAVAILABLE: Code =
+        Code::new("email_unavailable", Kind::Conflict, "The installation has no mail domain.");
+    /// 409: the address is in use.
+    pub const EMAIL_ADDRESS_TAKEN: Code =
+        Code::new("email_address_taken", Kind::Conflict, "Another project has the mail address.");
 }
 
 impl ApiError for ResourceError {
@@ -49,6 +59,8 @@ impl ApiError for ResourceError {
             Self::ProjectNotFound | Self::SecretNotFound => &Code::NOT_FOUND,
             Self::ReservedName(_) => &Self::RESERVED_NAME,
             Self::SecretLimit { .. } | Self::SecretSizeLimit { .. } => &Self::SECRET_LIMIT,
+            Self::EmailUnavailable => &Self::EMAIL_UNAVAILABLE,
+            Self::EmailAddressTaken(_) => &Self::EMAIL_ADDRESS_TAKEN,
             Self::Field(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
         }

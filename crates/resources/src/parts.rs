@@ -6,7 +6,9 @@ use kernel::{Limits, ProjectId, Secret, StorageId, error_chain};
 use store::{Connection, Error, Result, SealedColumn, Store};
 
 use crate::model::SecretName;
-use crate::repository::{GrantedStorage, LoadedSecret, SecretRecord, SecretRepository as _, StorageRepository as _};
+use crate::repository::{
+    EmailRepository as _, GrantedStorage, LoadedSecret, SecretRecord, SecretRepository as _, StorageRepository as _,
+};
 
 /// The sealed values of secrets. A row is identified by the secret and its revision, and revisions never repeat. So no
 /// two values of a secret have the same associated data, even after a deletion.
@@ -88,6 +90,18 @@ impl PartValues {
                 (project, StorageGrant { prefix, quota_bytes: self.limits.for_plan(plan).storage_bytes })
             });
         Ok(granted.collect())
+    }
+
+    /// Returns the mail domains of the projects among these that have a grant.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn email_domains(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> Result<BTreeMap<ProjectId, String>> {
+        Ok(connection.email_domain_load(projects).await?.into_iter().collect())
     }
 
     fn open(&self, project: ProjectId, record: &SecretRecord) -> Result<Secret> {

@@ -15,6 +15,8 @@ pub enum ResourcePart {
     Storage,
     /// The access of a project to AI models, which has no values.
     Ai,
+    /// The mail domain of a project.
+    Email,
 }
 
 /// The desired state of projects on their nodes. It stores no values.

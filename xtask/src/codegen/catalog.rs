@@ -59,7 +59,7 @@ const COLUMNS: &str = "
         JOIN pg_attribute b ON b.attrelid = d.refobjid AND b.attnum = d.refobjsubid
         WHERE r.ev_class = c.oid AND b.attrelid <> c.oid AND b.attname = a.attname
     ) base ON c.relkind = 'v'
-    WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p', 'v')
+    WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
     ORDER BY c.relname, a.attnum";
 
 const KEYS: &str = "

@@ -9,9 +9,11 @@ use dns::primary::PrimaryConfig;
 use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
 use gateway::{RateLimits, Site};
+use kernel::domain::Characters;
 use kernel::{AbuseLimits, Limits};
+use mail::DkimSigner;
 use oauth::OAuthConfig;
-use objects::{BucketOptions, CredentialSettings, StoreConfig, Timeouts};
+use objects::{BucketOptions, CredentialSettings, StoreAddress, StoreConfig, Timeouts};
 use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
@@ -23,12 +25,12 @@ use super::{
     AI_MODELS, AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION,
     AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID,
     CODEHOST_CLIENT_SECRET, CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL,
-    DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, GIT_SSH_HOST,
-    GIT_URL, LENDING_SECRET, LENDING_URL, LIMITS, LendingConfig, MAIL_DOMAIN, MAIL_FROM, MailConfig, NAMESERVERS,
-    OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
-    PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
-    PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
-    REGISTRAR_USER, RegistrarConfig, SITE_NAME, SMTP_URL,
+    DKIM_KEY, DKIM_SELECTOR, DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES,
+    FALLBACK_ORIGIN, GIT_SSH_HOST, GIT_URL, LENDING_SECRET, LENDING_URL, LIMITS, LendingConfig, MAIL_DOMAIN, MAIL_FROM,
+    MAIL_STORE, MailConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER,
+    OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT, PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX,
+    PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig,
+    REGISTRAR_TOKEN, REGISTRAR_URL, REGISTRAR_USER, RegistrarConfig, SITE_NAME, SMTP_URL,
 };
 
 /// The file that `SVC_LIMITS` names.
@@ -50,7 +52,7 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
         public_url,
         dashboard_url: settings.get(&DASHBOARD_URL)?.0,
         platform_domain: domain(&settings.get(&PLATFORM_DOMAIN)?),
-        mail_domain: settings.opt(&MAIL_DOMAIN)?,
+        mail_domain: mail_domain(settings)?,
         nameservers: split(settings.opt(&NAMESERVERS)?),
         site_url: site_url.to_string(),
         fallback_origin: domain(&settings.get(&FALLBACK_ORIGIN)?),
@@ -58,6 +60,14 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
         ssh_host: settings.opt(&GIT_SSH_HOST)?,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+fn mail_domain(settings: &Settings) -> Result<Option<String>, Error> {
+    let normalise = |name: String| {
+        let domain = kernel::domain::normalise(&name, Characters::Host);
+        domain.ok_or_else(|| MAIL_DOMAIN.malformed("must be a domain name such as mail.example.org"))
+    };
+    settings.opt(&MAIL_DOMAIN)?.map(normalise).transpose()
 }
 
 /// Returns the configuration of the authorization server for connected apps. Returns `None` without an issuer.
@@ -252,23 +262,33 @@ pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<
     Ok(Some(CodeHostLogin { host, redirects }))
 }
 
-/// The timeouts of the bundle store. A read may wait for a large bundle.
-const BUNDLE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(30) };
+/// The timeouts of an object store. A read may wait for a large bundle.
+const STORE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(30) };
 
 pub(super) fn bundle_store(settings: &Settings) -> Result<StoreConfig, Error> {
-    let credentials = CredentialSettings {
-        store: BUNDLE_STORE.row().name,
-        access_key_id: &AWS_ACCESS_KEY_ID,
-        secret_access_key: &AWS_SECRET_ACCESS_KEY,
+    object_store(settings, BUNDLE_STORE.row().name, settings.get(&BUNDLE_STORE)?)
+}
+
+/// Returns the store of raw messages. By default it is next to the bundle store.
+pub(super) fn mail_store(settings: &Settings) -> Result<StoreConfig, Error> {
+    let address = match settings.opt(&MAIL_STORE)? {
+        Some(address) => address,
+        None => settings.get(&BUNDLE_STORE)?.sibling("mail"),
     };
-    credentials.store(settings, settings.get(&BUNDLE_STORE)?, || {
+    object_store(settings, MAIL_STORE.row().name, address)
+}
+
+fn object_store(settings: &Settings, store: &'static str, address: StoreAddress) -> Result<StoreConfig, Error> {
+    let credentials =
+        CredentialSettings { store, access_key_id: &AWS_ACCESS_KEY_ID, secret_access_key: &AWS_SECRET_ACCESS_KEY };
+    credentials.store(settings, address, || {
         let region = settings.opt(&AWS_REGION)?.or(settings.opt(&AWS_DEFAULT_REGION)?);
         let endpoint = settings.opt(&AWS_ENDPOINT_URL_S3)?.or(settings.opt(&AWS_ENDPOINT_URL)?);
         Ok(BucketOptions {
             region: region.unwrap_or_else(|| "us-east-1".to_owned()),
             endpoint: endpoint.map(|Url(url)| url),
             session_token: settings.opt(&AWS_SESSION_TOKEN)?,
-            timeouts: BUNDLE_TIMEOUTS,
+            timeouts: STORE_TIMEOUTS,
         })
     })
 }
@@ -279,6 +299,18 @@ pub(super) fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
     let server = url.reveal().parse().map_err(|error: providers::InvalidSmtp| SMTP_URL.malformed(error))?;
     let from = from.ok_or_else(|| MAIL_FROM.malformed("required with SVC_SMTP_URL"))?;
     Ok(Some(MailConfig { server, from }))
+}
+
+/// Returns the signer of projects' mail. Returns `None` without a key.
+pub(super) fn dkim(settings: &Settings, site: &Site) -> Result<Option<DkimSigner>, Error> {
+    let selector = settings.get(&DKIM_SELECTOR)?;
+    let selector = kernel::domain::normalise(&selector, Characters::Underscore)
+        .ok_or_else(|| DKIM_SELECTOR.malformed("must be DNS labels such as svc or 2026.svc"))?;
+    let Some(path) = settings.opt(&DKIM_KEY)? else { return Ok(None) };
+    let domain = site.mail_domain.as_ref().ok_or_else(|| MAIL_DOMAIN.malformed("required with SVC_DKIM_KEY"))?;
+    let pem = fs::read_to_string(&path);
+    let pem = pem.map_err(|error| DKIM_KEY.malformed(format!("{}: {error}", path.display())))?;
+    DkimSigner::new(&pem, domain, &selector).map(Some).map_err(|error| DKIM_KEY.malformed(error))
 }
 
 pub(super) fn limits(settings: &Settings) -> Result<LimitsFile, Error> {

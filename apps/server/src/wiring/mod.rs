@@ -11,6 +11,7 @@ mod domains;
 mod error;
 mod git;
 mod identity;
+mod mail;
 mod oauth;
 mod orgs;
 mod projects;
@@ -47,12 +48,14 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let (dns, primary) = dns::wire(config, &store, &mut background)?;
     let resources = resources::wire(config, &store, &orgs, &mut convergence)?;
     let git = git::wire(config, &store);
+    let mail = mail::wire(config, &store, &orgs, &convergence, &mut background)?;
     let dependencies = projects::Dependencies {
         orgs: &orgs,
         convergence: &mut convergence,
         dns: &dns,
         resources: &resources,
         git: &git,
+        mail: &mail,
     };
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
     let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
@@ -60,8 +63,20 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let billing = billing::wire(config, &store, &orgs, &mut background)?;
     let domains = domains::wire(config, &store, (&orgs, &dns), &mut background)?;
     let convergence = convergence.build();
-    let contexts =
-        Contexts { identity, orgs, projects, convergence, dns, domains, git, resources, databases, oauth, billing };
+    let contexts = Contexts {
+        identity,
+        orgs,
+        projects,
+        convergence,
+        dns,
+        domains,
+        git,
+        resources,
+        databases,
+        oauth,
+        billing,
+        mail,
+    };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {

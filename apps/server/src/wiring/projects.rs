@@ -11,6 +11,7 @@ use dns::{Dns, LinkResult};
 use gateway::http::without_write_permit;
 use git::Repositories;
 use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
+use mail::Mail;
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
     Bundles, DeploymentRepository as _, DeploymentStatus, LiveAccess, LiveState, LookupFailure, Ports, Projects,
@@ -35,6 +36,7 @@ pub(super) struct Dependencies<'a> {
     pub(super) dns: &'a Dns,
     pub(super) resources: &'a Resources,
     pub(super) git: &'a Repositories,
+    pub(super) mail: &'a Mail,
 }
 
 pub(super) fn wire(
@@ -50,10 +52,16 @@ pub(super) fn wire(
         own_domains: config.own_domains.clone(),
     };
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
-    let Dependencies { orgs, convergence, dns, resources, git } = dependencies;
+    let Dependencies { orgs, convergence, dns, resources, git, mail } = dependencies;
     let (site_part, removal) = (convergence.register_part()?, convergence.project_remover());
     let pushes = PushesPort(git.clone());
-    let placements = ConvergencePort { site: site_part, removal, resources: resources.clone(), git: git.clone() };
+    let placements = ConvergencePort {
+        site: site_part,
+        removal,
+        resources: resources.clone(),
+        git: git.clone(),
+        mail: mail.clone(),
+    };
     convergence.register_receiver::<DeploymentReport>(Arc::new(DeploymentsPort))?;
     let ports = Ports {
         organizations: Arc::new(OrgsPort(orgs.clone())),
@@ -120,6 +128,7 @@ struct ConvergencePort {
     removal: ProjectRemover,
     resources: Resources,
     git: Repositories,
+    mail: Mail,
 }
 
 #[async_trait]
@@ -129,6 +138,7 @@ impl projects::Placements for ConvergencePort {
     }
 
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.resources.email_release(tx, project).await?;
         self.removal.remove(tx, project).await.map_err(IntoStoreError::into_store_error)
     }
 
@@ -136,6 +146,7 @@ impl projects::Placements for ConvergencePort {
         // These calls keep the placements of projects whose objects must still be deleted.
         self.resources.storage_purge(tx, projects).await?;
         self.git.purge(tx, projects).await?;
+        self.mail.purge(tx, projects).await?;
         self.removal.purge(tx, projects).await.map_err(IntoStoreError::into_store_error)
     }
 }

@@ -10,7 +10,7 @@ use convergence::{
 };
 use kernel::{OrgId, ProjectId, StorageId};
 use orgs::Orgs;
-use protocol::{Ai, DeletedStorage, DeletedStorageReport, SecretValue, Secrets, Storage, StorageReport};
+use protocol::{Ai, DeletedStorage, DeletedStorageReport, Email, SecretValue, Secrets, Storage, StorageReport};
 use resources::{Notice, PartValues, Ports, ResourcePart, Resources, SecretSet, StorageGrant};
 use store::{Connection, Store};
 
@@ -26,12 +26,14 @@ pub(super) fn wire(
     let values = Arc::new(ValuesPort(PartValues::new(store.clone(), config.limits)));
     let parts = PartsPort {
         secrets: convergence.register_sourced_part(values.clone())?,
-        storage: convergence.register_sourced_part(values)?,
+        storage: convergence.register_sourced_part(values.clone())?,
+        email: convergence.register_sourced_part(values)?,
         ai: convergence.register_part()?,
         deleted_storage: convergence.register_final_part()?,
     };
     let ports = Ports { parts: Arc::new(parts), organizations: Arc::new(OrgsPort(orgs.clone())) };
     let resources = Resources::new(store.clone(), config.limits, ports);
+    let resources = resources.with_mail_domain(config.gateway.site.mail_domain.clone());
     let reports = Arc::new(ReportsPort(resources.clone()));
     convergence.register_receiver::<StorageReport>(reports.clone())?;
     convergence.register_receiver::<DeletedStorageReport>(reports)?;
@@ -71,9 +73,22 @@ impl PartSource<Storage> for ValuesPort {
     }
 }
 
+#[async_trait]
+impl PartSource<Email> for ValuesPort {
+    async fn load(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> store::Result<BTreeMap<ProjectId, store::Result<Email>>> {
+        let granted = self.0.email_domains(connection, projects).await?;
+        Ok(granted.into_iter().map(|(project, domain)| (project, Ok(Email { domain }))).collect())
+    }
+}
+
 struct PartsPort {
     secrets: SourcedPartWriter<Secrets>,
     storage: SourcedPartWriter<Storage>,
+    email: SourcedPartWriter<Email>,
     ai: PartWriter<Ai>,
     deleted_storage: FinalPartWriter<DeletedStorage>,
 }
@@ -85,6 +100,7 @@ impl resources::DesiredParts for PartsPort {
             ResourcePart::Secrets => self.secrets.write(tx, project).await,
             ResourcePart::Storage => self.storage.write(tx, project).await,
             ResourcePart::Ai => self.ai.write(tx, project, &Ai {}).await,
+            ResourcePart::Email => self.email.write(tx, project).await,
         };
         match published {
             Ok(()) => Ok(true),
@@ -98,6 +114,7 @@ impl resources::DesiredParts for PartsPort {
             ResourcePart::Secrets => self.secrets.remove(tx, project).await,
             ResourcePart::Storage => self.storage.remove(tx, project).await,
             ResourcePart::Ai => self.ai.remove(tx, project).await,
+            ResourcePart::Email => self.email.remove(tx, project).await,
         };
         withdrawn.map_err(|error| error.into_store_error())
     }

@@ -87,6 +87,12 @@ impl Builder {
         DatabasePlacements::new(self.writer.clone())
     }
 
+    /// Returns the link to the nodes; `None` if it is off.
+    #[must_use]
+    pub fn core(&self) -> Option<Arc<dyn Core>> {
+        self.writer.core.clone()
+    }
+
     /// Registers the receiver of all reports of kind `K`.
     ///
     /// # Errors

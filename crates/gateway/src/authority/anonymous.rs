@@ -30,6 +30,12 @@ pub struct GitNodeCaller {
     pub node: NodeId,
 }
 
+/// A mail node, on the internal listener.
+#[derive(Debug)]
+pub struct MailNodeCaller {
+    pub node: NodeId,
+}
+
 impl Describe for Open {
     fn describe(_: &mut Operation) {}
 }
@@ -107,4 +113,5 @@ macro_rules! node_policies {
 node_policies! {
     NodeCaller: NodeKind::App;
     GitNodeCaller: NodeKind::Git;
+    MailNodeCaller: NodeKind::Mail;
 }

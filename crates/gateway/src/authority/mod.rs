@@ -21,7 +21,8 @@ mod statement;
 
 pub use account::{CurrentToken, Session, SignedIn, SignedInFiltered};
 pub use anonymous::{
-    Anonymous, DeviceCaller, GitNodeCaller, NodeCaller, Open, Preview, RevokeCaller, SignIn, TokenCaller,
+    Anonymous, DeviceCaller, GitNodeCaller, MailNodeCaller, NodeCaller, Open, Preview, RevokeCaller, SignIn,
+    TokenCaller,
 };
 pub(crate) use authenticate::authenticate_with;
 pub(crate) use caller::impl_caller_policies;

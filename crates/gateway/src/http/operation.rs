@@ -246,10 +246,11 @@ impl Operation {
         self.path
     }
 
-    /// Returns the size of the largest body in bytes. Returns `None` for bundles, whose limit depends on the plan.
+    /// Returns the size of the largest body in bytes. Returns `None` for streamed bodies, whose size the service limits.
     #[must_use]
     pub fn max_body_bytes(&self) -> Option<usize> {
-        (self.upload != Some(UploadKind::Bundle)).then_some(self.body_limit)
+        let is_streamed = matches!(self.upload, Some(UploadKind::Bundle | UploadKind::Message));
+        (!is_streamed).then_some(self.body_limit)
     }
 
     /// Describes the next parameter of the path that no argument has claimed, in the order of the handler's arguments.

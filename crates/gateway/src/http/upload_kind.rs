@@ -17,6 +17,8 @@ pub(crate) enum UploadKind {
     Bundle,
     /// A zone file, which is kept in memory as a whole.
     ZoneFile,
+    /// A received mail, which is streamed.
+    Message,
 }
 
 impl UploadKind {
@@ -25,6 +27,7 @@ impl UploadKind {
         match self {
             Self::Bundle => 32,
             Self::ZoneFile => 8,
+            Self::Message => 64,
         }
     }
 
@@ -33,6 +36,8 @@ impl UploadKind {
         match self {
             Self::Bundle => 4,
             Self::ZoneFile => 2,
+            // The mail node belongs to no tenant.
+            Self::Message => 64,
         }
     }
 
@@ -41,6 +46,7 @@ impl UploadKind {
         let kind = match self {
             Self::Bundle => "bundle",
             Self::ZoneFile => "zone_file",
+            Self::Message => "message",
         };
         KeyValue::new("kind", kind)
     }

@@ -28,6 +28,7 @@ static IN_PROGRESS: LazyLock<UpDownCounter<i64>> = LazyLock::new(|| {
 pub struct UploadLimiter {
     bundles: Permits,
     zone_files: Permits,
+    messages: Permits,
 }
 
 /// The permits of a kind of upload.
@@ -56,7 +57,11 @@ impl Default for UploadLimiter {
             total: Arc::new(Semaphore::new(kind.max_total())),
             tenants: KeyedSemaphores::new(kind.max_per_tenant()),
         };
-        Self { bundles: permits(UploadKind::Bundle), zone_files: permits(UploadKind::ZoneFile) }
+        Self {
+            bundles: permits(UploadKind::Bundle),
+            zone_files: permits(UploadKind::ZoneFile),
+            messages: permits(UploadKind::Message),
+        }
     }
 }
 
@@ -82,6 +87,7 @@ impl UploadLimiter {
         let Permits { total, tenants: semaphores } = match kind {
             UploadKind::Bundle => &self.bundles,
             UploadKind::ZoneFile => &self.zone_files,
+            UploadKind::Message => &self.messages,
         };
         let mut permits = Vec::new();
         for tenant in tenants {

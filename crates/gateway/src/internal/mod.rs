@@ -3,6 +3,7 @@
 mod ai;
 mod git;
 mod git_deploys;
+mod mail;
 mod nodes;
 
 use actix_web::web::Data;
@@ -18,6 +19,7 @@ pub fn routes() -> Routes {
     let mut routes = Routes::default();
     nodes::routes(&mut routes);
     git::routes(&mut routes);
+    mail::routes(&mut routes);
     let mut area = routes.area("internal", "Metrics.");
     area.get("metrics", "/metrics", metrics).summary("Get metrics in the Prometheus format");
     routes

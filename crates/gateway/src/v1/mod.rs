@@ -8,6 +8,7 @@ mod dns;
 mod domains;
 mod git;
 mod identity;
+mod mail;
 mod oauth;
 mod orgs;
 mod projects;
@@ -21,6 +22,7 @@ use ::dns::Dns;
 use ::domains::Domains;
 use ::git::Repositories;
 use ::identity::Identity;
+use ::mail::Mail;
 use ::oauth::OAuth;
 use ::orgs::Orgs;
 use ::projects::Projects;
@@ -46,20 +48,24 @@ pub struct Contexts {
     pub databases: Databases,
     pub oauth: OAuth,
     pub billing: Billing,
+    pub mail: Mail,
 }
 
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, domains, git, resources, databases, oauth, billing } =
-            self.clone();
+        let Self { identity, orgs, projects, convergence, dns, domains, git, resources, .. } = self.clone();
+        let Self { databases, oauth, billing, mail, .. } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(git))
             .app_data(Data::new(convergence))
             .app_data(Data::new(dns))
             .app_data(Data::new(domains))
             .app_data(Data::new(resources));
-        app.app_data(Data::new(databases)).app_data(Data::new(oauth)).app_data(Data::new(billing));
+        app.app_data(Data::new(databases))
+            .app_data(Data::new(oauth))
+            .app_data(Data::new(billing))
+            .app_data(Data::new(mail));
     }
 }
 
@@ -74,6 +80,7 @@ pub fn routes(sign_ins: SignInMethods) -> Routes {
     projects::routes(&mut routes);
     resources::routes(&mut routes);
     databases::routes(&mut routes);
+    mail::routes(&mut routes);
     domains::routes(&mut routes);
     dns::routes(&mut routes);
     git::routes(&mut routes);

@@ -47,6 +47,8 @@ pub struct ProjectPlan {
     pub name: String,
     #[diesel(column_name = org_id)]
     pub org: OrgId,
+    /// The slug of the organization.
+    pub org_slug: String,
     pub plan: Plan,
 }
 

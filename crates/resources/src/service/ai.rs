@@ -24,6 +24,6 @@ impl Resources {
     /// # Errors
     /// Returns [`ResourceError::Store`](crate::ResourceError::Store).
     pub async fn ai_revoke(&self, actor: &Actor, target: Target) -> Result<()> {
-        self.revoke(actor, target, &AI).await
+        self.revoke(actor, target, &AI, async |_| Ok(())).await
     }
 }

@@ -28,7 +28,7 @@ impl Resources {
         actor: &Actor,
         target: Target,
         kind: &GrantKind,
-        create: impl AsyncFnOnce(&mut Connection) -> store::Result<T>,
+        create: impl AsyncFnOnce(&mut Connection) -> Result<T>,
     ) -> Result<T> {
         let Target { org, project, .. } = target;
         let now = self.store.clock_rng().now();
@@ -45,14 +45,22 @@ impl Resources {
             .await
     }
 
-    /// Revokes a resource. Its data stays. Revoking a resource that is not granted is a no-op.
-    pub(super) async fn revoke(&self, actor: &Actor, target: Target, kind: &GrantKind) -> Result<()> {
+    /// Revokes a resource. Its data stays, except for values that `delete` deletes. Revoking a resource that is not
+    /// granted is a no-op.
+    pub(super) async fn revoke(
+        &self,
+        actor: &Actor,
+        target: Target,
+        kind: &GrantKind,
+        delete: impl AsyncFnOnce(&mut Connection) -> Result<()>,
+    ) -> Result<()> {
         let Target { org, project, .. } = target;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 if !tx.grant_delete(project, kind.resource).await? {
                     return Ok(Outcome::Unchanged(()));
                 }
+                delete(tx).await?;
                 self.ports.parts.withdraw(tx, project, kind.part).await?;
                 Ok(Outcome::Changed((), Event::in_org(kind.revoked, org, project, json!({}))))
             })

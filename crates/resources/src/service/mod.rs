@@ -1,6 +1,7 @@
 //! The resources service. Grants, secrets and storage are in the submodules.
 
 mod ai;
+mod email;
 mod grant;
 mod secret;
 mod storage;
@@ -27,6 +28,8 @@ pub struct Target {
 pub struct Resources {
     store: Store,
     limits: Limits,
+    /// The parent domain of the projects' mail domains. `None` if the installation has no mail.
+    mail_domain: Option<String>,
     ports: Ports,
 }
 
@@ -34,7 +37,13 @@ impl Resources {
     /// Creates the service.
     #[must_use]
     pub const fn new(store: Store, limits: Limits, ports: Ports) -> Self {
-        Self { store, limits, ports }
+        Self { store, limits, mail_domain: None, ports }
+    }
+
+    /// Sets the parent domain of the projects' mail domains.
+    #[must_use]
+    pub fn with_mail_domain(self, mail_domain: Option<String>) -> Self {
+        Self { mail_domain, ..self }
     }
 
     /// Returns the resources granted to a project, whether or not its live deployment declares them.

@@ -34,7 +34,7 @@ impl Resources {
     /// Returns [`ResourceError::ProjectNotFound`](crate::ResourceError::ProjectNotFound).
     pub async fn storage_grant(&self, actor: &Actor, target: Target) -> Result<StorageStatus> {
         let prefix = self.store.clock_rng().id();
-        let create = async |tx: &mut Connection| tx.storage_create(target.project, prefix).await;
+        let create = async |tx: &mut Connection| Ok(tx.storage_create(target.project, prefix).await?);
         let record = self.grant(actor, target, &STORAGE, create).await?;
         Ok(self.storage_status(target.plan, Some(record), true))
     }
@@ -44,7 +44,7 @@ impl Resources {
     /// # Errors
     /// Returns [`ResourceError::Store`](crate::ResourceError::Store).
     pub async fn storage_revoke(&self, actor: &Actor, target: Target) -> Result<()> {
-        self.revoke(actor, target, &STORAGE).await
+        self.revoke(actor, target, &STORAGE, async |_| Ok(())).await
     }
 
     /// Stores the report of a node in the transaction that accepts it. Notifies the organization when the project

@@ -22,6 +22,8 @@ mod operator;
 mod queue;
 mod worker;
 
+use std::sync::OnceLock;
+
 use async_trait::async_trait;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -59,6 +61,8 @@ pub struct Message {
     pub attempts: i32,
     /// The time at which the message was enqueued.
     pub created_at: Time,
+    /// The receiver's response, which [`OutboxHandler::deliver`] can set for [`OutboxHandler::on_delivered`].
+    pub response: OnceLock<Value>,
 }
 
 /// A delivery error. Operators read the text, and it is stored unsealed, so it must not contain a secret or a contact.

@@ -1,5 +1,7 @@
 //! The statements of an outbox worker.
 
+use std::sync::OnceLock;
+
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text, Timestamptz};
 use diesel_async::RunQueryDsl;
@@ -83,7 +85,7 @@ impl ClaimedMessage {
         let payload = opened.map_err(|error| format!("cannot open the payload: {error}"))?;
         let payload = serde_json::from_slice(&payload).map_err(|_| "the payload is not JSON".to_owned())?;
         let Self { id, key, attempts, created_at, .. } = self;
-        Ok(Message { id, key, payload, attempts, created_at })
+        Ok(Message { id, key, payload, attempts, created_at, response: OnceLock::new() })
     }
 }
 

@@ -167,6 +167,7 @@ impl Drop for App {
     fn drop(&mut self) {
         drop(self.stop.take());
         let _ = std::fs::remove_dir_all(&self.bundles);
+        let _ = std::fs::remove_dir_all(mail_store(&self.bundles));
     }
 }
 
@@ -258,6 +259,11 @@ pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>)
     panic!("timed out after 30 seconds: {what}");
 }
 
+/// Returns the folder of the mail store, which is next to that of the bundle store.
+fn mail_store(bundles: &std::path::Path) -> PathBuf {
+    bundles.with_extension("mail")
+}
+
 fn config(database: &str, bundles: &std::path::Path) -> Config {
     let loopback = "127.0.0.1:0".parse().unwrap();
     Config {
@@ -284,6 +290,8 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         listen: loopback,
         internal_listen: loopback,
         bundle_store: objects::StoreConfig::Folder(bundles.to_owned()),
+        mail_store: objects::StoreConfig::Folder(mail_store(bundles)),
+        dkim: None,
         limits: Limits::default(),
         abuse_limits: AbuseLimits::default(),
         gateway: gateway::Config {

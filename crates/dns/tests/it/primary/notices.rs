@@ -1,5 +1,6 @@
 //! Delivery of notices, and unresponsive secondaries.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dns::ZoneName;
@@ -31,7 +32,14 @@ fn notifier(secondaries: &[&UdpSocket]) -> Notifier {
 fn queued_notice(zone: &str, after_catalog: bool, attempts: i32) -> outbox::Message {
     let payload = serde_json::to_value(Notice { zone: Some(zone.to_owned()), after_catalog }).unwrap();
     let id = ClockRng::system().id();
-    outbox::Message { id, key: zone.to_owned(), payload, attempts, created_at: Time::UNIX_EPOCH }
+    outbox::Message {
+        id,
+        key: zone.to_owned(),
+        payload,
+        attempts,
+        created_at: Time::UNIX_EPOCH,
+        response: OnceLock::new(),
+    }
 }
 
 /// Receives the next notice and answers with this code. Returns the zone of the notice.

@@ -2,6 +2,7 @@
 
 mod form;
 mod json;
+mod message;
 mod raw;
 mod read;
 mod strict_json;
@@ -10,6 +11,7 @@ mod upload;
 
 pub use form::Form;
 pub use json::Body;
+pub use message::MessageUpload;
 pub use raw::Raw;
 pub(crate) use read::{DEFAULT_LIMIT, read_in_time};
 pub(crate) use strict_json::parse as parse_json;

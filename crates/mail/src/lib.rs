@@ -1,0 +1,32 @@
+//! Mail of projects.
+//!
+//! Owns the Postgres schema `mail`: the log, deliveries to workers, and suppressed recipients. The raw messages are in an
+//! object store.
+//!
+//! **Sending.** A node submits a mail of a worker ([`Mail::submit`]). The submission assembles the message, stores it,
+//! and queues it in one commit with its row in the log. [`MailRelay`] then hands the message to the relay, from the
+//! outbox. The relay's service reports the outcome later ([`Mail::apply_event`]).
+//!
+//! **Receiving.** The mail node uploads the message and then commits it ([`Mail::receive`]). The home node of the project
+//! claims it ([`Mail::claim`]), runs `email()` and reports the result. Each operation is safe to repeat.
+
+mod address;
+mod dkim;
+mod error;
+mod metrics;
+mod mime;
+mod model;
+mod outgoing;
+mod ports;
+mod raw;
+mod repository;
+mod schema;
+mod service;
+
+pub use dkim::{DkimSigner, InvalidDkimKey};
+pub use error::MailError;
+pub use model::*;
+pub use ports::{Envelope, Nodes, Notice, Organizations, Ports, RefusedRecipient, Relay, RelayError, Relayed};
+pub use raw::{RawMails, RawStream};
+pub use repository::*;
+pub use service::{Mail, MailRelay, Target};

@@ -1,0 +1,87 @@
+//! Assembly of outgoing mail (RFC 5322, RFC 2045).
+//!
+//! The same mail always has the same bytes, because boundaries, date and Message-ID depend only on its id.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use kernel::MailId;
+use lettre::message::header::{self, ContentTransferEncoding, HeaderValue};
+use lettre::message::{Attachment, Body, Message, MultiPart, SinglePart};
+
+use crate::outgoing::{ValidAttachment, ValidMail};
+
+/// Assembles the message of a mail. Recipients in `bcc` are only in the envelope. Returns `None` for a mail that the
+/// library rejects.
+pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<u8>> {
+    let ValidMail { from, reply_to, to, cc, recipients: _, subject, text, html, headers, attachments } = mail;
+    let mut message = Message::builder()
+        .from(from.header()?)
+        .subject(subject)
+        .date(UNIX_EPOCH + Duration::from_millis(millis(id)))
+        .message_id(Some(format!("<{id}@{domain}>")))
+        .header(header::MIME_VERSION_1_0);
+    for mailbox in to {
+        message = message.to(mailbox.header()?);
+    }
+    for mailbox in cc {
+        message = message.cc(mailbox.header()?);
+    }
+    if let Some(mailbox) = reply_to {
+        message = message.reply_to(mailbox.header()?);
+    }
+    for (name, value) in headers {
+        message = message.raw_header(HeaderValue::new(name, value));
+    }
+    let content = content(id, text, html);
+    let message = match (content, attachments) {
+        (Content::Part(part), attachments) if attachments.is_empty() => message.singlepart(part),
+        (Content::Parts(parts), attachments) if attachments.is_empty() => message.multipart(parts),
+        (content, attachments) => message.multipart(with_attachments(id, content, attachments)?),
+    };
+    Some(message.ok()?.formatted())
+}
+
+/// The text of a mail: one part, or alternatives.
+enum Content {
+    Part(SinglePart),
+    Parts(MultiPart),
+}
+
+fn content(id: MailId, text: Option<String>, html: Option<String>) -> Content {
+    match (text, html) {
+        (Some(text), Some(html)) => {
+            // No encoding of a part contains "=_" (RFC 2045 section 6.7).
+            let parts = MultiPart::alternative().boundary(format!("=_{id}_alternative"));
+            let parts = parts.singlepart(SinglePart::plain(lines(&text)));
+            Content::Parts(parts.singlepart(SinglePart::html(lines(&html))))
+        }
+        (None, Some(html)) => Content::Part(SinglePart::html(lines(&html))),
+        (text, None) => Content::Part(SinglePart::plain(lines(&text.unwrap_or_default()))),
+    }
+}
+
+fn with_attachments(id: MailId, content: Content, attachments: Vec<ValidAttachment>) -> Option<MultiPart> {
+    let parts = MultiPart::mixed().boundary(format!("=_{id}_mixed"));
+    let mut parts = match content {
+        Content::Part(part) => parts.singlepart(part),
+        Content::Parts(nested) => parts.multipart(nested),
+    };
+    for ValidAttachment { filename, content_type, content } in attachments {
+        // A text in another encoding could lose its line endings.
+        let content = Body::new_with_encoding(content, ContentTransferEncoding::Base64).ok()?;
+        parts = parts.singlepart(Attachment::new(filename).body(content, content_type));
+    }
+    Some(parts)
+}
+
+/// Replaces all line endings, including bare CRs, by LF. The library then writes CRLF.
+fn lines(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n")
+}
+
+/// Returns the time of the id (RFC 9562 section 5.7), at most the end of the year 9999.
+fn millis(id: MailId) -> u64 {
+    const LAST_MILLIS: u64 = 253_402_300_799_000;
+    let millis = u64::try_from(id.as_uuid().as_u128() >> 80).unwrap_or(LAST_MILLIS);
+    millis.min(LAST_MILLIS)
+}

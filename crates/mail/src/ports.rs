@@ -1,0 +1,85 @@
+//! The ports that other contexts and the relay implement.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use kernel::{NodeId, OrgId};
+use store::Connection;
+
+/// The relay: the SMTP server that takes mail to other domains.
+#[async_trait]
+pub trait Relay: Send + Sync {
+    /// Submits a message for these recipients. `Ok` means that the relay accepted it for at least one of them.
+    ///
+    /// # Errors
+    /// Returns an error if the relay accepted the message for no recipient, as far as the implementation knows.
+    async fn send(&self, envelope: &Envelope, message: &[u8]) -> Result<Relayed, RelayError>;
+}
+
+/// The envelope of a message (RFC 5321 section 2.3.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    pub from: String,
+    pub to: Vec<String>,
+}
+
+/// The response of the relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relayed {
+    /// The relay's id of the message: the last word of the final reply.
+    pub id: Option<String>,
+    /// The recipients that the relay refused permanently.
+    pub refused: Vec<RefusedRecipient>,
+}
+
+/// A recipient that the relay refused permanently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRecipient {
+    pub address: String,
+    /// The relay's reply.
+    pub reply: String,
+}
+
+/// The reason why the relay did not accept a message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RelayError {
+    /// Another attempt may succeed.
+    #[error("{0}")]
+    Transient(String),
+    /// The relay refused the message, or all recipients.
+    #[error("{0}")]
+    Permanent(String),
+}
+
+/// Access to organizations.
+#[async_trait]
+pub trait Organizations: Send + Sync {
+    /// Raises a notification in the caller's transaction.
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
+}
+
+/// The notifications that this context raises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A mail of the project was refused because of the plan's hourly limit. The organization is notified at most once an
+    /// hour.
+    EmailLimit { project: String, per_hour: u32 },
+}
+
+/// The link to the nodes, which carries wake-ups and no state.
+#[async_trait]
+pub trait Nodes: Send + Sync {
+    /// Wakes the claims of a node if and when the transaction commits.
+    async fn wake(&self, tx: &mut Connection, node: NodeId) -> store::Result<()>;
+
+    /// Returns a future that completes at the first wake-up of the node after this call.
+    fn next_wake_up(&self, node: NodeId) -> BoxFuture<'static, ()>;
+}
+
+/// The implementations of the ports that the service needs.
+#[derive(Clone)]
+pub struct Ports {
+    pub organizations: Arc<dyn Organizations>,
+    pub nodes: Arc<dyn Nodes>,
+}

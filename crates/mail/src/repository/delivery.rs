@@ -1,0 +1,168 @@
+//! Deliveries to workers.
+
+use diesel::prelude::*;
+use diesel::sql_types::{Array, BigInt, Integer, Text, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
+use kernel::{MailId, NodeId, ProjectId, Time};
+use store::{Connection, Prepared, Result};
+
+use crate::schema::deliveries;
+
+/// A received mail that a worker must handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Insertable)]
+#[diesel(table_name = deliveries)]
+pub struct NewDelivery {
+    pub mail_id: MailId,
+    pub project_id: ProjectId,
+    pub next_attempt_at: Time,
+    /// The time after which there is no further attempt.
+    pub expires_at: Time,
+}
+
+/// A claimed mail.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+pub struct DeliveryClaim {
+    #[diesel(sql_type = Uuid)]
+    pub id: MailId,
+    #[diesel(sql_type = Uuid)]
+    pub project: ProjectId,
+    /// The number of the attempt, from 1.
+    #[diesel(sql_type = Integer)]
+    pub attempt: i32,
+    #[diesel(sql_type = Text)]
+    pub sender: String,
+    #[diesel(sql_type = Array<Text>)]
+    pub recipients: Vec<String>,
+    #[diesel(sql_type = BigInt)]
+    pub size_bytes: i64,
+}
+
+/// The limits of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimLimits {
+    /// The most mails of a claim.
+    pub total: i32,
+    /// The most mails of a project that are claimed at the same time, so that a worker that does not return does not
+    /// delay the mail of other projects.
+    pub per_project: i32,
+}
+
+/// Deliveries on a [`store::Connection`].
+pub trait DeliveryRepository {
+    /// Inserts a delivery.
+    async fn delivery_insert(&mut self, delivery: NewDelivery) -> Result<()>;
+
+    /// Claims due mails of projects whose home node this is, until the end of the lease.
+    async fn delivery_claim(
+        &mut self,
+        node: NodeId,
+        now: Time,
+        lease_end: Time,
+        limits: ClaimLimits,
+    ) -> Result<Vec<DeliveryClaim>>;
+
+    /// Returns the project of a mail that the node has claimed.
+    async fn delivery_find_claim(&mut self, node: NodeId, mail: MailId, now: Time) -> Result<Option<ProjectId>>;
+
+    /// Deletes the delivery of a mail if this is the node's latest attempt. Returns false otherwise.
+    async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<bool>;
+
+    /// Schedules another attempt if this is the node's latest attempt and the next one is before the expiry. Returns false
+    /// otherwise.
+    async fn delivery_retry(&mut self, node: NodeId, mail: MailId, attempt: i32, next: Time) -> Result<bool>;
+
+    /// Deletes expired deliveries, and returns their mails.
+    async fn delivery_expire(&mut self, now: Time, limit: i64) -> Result<Vec<MailId>>;
+
+    /// Deletes the deliveries of mails.
+    async fn delivery_delete(&mut self, mails: &[MailId]) -> Result<()>;
+
+    /// Counts the deliveries.
+    async fn delivery_count(&mut self) -> Result<i64>;
+}
+
+// Selects the due mails per project, so that a project with many of them does not delay the others. The array prevents
+// that Postgres executes the subquery for each row.
+const CLAIM: &str = "UPDATE mail.deliveries d SET attempts = d.attempts + 1, node_id = $1, next_attempt_at = $3
+    FROM mail.messages m
+    WHERE m.id = d.mail_id AND d.mail_id = ANY (ARRAY(
+        SELECT due.mail_id FROM mail.projects p CROSS JOIN LATERAL (
+            SELECT l.mail_id, l.next_attempt_at FROM mail.deliveries l
+            WHERE l.project_id = p.id AND l.next_attempt_at <= $2 AND l.expires_at > $2
+            ORDER BY l.next_attempt_at LIMIT greatest(0, $5 - (
+                SELECT count(*) FROM mail.deliveries f
+                WHERE f.project_id = p.id AND f.next_attempt_at > $2 AND f.node_id IS NOT NULL))
+            FOR UPDATE SKIP LOCKED
+        ) due
+        WHERE p.home_node_id = $1 AND p.email_domain IS NOT NULL
+        ORDER BY due.next_attempt_at LIMIT $4))
+    RETURNING d.mail_id AS id, d.project_id AS project, d.attempts AS attempt, m.sender, m.recipients, m.size_bytes";
+
+const EXPIRE: &str = "DELETE FROM mail.deliveries WHERE mail_id = ANY (ARRAY(
+        SELECT mail_id FROM mail.deliveries WHERE expires_at <= $1 AND (node_id IS NULL OR next_attempt_at <= $1)
+        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+    RETURNING mail_id";
+
+#[derive(QueryableByName)]
+#[diesel(table_name = deliveries)]
+struct Expired {
+    mail_id: MailId,
+}
+
+impl DeliveryRepository for Connection {
+    async fn delivery_insert(&mut self, delivery: NewDelivery) -> Result<()> {
+        diesel::insert_into(deliveries::table).values(delivery).execute(self).await?;
+        Ok(())
+    }
+
+    async fn delivery_claim(
+        &mut self,
+        node: NodeId,
+        now: Time,
+        lease_end: Time,
+        limits: ClaimLimits,
+    ) -> Result<Vec<DeliveryClaim>> {
+        let claim = diesel::sql_query(CLAIM)
+            .bind::<Uuid, _>(node)
+            .bind::<Timestamptz, _>(now)
+            .bind::<Timestamptz, _>(lease_end)
+            .bind::<Integer, _>(limits.total)
+            .bind::<Integer, _>(limits.per_project);
+        Ok(Prepared(claim).load(self).await?)
+    }
+
+    async fn delivery_find_claim(&mut self, node: NodeId, mail: MailId, now: Time) -> Result<Option<ProjectId>> {
+        let claimed = deliveries::node_id.eq(node).and(deliveries::next_attempt_at.gt(now));
+        let query = deliveries::table.find(mail).filter(claimed).select(deliveries::project_id);
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<bool> {
+        let latest = deliveries::mail_id.eq(mail).and(deliveries::node_id.eq(node));
+        let deleted = diesel::delete(deliveries::table.filter(latest.and(deliveries::attempts.eq(attempt))));
+        Ok(deleted.execute(self).await? == 1)
+    }
+
+    async fn delivery_retry(&mut self, node: NodeId, mail: MailId, attempt: i32, next: Time) -> Result<bool> {
+        let latest = deliveries::mail_id.eq(mail).and(deliveries::node_id.eq(node));
+        let latest = latest.and(deliveries::attempts.eq(attempt)).and(deliveries::expires_at.gt(next));
+        let change = (deliveries::node_id.eq(None::<NodeId>), deliveries::next_attempt_at.eq(next));
+        let update = diesel::update(deliveries::table.filter(latest)).set(change);
+        Ok(Prepared(update).execute(self).await? == 1)
+    }
+
+    async fn delivery_expire(&mut self, now: Time, limit: i64) -> Result<Vec<MailId>> {
+        let expire = diesel::sql_query(EXPIRE).bind::<Timestamptz, _>(now).bind::<BigInt, _>(limit);
+        let expired: Vec<Expired> = Prepared(expire).load(self).await?;
+        Ok(expired.into_iter().map(|row| row.mail_id).collect())
+    }
+
+    async fn delivery_delete(&mut self, mails: &[MailId]) -> Result<()> {
+        diesel::delete(deliveries::table.filter(deliveries::mail_id.eq_any(mails))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn delivery_count(&mut self) -> Result<i64> {
+        Ok(deliveries::table.count().get_result(self).await?)
+    }
+}

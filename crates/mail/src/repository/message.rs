@@ -1,0 +1,230 @@
+//! The log.
+
+use diesel::prelude::*;
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Timestamptz, Uuid};
+use diesel_async::RunQueryDsl;
+use kernel::{MailId, Paging, ProjectId, Time};
+use store::{Connection, Prepared, Result, newest_first};
+
+use crate::model::{Direction, MailLogEntry, Outcome};
+use crate::schema::messages;
+
+/// A mail in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Insertable, Queryable, Selectable)]
+#[diesel(table_name = messages)]
+pub struct MessageRecord {
+    pub id: MailId,
+    #[diesel(column_name = project_id)]
+    pub project: ProjectId,
+    pub direction: Direction,
+    pub sender: String,
+    pub recipients: Vec<String>,
+    pub subject: Option<String>,
+    pub outcome: Outcome,
+    pub detail: Option<String>,
+    pub size_bytes: i64,
+    pub spf: Option<String>,
+    pub has_raw: bool,
+    pub created_at: Time,
+}
+
+/// The numbers of recent mails of a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+pub struct MessageCounts {
+    /// The mails that were submitted in the last hour, without those to suppressed recipients.
+    #[diesel(sql_type = BigInt)]
+    pub sent_last_hour: i64,
+    #[diesel(sql_type = BigInt)]
+    pub sent_last_day: i64,
+    /// The mails to suppressed recipients in the last hour.
+    #[diesel(sql_type = BigInt)]
+    pub suppressed_last_hour: i64,
+    #[diesel(sql_type = BigInt)]
+    pub received_last_day: i64,
+}
+
+/// The log on a [`store::Connection`].
+pub trait MessageRepository {
+    /// Inserts a mail. Returns false if the id exists.
+    async fn message_insert(&mut self, message: &MessageRecord) -> Result<bool>;
+
+    /// Returns the mail with this id.
+    async fn message_find(&mut self, id: MailId) -> Result<Option<MessageRecord>>;
+
+    /// Returns the mails of a project, newest first.
+    async fn message_list(
+        &mut self,
+        project: ProjectId,
+        direction: Option<Direction>,
+        paging: &Paging<MailId>,
+    ) -> Result<Vec<MessageRecord>>;
+
+    /// Counts the recent mails of a project.
+    async fn message_count(&mut self, project: ProjectId, now: Time) -> Result<MessageCounts>;
+
+    /// Stores the outcome of a mail if its outcome is one of `from`, with another `detail` if there is one.
+    async fn message_set_outcome(
+        &mut self,
+        id: MailId,
+        from: &[Outcome],
+        outcome: Outcome,
+        detail: Option<&str>,
+    ) -> Result<()>;
+
+    /// Stores the relay's id of a mail.
+    async fn message_set_relay_id(&mut self, id: MailId, relay_id: &str) -> Result<()>;
+
+    /// Stores the detail of a mail.
+    async fn message_set_detail(&mut self, id: MailId, detail: Option<&str>) -> Result<()>;
+
+    /// Appends a text to the details of mails.
+    async fn message_append_detail(&mut self, ids: &[MailId], added: &str) -> Result<()>;
+
+    /// Locks the mails that have this id of the relay, until the transaction ends, and returns them, newest first.
+    async fn message_lock_by_relay_id(&mut self, relay_id: &str) -> Result<Vec<MessageRecord>>;
+
+    /// Returns mails of a project that are older than `before`.
+    async fn message_list_old(&mut self, project: ProjectId, before: Time, limit: i64) -> Result<Vec<MailId>>;
+
+    /// Deletes mails.
+    async fn message_delete(&mut self, ids: &[MailId]) -> Result<()>;
+
+    /// Creates the partitions for the month of `day` and the next `months` months.
+    async fn partition_create(&mut self, now: Time, months: i32) -> Result<()>;
+
+    /// Drops the empty partitions of months that ended before this time.
+    async fn partition_drop(&mut self, before: Time) -> Result<()>;
+}
+
+const COUNT: &str =
+    "SELECT count(*) FILTER (WHERE direction = 'out' AND outcome <> 'rejected' AND created_at > $3) AS sent_last_hour,
+        count(*) FILTER (WHERE direction = 'out' AND outcome <> 'rejected') AS sent_last_day,
+        count(*) FILTER (WHERE direction = 'out' AND outcome = 'rejected' AND created_at > $3) AS suppressed_last_hour,
+        count(*) FILTER (WHERE direction = 'in') AS received_last_day
+    FROM mail.messages WHERE project_id = $1 AND direction IN ('in', 'out') AND created_at > $2";
+
+const SET_OUTCOME: &str = "UPDATE mail.messages SET outcome = $3, detail = coalesce($4, detail)
+    WHERE id = $1 AND outcome = ANY ($2)";
+
+const APPEND_DETAIL: &str =
+    "UPDATE mail.messages SET detail = left(concat_ws('; ', detail, $2), 2000) WHERE id = ANY ($1)";
+
+const CREATE_PARTITIONS: &str = "SELECT mail.create_partition((date_trunc('month', $1 AT TIME ZONE 'UTC') \
+        + make_interval(months => month))::date) FROM generate_series(0, $2) month";
+
+const DROP_PARTITIONS: &str = "SELECT mail.drop_partitions(($1 AT TIME ZONE 'UTC')::date)";
+
+impl MessageRepository for Connection {
+    async fn message_insert(&mut self, message: &MessageRecord) -> Result<bool> {
+        let insert = diesel::insert_into(messages::table).values(message);
+        Ok(Prepared(insert.on_conflict(messages::id).do_nothing()).execute(self).await? == 1)
+    }
+
+    async fn message_find(&mut self, id: MailId) -> Result<Option<MessageRecord>> {
+        let query = messages::table.find(id).select(MessageRecord::as_select());
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn message_list(
+        &mut self,
+        project: ProjectId,
+        direction: Option<Direction>,
+        paging: &Paging<MailId>,
+    ) -> Result<Vec<MessageRecord>> {
+        let all = messages::table.select(MessageRecord::as_select());
+        Ok(match direction {
+            None => newest_first!(all, messages::project_id = project, messages::id, paging).load(self).await?,
+            Some(direction) => {
+                let all = all.filter(messages::direction.eq(direction));
+                newest_first!(all, messages::project_id = project, messages::id, paging).load(self).await?
+            }
+        })
+    }
+
+    async fn message_count(&mut self, project: ProjectId, now: Time) -> Result<MessageCounts> {
+        let query = diesel::sql_query(COUNT)
+            .bind::<Uuid, _>(project)
+            .bind::<Timestamptz, _>(now.plus_seconds(-24 * 3600))
+            .bind::<Timestamptz, _>(now.plus_seconds(-3600));
+        Ok(Prepared(query).get_result(self).await?)
+    }
+
+    async fn message_set_outcome(
+        &mut self,
+        id: MailId,
+        from: &[Outcome],
+        outcome: Outcome,
+        detail: Option<&str>,
+    ) -> Result<()> {
+        let update = diesel::sql_query(SET_OUTCOME)
+            .bind::<Uuid, _>(id)
+            .bind::<Array<Text>, _>(from)
+            .bind::<Text, _>(outcome)
+            .bind::<Nullable<Text>, _>(detail);
+        Prepared(update).execute(self).await?;
+        Ok(())
+    }
+
+    async fn message_set_relay_id(&mut self, id: MailId, relay_id: &str) -> Result<()> {
+        Prepared(diesel::update(messages::table.find(id)).set(messages::relay_id.eq(relay_id))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn message_set_detail(&mut self, id: MailId, detail: Option<&str>) -> Result<()> {
+        Prepared(diesel::update(messages::table.find(id)).set(messages::detail.eq(detail))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn message_append_detail(&mut self, ids: &[MailId], added: &str) -> Result<()> {
+        let update = diesel::sql_query(APPEND_DETAIL).bind::<Array<Uuid>, _>(ids).bind::<Text, _>(added);
+        Prepared(update).execute(self).await?;
+        Ok(())
+    }
+
+    async fn message_lock_by_relay_id(&mut self, relay_id: &str) -> Result<Vec<MessageRecord>> {
+        let query = messages::table.filter(messages::relay_id.eq(relay_id)).select(MessageRecord::as_select());
+        Ok(query.order(messages::id.desc()).for_update().load(self).await?)
+    }
+
+    async fn message_list_old(&mut self, project: ProjectId, before: Time, limit: i64) -> Result<Vec<MailId>> {
+        let old = messages::project_id.eq(project).and(messages::created_at.lt(before));
+        let query = messages::table.filter(old.and(messages::direction.eq_any(Direction::ALL))).select(messages::id);
+        Ok(query.limit(limit).load(self).await?)
+    }
+
+    async fn message_delete(&mut self, ids: &[MailId]) -> Result<()> {
+        diesel::delete(messages::table.filter(messages::id.eq_any(ids))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn partition_create(&mut self, now: Time, months: i32) -> Result<()> {
+        let create = diesel::sql_query(CREATE_PARTITIONS).bind::<Timestamptz, _>(now);
+        create.bind::<Integer, _>(months).execute(self).await?;
+        Ok(())
+    }
+
+    async fn partition_drop(&mut self, before: Time) -> Result<()> {
+        diesel::sql_query(DROP_PARTITIONS).bind::<Timestamptz, _>(before).execute(self).await?;
+        Ok(())
+    }
+}
+
+impl From<MessageRecord> for MailLogEntry {
+    fn from(record: MessageRecord) -> Self {
+        let MessageRecord { id, project: _, direction, sender, recipients, subject, outcome, detail, .. } = record;
+        let MessageRecord { size_bytes, spf, has_raw, created_at, .. } = record;
+        Self {
+            id,
+            direction,
+            from: sender,
+            to: recipients,
+            subject,
+            outcome,
+            detail,
+            size_bytes,
+            spf,
+            has_raw,
+            created_at,
+        }
+    }
+}

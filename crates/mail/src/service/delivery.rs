@@ -1,0 +1,151 @@
+//! Delivery of received mail to workers.
+
+use std::time::Duration;
+
+use kernel::{MailId, NodeId};
+use store::{BATCH_SIZE, Connection};
+use tokio::time::{Instant, timeout_at};
+
+use super::{MAX_DETAIL_CHARS, Mail, Result, one_line};
+use crate::error::MailError;
+use crate::metrics;
+use crate::model::{ClaimedMail, DeliveryResult, Outcome};
+use crate::raw::RawStream;
+use crate::repository::{ClaimLimits, DeliveryClaim, DeliveryRepository as _, MessageRepository as _};
+
+/// The time for which a node has a claimed mail, in seconds.
+const LEASE_SECONDS: i64 = 300;
+
+const CLAIM_LIMITS: ClaimLimits = ClaimLimits { total: 20, per_project: 5 };
+
+/// The delays after the first failed attempts, in seconds. Later attempts follow hourly.
+const BACKOFF_SECONDS: &[i64] = &[5, 15, 60, 300, 900];
+const LATER_BACKOFF_SECONDS: i64 = 3600;
+
+/// The time after which a claim reads the due mails again without a wake-up. A retry becomes due without one.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+impl Mail {
+    /// Claims due mail of projects whose home node this is. Waits for the first mail for up to `wait`, but at most for 30
+    /// seconds.
+    ///
+    /// # Errors
+    /// Returns [`MailError::Store`].
+    pub async fn claim(&self, node: NodeId, wait: Duration) -> Result<Vec<ClaimedMail>> {
+        let deadline = Instant::now() + wait.min(MAX_WAIT);
+        loop {
+            // Subscribe before the read, so that no wake-up is missed.
+            let wake_up = self.ports.nodes.next_wake_up(node);
+            let claimed = self.claim_due(node).await?;
+            if !claimed.is_empty() || Instant::now() >= deadline {
+                return Ok(claimed);
+            }
+            if timeout_at(deadline.min(Instant::now() + POLL_INTERVAL), wake_up).await.is_err() {
+                tracing::trace!("no wake-up; polling again");
+            }
+        }
+    }
+
+    async fn claim_due(&self, node: NodeId) -> Result<Vec<ClaimedMail>> {
+        let now = self.store.clock_rng().now();
+        let lease_end = now.plus_seconds(LEASE_SECONDS);
+        let mut connection = self.store.connection().await?;
+        let claims = connection.delivery_claim(node, now, lease_end, CLAIM_LIMITS).await?;
+        Ok(claims.into_iter().map(ClaimedMail::from).collect())
+    }
+
+    /// Returns the size and the bytes of a mail that the node has claimed.
+    ///
+    /// # Errors
+    /// Returns [`MailError::MailNotFound`] for another mail, [`MailError::NoRawMessage`] or [`MailError::MailStore`].
+    pub async fn claimed_raw(&self, node: NodeId, mail: MailId) -> Result<(u64, RawStream)> {
+        let now = self.store.clock_rng().now();
+        let project = self.store.connection().await?.delivery_find_claim(node, mail, now).await?;
+        self.raws.open(project.ok_or(MailError::MailNotFound)?, mail).await
+    }
+
+    /// Stores the result of an attempt. The result of an earlier attempt, or of another node's attempt, has no effect.
+    ///
+    /// # Errors
+    /// Returns [`MailError::Store`].
+    pub async fn complete(&self, node: NodeId, mail: MailId, attempt: i32, result: DeliveryResult) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        let label = result.label();
+        let complete = async |tx: &mut Connection| match result {
+            DeliveryResult::Failed(reason) => {
+                let next = now.plus_seconds(backoff_seconds(attempt));
+                let is_retried = tx.delivery_retry(node, mail, attempt, next).await?;
+                if !is_retried && !tx.delivery_complete(node, mail, attempt).await? {
+                    return Ok(false);
+                }
+                let last = if is_retried { "" } else { ", the last one," };
+                let detail = one_line(&format!("attempt {attempt}{last} failed: {reason}"), MAX_DETAIL_CHARS);
+                tx.message_set_detail(mail, Some(&detail)).await?;
+                Ok(true)
+            }
+            result if tx.delivery_complete(node, mail, attempt).await? => {
+                match result {
+                    DeliveryResult::Rejected(reason) => {
+                        let reason = one_line(&reason, MAX_DETAIL_CHARS);
+                        let from = &[Outcome::Received];
+                        tx.message_set_outcome(mail, from, Outcome::Rejected, Some(&reason)).await?;
+                    }
+                    _ => tx.message_set_detail(mail, None).await?,
+                }
+                Ok(true)
+            }
+            _ => Ok::<_, MailError>(false),
+        };
+        if self.store.transaction_unaudited(complete).await? {
+            metrics::delivery(label);
+        }
+        Ok(())
+    }
+
+    /// Ends the deliveries whose period is over, for example because the project has no node. The mail stays in the log.
+    ///
+    /// # Errors
+    /// Returns [`MailError::Store`].
+    pub async fn expire_deliveries(&self) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        loop {
+            let expire = async |tx: &mut Connection| {
+                let expired = tx.delivery_expire(now, BATCH_SIZE).await?;
+                tx.message_append_detail(&expired, "not delivered to a worker within 24 hours").await?;
+                Ok::<_, MailError>(expired.len())
+            };
+            if !store::is_full_batch(self.store.transaction_unaudited(expire).await?) {
+                break;
+            }
+        }
+        metrics::pending_deliveries(self.store.connection().await?.delivery_count().await?);
+        Ok(())
+    }
+}
+
+/// Returns the delay after a failed attempt.
+fn backoff_seconds(attempt: i32) -> i64 {
+    let at = usize::try_from(attempt.saturating_sub(1)).unwrap_or_default();
+    BACKOFF_SECONDS.get(at).copied().unwrap_or(LATER_BACKOFF_SECONDS)
+}
+
+impl DeliveryResult {
+    /// Returns the result as a metric label.
+    const fn label(&self) -> &'static str {
+        match self {
+            Self::Handled => "handled",
+            Self::Rejected(_) => "rejected",
+            Self::NoHandler => "no_handler",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl From<DeliveryClaim> for ClaimedMail {
+    fn from(claim: DeliveryClaim) -> Self {
+        let DeliveryClaim { id, project, attempt, sender, recipients, size_bytes } = claim;
+        Self { id, project, attempt, from: sender, to: recipients, size_bytes }
+    }
+}

@@ -1,0 +1,128 @@
+//! The relay of queued mail, from the outbox.
+//!
+//! If the relay's response is lost, the same bytes with the same Message-ID are sent again.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kernel::{MailId, Time, error_chain};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::outbox::{DeliveryError, Message, OutboxHandler};
+use store::{Connection, Error};
+
+use super::event::apply_pending;
+use super::{MAX_DETAIL_CHARS, Mail, one_line};
+use crate::error::MailError;
+use crate::model::Outcome;
+use crate::ports::{Envelope, RefusedRecipient, Relay, RelayError, Relayed};
+use crate::repository::{MessageRecord, MessageRepository as _};
+
+pub(super) const RELAY_TOPIC: &str = "mail.relay";
+
+/// The time after which a mail that the relay has not accepted is bounced, in seconds. It is shorter than the time for
+/// which the outbox retries a message, so that such a mail has an outcome.
+const RELAY_PERIOD_SECONDS: i64 = 48 * 3600;
+
+/// The longest id of a relay. A longer one is not an id.
+const MAX_RELAY_ID_BYTES: usize = 256;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RelayMessage {
+    pub(super) mail: MailId,
+}
+
+/// The result of a relay, for the transaction that records it.
+#[derive(Debug, Serialize, Deserialize)]
+struct RelayResult {
+    relay_id: Option<String>,
+    /// The reason of a bounce. `None` if the relay accepted the mail for all recipients.
+    bounce: Option<String>,
+}
+
+/// Hands queued mail to the relay. One for each process that relays mail.
+pub struct MailRelay {
+    mail: Mail,
+    relay: Arc<dyn Relay>,
+}
+
+impl MailRelay {
+    /// Creates the handler.
+    #[must_use]
+    pub const fn new(mail: Mail, relay: Arc<dyn Relay>) -> Self {
+        Self { mail, relay }
+    }
+
+    /// Returns the mail if it still waits for the relay. A purged mail, or one that another attempt has relayed, does not.
+    async fn queued(&self, id: MailId) -> store::Result<Option<MessageRecord>> {
+        let found = self.mail.store.connection().await?.message_find(id).await?;
+        Ok(found.filter(|record| record.outcome == Outcome::Queued))
+    }
+
+    async fn relay(&self, record: MessageRecord, enqueued_at: Time) -> Result<RelayResult, DeliveryError> {
+        let message = match self.mail.raws.read(record.project, record.id).await {
+            Ok(message) => message,
+            Err(MailError::NoRawMessage) => {
+                return Err(DeliveryError::Permanent("the mail store does not have the message".to_owned()));
+            }
+            Err(error) => return Err(transient(&error)),
+        };
+        let envelope = Envelope { from: record.sender, to: record.recipients };
+        let give_up_at = enqueued_at.plus_seconds(RELAY_PERIOD_SECONDS);
+        match self.relay.send(&envelope, &message).await {
+            Ok(Relayed { id, refused }) => {
+                let relay_id = id.filter(|id| id.len() <= MAX_RELAY_ID_BYTES && !id.contains(char::is_control));
+                Ok(RelayResult { relay_id, bounce: describe(&refused) })
+            }
+            Err(RelayError::Permanent(reply)) => Ok(RelayResult { relay_id: None, bounce: Some(reply) }),
+            Err(RelayError::Transient(reason)) if self.mail.store.clock_rng().now() >= give_up_at => {
+                let bounce = format!("the relay did not accept the mail within 48 hours: {reason}");
+                Ok(RelayResult { relay_id: None, bounce: Some(bounce) })
+            }
+            Err(RelayError::Transient(reason)) => Err(DeliveryError::Transient(reason)),
+        }
+    }
+}
+
+#[async_trait]
+impl OutboxHandler for MailRelay {
+    fn topic(&self) -> &'static str {
+        RELAY_TOPIC
+    }
+
+    async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
+        let RelayMessage { mail } = message.parse()?;
+        let Some(record) = self.queued(mail).await.map_err(|error| transient(&error))? else { return Ok(()) };
+        let result = self.relay(record, message.created_at).await?;
+        // A message is delivered once per attempt, so the response is not set yet.
+        let _ = message.response.set(json!(result));
+        Ok(())
+    }
+
+    async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
+        let RelayMessage { mail } = message.parse_delivered()?;
+        let Some(response) = message.response.get() else { return Ok(()) };
+        let RelayResult { relay_id, bounce } = RelayResult::deserialize(response).map_err(Error::inconsistent)?;
+        let (outcome, detail) = match bounce {
+            Some(detail) => (Outcome::Bounced, Some(one_line(&detail, MAX_DETAIL_CHARS))),
+            None => (Outcome::Sent, None),
+        };
+        tx.message_set_outcome(mail, &[Outcome::Queued], outcome, detail.as_deref()).await?;
+        if let Some(relay_id) = relay_id {
+            tx.message_set_relay_id(mail, &relay_id).await?;
+            apply_pending(tx, Some(&relay_id), at).await?;
+        }
+        Ok(())
+    }
+}
+
+fn transient(error: &(dyn std::error::Error + 'static)) -> DeliveryError {
+    DeliveryError::Transient(error_chain(error).to_string())
+}
+
+/// Returns the replies for the refused recipients.
+fn describe(refused: &[RefusedRecipient]) -> Option<String> {
+    let replies = refused.iter().map(|RefusedRecipient { address, reply }| format!("{address}: {reply}"));
+    let replies: Vec<String> = replies.collect();
+    (!replies.is_empty()).then(|| replies.join("; "))
+}

@@ -1,0 +1,10 @@
+DROP VIEW mail.projects;
+DROP TABLE mail.notifications;
+DROP TABLE mail.suppressions;
+DROP TABLE mail.deliveries;
+DROP FUNCTION mail.drop_partitions(date);
+DROP FUNCTION mail.create_partition(date);
+DROP FUNCTION mail.first_id(date);
+DROP TABLE mail.messages;
+DROP TABLE mail.mailboxes;
+DROP SCHEMA mail;
