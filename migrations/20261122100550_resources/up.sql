@@ -62,5 +62,5 @@ CREATE TABLE resources.storage (
 
 -- The columns of projects and organizations that this context reads. Deleted projects are excluded.
 CREATE VIEW resources.project_plans AS
-    SELECT p.id, p.name, p.org_id, o.slug AS org_slug, o.plan
+    SELECT p.id, p.name, p.org_id, o.slug, o.plan
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;

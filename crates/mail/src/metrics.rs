@@ -6,10 +6,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge};
 
 static SUBMISSIONS: LazyLock<Counter<u64>> = LazyLock::new(|| {
-    counter(
-        "svc.mail.submissions",
-        "Mails that workers submitted, by result: queued, repeated or the code of the refusal",
-    )
+    counter("svc.mail.submissions", "Mails that workers submitted, by result: queued, or the code of the refusal")
 });
 static RECEIVED: LazyLock<Counter<u64>> = LazyLock::new(|| counter("svc.mail.received", "Mails received for projects"));
 static DELIVERIES: LazyLock<Counter<u64>> = LazyLock::new(|| {

@@ -95,6 +95,9 @@ impl RawMails {
             };
             if let Err(error) = written {
                 writer.abort().await;
+                if matches!(error, MailError::MessageTooLarge { .. }) {
+                    drain(&mut body, limit).await;
+                }
                 return Err(error);
             }
         }
@@ -142,6 +145,16 @@ impl RawMails {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(MailError::MailStore(error)),
         }
+    }
+}
+
+/// Reads the rest of a body of at most `max` bytes, so that a client that is still sending receives the response.
+async fn drain<E>(body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin), max: u64) {
+    let mut drained = 0;
+    while drained < max
+        && let Some(Ok(chunk)) = body.next().await
+    {
+        drained += chunk.len() as u64;
     }
 }
 

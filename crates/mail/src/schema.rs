@@ -50,7 +50,7 @@ diesel::table! {
         id -> Uuid,
         name -> Text,
         org_id -> Uuid,
-        org_slug -> Text,
+        slug -> Text,
         plan -> Text,
         email_domain -> Nullable<Text>,
         home_node_id -> Nullable<Uuid>,

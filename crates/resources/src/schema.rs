@@ -20,7 +20,7 @@ diesel::table! {
         id -> Uuid,
         name -> Text,
         org_id -> Uuid,
-        org_slug -> Text,
+        slug -> Text,
         plan -> Text,
     }
 }

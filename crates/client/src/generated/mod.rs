@@ -12,6 +12,7 @@ mod database;
 mod deployments;
 mod dns;
 mod domains;
+mod email;
 mod hostnames;
 mod invites;
 mod me;
@@ -36,6 +37,7 @@ pub mod types {
     pub use super::deployments::*;
     pub use super::dns::*;
     pub use super::domains::*;
+    pub use super::email::*;
     pub use super::hostnames::*;
     pub use super::invites::*;
     pub use super::me::*;

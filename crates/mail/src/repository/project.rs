@@ -15,6 +15,7 @@ pub struct MailProject {
     pub name: String,
     #[diesel(column_name = org_id)]
     pub org: OrgId,
+    #[diesel(column_name = slug)]
     pub org_slug: String,
     pub plan: Plan,
     /// The granted mail domain.

@@ -47,7 +47,7 @@ pub struct ProjectPlan {
     pub name: String,
     #[diesel(column_name = org_id)]
     pub org: OrgId,
-    /// The slug of the organization.
+    #[diesel(column_name = slug)]
     pub org_slug: String,
     pub plan: Plan,
 }
