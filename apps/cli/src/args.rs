@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, billing, db, deploy, deployments, domains, git, hostnames, init, login, orgs, projects,
-    repos, secrets, storage, tokens,
+    access, ai, apps, audit, billing, db, deploy, deployments, domains, email, git, hostnames, init, login, orgs,
+    projects, repos, secrets, storage, tokens,
 };
 use crate::options::PageArgs;
 
@@ -74,6 +74,9 @@ pub enum Command {
     /// Manage the Postgres database of a project
     #[command(subcommand)]
     Db(db::Db),
+    /// Manage the mail address of a project, and read its mail log
+    #[command(subcommand)]
+    Email(email::Email),
     /// Manage the AI models of a project, and the credit for them
     #[command(subcommand)]
     Ai(ai::Ai),

@@ -7,6 +7,9 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
+/// The names of this machine.
+const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
+
 /// A certificate, and its authority.
 #[derive(Clone)]
 pub struct Certificate {
@@ -23,7 +26,7 @@ impl Certificate {
     /// Panics if no key can be generated.
     #[must_use]
     pub fn generate() -> Self {
-        Self::generate_for(&["localhost", "127.0.0.1"])
+        Self::generate_for(&LOCAL)
     }
 
     /// Generates an authority and a certificate for these host names and addresses.
@@ -32,12 +35,23 @@ impl Certificate {
     /// Panics if no key can be generated, or a name is malformed.
     #[must_use]
     pub fn generate_for(names: &[&str]) -> Self {
+        Self::issue(names, KeyPair::generate().unwrap())
+    }
+
+    /// Generates a certificate for `localhost` and `127.0.0.1` of an authority whose certificate is the file
+    /// `keys/authority.pem`. So a program can trust it before the sandbox starts. The authority's key is public.
+    pub(crate) fn generate_with_known_authority() -> Self {
+        let key = KeyPair::from_pem(include_str!("../keys/authority.key")).unwrap();
+        Self { authority: include_str!("../keys/authority.pem").to_owned(), ..Self::issue(&LOCAL, key) }
+    }
+
+    fn issue(names: &[&str], authority_key: KeyPair) -> Self {
         let mut authority = CertificateParams::default();
         // The authority needs another name than its certificates: OpenSSL treats a certificate with the name of its
         // issuer as self-signed.
         authority.distinguished_name.push(DnType::CommonName, "svc-sandbox authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let authority = CertifiedIssuer::self_signed(authority, authority_key).unwrap();
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();

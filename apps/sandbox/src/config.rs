@@ -12,6 +12,10 @@ settings::table! {
     pub LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_LISTEN", "127.0.0.1:8090");
     /// The address of the SMTP server.
     pub SMTP_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_SMTP_LISTEN", "127.0.0.1:8025");
+    /// The address of the notification service, over HTTPS.
+    pub SNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_SNS_LISTEN", "127.0.0.1:8094");
+    /// The address of the mail server that receives mail for projects, for the form that sends mail to them.
+    pub MX: SocketAddr = Setting::with_default("SVC_SANDBOX_MX", "127.0.0.1:2525");
     /// The address of the name server, over UDP and TCP.
     pub DNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_DNS_LISTEN", "127.0.0.1:8053");
     /// The address of the S3 server.
@@ -37,6 +41,8 @@ pub struct Config {
     /// The base URL of the web pages. `None` for the URL of the listener.
     pub url: Option<String>,
     pub smtp_listen: SocketAddr,
+    pub sns_listen: SocketAddr,
+    pub mx: SocketAddr,
     pub dns_listen: SocketAddr,
     pub s3_listen: SocketAddr,
     /// The folder of the S3 server. `None` for a temporary folder.
@@ -60,6 +66,8 @@ impl Config {
             listen: settings.get(&LISTEN)?,
             url: settings.opt(&URL)?,
             smtp_listen: settings.get(&SMTP_LISTEN)?,
+            sns_listen: settings.get(&SNS_LISTEN)?,
+            mx: settings.get(&MX)?,
             dns_listen: settings.get(&DNS_LISTEN)?,
             s3_listen: settings.get(&S3_LISTEN)?,
             s3_dir: settings.opt(&S3_DIR)?,

@@ -73,7 +73,10 @@ pub(crate) fn page(title: &str, body: &Html) -> Response {
     let mut html = Html::default();
     html.raw("<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">");
     html.raw("<title>").text(title).raw(" · sandbox</title><style>").raw(STYLE).raw("</style>");
-    html.raw("<nav><a href=\"/\">Sandbox</a> · <a href=\"/mail\">Mail</a> · <a href=\"/dns\">DNS records</a>");
+    html.raw(
+        "<nav><a href=\"/\">Sandbox</a> · <a href=\"/mail\">Mail</a> · <a href=\"/sns\">Delivery notifications</a>",
+    );
+    html.raw(" · <a href=\"/dns\">DNS records</a>");
     html.raw(" · <a href=\"/s3\">Objects</a> · <a href=\"/app\">Connected app</a>");
     html.raw(" · <a href=\"/payments\">Payments</a> · <a href=\"/registrar\">Registrar</a>");
     html.raw(" · <a href=\"/ai\">AI models</a></nav>");

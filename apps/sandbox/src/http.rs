@@ -16,9 +16,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use url::form_urlencoded;
 
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -163,21 +165,56 @@ pub async fn serve<F>(listener: TcpListener, handler: impl Fn(Request) -> F + Cl
 where
     F: Future<Output = Option<Response>> + Send + 'static,
 {
+    accept(listener, move |stream| serve_connection(stream, handler.clone())).await;
+}
+
+/// Serves requests over TLS, like [`serve`].
+pub async fn serve_tls<F>(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    handler: impl Fn(Request) -> F + Clone + Send + Sync + 'static,
+) where
+    F: Future<Output = Option<Response>> + Send + 'static,
+{
+    let serve = move |stream| {
+        let (handler, acceptor) = (handler.clone(), acceptor.clone());
+        async move {
+            // A client may reject the certificate.
+            if let Ok(stream) = acceptor.accept(stream).await {
+                serve_connection(stream, handler).await;
+            }
+        }
+    };
+    accept(listener, serve).await;
+}
+
+async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        let handler = handler.clone();
-        let service = service_fn(move |request| {
-            let handler = handler.clone();
-            async move {
-                let response = handler(Request::read(request).await?).await;
-                response.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?.into_hyper()
-            }
-        });
-        let mut connection = http1::Builder::new();
-        connection.keep_alive(false).title_case_headers(true);
-        connections.spawn(connection.serve_connection(TokioIo::new(stream), service));
+        connections.spawn(serve(stream));
         while connections.try_join_next().is_some() {}
     }
+}
+
+async fn serve_connection<S, F>(stream: S, handler: impl Fn(Request) -> F + Clone)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Option<Response>>,
+{
+    let service = service_fn(move |request| {
+        let handler = handler.clone();
+        async move {
+            let response = handler(Request::read(request).await?).await;
+            response.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?.into_hyper()
+        }
+    });
+    let mut connection = http1::Builder::new();
+    connection.keep_alive(false).title_case_headers(true);
+    // A client may disconnect at any time.
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// Returns the URL at which this machine reaches a listener.

@@ -1,6 +1,6 @@
-//! Simulated external systems that use the real protocols: a code host, an SMTP server, a name server, an S3 server, a
-//! model-lending service, a payments provider, a registrar, AI models, and a connected app with the page on which users
-//! approve it. Tests start the first four separately. `svc-sandbox` runs all of them in one program, with web pages.
+//! Simulated external systems that use the real protocols: a code host, an SMTP server, a notification service, a name
+//! server, an S3 server, a model-lending service, a payments provider, a registrar, AI models, and a connected app with
+//! the page on which users approve it. Tests start the first five separately. `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
     clippy::unwrap_used,
@@ -27,8 +27,10 @@ mod registrar;
 mod s3;
 mod sessions;
 mod smtp;
+mod sns;
 mod systems;
 mod values;
+mod webhooks;
 
 pub use ai::{AI_KEY, AI_PATH, AiFault, AiServer};
 pub use app::AppClient;
@@ -38,8 +40,8 @@ pub use dns::{DnsFault, DnsServer, InvalidRecord};
 pub use hickory_resolver::proto::rr::RecordType;
 pub use lending::{LENDING_PATH, LENDING_SECRET};
 pub use payments::{
-    CREDIT_PRODUCT, DOMAIN_PRODUCT, Delivery, PAYMENTS_PATH, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT,
-    PaymentsFault, PaymentsServer,
+    CREDIT_PRODUCT, DOMAIN_PRODUCT, PAYMENTS_PATH, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault,
+    PaymentsServer,
 };
 pub use program::Sandbox;
 pub use registrar::{
@@ -48,3 +50,5 @@ pub use registrar::{
 };
 pub use s3::S3Server;
 pub use smtp::{Encryption, ReceivedMail, SmtpFault, SmtpServer};
+pub use sns::{SNS_TOPIC, SnsFault, SnsServer};
+pub use webhooks::Delivery;

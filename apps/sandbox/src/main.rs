@@ -10,8 +10,9 @@ use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
-svc-sandbox simulates the external systems for development: a code host, an SMTP server, a name server, an S3 server,
-a model-lending service, a payments provider, a registrar, AI models and a connected app. Its environment configures it.
+svc-sandbox simulates the external systems for development: a code host, an SMTP server, a notification service, a name
+server, an S3 server, a model-lending service, a payments provider, a registrar, AI models and a connected app. Its
+environment configures it.
 
   svc-sandbox              runs until SIGTERM or Ctrl-C
   svc-sandbox --settings   prints the settings as Markdown
@@ -42,8 +43,11 @@ fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let config = Config::new(&Settings::from_env(TABLE, &CLAIM)?)?;
     let sandbox = Sandbox::start(&config).await?;
-    let Config { smtp_listen, dns_listen, s3_listen, .. } = config;
-    println!("listening on http://{}, smtp {smtp_listen}, dns {dns_listen}, s3 http://{s3_listen}", sandbox.address()?);
+    let Config { smtp_listen, sns_listen, dns_listen, s3_listen, .. } = config;
+    let http = sandbox.address()?;
+    println!(
+        "listening on http://{http}, smtp {smtp_listen}, sns https://{sns_listen}, dns {dns_listen}, s3 http://{s3_listen}"
+    );
     let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = sandbox.run() => {}

@@ -22,6 +22,7 @@ use crate::payments::Payments;
 use crate::registrar::Registrar;
 use crate::s3::S3Server;
 use crate::smtp::{Encryption, SmtpServer};
+use crate::sns::SnsServer;
 use crate::systems::Systems;
 
 /// The simulated systems with their listeners.
@@ -60,10 +61,14 @@ impl Sandbox {
         };
         let app = Arc::new(DemoApp::new(api.clone(), config.app.clone(), url.trim_end_matches('/')));
         let webhook_url = format!("{}/v1/hooks/payments", api.base);
+        let sns = SnsServer::start_on(config.sns_listen, Some(format!("{}/v1/hooks/mailer", api.base))).await?;
+        sns.report_outcomes(&smtp);
         let payments = Payments::new(url.trim_end_matches('/'), Some(webhook_url));
         let (consent, lending) = (Consent::new(api), Lending::default());
         let (code_host, ai, registrar) = (CodeHost::new(true), Ai::default(), Registrar::default());
-        let systems = Arc::new(Systems { code_host, smtp, dns, s3, app, consent, lending, payments, registrar, ai });
+        let mx = config.mx;
+        let systems = Systems { code_host, smtp, sns, mx, dns, s3, app, consent, lending, payments, registrar, ai };
+        let systems = Arc::new(systems);
         Ok(Self { listener, systems, temporary })
     }
 
@@ -79,6 +84,12 @@ impl Sandbox {
     #[must_use]
     pub fn smtp(&self) -> &SmtpServer {
         &self.systems.smtp
+    }
+
+    /// Returns the notification service.
+    #[must_use]
+    pub fn sns(&self) -> &SnsServer {
+        &self.systems.sns
     }
 
     /// Returns the name server.
@@ -157,5 +168,5 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     if let Some(response) = systems.consent.respond(&request).await {
         return Some(response);
     }
-    Some(pages::respond(systems, &request))
+    Some(pages::respond(systems, &request).await)
 }

@@ -1,5 +1,6 @@
 //! The systems that the web pages show.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::ai::Ai;
@@ -12,11 +13,15 @@ use crate::payments::Payments;
 use crate::registrar::Registrar;
 use crate::s3::S3Server;
 use crate::smtp::SmtpServer;
+use crate::sns::SnsServer;
 
 #[derive(Debug)]
 pub(crate) struct Systems {
     pub code_host: CodeHost,
     pub smtp: SmtpServer,
+    pub sns: SnsServer,
+    /// The mail server that receives mail for projects.
+    pub mx: SocketAddr,
     pub dns: DnsServer,
     pub s3: S3Server,
     pub app: Arc<DemoApp>,

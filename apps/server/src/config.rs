@@ -22,10 +22,11 @@ use serde::Deserialize;
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 use webhooks::SigningKey;
+use webhooks::sns::{CertificateHosts, SnsTopic};
 
 use self::parts::{
-    LimitsFile, Zones, billing, bundle_store, code_host, dkim, domain_product, lending, limits, mail, mail_store,
-    oauth, own_domains, registrar, site, zones,
+    LimitsFile, Zones, billing, bundle_store, code_host, dkim, domain_product, lending, limits, mail, mail_hook,
+    mail_store, oauth, own_domains, registrar, site, zones,
 };
 
 pub use self::values::{Addresses, CoreLink, GracePeriod, Sockets, Url};
@@ -135,6 +136,12 @@ settings::table! {
     pub MAIL_STORE: Option<StoreAddress> = Setting::optional("SVC_MAIL_STORE");
     /// PEM file with the private key of the DKIM signatures of projects' mail: RSA or Ed25519. Without it, mail is not signed. Requires `SVC_MAIL_DOMAIN`, which is the domain of the signatures.
     pub DKIM_KEY: Option<PathBuf> = Setting::optional("SVC_DKIM_KEY");
+    /// ARN of the topic (Amazon SNS) that reports the outcomes of sent mail to `/v1/hooks/mailer`. If unset, the hook is off.
+    pub MAILHOOK_TOPIC_ARN: Option<String> = Setting::optional("SVC_MAILHOOK_TOPIC_ARN");
+    /// Comma-separated hosts of the certificates that sign notifications: `host` or `host:port` (default: the regional hosts of Amazon SNS).
+    pub MAILHOOK_CERT_HOSTS: Option<CertificateHosts> = Setting::optional("SVC_MAILHOOK_CERT_HOSTS");
+    /// PEM file with a certificate authority that is trusted for these hosts, in addition to those of the system.
+    pub MAILHOOK_CA: Option<PathBuf> = Setting::optional("SVC_MAILHOOK_CA");
     /// Selector of the DKIM key: its public key is at `<selector>._domainkey.<SVC_MAIL_DOMAIN>`.
     pub DKIM_SELECTOR: String = Setting::with_default("SVC_DKIM_SELECTOR", "svc");
     /// Access key ID for the bucket. The server reads the `AWS_…` settings only from the environment.
@@ -194,6 +201,8 @@ pub struct Config {
     pub own_domains: Vec<String>,
     pub code_host: Option<CodeHostLogin>,
     pub mail: Option<MailConfig>,
+    /// The hook for the outcomes of sent mail. `None` if it is off.
+    pub mail_hook: Option<MailHookConfig>,
     /// The authorization server for connected apps.
     pub oauth: Option<OAuthConfig>,
     pub lending: Option<LendingConfig>,
@@ -207,6 +216,15 @@ pub struct Config {
     pub domain_product: Option<String>,
     pub gateway: gateway::Config,
     pub otlp_url: Option<String>,
+}
+
+/// The configuration of the hook for the outcomes of sent mail.
+#[derive(Debug, Clone)]
+pub struct MailHookConfig {
+    pub topic: SnsTopic,
+    pub hosts: CertificateHosts,
+    /// A certificate authority that is trusted in addition, as PEM.
+    pub ca: Option<String>,
 }
 
 /// The configuration of sign-in at a code host.
@@ -323,6 +341,7 @@ impl Config {
             own_domains,
             code_host,
             mail: mail(settings)?,
+            mail_hook: mail_hook(settings)?,
             oauth,
             lending,
             billing,

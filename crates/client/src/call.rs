@@ -46,6 +46,12 @@ pub struct Call<T> {
     response: PhantomData<fn() -> T>,
 }
 
+/// A successful response.
+struct Success {
+    status: u16,
+    body: Vec<u8>,
+}
+
 enum Body {
     None,
     Json(Value),
@@ -167,7 +173,25 @@ impl<T: DeserializeOwned> Call<T> {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn send(mut self) -> Result<Response<T>, Error> {
+    pub async fn send(self) -> Result<Response<T>, Error> {
+        let Success { status, body } = self.execute().await?;
+        let unexpected = |reason: String| Error::Unexpected { status, reason };
+        let json = parse_json(&body).ok_or_else(|| unexpected("it is not JSON".to_owned()))?;
+        let value = T::deserialize(&json).map_err(|error| unexpected(error.to_string()))?;
+        Ok(Response { value, json })
+    }
+}
+
+impl<T> Call<T> {
+    /// Sends the call like [`Call::send`], and returns the body of any content type.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn send_raw(self) -> Result<Vec<u8>, Error> {
+        Ok(self.execute().await?.body)
+    }
+
+    async fn execute(mut self) -> Result<Success, Error> {
         let path = std::mem::replace(&mut self.path, Ok(String::new()))?;
         let key = if self.is_idempotent { Some(new_idempotency_key()?) } else { None };
         let can_retry = self.is_idempotent || matches!(self.method, Method::GET | Method::PUT);
@@ -182,7 +206,7 @@ impl<T: DeserializeOwned> Call<T> {
         sender.send().await
     }
 
-    async fn attempt(&self, path: &str, key: Option<&str>, credential: Option<&Secret>) -> Result<Response<T>, Error> {
+    async fn attempt(&self, path: &str, key: Option<&str>, credential: Option<&Secret>) -> Result<Success, Error> {
         let mut url = self.client.base.clone();
         url.set_path(path);
         if !self.query.is_empty() {
@@ -220,10 +244,10 @@ struct Sender<'a, T> {
     is_renewed: bool,
 }
 
-impl<T: DeserializeOwned> Sender<'_, T> {
+impl<T> Sender<'_, T> {
     /// Sends an attempt. If the API rejects the credential, renews it and repeats the attempt, once per call. This is
     /// safe for every method, because the API did not execute the request.
-    async fn send(&mut self) -> Result<Response<T>, Error> {
+    async fn send(&mut self) -> Result<Success, Error> {
         let Self { call, path, key, .. } = *self;
         let Some(credential) = &call.client.credential else { return call.attempt(path, key, None).await };
         let present = credential.present();
@@ -272,22 +296,22 @@ fn oauth_error(json: &Value) -> Option<Value> {
     Some(serde_json::json!({ "code": code, "message": message, "details": null, "requestId": "" }))
 }
 
-async fn read_response<T: DeserializeOwned>(response: reqwest::Response) -> Result<Response<T>, Error> {
+async fn read_response(response: reqwest::Response) -> Result<Success, Error> {
     let status = response.status();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let bytes = response.bytes().await.map_err(Error::unreachable)?;
-    let unexpected = |reason: String| Error::Unexpected { status: status.as_u16(), reason };
-    let json = if bytes.is_empty() {
-        Value::Null
-    } else {
-        serde_json::from_slice(&bytes).map_err(|_| unexpected("it is not JSON".to_owned()))?
-    };
+    let body = Vec::from(response.bytes().await.map_err(Error::unreachable)?);
     if status.is_success() {
-        let value = T::deserialize(&json).map_err(|error| unexpected(error.to_string()))?;
-        return Ok(Response { value, json });
+        return Ok(Success { status: status.as_u16(), body });
     }
+    let unexpected = |reason: &str| Error::Unexpected { status: status.as_u16(), reason: reason.to_owned() };
+    let json = parse_json(&body).ok_or_else(|| unexpected("it is not JSON"))?;
     let envelope = serde_json::from_value::<types::Error>(oauth_error(&json).unwrap_or_else(|| json.clone()));
-    let envelope = Box::new(envelope.map_err(|_| unexpected("it is not an error envelope of this API".to_owned()))?);
+    let envelope = Box::new(envelope.map_err(|_| unexpected("it is not an error envelope of this API"))?);
     let retry_after = retry_after.map(Duration::from_secs);
     Err(Error::Api { status: status.as_u16(), envelope, json, retry_after })
+}
+
+/// Parses a body, which may be absent.
+fn parse_json(body: &[u8]) -> Option<Value> {
+    if body.is_empty() { Some(Value::Null) } else { serde_json::from_slice(body).ok() }
 }

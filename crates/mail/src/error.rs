@@ -1,7 +1,10 @@
 //! The errors of this context.
 
-use kernel::{ApiError, Code, InvalidField};
+use kernel::{ApiError, Code, InvalidField, Kind};
 use serde_json::Value;
+use webhooks::sns::InvalidSnsMessage;
+
+use crate::ports::ServiceUnavailable;
 
 /// An error of the mail service. A mail of a worker that is not sent is a [`crate::Refusal`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +44,55 @@ impl ApiError for MailError {
             Self::Field(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
             _ => None,
+        }
+    }
+}
+
+/// The reason why a message of the notification service is not applied. The sender receives only the status.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// 501: no topic is configured.
+    #[error("no topic of the mail hook is configured")]
+    Off,
+    /// 400: the body is not a message.
+    #[error(transparent)]
+    Malformed(InvalidSnsMessage),
+    /// 403: the message belongs to another topic, names another host, or has no valid signature.
+    #[error(transparent)]
+    NotAuthentic(InvalidSnsMessage),
+    /// 503: the certificate cannot be fetched, or the subscription cannot be confirmed. The sender repeats the message.
+    #[error(transparent)]
+    Unavailable(#[from] ServiceUnavailable),
+    #[error(transparent)]
+    Mail(#[from] MailError),
+}
+
+impl HookError {
+    /// 501: the mail hook is not configured.
+    pub const OFF: Code =
+        Code::new("mail_hook_off", Kind::NotConfigured, "No topic of delivery notifications is configured here.");
+    /// 403: the message is not authentic.
+    pub const NOT_AUTHENTIC: Code = Code::new(
+        "notification_not_authentic",
+        Kind::Forbidden,
+        "The topic, the certificate or the signature of the delivery notification is invalid.",
+    );
+}
+
+impl From<InvalidSnsMessage> for HookError {
+    fn from(error: InvalidSnsMessage) -> Self {
+        if error.is_malformed() { Self::Malformed(error) } else { Self::NotAuthentic(error) }
+    }
+}
+
+impl ApiError for HookError {
+    fn code(&self) -> &'static Code {
+        match self {
+            Self::Off => &Self::OFF,
+            Self::Malformed(_) => &Code::BAD_REQUEST,
+            Self::NotAuthentic(_) => &Self::NOT_AUTHENTIC,
+            Self::Unavailable(_) => &Code::UNAVAILABLE,
+            Self::Mail(error) => error.code(),
         }
     }
 }

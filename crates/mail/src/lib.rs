@@ -16,6 +16,7 @@ mod error;
 mod metrics;
 mod mime;
 mod model;
+mod notification;
 mod outgoing;
 mod ports;
 mod raw;
@@ -24,9 +25,12 @@ mod schema;
 mod service;
 
 pub use dkim::{DkimSigner, InvalidDkimKey, dkim_record};
-pub use error::MailError;
+pub use error::{HookError, MailError};
 pub use model::*;
-pub use ports::{Envelope, Nodes, Notice, Organizations, Ports, RefusedRecipient, Relay, RelayError, Relayed};
+pub use ports::{
+    Envelope, Nodes, Notice, NotificationService, Organizations, Ports, RefusedRecipient, Relay, RelayError, Relayed,
+    ServiceUnavailable,
+};
 pub use raw::{RawMails, RawStream};
 pub use repository::*;
-pub use service::{Mail, MailRelay, Target};
+pub use service::{Mail, MailHook, MailRelay, NotificationSource, Target};

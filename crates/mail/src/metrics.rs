@@ -16,7 +16,11 @@ static DELIVERIES: LazyLock<Counter<u64>> = LazyLock::new(|| {
     )
 });
 static EVENTS: LazyLock<Counter<u64>> = LazyLock::new(|| {
-    counter("svc.mail.events", "Events of the relay's service, by result: applied, repeated or early")
+    counter(
+        "svc.mail.events",
+        "Events of the relay's service, by result: applied, repeated, early, unknown, malformed, not_authentic or \
+         unavailable",
+    )
 });
 static PENDING_DELIVERIES: LazyLock<Gauge<u64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")

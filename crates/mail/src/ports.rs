@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use kernel::{NodeId, OrgId};
+use kernel::{NodeId, OrgId, Time};
 use store::Connection;
+use url::Url;
+use webhooks::sns::SnsCertificate;
 
 /// The relay: the SMTP server that takes mail to other domains.
 #[async_trait]
@@ -51,6 +53,21 @@ pub enum RelayError {
     #[error("{0}")]
     Permanent(String),
 }
+
+/// The service that sends notifications about relayed mail (Amazon SNS).
+#[async_trait]
+pub trait NotificationService: Send + Sync {
+    /// Returns the certificate at this URL, which the implementation may cache.
+    async fn certificate(&self, url: &Url, now: Time) -> Result<Arc<SnsCertificate>, ServiceUnavailable>;
+
+    /// Confirms a subscription. Safe to repeat.
+    async fn confirm(&self, url: &Url) -> Result<(), ServiceUnavailable>;
+}
+
+/// The notification service did not respond as expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ServiceUnavailable(pub String);
 
 /// Access to organizations.
 #[async_trait]

@@ -1,6 +1,6 @@
-//! Adapters for external services: the code host at which users sign in, the mail server, the DNS lookups of the
-//! ownership verification, the model-lending service, the payments provider, the registrar, and the git node of this
-//! installation.
+//! Adapters for external services: the code host at which users sign in, the mail server and its notification service,
+//! the DNS lookups of the ownership verification, the model-lending service, the payments provider, the registrar, and
+//! the git node of this installation.
 //!
 //! An external service may be slow, faulty or hostile. The adapters limit the time and the size of each response, and
 //! validate it. Errors contain no credential, no contact and no text of the response. The crate does not depend on any
@@ -17,6 +17,7 @@ mod person;
 pub mod registrar;
 mod resolver;
 mod smtp;
+mod sns;
 mod tls;
 
 pub use codehost::{CodeHost, CodeHostConfig, CodeHostError};
@@ -32,3 +33,4 @@ pub use smtp::{
     Cause, Credentials, Envelope, InvalidSmtp, MailError, RefusedRecipient, Relay, RelayError, Relayed, Smtp,
     SmtpConfig, Step, Timeouts, Tls,
 };
+pub use sns::{SnsClient, SnsError};

@@ -1,7 +1,7 @@
 //! The HTTP client for configured external origins.
 //!
-//! It calls only the origins that settings name, so that a response or a user cannot direct it to this host or an
-//! internal network (SSRF). Operators may configure `http` and private addresses. `https` is always verified. The
+//! It calls only the origins that settings name or a fixed rule allows, so that a response or a user cannot direct it to
+//! this host or an internal network (SSRF). Operators may configure `http` and private addresses. `https` is always verified. The
 //! client does not follow redirects, because they would forward credentials.
 
 use std::time::Duration;
@@ -13,6 +13,7 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
 use url::{Origin, Url, form_urlencoded};
+use webhooks::sns::CertificateHosts;
 
 use crate::tls;
 
@@ -40,9 +41,25 @@ impl Default for Limits {
 #[derive(Debug, Clone)]
 pub struct OutboundClient {
     purpose: &'static str,
-    origins: Vec<Origin>,
+    allowed: Allowed,
     max_body_bytes: usize,
     client: Client,
+}
+
+/// The origins that a client may call.
+#[derive(Debug, Clone)]
+enum Allowed {
+    Origins(Vec<Origin>),
+    Notifications(CertificateHosts),
+}
+
+impl Allowed {
+    fn contains(&self, url: &Url) -> bool {
+        match self {
+            Self::Origins(origins) => origins.contains(&url.origin()),
+            Self::Notifications(hosts) => hosts.allow(url),
+        }
+    }
 }
 
 /// The reason why a client cannot be created. Contains no address.
@@ -57,6 +74,9 @@ pub enum OutboundConfigError {
     /// An address is https, but the system has no CA certificates.
     #[error("no CA certificate to verify https servers with; install the system's or set SSL_CERT_FILE")]
     NoRoots,
+    /// An additional CA certificate is not a certificate.
+    #[error("the additional CA certificate is not a PEM certificate")]
+    Ca,
     /// The HTTP library could not be set up.
     #[error("failed to create the HTTP client: {0}")]
     Client(String),
@@ -112,7 +132,27 @@ impl OutboundClient {
     ) -> Result<Self, OutboundConfigError> {
         let origins: Vec<Origin> = origins.into_iter().map(origin).collect::<Result<_, _>>()?;
         let uses_tls = origins.iter().any(|origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https"));
-        let roots = if uses_tls { tls::system_roots()? } else { RootCertStore::empty() };
+        let roots = if uses_tls { tls::roots(None)? } else { RootCertStore::empty() };
+        Self::build(purpose, Allowed::Origins(origins), roots, limits)
+    }
+
+    /// Creates a client that may call the hosts of the notification service. `ca` is a PEM text of certificate
+    /// authorities that it trusts in addition to those of the system.
+    pub(crate) fn for_notifications(
+        purpose: &'static str,
+        hosts: CertificateHosts,
+        ca: Option<&str>,
+        limits: Limits,
+    ) -> Result<Self, OutboundConfigError> {
+        Self::build(purpose, Allowed::Notifications(hosts), tls::roots(ca)?, limits)
+    }
+
+    fn build(
+        purpose: &'static str,
+        allowed: Allowed,
+        roots: RootCertStore,
+        limits: Limits,
+    ) -> Result<Self, OutboundConfigError> {
         let tls = tls::client_config(roots).map_err(|error| OutboundConfigError::Client(error.to_string()))?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -126,7 +166,24 @@ impl OutboundClient {
             .retry(reqwest::retry::never())
             .build()
             .map_err(|error| OutboundConfigError::Client(error_chain(&error).to_string()))?;
-        Ok(Self { purpose, origins, max_body_bytes: limits.max_body_bytes, client })
+        Ok(Self { purpose, allowed, max_body_bytes: limits.max_body_bytes, client })
+    }
+
+    /// Sends a GET and returns the body.
+    ///
+    /// # Errors
+    /// Returns an error unless the status is a success.
+    pub(crate) async fn get_bytes(&self, url: &Url) -> Result<Vec<u8>, OutboundError> {
+        let body = async { self.read_body(self.send(url, self.client.get(url.clone())).await?).await };
+        self.log(body.await)
+    }
+
+    /// Sends a GET. Ignores the body of the response.
+    ///
+    /// # Errors
+    /// Returns an error unless the status is a success.
+    pub(crate) async fn visit(&self, url: &Url) -> Result<(), OutboundError> {
+        self.log(self.send(url, self.client.get(url.clone())).await.map(drop))
     }
 
     /// Sends a form with POST and parses the JSON response.
@@ -211,7 +268,7 @@ impl OutboundClient {
 
     /// Sends a request, and returns the response unless it is a redirect.
     async fn send_any(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
-        if !self.origins.contains(&url.origin()) {
+        if !self.allowed.contains(url) {
             return Err(OutboundError::NotAllowed);
         }
         let response = request.header(ACCEPT, "application/json").send().await.map_err(request_error)?;

@@ -3,25 +3,35 @@
 use std::sync::Arc;
 
 use kernel::error_chain;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::CertificateResult;
 
 use crate::OutboundConfigError;
 
-/// Returns the CA certificates of the system, or those of `SSL_CERT_FILE`.
+/// Returns the CA certificates of the system, or those of `SSL_CERT_FILE`, and those in `additional`, a PEM text.
 ///
 /// # Errors
-/// Returns [`OutboundConfigError::NoRoots`] if there is no CA certificate.
-pub(crate) fn system_roots() -> Result<RootCertStore, OutboundConfigError> {
-    roots(rustls_native_certs::load_native_certs())
+/// Returns [`OutboundConfigError::NoRoots`] if there is no CA certificate, and [`OutboundConfigError::Ca`] if
+/// `additional` contains none or an invalid one.
+pub(crate) fn roots(additional: Option<&str>) -> Result<RootCertStore, OutboundConfigError> {
+    collect_roots(rustls_native_certs::load_native_certs(), additional)
 }
 
-fn roots(loaded: CertificateResult) -> Result<RootCertStore, OutboundConfigError> {
+fn collect_roots(loaded: CertificateResult, additional: Option<&str>) -> Result<RootCertStore, OutboundConfigError> {
     for error in &loaded.errors {
         tracing::warn!(error = %error_chain(error), "failed to load certificates of the system");
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(loaded.certs);
+    if let Some(pem) = additional {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        let certificates = certificates.ok().filter(|found| !found.is_empty()).ok_or(OutboundConfigError::Ca)?;
+        for certificate in certificates {
+            roots.add(certificate).map_err(|_| OutboundConfigError::Ca)?;
+        }
+    }
     if roots.is_empty() { Err(OutboundConfigError::NoRoots) } else { Ok(roots) }
 }
 
@@ -44,7 +54,11 @@ mod tests {
     #[test]
     fn system_without_certificates_is_rejected() {
         for file in [None, Some(Path::new("/nonexistent")), Some(Path::new("/dev/null"))] {
-            assert!(matches!(roots(load_certs_from_paths(file, None)), Err(OutboundConfigError::NoRoots)), "{file:?}");
+            let roots = |additional| collect_roots(load_certs_from_paths(file, None), additional);
+            assert!(matches!(roots(None), Err(OutboundConfigError::NoRoots)), "{file:?}");
+            for malformed in ["", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+                assert!(matches!(roots(Some(malformed)), Err(OutboundConfigError::Ca)), "{malformed:?}");
+            }
         }
     }
 }

@@ -2,7 +2,9 @@
 //! platform sends and for those that it receives.
 //!
 //! The signature covers the id, the timestamp and the raw bytes of the body, so a receiver verifies it before it parses
-//! the body.
+//! the body. The module [`sns`] verifies the messages of Amazon SNS.
+
+pub mod sns;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD as ALPHABET;

@@ -10,6 +10,7 @@ pub mod deploy;
 pub mod deployments;
 pub mod device;
 pub mod domains;
+pub mod email;
 pub mod git;
 pub mod hostnames;
 pub mod init;
@@ -65,6 +66,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Secrets(secrets) => secrets.run(svc).await,
         Command::Storage(storage) => storage.run(svc).await,
         Command::Db(db) => db.run(svc).await,
+        Command::Email(email) => email.run(svc).await,
         Command::Ai(ai) => ai.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
         Command::Apps(apps) => apps.run(svc).await,

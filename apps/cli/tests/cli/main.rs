@@ -11,6 +11,7 @@ mod databases;
 mod deploying;
 mod devices;
 mod domains;
+mod email;
 mod git;
 mod node;
 mod output;

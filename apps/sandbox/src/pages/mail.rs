@@ -1,9 +1,13 @@
-//! The pages of received mail.
+//! The pages of received mail, and the form that sends mail to projects.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 use mail_parser::{Address, Message, MessageParser};
 
 use crate::html::{Html, page};
-use crate::http::Response;
+use crate::http::{Request, Response};
 use crate::smtp::ReceivedMail;
 use crate::systems::Systems;
 
@@ -11,8 +15,23 @@ use crate::systems::Systems;
 const MAIL_POLICY: &str = "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; \
     style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
 
-pub(super) fn list(systems: &Systems) -> Response {
+/// The timeout of sending a mail.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Shows the mails and a form. `result` is the result of the form.
+pub(super) fn list(systems: &Systems, result: Option<Result<String, String>>) -> Response {
     let mut html = Html::default();
+    match result {
+        Some(Ok(reply)) => html.raw("<p role=status>").text(&format!("Sent: {reply}")).raw("</p>"),
+        Some(Err(error)) => html.raw("<p class=fault role=alert>").text(&format!("Not sent: {error}")).raw("</p>"),
+        None => &mut html,
+    };
+    html.raw("<h2>Send a mail to a project</h2><form method=post action=\"/mail\">");
+    html.raw("<label>From <input name=from type=email required value=\"ada@navy.example\"></label>");
+    html.raw("<label>To <input name=to type=email required placeholder=\"any@project.org.mail.example\"></label>");
+    html.raw("<label>Subject <input name=subject></label><label>Text <input name=text></label><button>Send</button>");
+    html.raw("</form><p>The mail server at ").text(&systems.mx.to_string()).raw(" receives it.</p>");
+    html.raw("<h2>Received mail</h2>");
     let received = systems.smtp.received();
     if received.is_empty() {
         html.raw("<p>No mail yet.</p>");
@@ -26,6 +45,23 @@ pub(super) fn list(systems: &Systems) -> Response {
     }
     html.raw("</table>");
     page("Mail", &html)
+}
+
+/// Sends the mail of the form.
+pub(super) async fn send(systems: &Systems, request: &Request) -> Response {
+    list(systems, Some(submit(systems.mx, request).await))
+}
+
+/// Sends the mail of the form to this server. Returns its reply.
+async fn submit(server: SocketAddr, request: &Request) -> Result<String, String> {
+    let mailbox = |name: &str| request.parameter(name).parse().map_err(|error| format!("{name}: {error}"));
+    let mail = lettre::Message::builder().from(mailbox("from")?).to(mailbox("to")?).message_id(None);
+    let mail = mail.subject(request.parameter("subject")).body(request.parameter("text").to_owned());
+    let mail = mail.map_err(|error| error.to_string())?;
+    let transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(server.ip().to_string());
+    let transport = transport.port(server.port()).timeout(Some(SEND_TIMEOUT)).build();
+    let response = transport.send(mail).await.map_err(|error| error.to_string())?;
+    Ok(response.message().collect::<Vec<_>>().join(" "))
 }
 
 pub(super) fn show(systems: &Systems, number: &str) -> Option<Response> {

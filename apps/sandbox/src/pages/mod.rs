@@ -1,4 +1,4 @@
-//! The web pages: received mail, the records of the name server, stored objects, and ended grants.
+//! The web pages: received and sent mail, the records of the name server, stored objects, and ended grants.
 
 mod dns;
 mod mail;
@@ -9,17 +9,19 @@ use crate::http::{Request, Response};
 use crate::s3::S3Server;
 use crate::systems::Systems;
 
-pub(crate) fn respond(systems: &Systems, request: &Request) -> Response {
+pub(crate) async fn respond(systems: &Systems, request: &Request) -> Response {
     let segments: Vec<&str> = request.path.split('/').skip(1).collect();
     let found = match (request.method.as_str(), segments.as_slice()) {
         ("GET", [""]) => Some(home(systems)),
-        ("GET", ["mail"]) => Some(mail::list(systems)),
+        ("GET", ["mail"]) => Some(mail::list(systems, None)),
+        ("POST", ["mail"]) => Some(mail::send(systems, request).await),
         ("GET", ["mail", number]) => mail::show(systems, number),
         ("GET", ["mail", number, "html"]) => mail::html(systems, number),
         ("GET", ["mail", number, "raw"]) => mail::raw(systems, number),
         ("GET", ["dns"]) => Some(dns::list(systems, None)),
         ("GET", ["invites", token]) => Some(invite(token)),
         ("GET", ["lending"]) => Some(systems.lending.page()),
+        (_, ["sns"]) => Some(systems.sns.page(request)),
         ("GET", ["s3"]) => Some(s3::list(systems)),
         ("POST", ["dns"]) => Some(dns::change(systems, request)),
         ("POST", ["lending"]) => Some(systems.lending.inject(request)),
@@ -41,7 +43,10 @@ fn home(systems: &Systems) -> Response {
     let mut html = Html::default();
     html.raw("<p>This program simulates the external systems for development. It keeps everything except objects in memory.</p>");
     html.raw("<h2>Mail</h2><p>").link("/mail", &format!("{} received", systems.smtp.received().len()));
-    html.raw(" by SMTP at ").text(&systems.smtp.address().to_string()).raw(", for all addresses.</p>");
+    html.raw(" by SMTP at ")
+        .text(&systems.smtp.address().to_string())
+        .raw(". There you also send mail to projects.</p>");
+    html.raw("<h2>Notification service</h2><p>").link("/sns", "The outcomes of relayed mail").raw(".</p>");
     html.raw("<h2>Code host</h2><p>Start a sign-in at the service, or run <code>svc login</code>. Users:</p><ul>");
     for user in systems.code_host.users() {
         html.raw("<li>").text(user["login"].as_str().unwrap_or_default()).raw("</li>");

@@ -3,22 +3,23 @@
 
 mod page;
 mod state;
-mod webhooks;
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::header::AUTHORIZATION;
+use ring::hmac;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::http::{self, Request, Response};
-use state::{ApiError, State};
-use webhooks::Webhooks;
-
-pub use webhooks::Delivery;
+use crate::values::{new_id, now};
+use crate::webhooks::{Delivery, Headers, Webhooks};
+use state::{ApiError, State, time};
 
 /// The path of the API, with its version.
 pub const PAYMENTS_PATH: &str = "/polar/v1";
@@ -86,7 +87,7 @@ impl Payments {
             base: base.to_owned(),
             state: Mutex::default(),
             fault: watch::Sender::new(None),
-            webhooks: Webhooks::start(webhook_url),
+            webhooks: Webhooks::start(webhook_url, sign),
         }
     }
 
@@ -159,7 +160,7 @@ impl Payments {
             ("POST", ["customer-sessions", ""]) => (201, state.create_customer_session(&body()?, &self.base)?),
             ("PATCH", ["subscriptions", id]) => {
                 let subscription = state.change_subscription(id, &body()?)?;
-                self.webhooks.send("subscription.updated", &subscription);
+                self.send("subscription.updated", &subscription);
                 (200, subscription)
             }
             ("GET", ["customers", "external", id]) => (200, state.customer(id)?),
@@ -173,12 +174,12 @@ impl Payments {
             ("POST", ["orders", id, "finalize"]) => {
                 body()?.expect(&[])?;
                 let order = state.finalize_order(id)?;
-                self.webhooks.send("order.paid", &order);
+                self.send("order.paid", &order);
                 (200, order)
             }
             ("POST", ["refunds", ""]) => {
                 let (refund, order) = state.refund(&body()?)?;
-                self.webhooks.send("order.refunded", &order);
+                self.send("order.refunded", &order);
                 (201, refund)
             }
             _ => return Err(ApiError::not_found()),
@@ -186,9 +187,28 @@ impl Payments {
         Ok(Response { status, ..Response::json(&json) })
     }
 
+    /// Sends a webhook.
+    fn send(&self, event: &str, data: &Value) {
+        let body = json!({ "type": event, "timestamp": time(now()), "data": data });
+        self.webhooks.send(format!("msg_{}", new_id()), event, body.to_string());
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
+}
+
+/// Returns the headers of Standard Webhooks. Each attempt has its own timestamp and signature.
+fn sign(delivery: &Delivery) -> Headers {
+    let timestamp = now().timestamp().to_string();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, PAYMENTS_WEBHOOK_SECRET.as_bytes());
+    let tag = hmac::sign(&key, format!("{}.{timestamp}.{}", delivery.id, delivery.body).as_bytes());
+    vec![
+        ("webhook-id", delivery.id.clone()),
+        ("webhook-timestamp", timestamp),
+        ("webhook-signature", format!("v1,{}", STANDARD.encode(tag))),
+        ("content-type", "application/json".to_owned()),
+    ]
 }
 
 fn error(error: ApiError) -> Response {

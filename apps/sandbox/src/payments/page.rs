@@ -29,7 +29,7 @@ impl Payments {
     pub(super) fn pay(&self, id: &str) -> Option<String> {
         let (success_url, events) = self.state().pay(id)?;
         for (event, data) in events {
-            self.webhooks.send(event, &data);
+            self.send(event, &data);
         }
         Some(success_url)
     }
@@ -38,9 +38,9 @@ impl Payments {
     pub(super) fn set_status(&self, id: &str, status: &str) -> Option<()> {
         let data = self.state().set_status(id, status)?;
         if status == "canceled" {
-            self.webhooks.send("subscription.revoked", &data);
+            self.send("subscription.revoked", &data);
         }
-        self.webhooks.send("subscription.updated", &data);
+        self.send("subscription.updated", &data);
         Some(())
     }
 
@@ -133,7 +133,7 @@ impl Payments {
             }
         };
         if let Some(data) = event {
-            self.webhooks.send("subscription.updated", &data);
+            self.send("subscription.updated", &data);
         }
         Some(Response::redirect(format!("/payments/portal/{token}")))
     }
@@ -178,16 +178,8 @@ impl Payments {
         } else {
             html.raw("<button name=queue value=hold>Hold webhooks back</button>");
         }
-        html.raw("</form><table><tr><th>Event</th><th>Attempts</th><th>Response</th><th></th></tr>");
-        for delivery in self.webhooks.deliveries().iter().rev() {
-            let status = delivery.status.map_or_else(String::new, |status| status.to_string());
-            html.raw("<tr><td>").text(&delivery.event).raw("</td><td>").text(&delivery.attempts.to_string());
-            html.raw("</td><td>").text(&format!("{status} {}", delivery.response)).raw("</td><td><form method=post>");
-            html.raw("<button name=redeliver value=\"")
-                .text(&delivery.id)
-                .raw("\">Deliver again</button></form></td></tr>");
-        }
-        html.raw("</table>");
+        html.raw("</form>");
+        self.webhooks.add_table(&mut html);
         page("Payments provider", &html)
     }
 

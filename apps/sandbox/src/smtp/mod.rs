@@ -51,6 +51,8 @@ pub enum SmtpFault {
 /// A received mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedMail {
+    /// The server's id of the mail, which is the last word of its final response.
+    pub id: String,
     /// The envelope's sender.
     pub from: String,
     /// The envelope's recipients.
@@ -61,7 +63,8 @@ pub struct ReceivedMail {
     pub encrypted: bool,
 }
 
-/// A server that receives mail for all addresses and keeps it.
+/// A server that receives mail and keeps it. It refuses recipients named `refuse@…` permanently and `defer@…`
+/// temporarily.
 #[derive(Debug)]
 pub struct SmtpServer {
     /// A socket that is bound to the server's port, so that no other process can use the port while the server is
@@ -152,6 +155,11 @@ impl SmtpServer {
     #[must_use]
     pub fn received(&self) -> Vec<ReceivedMail> {
         self.server.received.borrow().clone()
+    }
+
+    /// Returns a receiver of the mails received so far, which changes with each mail.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Vec<ReceivedMail>> {
+        self.server.received.subscribe()
     }
 
     /// Waits until this many mails were received, and returns all of them.

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _,
 use tokio::net::TcpStream;
 
 use super::{Encryption, ReceivedMail, Server, SmtpFault};
+use crate::values::new_id;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -141,8 +142,15 @@ impl Session {
         if let Some(SmtpFault::Recipient(answer)) = self.fault {
             return self.respond(answer).await;
         }
-        self.to.push(path(rest));
-        self.respond("250 2.1.5 Ok").await
+        let address = path(rest);
+        match address.split('@').next() {
+            Some("refuse") => self.respond(&format!("550 5.1.1 <{address}>: user unknown")).await,
+            Some("defer") => self.respond(&format!("451 4.7.1 <{address}>: try again later")).await,
+            _ => {
+                self.to.push(address);
+                self.respond("250 2.1.5 Ok").await
+            }
+        }
     }
 
     /// Handles DATA. Returns whether the session continues.
@@ -168,14 +176,15 @@ impl Session {
             return Ok(true);
         }
         let (from, to) = (self.from.take().unwrap_or_default(), std::mem::take(&mut self.to));
-        let mail = ReceivedMail { from, to, raw, encrypted: self.encrypted };
+        let id = new_id();
+        let mail = ReceivedMail { id: id.clone(), from, to, raw, encrypted: self.encrypted };
         self.server.received.send_modify(|mails| mails.push(mail));
         match self.fault {
             Some(SmtpFault::DropAfterMessage) => return Ok(false),
             Some(SmtpFault::HangAfterMessage) => pending().await,
             _ => {}
         }
-        self.respond("250 2.0.0 Queued").await?;
+        self.respond(&format!("250 2.0.0 Ok {id}")).await?;
         Ok(true)
     }
 

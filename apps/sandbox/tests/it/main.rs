@@ -14,6 +14,9 @@ mod pages;
 mod payments;
 mod registrar;
 mod sign_in;
+mod sns;
+
+use std::net::SocketAddr;
 
 use reqwest::{Client, Response};
 use sandbox::Sandbox;
@@ -25,9 +28,9 @@ use tokio::task::AbortHandle;
 /// A running sandbox with an HTTP client.
 struct TestSandbox {
     base: String,
-    smtp: std::net::SocketAddr,
-    dns: std::net::SocketAddr,
-    s3: std::net::SocketAddr,
+    smtp: SocketAddr,
+    dns: SocketAddr,
+    s3: SocketAddr,
     browser: Client,
     task: AbortHandle,
 }
@@ -39,11 +42,18 @@ impl TestSandbox {
 
     /// Starts a sandbox for a service with this base URL.
     async fn with_api(api_url: &str) -> Self {
+        Self::with(api_url, "127.0.0.1:9".parse().unwrap()).await
+    }
+
+    /// Starts a sandbox for a service with this base URL, and for this mail server.
+    async fn with(api_url: &str, mx: SocketAddr) -> Self {
         let free = "127.0.0.1:0".parse().unwrap();
         let config = Config {
             url: None,
             listen: free,
             smtp_listen: free,
+            sns_listen: free,
+            mx,
             dns_listen: free,
             s3_listen: free,
             s3_dir: None,
@@ -77,15 +87,22 @@ impl TestSandbox {
 
     /// Sends a mail over SMTP.
     async fn send(&self, to: &str, message: &str) {
+        let responses = self.send_to(&[to], message).await;
+        assert!(responses.contains("250 2.0.0 Ok "), "{responses}");
+    }
+
+    /// Sends a mail to several recipients over SMTP. Returns the responses.
+    async fn send_to(&self, to: &[&str], message: &str) -> String {
+        let recipients: String = to.iter().map(|to| format!("RCPT TO:<{to}>\r\n")).collect();
         let mut stream = TcpStream::connect(self.smtp).await.unwrap();
         let session = format!(
-            "EHLO test\r\nMAIL FROM:<svc@svc.example>\r\nRCPT TO:<{to}>\r\nDATA\r\n{}\r\n.\r\nQUIT\r\n",
+            "EHLO test\r\nMAIL FROM:<svc@svc.example>\r\n{recipients}DATA\r\n{}\r\n.\r\nQUIT\r\n",
             message.replace('\n', "\r\n")
         );
         stream.write_all(session.as_bytes()).await.unwrap();
         let mut responses = String::new();
         stream.read_to_string(&mut responses).await.unwrap();
-        assert!(responses.contains("250 2.0.0 Queued"), "{responses}");
+        responses
     }
 }
 

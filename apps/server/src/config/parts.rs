@@ -18,6 +18,7 @@ use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
 use settings::{Error, Flag, Settings};
+use webhooks::sns::SnsTopic;
 use webhooks::{SigningKey, VerifyingKeys};
 
 use super::values::{Addresses, GracePeriod, Sockets, Url};
@@ -27,10 +28,11 @@ use super::{
     CODEHOST_CLIENT_SECRET, CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL,
     DKIM_KEY, DKIM_SELECTOR, DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES,
     FALLBACK_ORIGIN, GIT_SSH_HOST, GIT_URL, LENDING_SECRET, LENDING_URL, LIMITS, LendingConfig, MAIL_DOMAIN, MAIL_FROM,
-    MAIL_STORE, MailConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER,
-    OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT, PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX,
-    PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig,
-    REGISTRAR_TOKEN, REGISTRAR_URL, REGISTRAR_USER, RegistrarConfig, RegistrarLimits, SITE_NAME, SMTP_URL,
+    MAIL_STORE, MAILHOOK_CA, MAILHOOK_CERT_HOSTS, MAILHOOK_TOPIC_ARN, MailConfig, MailHookConfig, NAMESERVERS,
+    OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
+    PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
+    PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
+    REGISTRAR_USER, RegistrarConfig, RegistrarLimits, SITE_NAME, SMTP_URL,
 };
 
 /// The file that `SVC_LIMITS` names.
@@ -300,6 +302,26 @@ pub(super) fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
     let server = url.reveal().parse().map_err(|error: providers::InvalidSmtp| SMTP_URL.malformed(error))?;
     let from = from.ok_or_else(|| MAIL_FROM.malformed("required with SVC_SMTP_URL"))?;
     Ok(Some(MailConfig { server, from }))
+}
+
+/// Returns the configuration of the mail hook. Returns `None` without a topic.
+pub(super) fn mail_hook(settings: &Settings) -> Result<Option<MailHookConfig>, Error> {
+    // Parse every setting even if the hook is off, so that a malformed value is always reported.
+    let hosts = settings.opt(&MAILHOOK_CERT_HOSTS)?.unwrap_or_default();
+    let ca = match settings.opt(&MAILHOOK_CA)? {
+        Some(path) => {
+            let pem = fs::read_to_string(&path);
+            Some(pem.map_err(|error| MAILHOOK_CA.malformed(format!("{}: {error}", path.display())))?)
+        }
+        None => None,
+    };
+    let Some(arn) = settings.opt(&MAILHOOK_TOPIC_ARN)? else { return Ok(None) };
+    let is_topic =
+        matches!(arn.split(':').collect::<Vec<_>>().as_slice(), ["arn", _, "sns", _, _, name] if !name.is_empty());
+    if !is_topic {
+        return Err(MAILHOOK_TOPIC_ARN.malformed("must be arn:<partition>:sns:<region>:<account>:<name>"));
+    }
+    Ok(Some(MailHookConfig { topic: SnsTopic::new(arn, hosts.clone()), hosts, ca }))
 }
 
 /// Returns the signer of projects' mail. Returns `None` without a key.

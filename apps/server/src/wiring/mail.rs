@@ -7,14 +7,19 @@ use async_trait::async_trait;
 use convergence::{Builder, Core};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use kernel::{NodeId, OrgId};
-use mail::{Envelope, Mail, MailRelay, Notice, Ports, RawMails, RefusedRecipient, RelayError, Relayed};
+use kernel::{NodeId, OrgId, Time};
+use mail::{
+    Envelope, Mail, MailHook, MailRelay, Notice, NotificationSource, Ports, RawMails, RefusedRecipient, RelayError,
+    Relayed, ServiceUnavailable,
+};
 use orgs::Orgs;
-use providers::Relay;
+use providers::{Relay, SnsClient};
 use store::{Connection, Store};
+use url::Url;
+use webhooks::sns::SnsCertificate;
 
 use super::error::IntoStoreError as _;
-use crate::config::{Config, MailConfig, SMTP_URL};
+use crate::config::{Config, MAILHOOK_CA, MailConfig, MailHookConfig, SMTP_URL};
 use crate::jobs::{Background, HOUR, Job, MINUTE, SECOND};
 
 pub(super) fn wire(
@@ -44,6 +49,31 @@ pub(super) fn wire(
     background.job(Job::every(HOUR, "mail.purge_old"), mail.clone(), async |mail| mail.purge_old().await);
     background.job(Job::every(HOUR, "mail.purge_deleted"), mail.clone(), async |mail| mail.purge_deleted().await);
     Ok(mail)
+}
+
+/// Creates the hook of the relay's notification service.
+pub(super) fn wire_hook(config: &Config, mail: &Mail) -> anyhow::Result<MailHook> {
+    let source = match config.mail_hook.clone() {
+        Some(MailHookConfig { topic, hosts, ca }) => {
+            let client = SnsClient::new(hosts, ca.as_deref()).map_err(|error| MAILHOOK_CA.malformed(error))?;
+            Some(NotificationSource { topic, service: Arc::new(NotificationPort(client)) })
+        }
+        None => None,
+    };
+    Ok(MailHook::new(mail.clone(), source))
+}
+
+struct NotificationPort(SnsClient);
+
+#[async_trait]
+impl mail::NotificationService for NotificationPort {
+    async fn certificate(&self, url: &Url, now: Time) -> Result<Arc<SnsCertificate>, ServiceUnavailable> {
+        self.0.certificate(url, now).await.map_err(|error| ServiceUnavailable(error.to_string()))
+    }
+
+    async fn confirm(&self, url: &Url) -> Result<(), ServiceUnavailable> {
+        self.0.confirm(url).await.map_err(|error| ServiceUnavailable(error.to_string()))
+    }
 }
 
 struct RelayPort(Relay);

@@ -50,6 +50,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let resources = resources::wire(config, &store, &orgs, &mut convergence)?;
     let git = git::wire(config, &store);
     let mail = mail::wire(config, &store, &orgs, &convergence, &mut background)?;
+    let mail_hook = mail::wire_hook(config, &mail)?;
     let dependencies = projects::Dependencies {
         orgs: &orgs,
         convergence: &mut convergence,
@@ -77,6 +78,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
         oauth,
         billing,
         mail,
+        mail_hook,
     };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());

@@ -28,7 +28,8 @@ const OPEN: &[&str] = &[
     "get /v1/auth/codehost/start",
     "post /v1/auth/dev/login",
     "get /v1/config",
-    // The payments provider signs these requests.
+    // The notification service and the payments provider sign these requests.
+    "post /v1/hooks/mailer",
     "post /v1/hooks/payments",
     "get /v1/invites/{token}",
     "get /v1/openapi.json",

@@ -28,7 +28,7 @@ mod upload_kind;
 mod upload_limiter;
 mod validation;
 
-pub use body::{Body, Form, MessageUpload, Raw, Upload, UploadError, ZonefileText};
+pub use body::{Body, Form, MessageUpload, PlainText, Raw, Upload, UploadError, ZonefileText};
 pub(crate) use body::{parse_json, read_in_time, upload_problem};
 pub use cached::Cached;
 pub use collisions::Collisions;
@@ -51,7 +51,7 @@ pub use path::{Path, PathParameters};
 pub(crate) use path::{path_parameters, text_path_parameters};
 pub use query::{Limit, PageBefore, Pagination, Query};
 pub use response::{
-    Accepted, Bytes, Created, CreatedOrExisting, Either, Json, JsonOrNoContent, NoContent, SignInRedirect,
+    Accepted, Bytes, Created, CreatedOrExisting, Either, EmptyOk, Json, JsonOrNoContent, NoContent, SignInRedirect,
     TemporaryRedirect,
 };
 pub(crate) use route_trie::RouteMatch;

@@ -35,6 +35,10 @@ pub enum CreatedOrExisting<T> {
 #[derive(Debug)]
 pub struct JsonOrNoContent<T>(pub Option<T>);
 
+/// 200 without a body.
+#[derive(Debug)]
+pub struct EmptyOk;
+
 /// 204.
 #[derive(Debug)]
 pub struct NoContent;
@@ -131,6 +135,18 @@ impl Describe for NoContent {
 impl IntoResponse for NoContent {
     fn into_response(self) -> HttpResponse {
         HttpResponse::NoContent().finish()
+    }
+}
+
+impl Describe for EmptyOk {
+    fn describe(operation: &mut Operation) {
+        operation.successes.push((200, "", None));
+    }
+}
+
+impl IntoResponse for EmptyOk {
+    fn into_response(self) -> HttpResponse {
+        HttpResponse::Ok().finish()
     }
 }
 

@@ -22,7 +22,7 @@ use ::dns::Dns;
 use ::domains::Domains;
 use ::git::Repositories;
 use ::identity::Identity;
-use ::mail::Mail;
+use ::mail::{Mail, MailHook};
 use ::oauth::OAuth;
 use ::orgs::Orgs;
 use ::projects::Projects;
@@ -49,13 +49,14 @@ pub struct Contexts {
     pub oauth: OAuth,
     pub billing: Billing,
     pub mail: Mail,
+    pub mail_hook: MailHook,
 }
 
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
         let Self { identity, orgs, projects, convergence, dns, domains, git, resources, .. } = self.clone();
-        let Self { databases, oauth, billing, mail, .. } = self.clone();
+        let Self { databases, oauth, billing, mail, mail_hook, .. } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(git))
             .app_data(Data::new(convergence))
@@ -65,7 +66,8 @@ impl Contexts {
         app.app_data(Data::new(databases))
             .app_data(Data::new(oauth))
             .app_data(Data::new(billing))
-            .app_data(Data::new(mail));
+            .app_data(Data::new(mail))
+            .app_data(Data::new(mail_hook));
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod event;
+mod hook;
 mod inbound;
 mod log;
 mod purge;
@@ -17,6 +18,7 @@ use crate::error::MailError;
 use crate::ports::Ports;
 use crate::raw::RawMails;
 
+pub use hook::{MailHook, NotificationSource};
 pub use relay::MailRelay;
 
 type Result<T> = std::result::Result<T, MailError>;

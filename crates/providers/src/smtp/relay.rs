@@ -1,44 +1,70 @@
 //! Submission of complete messages, with a reply for each recipient.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use lettre::address::Address;
-use lettre::message::Mailbox;
+use lettre::transport::smtp;
+use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
-use tokio::time::timeout;
+use lettre::transport::smtp::extension::{Extension, MailBodyParameter, MailParameter};
+use lettre::transport::smtp::response::Response;
+use url::Host;
 
-use super::{Cause, InvalidSmtp, MailError, Smtp, SmtpConfig, Step, at_step};
+use super::at_step;
+use super::config::{InvalidSmtp, SmtpConfig};
+use super::connector::{Connector, Timeouts};
+use super::error::{Cause, MailError, Step};
 
-/// Submits messages to one server.
+/// The default timeouts. A message may have 10 MiB. The total stays below the lease of an outbox message, so that no
+/// second worker sends the same message.
+const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), total: Duration::from_secs(50) };
+
+/// The longest reply that is returned, in characters.
+const MAX_REPLY_LENGTH: usize = 500;
+/// The longest id that is returned, in bytes.
+const MAX_ID_LENGTH: usize = 256;
+
+/// Submits messages to one server. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Relay(Smtp);
+pub struct Relay {
+    connector: Connector,
+}
 
-/// The sender and the recipients of a message.
+/// The sender and the recipients of a message (RFC 5321 section 2.3.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
+    /// The sender's address. Empty for the null sender.
     pub from: String,
+    /// The recipients' addresses.
     pub to: Vec<String>,
 }
 
 /// The server accepted the message for at least one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relayed {
+    /// The server's id of the message: the last word of its final reply.
     pub id: Option<String>,
+    /// The recipients that the server refused permanently.
     pub refused: Vec<RefusedRecipient>,
 }
 
 /// A recipient that the server refused permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRecipient {
+    /// The address, as in the envelope.
     pub address: String,
+    /// The code and the text of the reply, on one line.
     pub reply: String,
 }
 
 /// The reason why the server did not accept a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RelayError {
+    /// A retry may succeed. If the connection broke after the message, the server may have accepted it anyway.
     #[error("failed to relay the message: {0}")]
     Transient(Cause),
+    /// The server refused the message or all recipients, or it cannot transport the message. Contains the reply.
     #[error("the message cannot be relayed: {0}")]
     Permanent(String),
 }
@@ -53,48 +79,177 @@ impl From<MailError> for RelayError {
 }
 
 impl Relay {
-    /// Creates a relay. EHLO sends the name `hello`.
+    /// Creates a relay with the default timeouts. EHLO sends the name `hello`.
     ///
     /// # Errors
     /// Returns an error for an invalid CA certificate.
     pub fn new(config: &SmtpConfig, hello: &str) -> Result<Self, InvalidSmtp> {
-        let from = Address::new("postmaster", hello).map_err(|_| InvalidSmtp("the name is invalid"))?;
-        Ok(Self(Smtp::new(config, Mailbox::new(None, from))?))
+        Self::with_timeouts(config, hello, TIMEOUTS)
     }
 
-    /// Submits a message.
+    /// Creates a relay with custom timeouts.
     ///
     /// # Errors
-    /// Returns an error if the server did not accept the message.
-    pub async fn send(&self, envelope: &Envelope, message: &[u8]) -> Result<Relayed, RelayError> {
-        let sent = timeout(Duration::from_secs(40), self.submit(envelope, message)).await;
-        sent.map_err(|_| RelayError::Transient(Cause::Timeout))?
+    /// Returns the errors of [`Relay::new`].
+    pub fn with_timeouts(config: &SmtpConfig, hello: &str, timeouts: Timeouts) -> Result<Self, InvalidSmtp> {
+        Ok(Self { connector: Connector::new(config, hello, timeouts)? })
     }
 
-    async fn submit(&self, envelope: &Envelope, message: &[u8]) -> Result<Relayed, RelayError> {
-        let mut connection = self.0.connect().await?;
-        let from: Option<Address> = envelope.from.parse().ok();
-        at_step(Step::Sender, connection.command(Mail::new(from, Vec::new())).await)?;
-        let mut refused = Vec::new();
-        for address in &envelope.to {
-            let parsed: Address = address.parse().map_err(|_| RelayError::Permanent("invalid address".to_owned()))?;
-            if let Err(error) = connection.command(Rcpt::new(parsed, Vec::new())).await {
-                match MailError::at(Step::Recipient, &error) {
-                    MailError::Permanent(cause) => {
-                        refused.push(RefusedRecipient { address: address.clone(), reply: cause.to_string() });
-                    }
-                    MailError::Transient(cause) => return Err(RelayError::Transient(cause)),
-                }
-            }
+    /// Submits a message (RFC 5322, with CRLF line ends). `Ok` means that the server accepted responsibility for it.
+    ///
+    /// # Errors
+    /// Returns [`RelayError::Transient`] if the server refuses any recipient temporarily: nothing is sent then, so a
+    /// retry reaches all recipients. Returns [`RelayError::Permanent`] if a retry cannot succeed.
+    pub async fn send(&self, envelope: &Envelope, message: &[u8]) -> Result<Relayed, RelayError> {
+        if has_bare_line_break(message) {
+            return Err(RelayError::Permanent("the message has a line break other than CRLF, or NUL".to_owned()));
         }
-        if refused.len() == envelope.to.len() {
-            return Err(RelayError::Permanent(refused.into_iter().next().map(|it| it.reply).unwrap_or_default()));
+        let from = match envelope.from.as_str() {
+            "" => None,
+            from => Some(parse(from).ok_or_else(|| RelayError::Permanent("the sender address is invalid".to_owned()))?),
+        };
+        self.connector.run(async |connection| submit(connection, from, &envelope.to, message).await).await
+    }
+}
+
+/// Runs the steps of a session from MAIL FROM.
+async fn submit(
+    connection: &mut AsyncSmtpConnection,
+    from: Option<Address>,
+    to: &[String],
+    message: &[u8],
+) -> Result<Relayed, RelayError> {
+    let recipients: Vec<_> = to.iter().map(|address| (address, parse(address))).collect();
+    let mut addresses = from.iter().chain(recipients.iter().filter_map(|(_, parsed)| parsed.as_ref()));
+    let needs_utf8 = !header(message).is_ascii() || addresses.any(|address| !is_ascii(address));
+    let parameters = parameters(connection, message, needs_utf8)?;
+    at_step(Step::Sender, connection.command(Mail::new(from, parameters)).await)?;
+    let mut refused = Vec::new();
+    for (address, parsed) in recipients {
+        let reply = match parsed {
+            Some(parsed) => recipient(connection, parsed).await?,
+            None => Some("the address is invalid".to_owned()),
+        };
+        refused.extend(reply.map(|reply| RefusedRecipient { address: address.clone(), reply }));
+    }
+    if refused.len() == to.len() {
+        let reply = refused.into_iter().next().map(|refused| refused.reply);
+        return Err(RelayError::Permanent(reply.unwrap_or_else(|| "the message has no recipient".to_owned())));
+    }
+    message_reply(connection.command(Data).await)?;
+    // lettre adds the line break before the final dot.
+    let message = message.strip_suffix(b"\r\n").unwrap_or(message);
+    let response = message_reply(connection.message(message).await)?;
+    Ok(Relayed { id: id(&response), refused })
+}
+
+/// Returns the parameters of MAIL FROM that the bytes need (RFC 6152, RFC 6531).
+fn parameters(
+    connection: &AsyncSmtpConnection,
+    message: &[u8],
+    needs_utf8: bool,
+) -> Result<Vec<MailParameter>, RelayError> {
+    let mut parameters = Vec::new();
+    for (is_needed, extension, parameter) in [
+        (!message.is_ascii(), Extension::EightBitMime, MailParameter::Body(MailBodyParameter::EightBitMime)),
+        (needs_utf8, Extension::SmtpUtfEight, MailParameter::SmtpUtfEight),
+    ] {
+        if is_needed && !connection.server_info().supports_feature(extension) {
+            return Err(RelayError::Permanent(format!("the relay does not support {extension}")));
         }
-        at_step(Step::Message, connection.command(Data).await)?;
-        let response =
-            at_step(Step::Message, connection.message(message.strip_suffix(b"\r\n").unwrap_or(message)).await)?;
-        let id = response.message().last().and_then(|line| line.split_ascii_whitespace().last().map(str::to_owned));
-        let _ = timeout(Duration::from_secs(1), connection.quit()).await;
-        Ok(Relayed { id, refused })
+        parameters.extend(is_needed.then_some(parameter));
+    }
+    Ok(parameters)
+}
+
+/// Sends RCPT TO. Returns the reply if the server refuses the recipient permanently.
+async fn recipient(connection: &mut AsyncSmtpConnection, address: Address) -> Result<Option<String>, RelayError> {
+    let Err(error) = connection.command(Rcpt::new(address, Vec::new())).await else { return Ok(None) };
+    match MailError::at(Step::Recipient, &error) {
+        MailError::Permanent(_) => Ok(Some(reply(&error))),
+        MailError::Transient(cause) => Err(RelayError::Transient(cause)),
+    }
+}
+
+/// Adds the reply to a permanent error of DATA or the message.
+fn message_reply(result: Result<Response, smtp::Error>) -> Result<Response, RelayError> {
+    result.map_err(|error| match MailError::at(Step::Message, &error) {
+        MailError::Permanent(_) => RelayError::Permanent(reply(&error)),
+        MailError::Transient(cause) => RelayError::Transient(cause),
+    })
+}
+
+/// Returns the code and the text of an error reply, on one line.
+fn reply(error: &smtp::Error) -> String {
+    let code = error.status().map(u16::from);
+    let text = error.source().map(ToString::to_string);
+    let reply = [code.map(|code| code.to_string()), text].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let reply = reply.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    reply.collect::<Vec<_>>().join(" ").chars().take(MAX_REPLY_LENGTH).collect()
+}
+
+/// Returns the last word of a reply, if it can be an id.
+fn id(response: &Response) -> Option<String> {
+    let word = response.message().last()?.split_ascii_whitespace().last()?;
+    let is_id = word.len() <= MAX_ID_LENGTH && word.bytes().all(|byte| byte.is_ascii_graphic());
+    is_id.then(|| word.to_owned())
+}
+
+/// Parses an address and converts its domain to ASCII.
+fn parse(text: &str) -> Option<Address> {
+    let (user, domain) = text.rsplit_once('@')?;
+    if text.contains(char::is_control) {
+        return None;
+    }
+    let domain = if domain.is_ascii() { domain.to_owned() } else { Host::parse(domain).ok()?.to_string() };
+    Address::new(user, domain).ok()
+}
+
+fn is_ascii(address: &Address) -> bool {
+    let text: &str = address.as_ref();
+    text.is_ascii()
+}
+
+/// Returns the header of a message.
+fn header(message: &[u8]) -> &[u8] {
+    let end = message.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap_or(message.len());
+    message.get(..end).unwrap_or(message)
+}
+
+/// Returns whether a message contains CR, LF or NUL other than in line ends. Some servers read a line end there, and so
+/// could find the end of the message before its last byte (RFC 5321 section 2.3.8).
+fn has_bare_line_break(message: &[u8]) -> bool {
+    let mut previous = None;
+    for &byte in message {
+        if (byte == b'\n') != (previous == Some(b'\r')) || byte == 0 {
+            return true;
+        }
+        previous = Some(byte);
+    }
+    previous == Some(b'\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_line_breaks_are_found() {
+        for message in ["", "a", "\r\n", "a\r\n\r\n.\r\n", "a\r\nb"] {
+            assert!(!has_bare_line_break(message.as_bytes()), "{message:?}");
+        }
+        for message in ["\n", "\r", "a\nb", "a\rb", "a\r\n\nb", "a\r\r\nb", "a\n\r\n", "a\r\n\r", "a\0"] {
+            assert!(has_bare_line_break(message.as_bytes()), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn domain_is_converted_to_ascii() {
+        let parsed = |text: &str| parse(text).map(|address| address.to_string());
+        assert_eq!(parsed("ada@müller.example").as_deref(), Some("ada@xn--mller-kva.example"));
+        assert_eq!(parsed("äda@a.example").as_deref(), Some("äda@a.example"));
+        for invalid in ["", "ada", "@a.example", "ada@", "a@b\r\nRCPT TO:<c@d>", "a b@c.example", "a>@c.example"] {
+            assert_eq!(parsed(invalid), None, "{invalid:?}");
+        }
     }
 }

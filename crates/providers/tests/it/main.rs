@@ -11,6 +11,8 @@ mod mail_content;
 mod outbound;
 mod refunds;
 mod registrar;
+mod relay;
 mod resolver;
 mod smtp;
 mod smtp_errors;
+mod sns;

@@ -17,6 +17,7 @@ pub struct Sandbox {
     /// The base URL of the web pages, if configured.
     url: Option<String>,
     smtp: SocketAddr,
+    sns: SocketAddr,
     dns: SocketAddr,
     s3: SocketAddr,
 }
@@ -27,16 +28,18 @@ impl Sandbox {
             http: listen_address("SVC_SANDBOX_LISTEN", 8090)?,
             url: read_setting("SVC_SANDBOX_URL")?,
             smtp: listen_address("SVC_SANDBOX_SMTP_LISTEN", 8025)?,
+            sns: listen_address("SVC_SANDBOX_SNS_LISTEN", 8094)?,
             dns: listen_address("SVC_SANDBOX_DNS_LISTEN", 8053)?,
             s3: listen_address("SVC_SANDBOX_S3_LISTEN", 8092)?,
         })
     }
 
     /// Returns the addresses with the names of their settings.
-    pub fn listeners(&self) -> [(&'static str, SocketAddr); 4] {
+    pub fn listeners(&self) -> [(&'static str, SocketAddr); 5] {
         [
             ("SVC_SANDBOX_LISTEN", self.http),
             ("SVC_SANDBOX_SMTP_LISTEN", self.smtp),
+            ("SVC_SANDBOX_SNS_LISTEN", self.sns),
             ("SVC_SANDBOX_DNS_LISTEN", self.dns),
             ("SVC_SANDBOX_S3_LISTEN", self.s3),
         ]
@@ -60,6 +63,13 @@ impl Sandbox {
             values.insert("SVC_SMTP_URL", format!("smtp://{}?tls=none", reachable_address(self.smtp)));
             let sender = read_setting::<String>("SVC_MAIL_FROM")?;
             values.insert("SVC_MAIL_FROM", sender.unwrap_or_else(|| "svc <no-reply@svc.example>".to_owned()));
+        }
+        if read_setting::<String>("SVC_MAILHOOK_TOPIC_ARN")?.is_none() {
+            let authority = workspace::root()?.join("apps/sandbox/keys/authority.pem");
+            // The only topic of the sandbox's notification service.
+            values.insert("SVC_MAILHOOK_TOPIC_ARN", "arn:aws:sns:us-east-1:123456789012:mail".to_owned());
+            values.insert("SVC_MAILHOOK_CERT_HOSTS", format!("localhost:{}", self.sns.port()));
+            values.insert("SVC_MAILHOOK_CA", authority.display().to_string());
         }
         if read_setting::<String>("SVC_CODEHOST_CLIENT_ID")?.is_none() {
             let url = |path: &str| format!("{}{path}", base_url(self.http));

@@ -134,6 +134,8 @@ impl Kit {
             listen: web,
             url: None,
             smtp_listen: free,
+            sns_listen: free,
+            mx: free,
             dns_listen: free,
             s3_listen: free,
             s3_dir: None,

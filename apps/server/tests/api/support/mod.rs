@@ -276,6 +276,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         own_domains: vec!["localhost".to_owned()],
         code_host: Some(code_host()),
         mail: None,
+        mail_hook: None,
         oauth: Some(oauth()),
         lending: None,
         billing: billing(),

@@ -3,6 +3,7 @@
 mod form;
 mod json;
 mod message;
+mod plain_text;
 mod raw;
 mod read;
 mod strict_json;
@@ -12,6 +13,7 @@ mod upload;
 pub use form::Form;
 pub use json::Body;
 pub use message::MessageUpload;
+pub use plain_text::PlainText;
 pub use raw::Raw;
 pub(crate) use read::{DEFAULT_LIMIT, read_in_time};
 pub(crate) use strict_json::parse as parse_json;

@@ -1,5 +1,6 @@
 //! The mail address of a project, its mail log, and its suppressed recipients.
 
+mod hook;
 mod log;
 mod suppressions;
 
@@ -32,6 +33,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.delete("revoke", EMAIL, revoke)
         .summary("Disable email for a project, and free its address")
         .description("Mail to the address is then refused. The log stays.");
+    hook::routes(&mut area);
     log::routes(&mut area);
     suppressions::routes(&mut area);
 }

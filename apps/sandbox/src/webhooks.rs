@@ -1,20 +1,14 @@
-//! The provider's webhooks. They have the signatures of Standard Webhooks, are delivered in order, and are retried.
+//! The webhooks of a system. They are delivered in order and are retried.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use ring::hmac;
-use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::PAYMENTS_WEBHOOK_SECRET;
-use super::state::time;
 use crate::api::Api;
-use crate::values::{new_id, now};
+use crate::html::Html;
 
 /// The pauses between the attempts of a delivery.
 const PAUSES: [Duration; 4] =
@@ -34,9 +28,12 @@ pub struct Delivery {
     pub response: String,
 }
 
+/// The headers of an attempt to deliver a webhook.
+pub(crate) type Headers = Vec<(&'static str, String)>;
+
 /// The webhooks, and the task that delivers them.
 #[derive(Debug)]
-pub(super) struct Webhooks {
+pub(crate) struct Webhooks {
     queue: Arc<Queue>,
     task: Option<AbortHandle>,
 }
@@ -56,20 +53,18 @@ struct QueueState {
 }
 
 impl Webhooks {
-    /// Starts to deliver webhooks to a URL. Without a URL, the page only shows them.
-    pub fn start(url: Option<String>) -> Self {
+    /// Starts to deliver webhooks to a URL, with these headers. Without a URL, the page only shows them.
+    pub fn start(url: Option<String>, headers: fn(&Delivery) -> Headers) -> Self {
         let queue = Arc::new(Queue::default());
         let task = url.map(|url| {
             let queue = Arc::clone(&queue);
-            tokio::spawn(async move { queue.deliver(&Api::new(""), &url).await }).abort_handle()
+            tokio::spawn(async move { queue.deliver(&Api::new(""), &url, headers).await }).abort_handle()
         });
         Self { queue, task }
     }
 
-    pub fn send(&self, event: &str, data: &Value) {
-        let body = json!({ "type": event, "timestamp": time(now()), "data": data }).to_string();
+    pub fn send(&self, id: String, event: &str, body: String) {
         let mut state = self.queue.state();
-        let id = format!("msg_{}", new_id());
         let (attempts, status, response) = (0, None, String::new());
         state.deliveries.push(Delivery { id, event: event.to_owned(), body, attempts, status, response });
         let index = state.deliveries.len() - 1;
@@ -107,6 +102,19 @@ impl Webhooks {
         drop(state);
         self.queue.changed.notify_one();
     }
+
+    /// Adds a table of the webhooks to a page.
+    pub fn add_table(&self, html: &mut Html) {
+        html.raw("<table><tr><th>Event</th><th>Attempts</th><th>Response</th><th></th></tr>");
+        for delivery in self.deliveries().iter().rev() {
+            let status = delivery.status.map_or_else(String::new, |status| status.to_string());
+            html.raw("<tr><td>").text(&delivery.event).raw("</td><td>").text(&delivery.attempts.to_string());
+            html.raw("</td><td>").text(&format!("{status} {}", delivery.response)).raw("</td><td><form method=post>");
+            html.raw("<button name=redeliver value=\"").text(&delivery.id);
+            html.raw("\">Deliver again</button></form></td></tr>");
+        }
+        html.raw("</table>");
+    }
 }
 
 impl Drop for Webhooks {
@@ -123,7 +131,7 @@ impl Queue {
     }
 
     /// Delivers the due webhooks in order. If the last attempt of a webhook fails, continues with the next one.
-    async fn deliver(&self, api: &Api, url: &str) {
+    async fn deliver(&self, api: &Api, url: &str, headers: fn(&Delivery) -> Headers) {
         loop {
             let next = {
                 let mut state = self.state();
@@ -135,7 +143,7 @@ impl Queue {
                 continue;
             };
             for pause in PAUSES.into_iter().map(Some).chain([None]) {
-                let (status, response) = attempt(api, url, &delivery).await;
+                let (status, response) = attempt(api, url, headers(&delivery), &delivery.body).await;
                 {
                     let stored = &mut self.state().deliveries[index];
                     (stored.attempts, stored.status, stored.response) = (stored.attempts + 1, status, response);
@@ -151,18 +159,9 @@ impl Queue {
     }
 }
 
-async fn attempt(api: &Api, url: &str, delivery: &Delivery) -> (Option<u16>, String) {
-    let timestamp = now().timestamp().to_string();
-    let key = hmac::Key::new(hmac::HMAC_SHA256, PAYMENTS_WEBHOOK_SECRET.as_bytes());
-    let tag = hmac::sign(&key, format!("{}.{timestamp}.{}", delivery.id, delivery.body).as_bytes());
-    let signature = format!("v1,{}", STANDARD.encode(tag));
-    let headers = [
-        ("webhook-id", delivery.id.as_str()),
-        ("webhook-timestamp", &timestamp),
-        ("webhook-signature", &signature),
-        ("content-type", "application/json"),
-    ];
-    match api.post_bytes(url, &headers, delivery.body.clone().into_bytes()).await {
+async fn attempt(api: &Api, url: &str, headers: Headers, body: &str) -> (Option<u16>, String) {
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    match api.post_bytes(url, &headers, body.as_bytes().to_vec()).await {
         Ok((status, body)) => (Some(status), body),
         Err(error) => (None, error.to_string()),
     }

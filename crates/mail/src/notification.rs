@@ -1,0 +1,156 @@
+//! The notifications of Amazon SES ("Amazon SNS notification contents for Amazon SES"). Fields can be absent, and further
+//! ones can be present.
+
+use serde_json::Value;
+
+use crate::model::{DeliveryEvent, DeliveryEventKind, EventRecipient};
+
+/// The number of recipients of a notification that are read. A mail has at most 50.
+const MAX_RECIPIENTS: usize = 100;
+
+/// Parses a notification: the relay's id of the mail, and the event. Returns `None` for a text that is not a notification
+/// of a known type.
+pub(crate) fn parse(text: &str) -> Option<(String, DeliveryEvent)> {
+    let notification: Value = serde_json::from_str(text).ok()?;
+    // Event publishing names the type differently.
+    let kind = ["/notificationType", "/eventType"].into_iter().find_map(|path| text_at(&notification, path))?;
+    let (kind, recipients) = match kind.as_str() {
+        "Delivery" => (DeliveryEventKind::Delivered, delivered(&notification)),
+        "Bounce" => bounced(&notification),
+        "Complaint" => (DeliveryEventKind::Complained, complained(&notification)),
+        _ => return None,
+    };
+    Some((text_at(&notification, "/mail/messageId")?, DeliveryEvent { kind, recipients }))
+}
+
+fn delivered(notification: &Value) -> Vec<EventRecipient> {
+    let recipient = |address: &Value| Some(EventRecipient { address: address.as_str()?.to_owned(), detail: None });
+    items(notification, "/delivery/recipients").filter_map(recipient).collect()
+}
+
+fn bounced(notification: &Value) -> (DeliveryEventKind, Vec<EventRecipient>) {
+    // Other types than "Permanent" mean that a later mail may be delivered.
+    let permanent = text_at(notification, "/bounce/bounceType").as_deref() == Some("Permanent");
+    let subtype = text_at(notification, "/bounce/bounceSubType");
+    let recipient = |recipient: &Value| {
+        let report = text_at(recipient, "/diagnosticCode").or_else(|| text_at(recipient, "/status"));
+        Some(EventRecipient {
+            address: text_at(recipient, "/emailAddress")?,
+            detail: report.or_else(|| subtype.clone()),
+        })
+    };
+    let recipients = items(notification, "/bounce/bouncedRecipients").filter_map(recipient).collect();
+    (DeliveryEventKind::Bounced { permanent }, recipients)
+}
+
+fn complained(notification: &Value) -> Vec<EventRecipient> {
+    let detail = text_at(notification, "/complaint/complaintFeedbackType");
+    let recipient = |recipient: &Value| {
+        Some(EventRecipient { address: text_at(recipient, "/emailAddress")?, detail: detail.clone() })
+    };
+    items(notification, "/complaint/complainedRecipients").filter_map(recipient).collect()
+}
+
+/// Returns the items of the array at a path (RFC 6901).
+fn items<'a>(value: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(path).and_then(Value::as_array).into_iter().flatten().take(MAX_RECIPIENTS)
+}
+
+/// Returns the text at a path (RFC 6901).
+fn text_at(value: &Value, path: &str) -> Option<String> {
+    value.pointer(path)?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn recipient(address: &str, detail: Option<&str>) -> EventRecipient {
+        EventRecipient { address: address.to_owned(), detail: detail.map(str::to_owned) }
+    }
+
+    #[test]
+    fn notifications_of_all_known_types_are_parsed() {
+        let mail = json!({ "messageId": "0101", "destination": ["a@x.example", "b@x.example"], "headers": [] });
+        let permanent = json!({ "bounceType": "Permanent", "bounceSubType": "General", "feedbackId": "f",
+            "bouncedRecipients": [{ "emailAddress": "a@x.example", "action": "failed", "status": "5.1.1",
+                "diagnosticCode": "smtp; 550 5.1.1 user unknown" }] });
+        let transient = json!({ "bounceType": "Transient", "bounceSubType": "MailboxFull",
+            "bouncedRecipients": [{ "emailAddress": "a@x.example" }, { "emailAddress": "b@x.example", "status": "4.2.2" }] });
+        for name in ["notificationType", "eventType"] {
+            for (kind, field, value, expected) in [
+                (
+                    "Delivery",
+                    "delivery",
+                    json!({ "recipients": ["a@x.example"], "smtpResponse": "250 ok" }),
+                    DeliveryEvent {
+                        kind: DeliveryEventKind::Delivered,
+                        recipients: vec![recipient("a@x.example", None)],
+                    },
+                ),
+                (
+                    "Bounce",
+                    "bounce",
+                    permanent.clone(),
+                    DeliveryEvent {
+                        kind: DeliveryEventKind::Bounced { permanent: true },
+                        recipients: vec![recipient("a@x.example", Some("smtp; 550 5.1.1 user unknown"))],
+                    },
+                ),
+                (
+                    "Bounce",
+                    "bounce",
+                    transient.clone(),
+                    DeliveryEvent {
+                        kind: DeliveryEventKind::Bounced { permanent: false },
+                        recipients: vec![
+                            recipient("a@x.example", Some("MailboxFull")),
+                            recipient("b@x.example", Some("4.2.2")),
+                        ],
+                    },
+                ),
+                (
+                    "Complaint",
+                    "complaint",
+                    json!({ "complainedRecipients": [{ "emailAddress": "b@x.example" }], "complaintFeedbackType": "abuse" }),
+                    DeliveryEvent {
+                        kind: DeliveryEventKind::Complained,
+                        recipients: vec![recipient("b@x.example", Some("abuse"))],
+                    },
+                ),
+            ] {
+                let text = json!({ name: kind, "mail": mail, field: value }).to_string();
+                assert_eq!(parse(&text), Some(("0101".to_owned(), expected)), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_texts_have_no_meaning() {
+        let deep = "[".repeat(100_000);
+        for text in [
+            "",
+            "Successfully validated SNS topic for Amazon SES event publishing.",
+            "17",
+            "[]",
+            "{}",
+            &deep,
+            r#"{"notificationType":"Delivery"}"#,
+            r#"{"notificationType":"Delivery","mail":{"messageId":17}}"#,
+            r#"{"notificationType":"AmazonSnsSubscriptionSucceeded","message":"x"}"#,
+            r#"{"eventType":"Open","mail":{"messageId":"1"},"open":{}}"#,
+            r#"{"notificationType":["Bounce"],"mail":{"messageId":"1"}}"#,
+        ] {
+            assert_eq!(parse(text), None, "{text:.80}");
+        }
+        // Recipients of another form are left out.
+        let odd = r#"{"notificationType":"Bounce","mail":{"messageId":"1"},"bounce":{"bouncedRecipients":[17,{},{"emailAddress":null}]}}"#;
+        let (_, event) = parse(odd).unwrap();
+        assert_eq!(
+            event,
+            DeliveryEvent { kind: DeliveryEventKind::Bounced { permanent: false }, recipients: Vec::new() }
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Connections to the configured mail server.
+
+use std::time::Duration;
+
+use lettre::transport::smtp::authentication::{self, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use url::Host;
+
+use super::config::{Credentials, InvalidSmtp, SmtpConfig, Tls};
+use super::error::{Cause, MailError, Step};
+use super::line_reader::LineReader;
+use super::{Result, at_step};
+
+/// The timeouts of an SMTP session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// The timeout of a connection attempt to one address.
+    pub connect: Duration,
+    /// The timeout of the delivery of one mail.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(5), total: Duration::from_secs(30) }
+    }
+}
+
+/// The timeout of QUIT after the server accepted the mail.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Opens a connection for each mail. A pooled connection would need a probe before each use and could still break; at
+/// our rate, a handshake is simpler.
+#[derive(Clone)]
+pub(super) struct Connector {
+    config: SmtpConfig,
+    tls: TlsParameters,
+    hello: ClientId,
+    timeouts: Timeouts,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    /// EHLO sends the name `hello`.
+    pub(super) fn new(config: &SmtpConfig, hello: &str, timeouts: Timeouts) -> std::result::Result<Self, InvalidSmtp> {
+        let tls = tls_parameters(config)?;
+        Ok(Self { config: config.clone(), tls, hello: ClientId::Domain(hello.to_owned()), timeouts })
+    }
+
+    /// Connects, runs the steps that send a mail, and then ends the session.
+    ///
+    /// # Errors
+    /// Returns the errors of the connection and of the steps, and [`Cause::Timeout`].
+    pub(super) async fn run<T, E: From<MailError>>(
+        &self,
+        steps: impl AsyncFnOnce(&mut AsyncSmtpConnection) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let session = async {
+            let mut connection = self.connect().await?;
+            let result = steps(&mut connection).await?;
+            Ok::<_, E>((connection, result))
+        };
+        let timed_out = |_| MailError::Transient(Cause::Timeout);
+        let (mut connection, result) = timeout(self.timeouts.total, session).await.map_err(timed_out)??;
+        // The server has accepted the mail, so the result of QUIT does not matter.
+        let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
+        Ok(result)
+    }
+
+    /// Connects, encrypts and authenticates as configured.
+    async fn connect(&self) -> Result<AsyncSmtpConnection> {
+        let mut connection = self.greet().await?;
+        if let Some(Credentials { user, password }) = &self.config.credentials {
+            let credentials = authentication::Credentials::new(user.clone(), password.reveal().to_owned());
+            at_step(Step::Auth, connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await)?;
+        }
+        Ok(connection)
+    }
+
+    /// Connects and sends EHLO. Then sends STARTTLS if the configuration requires it, or if the configuration is
+    /// opportunistic and the server offers it.
+    async fn greet(&self) -> Result<AsyncSmtpConnection> {
+        let (host, port) = (unbracketed(&self.config.host), self.config.port);
+        if self.config.tls == Tls::Implicit {
+            let (limit, tls) = (Some(self.timeouts.connect), Some(self.tls.clone()));
+            let connection = AsyncSmtpConnection::connect_tokio1((host, port), limit, &self.hello, tls, None).await;
+            return at_step(Step::Connect, connection);
+        }
+        let stream = Box::new(LineReader(self.connect_tcp(&host, port).await?));
+        let mut connection =
+            at_step(Step::Connect, AsyncSmtpConnection::connect_with_transport(stream, &self.hello).await)?;
+        let uses_starttls = match self.config.tls {
+            Tls::Opportunistic => connection.can_starttls(),
+            tls => tls == Tls::Required,
+        };
+        if uses_starttls {
+            at_step(Step::Tls, connection.starttls(self.tls.clone(), &self.hello).await)?;
+        }
+        Ok(connection)
+    }
+
+    /// Connects to the first reachable address of the host.
+    async fn connect_tcp(&self, host: &str, port: u16) -> Result<TcpStream> {
+        let failed = |what: String| MailError::Transient(Cause::Connection { step: Step::Connect, reason: what });
+        let addresses = lookup_host((host, port)).await.map_err(|error| failed(error.to_string()))?;
+        let mut last = failed("the host has no address".to_owned());
+        for address in addresses {
+            match timeout(self.timeouts.connect, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = failed(error.to_string()),
+                Err(_) => last = MailError::Transient(Cause::Timeout),
+            }
+        }
+        Err(last)
+    }
+}
+
+fn tls_parameters(config: &SmtpConfig) -> std::result::Result<TlsParameters, InvalidSmtp> {
+    let mut tls = TlsParameters::builder(unbracketed(&config.host));
+    if let Some(pem) = &config.ca_certificate {
+        let invalid = InvalidSmtp("the CA certificate is not a PEM certificate");
+        tls = tls.add_root_certificate(Certificate::from_pem(pem.as_bytes()).map_err(|_| invalid)?);
+    }
+    tls.build_rustls().map_err(|_| InvalidSmtp("failed to set up TLS"))
+}
+
+/// Returns the host without the brackets of an IPv6 address.
+fn unbracketed(host: &Host<String>) -> String {
+    match host {
+        Host::Domain(name) => name.clone(),
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => address.to_string(),
+    }
+}
