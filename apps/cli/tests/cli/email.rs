@@ -66,7 +66,10 @@ async fn mail_and_suppressed_recipients_are_shown() {
     ada.svc(&["email", "log", "--limit", "1"]).succeeds().stderr_contains("--cursor ");
 
     let shown = ada.svc(&["email", "show", id]).succeeds().out;
-    assert!(shown.contains("outcome    bounced\ndetail     550 5.1.1 user unknown\nSPF        –\nsize       2.00 KiB"), "{shown}");
+    assert!(
+        shown.contains("outcome    bounced\ndetail     550 5.1.1 user unknown\nSPF        –\nsize       2.00 KiB"),
+        "{shown}"
+    );
     assert!(shown.ends_with(&format!("raw        svc email raw {id}\n")), "{shown}");
     // The bytes are not text.
     let message = b"Subject: x\r\n\r\n\xff\0\x1b\n";

@@ -16,9 +16,9 @@ use tokio::time::sleep;
 
 use super::handler::Handlers;
 use super::metrics::MailMetrics;
-use crate::backoff::Backoff;
 use crate::client::{Core, Outcome};
 use crate::routes::Routes;
+use daemon::Backoff;
 
 /// The largest number of mails in a response of the control plane.
 const MAX_BATCH: u32 = 20;

@@ -9,9 +9,9 @@ use tokio::time::{sleep, timeout};
 use super::error::SendError;
 use super::id::new_mail_id;
 use super::metrics::MailMetrics;
-use crate::backoff::Backoff;
 use crate::client::{Core, Outcome, Unauthorized};
 use crate::memory::{ProjectsMemory, Reservation};
+use daemon::Backoff;
 
 /// The longest mail, as JSON with its attachments in base64. With its id and project, it fits into the 16 MiB that the
 /// control plane accepts. An assembled mail has at most 10 MiB, and base64 adds a third.
