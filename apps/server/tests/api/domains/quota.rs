@@ -19,6 +19,7 @@ async fn organization_above_its_share_is_told_when_to_retry() {
     })
     .await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
+    app.clock.stop();
     for _ in 0..2 {
         check(&ada).await.expect(200);
     }
@@ -43,6 +44,7 @@ async fn servers_share_the_limit_of_the_account() {
     let other = app.another_with(limited).await;
     let ada = app.sign_in("ada").await;
     let at_other = other.connect(&ada);
+    app.clock.stop();
     for caller in [&ada, &at_other, &ada] {
         check(caller).await.expect(200);
     }
