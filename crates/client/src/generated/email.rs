@@ -8,13 +8,6 @@ use serde::Deserialize;
 use super::shared::Time;
 use crate::{Call, Client, Page, Paging, open_enum};
 
-open_enum! {
-    pub enum Direction {
-        In = "in",
-        Out = "out",
-    }
-}
-
 /// The mail address of a project, with its limits and usage.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,6 +28,13 @@ pub struct EmailStatus {
     pub sent_last_hour: i64,
 }
 
+open_enum! {
+    pub enum MailDirection {
+        In = "in",
+        Out = "out",
+    }
+}
+
 /// an id that starts with mail_
 pub type MailId = String;
 
@@ -45,27 +45,27 @@ pub struct MailLogEntry {
     pub created_at: Time,
     /// The reason for the outcome, such as the reply of a server.
     pub detail: Option<String>,
-    pub direction: Direction,
+    pub direction: MailDirection,
     /// The sender in the envelope; empty for the null sender.
     pub from: String,
     /// Whether the raw message can be downloaded.
     pub has_raw: bool,
     pub id: MailId,
-    pub outcome: Outcome,
+    pub outcome: MailOutcome,
     /// The length of the raw message.
     pub size_bytes: i64,
     /// The SPF result of a received mail (RFC 7208 section 2.6), in lower case.
     pub spf: Option<String>,
     /// The decoded subject, without control characters.
     pub subject: Option<String>,
-    /// The recipients in the envelope. Of a received mail, only those of this project.
+    /// The recipients in the envelope; for a received mail, only those of this project.
     pub to: Vec<String>,
 }
 
 pub type MailLogEntryPage = Page<MailLogEntry>;
 
 open_enum! {
-    pub enum Outcome {
+    pub enum MailOutcome {
         Queued = "queued",
         Sent = "sent",
         Delivered = "delivered",
