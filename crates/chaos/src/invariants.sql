@@ -132,6 +132,7 @@ SELECT p.id, p.name, expected.part, expected.desired FROM projects.projects p, L
     SELECT 'secrets' AS part, EXISTS (SELECT FROM resources.secret_sets s WHERE s.project_id = p.id) AS desired
     UNION ALL SELECT 'storage', EXISTS (
         SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'storage')
+    UNION ALL SELECT 'email', EXISTS (SELECT FROM resources.email_domains e WHERE e.project_id = p.id)
     UNION ALL SELECT 'database', EXISTS (SELECT FROM databases.databases d WHERE d.project_id = p.id)
         OR EXISTS (SELECT FROM databases.operations o WHERE o.project_id = p.id AND o.ended_at IS NULL)) expected
 WHERE p.deleted_at IS NULL AND expected.desired <> EXISTS (
@@ -268,3 +269,24 @@ SELECT s.id, s.key FROM store.sagas s WHERE s.kind = 'domains.purchase' AND s.st
 -- a reserved name without a domain that is being registered
 SELECT r.name, r.org_id FROM dns.reservations r WHERE NOT EXISTS (
     SELECT FROM domains.domains d WHERE d.name = r.name AND d.org_id = r.org_id AND d.state = 'registering');
+
+-- a mail domain without a grant or of a deleted project, or a grant of email without a mail domain
+SELECT coalesce(e.project_id, g.project_id) AS project_id, e.domain, p.deleted_at
+FROM resources.email_domains e
+FULL JOIN (SELECT project_id FROM resources.grants WHERE resource = 'email') g ON g.project_id = e.project_id
+LEFT JOIN projects.projects p ON p.id = coalesce(e.project_id, g.project_id)
+WHERE g.project_id IS NULL OR p.id IS NULL OR (e.domain IS NULL) <> (p.deleted_at IS NOT NULL);
+
+-- a queued mail without an outbox message
+SELECT m.id, m.project_id FROM mail.messages m
+LEFT JOIN store.outbox o ON o.topic = 'mail.relay' AND o.key = pg_temp.public_id('mail', m.id)
+WHERE m.outcome = 'queued' AND o.id IS NULL;
+
+-- a delivery whose mail is not in the log, was sent, or was rejected
+SELECT d.mail_id, d.project_id, m.direction, m.outcome FROM mail.deliveries d
+LEFT JOIN mail.messages m ON m.id = d.mail_id AND m.project_id = d.project_id
+WHERE m.outcome IS DISTINCT FROM 'received';
+
+-- a mail of a project without a mailbox
+SELECT m.id, m.project_id FROM mail.messages m
+LEFT JOIN mail.mailboxes b ON b.project_id = m.project_id WHERE b.project_id IS NULL;

@@ -103,10 +103,22 @@ const VALID: &str = "
         FROM (VALUES ('price'), ('order'), ('charge'), ('register'), ('zone'), ('nameservers')) steps (name);
     INSERT INTO domains.charges (id, org_id, domain_id, name, purpose, cents, order_id, state, created_at)
         VALUES (md5('saga bought.example')::uuid, md5('o')::uuid, md5('bought.example')::uuid, 'bought.example', 'purchase', 1, 'order',
-            'paid', now());";
+            'paid', now());
+    INSERT INTO resources.grants (project_id, resource, granted_at) VALUES (md5('p')::uuid, 'email', now());
+    INSERT INTO resources.email_domains VALUES (md5('p')::uuid, 'p.o.mail.example');
+    INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
+        VALUES (md5('p')::uuid, 'email', md5('n')::uuid, 1, '{}', now());
+    INSERT INTO mail.mailboxes VALUES (md5('p')::uuid);
+    INSERT INTO mail.messages (id, project_id, direction, sender, recipients, outcome, size_bytes, spf, has_raw, created_at)
+        VALUES (md5('out')::uuid, md5('p')::uuid, 'out', 'a', '{b}', 'queued', 1, NULL, true, now()),
+            (md5('in')::uuid, md5('p')::uuid, 'in', 'a', '{b}', 'received', 1, 'pass', true, now());
+    INSERT INTO mail.deliveries (mail_id, project_id, next_attempt_at, expires_at)
+        VALUES (md5('in')::uuid, md5('p')::uuid, now(), now());
+    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, retry_until, created_at)
+        VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 52] = [
+const VIOLATIONS: [(&str, &str); 56] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -125,7 +137,7 @@ const VIOLATIONS: [(&str, &str); 52] = [
     ("a secret whose version", "UPDATE resources.secrets SET version = 3 WHERE name = 'A'"),
     ("a secret whose version", "UPDATE resources.secrets SET name = 'C' WHERE name = 'B'"),
     ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'secrets'"),
-    ("an undeleted project whose parts", "DELETE FROM resources.grants"),
+    ("an undeleted project whose parts", "DELETE FROM resources.grants WHERE resource = 'storage'"),
     (
         "objects of a missing project",
         "INSERT INTO resources.storage (project_id, prefix) VALUES (md5('q')::uuid, md5('s')::uuid)",
@@ -200,6 +212,10 @@ const VIOLATIONS: [(&str, &str); 52] = [
     ("a project whose count of repositories", "UPDATE git.counts SET repositories = 2"),
     ("a repository whose updates", "UPDATE git.repositories SET last_update = 4"),
     ("a repository whose updates", "DELETE FROM git.ref_updates WHERE number = 2"),
+    ("a mail domain without", "DELETE FROM resources.grants WHERE resource = 'email'"),
+    ("a queued mail", "DELETE FROM store.outbox WHERE topic = 'mail.relay'"),
+    ("a delivery whose", "UPDATE mail.messages SET outcome = 'rejected' WHERE direction = 'in'"),
+    ("a mail of a project", "DELETE FROM mail.mailboxes"),
     ("a token that", "UPDATE databases.databases SET applied_revision = 2"),
     (
         "a created object without",

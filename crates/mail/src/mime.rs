@@ -74,9 +74,9 @@ fn with_attachments(id: MailId, content: Content, attachments: Vec<ValidAttachme
     Some(parts)
 }
 
-/// Replaces all line endings, including bare CRs, by LF. The library then writes CRLF.
+/// Replaces all line endings, including bare CRs and LFs, by CRLF. The library would do it in quadratic time.
 fn lines(text: &str) -> String {
-    text.replace("\r\n", "\n").replace('\r', "\n")
+    text.replace("\r\n", "\n").replace('\r', "\n").replace('\n', "\r\n")
 }
 
 /// Returns the time of the id (RFC 9562 section 5.7), at most the end of the year 9999.

@@ -9,6 +9,9 @@ use lettre::message::header::{ContentType, HeaderName};
 use crate::address::{Mailbox, suppression_key};
 use crate::model::{Attachment, OutgoingMail, Refusal};
 
+/// The largest assembled mail, in bytes.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 10 * 1024 * 1024;
+
 /// The most recipients of a mail, with `cc` and `bcc`.
 const MAX_RECIPIENTS: usize = 50;
 const MAX_SUBJECT_CHARS: usize = 1000;
@@ -91,7 +94,13 @@ pub(crate) fn validate(mail: OutgoingMail, domain: &str) -> Result<ValidMail, Re
         return Err(Refusal::InvalidMessage(message));
     }
     let headers = headers.into_iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?;
-    let attachments = attachments.into_iter().map(attachment).collect::<Result<_, _>>()?;
+    let attachments = attachments.into_iter().map(attachment).collect::<Result<Vec<_>, _>>()?;
+    // No encoding is shorter than the content, so such a mail need not be assembled.
+    let bodies = [&text, &html].into_iter().flatten().map(String::len);
+    let size = bodies.chain(attachments.iter().map(|it: &ValidAttachment| it.content.len())).sum();
+    if size > MAX_MESSAGE_BYTES {
+        return Err(Refusal::TooLarge { size, limit: MAX_MESSAGE_BYTES });
+    }
     let mut seen = BTreeSet::new();
     let recipients = to.iter().chain(&cc).chain(&bcc).map(|mailbox| mailbox.address.to_string());
     let recipients = recipients.filter(|address| seen.insert(suppression_key(address))).collect();

@@ -8,7 +8,7 @@ use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` is not one of them, because it
 /// needs only the bundle store.
-const ON_POSTGRES: [&str; 10] = [
+const ON_POSTGRES: [&str; 15] = [
     "databases.notify_stale",
     "databases.purge_expired",
     "dns.check_signers",
@@ -16,6 +16,11 @@ const ON_POSTGRES: [&str; 10] = [
     "dns.reconcile_nameservers",
     "gateway.purge_rates",
     "identity.purge_logins",
+    "mail.apply_events",
+    "mail.expire_deliveries",
+    "mail.maintain_partitions",
+    "mail.purge_deleted",
+    "mail.purge_old",
     "projects.check_hostnames",
     "projects.purge_deleted",
     "store.purge_idempotency",

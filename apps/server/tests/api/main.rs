@@ -25,6 +25,7 @@ mod idempotency;
 mod identity;
 mod jobs;
 mod limits;
+mod mail;
 mod malformed;
 mod matrix;
 mod nameservers;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 kernel::words! {
     /// Whether a mail was received or sent.
-    pub enum Direction {
+    pub enum MailDirection {
         In = "in",
         Out = "out",
     } example Out
@@ -13,7 +13,7 @@ kernel::words! {
 
 kernel::words! {
     /// The outcome of a mail.
-    pub enum Outcome {
+    pub enum MailOutcome {
         /// The mail waits for the relay.
         Queued = "queued",
         /// The relay accepted the mail.
@@ -31,7 +31,7 @@ kernel::words! {
     } example Delivered
 }
 
-impl Outcome {
+impl MailOutcome {
     /// Returns the outcomes of a sent mail that this outcome replaces. Outcomes never go backwards.
     pub(crate) const fn predecessors(self) -> &'static [Self] {
         match self {
@@ -93,7 +93,7 @@ pub struct EmailStatus {
 )]
 pub struct MailLogEntry {
     pub id: MailId,
-    pub direction: Direction,
+    pub direction: MailDirection,
     /// The sender in the envelope; empty for the null sender.
     pub from: String,
     /// The recipients in the envelope. Of a received mail, only those of this project.
@@ -101,7 +101,7 @@ pub struct MailLogEntry {
     /// The decoded subject, without control characters.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub subject: Option<String>,
-    pub outcome: Outcome,
+    pub outcome: MailOutcome,
     /// The reason for the outcome, such as the reply of a server.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub detail: Option<String>,

@@ -6,7 +6,7 @@ use diesel_async::RunQueryDsl;
 use kernel::{MailId, Paging, ProjectId, Time};
 use store::{Connection, Prepared, Result, newest_first};
 
-use crate::model::{Direction, MailLogEntry, Outcome};
+use crate::model::{MailDirection, MailLogEntry, MailOutcome};
 use crate::schema::messages;
 
 /// A mail in the log.
@@ -16,11 +16,11 @@ pub struct MessageRecord {
     pub id: MailId,
     #[diesel(column_name = project_id)]
     pub project: ProjectId,
-    pub direction: Direction,
+    pub direction: MailDirection,
     pub sender: String,
     pub recipients: Vec<String>,
     pub subject: Option<String>,
-    pub outcome: Outcome,
+    pub outcome: MailOutcome,
     pub detail: Option<String>,
     pub size_bytes: i64,
     pub spf: Option<String>,
@@ -55,7 +55,7 @@ pub trait MessageRepository {
     async fn message_list(
         &mut self,
         project: ProjectId,
-        direction: Option<Direction>,
+        direction: Option<MailDirection>,
         paging: &Paging<MailId>,
     ) -> Result<Vec<MessageRecord>>;
 
@@ -66,8 +66,8 @@ pub trait MessageRepository {
     async fn message_set_outcome(
         &mut self,
         id: MailId,
-        from: &[Outcome],
-        outcome: Outcome,
+        from: &[MailOutcome],
+        outcome: MailOutcome,
         detail: Option<&str>,
     ) -> Result<()>;
 
@@ -128,7 +128,7 @@ impl MessageRepository for Connection {
     async fn message_list(
         &mut self,
         project: ProjectId,
-        direction: Option<Direction>,
+        direction: Option<MailDirection>,
         paging: &Paging<MailId>,
     ) -> Result<Vec<MessageRecord>> {
         let all = messages::table.select(MessageRecord::as_select());
@@ -152,8 +152,8 @@ impl MessageRepository for Connection {
     async fn message_set_outcome(
         &mut self,
         id: MailId,
-        from: &[Outcome],
-        outcome: Outcome,
+        from: &[MailOutcome],
+        outcome: MailOutcome,
         detail: Option<&str>,
     ) -> Result<()> {
         let update = diesel::sql_query(SET_OUTCOME)
@@ -188,7 +188,8 @@ impl MessageRepository for Connection {
 
     async fn message_list_old(&mut self, project: ProjectId, before: Time, limit: i64) -> Result<Vec<MailId>> {
         let old = messages::project_id.eq(project).and(messages::created_at.lt(before));
-        let query = messages::table.filter(old.and(messages::direction.eq_any(Direction::ALL))).select(messages::id);
+        let query =
+            messages::table.filter(old.and(messages::direction.eq_any(MailDirection::ALL))).select(messages::id);
         Ok(query.limit(limit).load(self).await?)
     }
 

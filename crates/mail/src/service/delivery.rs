@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{MAX_DETAIL_CHARS, Mail, Result, one_line};
 use crate::error::MailError;
 use crate::metrics;
-use crate::model::{ClaimedMail, DeliveryResult, Outcome};
+use crate::model::{ClaimedMail, DeliveryResult, MailOutcome};
 use crate::raw::RawStream;
 use crate::repository::{ClaimLimits, DeliveryClaim, DeliveryRepository as _, MessageRepository as _};
 
@@ -89,8 +89,8 @@ impl Mail {
                 match result {
                     DeliveryResult::Rejected(reason) => {
                         let reason = one_line(&reason, MAX_DETAIL_CHARS);
-                        let from = &[Outcome::Received];
-                        tx.message_set_outcome(mail, from, Outcome::Rejected, Some(&reason)).await?;
+                        let from = &[MailOutcome::Received];
+                        tx.message_set_outcome(mail, from, MailOutcome::Rejected, Some(&reason)).await?;
                     }
                     _ => tx.message_set_detail(mail, None).await?,
                 }

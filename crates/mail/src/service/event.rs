@@ -8,7 +8,7 @@ use store::{Connection, Error};
 use super::{MAX_DETAIL_CHARS, Mail, Result, one_line};
 use crate::address::suppression_key;
 use crate::metrics;
-use crate::model::{DeliveryEvent, DeliveryEventKind, EventRecipient, Outcome, SuppressionReason};
+use crate::model::{DeliveryEvent, DeliveryEventKind, EventRecipient, MailOutcome, SuppressionReason};
 use crate::repository::{
     MessageRecord, MessageRepository as _, NotificationRepository as _, PendingNotification, SuppressionRecord,
     SuppressionRepository as _,
@@ -108,10 +108,10 @@ fn find<'a>(mails: &'a mut [MessageRecord], address: &str) -> Option<&'a mut Mes
 /// Changes the outcome and the detail of a mail. An outcome never goes backwards.
 fn change(mail: &mut MessageRecord, kind: DeliveryEventKind, address: &str, detail: Option<&str>) {
     let (outcome, default) = match kind {
-        DeliveryEventKind::Delivered => (Some(Outcome::Delivered), None),
-        DeliveryEventKind::Bounced { permanent: true } => (Some(Outcome::Bounced), Some("bounced")),
+        DeliveryEventKind::Delivered => (Some(MailOutcome::Delivered), None),
+        DeliveryEventKind::Bounced { permanent: true } => (Some(MailOutcome::Bounced), Some("bounced")),
         DeliveryEventKind::Bounced { permanent: false } => (None, Some("bounced temporarily")),
-        DeliveryEventKind::Complained => (Some(Outcome::Complained), Some("reported as spam")),
+        DeliveryEventKind::Complained => (Some(MailOutcome::Complained), Some("reported as spam")),
     };
     if let Some(outcome) = outcome {
         if outcome.predecessors().contains(&mail.outcome) {

@@ -10,7 +10,7 @@ use store::Connection;
 use super::{Mail, Result, one_line};
 use crate::error::MailError;
 use crate::metrics;
-use crate::model::{Direction, NewInboundMail, Outcome, RecipientOwner};
+use crate::model::{MailDirection, MailOutcome, NewInboundMail, RecipientOwner};
 use crate::repository::{
     DeliveryRepository as _, MailboxRepository as _, MessageRecord, MessageRepository as _, NewDelivery,
     ProjectRepository as _,
@@ -100,11 +100,11 @@ impl Mail {
         let record = MessageRecord {
             id: mail.id,
             project: mail.project,
-            direction: Direction::In,
+            direction: MailDirection::In,
             sender: one_line(&mail.from, MAX_ADDRESS_CHARS),
             recipients: mail.to.iter().map(|to| one_line(to, MAX_ADDRESS_CHARS)).collect(),
             subject: mail.subject.as_deref().map(|subject| one_line(subject, MAX_SUBJECT_CHARS)),
-            outcome: Outcome::Received,
+            outcome: MailOutcome::Received,
             detail: None,
             size_bytes: i64::try_from(mail.size_bytes).unwrap_or(i64::MAX),
             spf: Some(mail.spf.clone()),

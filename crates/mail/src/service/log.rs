@@ -4,7 +4,7 @@ use kernel::{MailId, Page, Paging, ProjectId};
 
 use super::{Mail, Result, Target};
 use crate::error::MailError;
-use crate::model::{Direction, EmailStatus, MailLogEntry};
+use crate::model::{EmailStatus, MailDirection, MailLogEntry};
 use crate::outgoing::default_sender;
 use crate::raw::RawStream;
 use crate::repository::{MessageCounts, MessageRecord, MessageRepository as _, ProjectRepository as _};
@@ -43,7 +43,7 @@ impl Mail {
     pub async fn log(
         &self,
         project: ProjectId,
-        direction: Option<Direction>,
+        direction: Option<MailDirection>,
         paging: &Paging<MailId>,
     ) -> Result<Page<MailLogEntry>> {
         let records = self.store.connection().await?.message_list(project, direction, paging).await?;

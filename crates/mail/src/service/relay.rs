@@ -14,7 +14,7 @@ use store::{Connection, Error};
 use super::event::apply_pending;
 use super::{MAX_DETAIL_CHARS, Mail, one_line};
 use crate::error::MailError;
-use crate::model::Outcome;
+use crate::model::MailOutcome;
 use crate::ports::{Envelope, RefusedRecipient, Relay, RelayError, Relayed};
 use crate::repository::{MessageRecord, MessageRepository as _};
 
@@ -56,7 +56,7 @@ impl MailRelay {
     /// Returns the mail if it still waits for the relay. A purged mail, or one that another attempt has relayed, does not.
     async fn queued(&self, id: MailId) -> store::Result<Option<MessageRecord>> {
         let found = self.mail.store.connection().await?.message_find(id).await?;
-        Ok(found.filter(|record| record.outcome == Outcome::Queued))
+        Ok(found.filter(|record| record.outcome == MailOutcome::Queued))
     }
 
     async fn relay(&self, record: MessageRecord, enqueued_at: Time) -> Result<RelayResult, DeliveryError> {
@@ -104,10 +104,10 @@ impl OutboxHandler for MailRelay {
         let Some(response) = message.response.get() else { return Ok(()) };
         let RelayResult { relay_id, bounce } = RelayResult::deserialize(response).map_err(Error::inconsistent)?;
         let (outcome, detail) = match bounce {
-            Some(detail) => (Outcome::Bounced, Some(one_line(&detail, MAX_DETAIL_CHARS))),
-            None => (Outcome::Sent, None),
+            Some(detail) => (MailOutcome::Bounced, Some(one_line(&detail, MAX_DETAIL_CHARS))),
+            None => (MailOutcome::Sent, None),
         };
-        tx.message_set_outcome(mail, &[Outcome::Queued], outcome, detail.as_deref()).await?;
+        tx.message_set_outcome(mail, &[MailOutcome::Queued], outcome, detail.as_deref()).await?;
         if let Some(relay_id) = relay_id {
             tx.message_set_relay_id(mail, &relay_id).await?;
             apply_pending(tx, Some(&relay_id), at).await?;

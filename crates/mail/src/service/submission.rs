@@ -9,16 +9,13 @@ use crate::address::suppression_key;
 use crate::dkim::DkimSigner;
 use crate::metrics;
 use crate::mime::assemble;
-use crate::model::{Direction, Outcome, OutgoingMail, Refusal, Submission, SuppressionReason};
-use crate::outgoing::validate;
+use crate::model::{MailDirection, MailOutcome, OutgoingMail, Refusal, Submission, SuppressionReason};
+use crate::outgoing::{MAX_MESSAGE_BYTES, validate};
 use crate::ports::Notice;
 use crate::repository::{
     MailProject, MailboxRepository as _, MessageRecord, MessageRepository as _, ProjectRepository as _,
     SuppressionRecord, SuppressionRepository as _,
 };
-
-/// The largest assembled mail, in bytes.
-const MAX_MESSAGE_BYTES: usize = 10 * 1024 * 1024;
 
 /// An assembled mail.
 struct Assembled {
@@ -69,8 +66,8 @@ impl Mail {
             Ok(assembled) => assembled,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        // Decide before the message is stored, and again with the lock of the mailbox.
-        let decision = self.decide(&mut *self.store.connection().await?, node, &assembled).await?;
+        // Decide before the message is stored, and again in the transaction.
+        let decision = self.decide(&mut *self.store.connection().await?, node, &assembled, false).await?;
         let decision = match decision {
             Decision::Accept => {
                 self.raws.put(project, id, assembled.message.clone()).await?;
@@ -80,7 +77,12 @@ impl Mail {
                 }
                 decision
             }
-            Decision::RefuseSuppressed { is_logged: true, .. } => self.commit_refusal(node, &assembled).await?,
+            decision @ Decision::RefuseSuppressed { is_logged: true, .. } => {
+                self.store
+                    .transaction_unaudited(async |tx: &mut Connection| self.write(tx, &assembled, &decision).await)
+                    .await?;
+                decision
+            }
             decision => decision,
         };
         match decision {
@@ -109,49 +111,32 @@ impl Mail {
         Ok(assembled.map_err(Error::inconsistent)?)
     }
 
-    /// Stores the row of the log and the outbox message, if the mail is accepted now. The lock of the mailbox makes the
-    /// hourly limit exact.
+    /// Stores the row of the log and the outbox message, if the mail is accepted now.
     async fn commit(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                tx.mailbox_lock(mail.project).await?;
-                let decision = self.decide(tx, node, mail).await?;
-                self.write(tx, mail, &decision).await?;
-                Ok(decision)
+                let decision = self.decide(tx, node, mail, true).await?;
+                if self.write(tx, mail, &decision).await? {
+                    return Ok(decision);
+                }
+                // A concurrent submission with the same id can have been accepted meanwhile.
+                let known = tx.message_find(mail.id).await?;
+                Ok(known.map_or(decision, |known| repeated(known, mail.project)))
             })
             .await
     }
 
-    /// Stores the row of a mail to a suppressed recipient. If the recipient is no longer suppressed, nothing is stored.
-    async fn commit_refusal(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
-        self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                tx.mailbox_lock(mail.project).await?;
-                Ok(match self.decide(tx, node, mail).await? {
-                    // The message is not stored, so the mail cannot be accepted.
-                    Decision::Accept => Decision::RefuseSuppressed {
-                        detail: "a recipient was suppressed when the mail was submitted; send it again".to_owned(),
-                        is_logged: false,
-                    },
-                    decision => {
-                        self.write(tx, mail, &decision).await?;
-                        decision
-                    }
-                })
-            })
-            .await
-    }
-
-    async fn write(&self, tx: &mut Connection, mail: &Assembled, decision: &Decision) -> Result<()> {
+    /// Stores the row of the log, and the outbox message of an accepted mail. Returns false if it stored nothing.
+    async fn write(&self, tx: &mut Connection, mail: &Assembled, decision: &Decision) -> Result<bool> {
         let (outcome, detail) = match decision {
-            Decision::Accept => (Outcome::Queued, None),
-            Decision::RefuseSuppressed { detail, is_logged: true } => (Outcome::Rejected, Some(detail.clone())),
-            _ => return Ok(()),
+            Decision::Accept => (MailOutcome::Queued, None),
+            Decision::RefuseSuppressed { detail, is_logged: true } => (MailOutcome::Rejected, Some(detail.clone())),
+            _ => return Ok(false),
         };
         let record = MessageRecord {
             id: mail.id,
             project: mail.project,
-            direction: Direction::Out,
+            direction: MailDirection::Out,
             sender: mail.sender.clone(),
             recipients: mail.recipients.clone(),
             subject: Some(mail.subject.clone()),
@@ -159,35 +144,43 @@ impl Mail {
             detail,
             size_bytes: i64::try_from(mail.message.len()).unwrap_or(i64::MAX),
             spf: None,
-            has_raw: outcome == Outcome::Queued,
+            has_raw: outcome == MailOutcome::Queued,
             created_at: self.store.clock_rng().now(),
         };
-        if tx.message_insert(&record).await? && outcome == Outcome::Queued {
+        if outcome == MailOutcome::Rejected {
+            tx.mailbox_create(mail.project).await?;
+        }
+        let is_new = tx.message_insert(&record).await?;
+        if is_new && outcome == MailOutcome::Queued {
             self.store.enqueue(tx, RELAY_TOPIC, &mail.id.to_string(), &RelayMessage { mail: mail.id }).await?;
         }
-        Ok(())
+        Ok(is_new)
     }
 
-    async fn decide(&self, connection: &mut Connection, node: NodeId, mail: &Assembled) -> Result<Decision> {
+    /// Decides about a mail. With `is_exact`, the lock of the mailbox makes the hourly limit exact. It is acquired last,
+    /// because all submissions of the project wait for it.
+    async fn decide(
+        &self,
+        connection: &mut Connection,
+        node: NodeId,
+        mail: &Assembled,
+        is_exact: bool,
+    ) -> Result<Decision> {
         if let Some(known) = connection.message_find(mail.id).await? {
-            return Ok(match known {
-                MessageRecord { project, .. } if project != mail.project => {
-                    Decision::Refuse(Refusal::InvalidMessage("the id of the mail is in use".to_owned()))
-                }
-                MessageRecord { outcome: Outcome::Rejected, detail, .. } => {
-                    Decision::RefuseSuppressed { detail: detail.unwrap_or_default(), is_logged: false }
-                }
-                _ => Decision::Repeated,
-            });
+            return Ok(repeated(known, mail.project));
         }
         let project = connection.project_find(mail.project).await?;
         let Some((project, _)) = sender_domain(project, node) else {
             return Ok(Decision::Refuse(Refusal::NotGranted));
         };
         let limit = self.limits.for_plan(project.plan).mails_per_hour;
-        let counts = connection.message_count(mail.project, self.store.clock_rng().now()).await?;
         let addresses: Vec<String> = mail.recipients.iter().map(|address| suppression_key(address)).collect();
-        if let Some(suppressed) = connection.suppression_find(mail.project, &addresses).await? {
+        let suppressed = connection.suppression_find(mail.project, &addresses).await?;
+        if is_exact && suppressed.is_none() {
+            connection.mailbox_lock(mail.project).await?;
+        }
+        let counts = connection.message_count(mail.project, self.store.clock_rng().now()).await?;
+        if let Some(suppressed) = suppressed {
             // A worker that ignores the refusal must not fill the log.
             let is_logged = counts.suppressed_last_hour < i64::from(limit);
             return Ok(Decision::RefuseSuppressed { detail: describe(&suppressed), is_logged });
@@ -221,6 +214,19 @@ fn sender_domain(project: Option<MailProject>, node: NodeId) -> Option<(MailProj
     let project = project.filter(|project| project.home_node == Some(node))?;
     let domain = project.email_domain.clone()?;
     Some((project, domain))
+}
+
+/// Decides about a mail whose id is in the log.
+fn repeated(known: MessageRecord, project: ProjectId) -> Decision {
+    match known {
+        known if known.project != project => {
+            Decision::Refuse(Refusal::InvalidMessage("the id of the mail is in use".to_owned()))
+        }
+        MessageRecord { outcome: MailOutcome::Rejected, detail, .. } => {
+            Decision::RefuseSuppressed { detail: detail.unwrap_or_default(), is_logged: false }
+        }
+        _ => Decision::Repeated,
+    }
 }
 
 fn assemble_mail(

@@ -78,6 +78,7 @@ impl Fixture {
         let (payments, registrar) = (PaymentsServer::start(None).await, RegistrarServer::start().await);
         let app = App::with(|config| {
             config.limits.free.projects = 10;
+            config.gateway.site.mail_domain = Some("mail.localhost".to_owned());
             use_provider(config, &payments);
             use_registrar(config, &registrar);
         })
@@ -93,6 +94,10 @@ impl Fixture {
         ada.post("/v1/orgs/acme/projects/site/access/bypass", json!({})).await.expect(200);
         ada.post("/v1/orgs/acme/projects/site/storage", json!({})).await.expect(200);
         ada.post("/v1/orgs/acme/projects/site/ai", json!({})).await.expect(200);
+        ada.post("/v1/orgs/acme/projects/site/email", json!({})).await.expect(200);
+        let suppress = "INSERT INTO mail.suppressions SELECT id, 'bounced@example.org', 'bounce', NULL, now() \
+                        FROM projects.projects WHERE name = 'site'";
+        app.db_execute(suppress).await.unwrap();
         ada.put("/v1/orgs/acme/projects/site/secrets/OLD_KEY", json!({ "value": "value" })).await.expect(200);
         for name in ["app", "old"] {
             ada.post("/v1/orgs/acme/projects/site/repos", json!({ "name": name })).await.expect(201);

@@ -109,6 +109,14 @@ impl Fixture {
             ("post /v1/orgs/{orgSlug}/projects", "", json(json!({ "name": "new" })), Wait::Body),
             ("post /v1/orgs/{orgSlug}/projects/{projectName}/ai", "renamed", vec![], AUDIT),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/ai", "site", vec![], AUDIT),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/email", "renamed", vec![], AUDIT),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/email", "site", vec![], AUDIT),
+            (
+                "delete /v1/orgs/{orgSlug}/projects/{projectName}/email/suppressions/{address}",
+                "site bounced@example.org",
+                vec![],
+                AUDIT,
+            ),
             ("post /v1/orgs/{orgSlug}/projects/{projectName}/storage", "renamed", vec![], AUDIT),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/storage", "site", vec![], AUDIT),
             (

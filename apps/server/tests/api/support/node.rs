@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use convergence::Nodes;
+use convergence::{NodeKind, Nodes};
 use kernel::audit::Actor;
 use kernel::{ClockRng, Secret};
 use reqwest::Method;
@@ -30,12 +30,20 @@ impl ManualNode {
         Self::register(&app.database.url(), &app.internal, name).await
     }
 
+    /// Registers a mail node.
+    pub async fn mail(app: &App) -> Self {
+        Self::register_as(&app.database.url(), &app.internal, "mx", NodeKind::Mail).await
+    }
+
     /// Registers a node in this database, for the server with this internal address.
     pub async fn register(database: &str, internal: &str, name: &str) -> Self {
+        Self::register_as(database, internal, name, NodeKind::App).await
+    }
+
+    async fn register_as(database: &str, internal: &str, name: &str, kind: NodeKind) -> Self {
         let config = store::Config::new(Secret::new(database.to_owned()), "test");
         let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
-        let node =
-            nodes.add(&Actor::operator("test"), name.parse().unwrap(), convergence::NodeKind::App).await.unwrap();
+        let node = nodes.add(&Actor::operator("test"), name.parse().unwrap(), kind).await.unwrap();
         let token = node.token.reveal().to_owned();
         Self { internal: internal.to_owned(), client: client(), token, batch: AtomicI64::new(0) }
     }

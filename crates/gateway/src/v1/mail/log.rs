@@ -3,7 +3,7 @@
 use actix_web::http::header::{CONTENT_DISPOSITION, HeaderValue};
 use actix_web::web::Data;
 use kernel::{InvalidField, MailId, Page};
-use mail::{Direction, Mail, MailError, MailLogEntry};
+use mail::{Mail, MailDirection, MailError, MailLogEntry};
 use serde::Deserialize;
 
 use crate::authority::InProject;
@@ -45,7 +45,7 @@ async fn list(
     Pagination(paging): Pagination<MailId>,
 ) -> Result<Json<Page<MailLogEntry>>, Problem> {
     let direction = filter.direction.filter(|direction| !direction.is_empty());
-    let direction: Option<Direction> = direction
+    let direction: Option<MailDirection> = direction
         .map(|direction| direction.parse())
         .transpose()
         .map_err(|_| MailError::from(InvalidField::new("direction", "must be in, out or empty")))?;

@@ -1,0 +1,162 @@
+//! Delivery of received mail to workers.
+
+use std::time::Duration;
+
+use kernel::NodeId;
+use mail::{ClaimedMail, DeliveryResult, MailError};
+
+use crate::kit::Kit;
+
+fn failed() -> DeliveryResult {
+    DeliveryResult::Failed("threw an Error".to_owned())
+}
+
+impl Kit {
+    async fn claim(&self) -> Vec<ClaimedMail> {
+        self.mail.claim(self.node, Duration::ZERO).await.unwrap()
+    }
+
+    async fn complete(&self, claimed: &ClaimedMail, result: DeliveryResult) {
+        self.mail.complete(self.node, claimed.id, claimed.attempt, result).await.unwrap();
+    }
+
+    async fn pending(&self) -> i64 {
+        self.db_number("SELECT count(*) FROM mail.deliveries").await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn home_node_claims_a_mail_once() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.receive(shop, "eve@example.org").await;
+    let other: NodeId = kit.store.clock_rng().id();
+    assert_eq!(kit.mail.claim(other, Duration::ZERO).await.unwrap(), []);
+    let claimed = kit.claim().await;
+    let to = vec!["sales@shop.acme.mail.example".to_owned()];
+    let expected =
+        ClaimedMail { id, project: shop.project, attempt: 1, from: "eve@example.org".into(), to, size_bytes: 22 };
+    assert_eq!(claimed, [expected]);
+    assert_eq!(kit.claim().await, []);
+    assert_eq!(kit.mail.claimed_raw(kit.node, id).await.unwrap().0, 22);
+    assert!(matches!(kit.mail.claimed_raw(other, id).await, Err(MailError::MailNotFound)));
+    // Another node's result has no effect.
+    kit.mail.complete(other, id, 1, DeliveryResult::Handled).await.unwrap();
+    assert_eq!(kit.pending().await, 1);
+    for _ in 0..2 {
+        kit.complete(&claimed[0], DeliveryResult::Handled).await;
+    }
+    assert_eq!(kit.pending().await, 0);
+    assert_eq!(kit.outcome(shop, id).await, ("received".to_owned(), None));
+    assert!(matches!(kit.mail.claimed_raw(kit.node, id).await, Err(MailError::MailNotFound)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_mail_has_the_reason() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let (rejected, ignored) = (kit.receive(shop, "a@example.org").await, kit.receive(shop, "b@example.org").await);
+    for claimed in kit.claim().await {
+        let reason = DeliveryResult::Rejected("no\nspam".to_owned());
+        kit.complete(&claimed, if claimed.id == rejected { reason } else { DeliveryResult::NoHandler }).await;
+    }
+    assert_eq!(kit.outcome(shop, rejected).await, ("rejected".to_owned(), Some("no spam".to_owned())));
+    assert_eq!(kit.outcome(shop, ignored).await, ("received".to_owned(), None));
+    assert_eq!((kit.pending().await, kit.mail.status(shop).await.unwrap().received_last24h), (0, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_attempt_is_repeated_with_backoff_for_a_day() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.receive(shop, "a@example.org").await;
+    let mut delays = vec![5, 15, 60, 300, 900];
+    delays.extend([3600; 23]);
+    let mut elapsed = 0;
+    for (at, delay) in delays.iter().enumerate() {
+        let claimed = kit.claim().await;
+        assert_eq!(claimed[0].attempt, i32::try_from(at + 1).unwrap());
+        kit.complete(&claimed[0], failed()).await;
+        let detail = format!("attempt {} failed: threw an Error", at + 1);
+        assert_eq!(kit.outcome(shop, id).await, ("received".to_owned(), Some(detail)));
+        kit.advance(delay - 1);
+        assert_eq!(kit.claim().await, [], "attempt {at}");
+        kit.advance(1);
+        elapsed += delay;
+    }
+    assert_eq!(elapsed, 1280 + 23 * 3600);
+    // The next attempt would be after a day.
+    let claimed = kit.claim().await;
+    kit.complete(&claimed[0], failed()).await;
+    assert_eq!(kit.pending().await, 0);
+    let detail = kit.outcome(shop, id).await.1.unwrap();
+    assert_eq!(detail, "attempt 29, the last one, failed: threw an Error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_ends_with_its_lease_and_its_late_result_is_ignored() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.receive(shop, "a@example.org").await;
+    let first = kit.claim().await;
+    kit.advance(300);
+    assert!(matches!(kit.mail.claimed_raw(kit.node, id).await, Err(MailError::MailNotFound)));
+    let second = kit.claim().await;
+    assert_eq!((first[0].attempt, second[0].attempt, second[0].id), (1, 2, id));
+    kit.complete(&first[0], DeliveryResult::Rejected("late".to_owned())).await;
+    kit.complete(&first[0], failed()).await;
+    assert_eq!((kit.pending().await, kit.outcome(shop, id).await.0), (1, "received".to_owned()));
+    kit.complete(&second[0], DeliveryResult::Handled).await;
+    assert_eq!((kit.pending().await, kit.outcome(shop, id).await), (0, ("received".to_owned(), None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn project_with_many_mails_does_not_delay_the_others() {
+    let kit = Kit::start().await;
+    let (busy, quiet) = (kit.project("busy").await, kit.project("quiet").await);
+    for _ in 0..30 {
+        kit.receive(busy, "a@example.org").await;
+    }
+    kit.advance(1);
+    kit.receive(quiet, "a@example.org").await;
+    let claimed = kit.claim().await;
+    let of = |claimed: &[ClaimedMail], project| claimed.iter().filter(|it| it.project == project).count();
+    assert_eq!((of(&claimed, busy.project), of(&claimed, quiet.project)), (5, 1));
+    // While its mails are in progress, the project gets no more.
+    assert_eq!(kit.claim().await, []);
+    let done = claimed.iter().find(|it| it.project == busy.project).unwrap();
+    kit.complete(done, DeliveryResult::Handled).await;
+    assert_eq!(of(&kit.claim().await, busy.project), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_waits_for_a_home_node_with_a_grant_and_expires() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.receive(shop, "a@example.org").await;
+    kit.revoke(shop).await;
+    assert_eq!(kit.claim().await, []);
+    kit.grant(shop, "shop").await;
+    kit.db_execute("UPDATE convergence.placements SET state = 'suspended'").await;
+    assert_eq!(kit.claim().await, []);
+    kit.advance(24 * 3600 - 1);
+    kit.mail.expire_deliveries().await.unwrap();
+    assert_eq!(kit.pending().await, 1);
+    kit.advance(1);
+    kit.mail.expire_deliveries().await.unwrap();
+    assert_eq!(kit.pending().await, 0);
+    let detail = "not delivered to a worker within 24 hours".to_owned();
+    assert_eq!(kit.outcome(shop, id).await, ("received".to_owned(), Some(detail)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_claim_returns_as_soon_as_a_mail_arrives() {
+    let kit = std::sync::Arc::new(Kit::start().await);
+    let shop = kit.project("shop").await;
+    let waiting = tokio::spawn({
+        let kit = kit.clone();
+        async move { kit.mail.claim(kit.node, Duration::from_secs(20)).await.unwrap() }
+    });
+    let id = kit.receive(shop, "a@example.org").await;
+    assert_eq!(waiting.await.unwrap()[0].id, id);
+}

@@ -1,0 +1,195 @@
+//! The events of the relay's service, and suppressed recipients.
+
+use futures_util::future::join_all;
+use kernel::{MailId, Paging};
+use mail::{DeliveryEvent, DeliveryEventKind, EventRecipient, OutgoingMail, Refusal, Relayed, Target};
+
+use crate::kit::{Kit, outgoing};
+
+const DELIVERED: DeliveryEventKind = DeliveryEventKind::Delivered;
+const BOUNCED: DeliveryEventKind = DeliveryEventKind::Bounced { permanent: true };
+const DELAYED: DeliveryEventKind = DeliveryEventKind::Bounced { permanent: false };
+const COMPLAINED: DeliveryEventKind = DeliveryEventKind::Complained;
+
+fn event(kind: DeliveryEventKind, address: &str) -> DeliveryEvent {
+    let detail = (kind != DELIVERED).then(|| "550 5.1.1 unknown\r\nuser".to_owned());
+    DeliveryEvent { kind, recipients: vec![EventRecipient { address: address.to_owned(), detail }] }
+}
+
+impl Kit {
+    async fn apply(&self, notification: &str, relay_id: &str, kind: DeliveryEventKind, address: &str) {
+        self.mail.apply_event(notification, relay_id, &event(kind, address)).await.unwrap();
+    }
+
+    /// Sends a mail that the relay knows by this id.
+    async fn send_as(&self, relay_id: &str, target: Target, to: &[&str]) -> MailId {
+        self.relay.respond(Ok(Relayed { id: Some(relay_id.to_owned()), refused: Vec::new() }));
+        self.send(target, to).await
+    }
+
+    async fn suppressed(&self, target: Target) -> Vec<(String, String)> {
+        let page = self.mail.suppressions(target.project, &Paging::default()).await.unwrap();
+        page.items.into_iter().map(|it| (it.address, it.reason.to_string())).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outcome_never_goes_backwards() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let kinds = [DELIVERED, BOUNCED, COMPLAINED];
+    let words = ["delivered", "bounced", "complained"];
+    // All orders of the three events.
+    for (number, order) in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].into_iter().enumerate() {
+        let (relay_id, address) = (format!("id-{number}"), format!("a{number}@example.org"));
+        let id = kit.send_as(&relay_id, shop, &[&address]).await;
+        let mut highest = 0;
+        for at in order {
+            kit.apply(&format!("{number}-{at}"), &relay_id, kinds[at], &address).await;
+            highest = highest.max(at);
+            assert_eq!(kit.outcome(shop, id).await.0, words[highest], "{order:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn temporary_bounce_only_adds_to_the_detail() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.send_as("abc", shop, &["ada@example.org"]).await;
+    kit.apply("n1", "abc", DELAYED, "ada@example.org").await;
+    let line = "ada@example.org: 550 5.1.1 unknown  user";
+    assert_eq!(kit.outcome(shop, id).await, ("sent".to_owned(), Some(line.to_owned())));
+    kit.apply("n2", "abc", DELIVERED, "ada@example.org").await;
+    assert_eq!(kit.outcome(shop, id).await, ("delivered".to_owned(), Some(line.to_owned())));
+    assert_eq!(kit.suppressed(shop).await, []);
+    kit.apply("n3", "abc", BOUNCED, "ada@example.org").await;
+    assert_eq!(kit.outcome(shop, id).await, ("bounced".to_owned(), Some(format!("{line}; {line}"))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notification_that_arrives_1000_times_is_applied_once() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.send_as("abc", shop, &["ada@example.org"]).await;
+    for _ in 0..20 {
+        join_all((0..50).map(|_| kit.apply("n1", "abc", DELAYED, "ada@example.org"))).await;
+    }
+    let detail = kit.outcome(shop, id).await.1.unwrap();
+    assert_eq!(detail.matches("ada@example.org").count(), 1, "{detail}");
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 1);
+    // Another notification with the same content is another event.
+    kit.apply("n2", "abc", DELAYED, "ada@example.org").await;
+    assert_eq!(kit.outcome(shop, id).await.1.unwrap().matches("ada@example.org").count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_that_precedes_the_relays_response_is_applied_later() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    kit.apply("n1", "abc", BOUNCED, "ada@example.org").await;
+    kit.apply("n2", "never", BOUNCED, "ada@example.org").await;
+    assert_eq!(kit.suppressed(shop).await, []);
+    let id = kit.send_as("abc", shop, &["ada@example.org"]).await;
+    assert_eq!(kit.outcome(shop, id).await.0, "bounced");
+    assert_eq!(kit.suppressed(shop).await, [("ada@example.org".to_owned(), "bounce".to_owned())]);
+    // An event that was stored between the relay's response and its commit is applied by the job.
+    let other = kit.send_as("def", shop, &["bob@example.org"]).await;
+    kit.db_execute(
+        "INSERT INTO mail.notifications VALUES ('n3', 'def',
+             '{\"kind\": \"complained\", \"recipients\": [{\"address\": \"bob@example.org\", \"detail\": null}]}', now())",
+    )
+    .await;
+    kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!(kit.outcome(shop, other).await.0, "complained");
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 1);
+    kit.advance(24 * 3600 + 1);
+    kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 0);
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_id_of_the_relay_belongs_to_the_mail_of_the_recipient() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let ada = kit.send_as("same", shop, &["ada@example.org"]).await;
+    let bob = kit.send_as("same", shop, &["bob@example.org"]).await;
+    kit.apply("n1", "same", DELIVERED, "Ada@Example.org").await;
+    kit.apply("n2", "same", BOUNCED, "bob@example.org").await;
+    kit.apply("n3", "same", COMPLAINED, "eve@example.org").await;
+    assert_eq!(
+        (kit.outcome(shop, ada).await.0, kit.outcome(shop, bob).await.0),
+        ("delivered".into(), "bounced".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_that_postgres_cannot_store_have_no_effect() {
+    let kit = Kit::start().await;
+    let long = "x".repeat(100_000);
+    for (notification, relay_id) in [("a\0", "b"), ("a", "b\0"), (&*long, "b"), ("a", &*long)] {
+        kit.apply(notification, relay_id, BOUNCED, "ada\0@example.org").await;
+    }
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suppressed_recipient_refuses_the_whole_mail() {
+    let kit = Kit::start().await;
+    let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);
+    kit.send_as("abc", shop, &["ada@example.org", "bob@example.org"]).await;
+    kit.apply("n1", "abc", BOUNCED, "Ada@example.org").await;
+    kit.apply("n2", "abc", COMPLAINED, "bob@example.org").await;
+    kit.apply("n3", "abc", BOUNCED, "bob@example.org").await;
+    let (ada, bob) = ("ada@example.org".to_owned(), "bob@example.org".to_owned());
+    assert_eq!(kit.suppressed(shop).await, [(ada, "bounce".to_owned()), (bob, "complaint".to_owned())]);
+    let bcc = vec!["ADA@example.org".to_owned()];
+    let mail = || OutgoingMail { bcc: bcc.clone(), ..outgoing(&["cy@example.org"]) };
+    let id = kit.new_id();
+    for _ in 0..2 {
+        let refusal = kit.submit_as(id, shop, mail()).await.unwrap_err();
+        assert!(matches!(&refusal, Refusal::Suppressed(text) if text.contains("ada@example.org")), "{refusal:?}");
+    }
+    let (outcome, detail) = kit.outcome(shop, id).await;
+    assert_eq!(outcome, "rejected");
+    assert!(detail.unwrap().contains("bounced permanently"));
+    assert!(!kit.entry(shop, id).await.has_raw);
+    // A refused mail does not count, and another project is not affected.
+    assert_eq!(kit.mail.status(shop).await.unwrap().sent_last_hour, 1);
+    kit.submit(blog, mail()).await.unwrap();
+    // A worker that ignores the refusal does not fill the log.
+    for _ in 0..60 {
+        kit.submit(shop, mail()).await.unwrap_err();
+    }
+    let rejected = "SELECT count(*) FROM mail.messages WHERE outcome = 'rejected'";
+    assert_eq!(kit.db_number(rejected).await, 50);
+    kit.audited().await;
+    for _ in 0..2 {
+        kit.mail.suppression_clear(&kit.actor, shop, "ADA@example.org").await.unwrap();
+    }
+    let audited: Vec<String> = kit.audited().await.into_iter().map(|row| row.event).collect();
+    assert_eq!(audited, ["suppression.delete"]);
+    kit.submit(shop, mail()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suppressions_are_paged_in_the_order_of_their_addresses() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let project = shop.project.as_uuid();
+    kit.db_execute(&format!(
+        "INSERT INTO mail.suppressions SELECT '{project}', 'a' || n || '@example.org', 'bounce', NULL, now() \
+         FROM generate_series(10, 34) n"
+    ))
+    .await;
+    let mut seen = Vec::new();
+    let mut paging = Paging { limit: 10, after: None };
+    loop {
+        let page = kit.mail.suppressions(shop.project, &paging).await.unwrap();
+        seen.extend(page.items.into_iter().map(|it| it.address));
+        let Some(cursor) = page.next_cursor else { break };
+        paging = Paging::after(10, &cursor).unwrap();
+    }
+    assert_eq!(seen, (10..35).map(|n| format!("a{n}@example.org")).collect::<Vec<_>>());
+}

@@ -1,0 +1,15 @@
+//! Tests of the public API on a real Postgres and a mail store in a folder.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed step ends the test")]
+
+mod deliveries;
+mod events;
+mod example;
+mod inbound;
+mod kit;
+mod limit;
+mod log;
+mod message;
+mod relaying;
+mod retention;
+mod sending;

@@ -1,0 +1,229 @@
+//! The assembled message.
+
+use std::collections::BTreeMap;
+
+use kernel::{Limits, MailId};
+use mail::{Attachment, DkimSigner, OutgoingMail};
+use mail_parser::{Message, MessageParser, MimeHeaders as _};
+use ring::signature::{self, KeyPair as _, UnparsedPublicKey};
+
+use crate::kit::{Kit, outgoing};
+
+/// Sends a mail and returns its id and the bytes that the relay received.
+async fn sent(kit: &Kit, mail: OutgoingMail) -> (MailId, Vec<u8>) {
+    let shop = kit.project("shop").await;
+    let id = kit.submit(shop, mail).await.unwrap();
+    kit.relay().await;
+    let (_, message) = kit.relay.sent().pop().unwrap();
+    assert_eq!(kit.entry(shop, id).await.size_bytes, i64::try_from(message.len()).unwrap());
+    (id, message)
+}
+
+fn parse(message: &[u8]) -> Message<'_> {
+    assert!(message.is_ascii());
+    let lines = message.split(|byte| *byte == b'\n');
+    assert!(lines.clone().all(|line| line.len() <= 999), "a line is too long (RFC 5322 section 2.1.1)");
+    let mut complete = lines.rev().skip(1);
+    assert!(complete.all(|line| line.ends_with(b"\r")), "a line ends without CR");
+    MessageParser::default().parse(message).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_and_parts_have_the_given_content() {
+    let kit = Kit::start().await;
+    let long = format!("<{}@example.org>", "x".repeat(70));
+    let mail = OutgoingMail {
+        from: Some("Jörg Müller, \"Shop\" <support@shop.acme.mail.example>".to_owned()),
+        reply_to: Some("help@example.org".to_owned()),
+        to: vec!["Ada <ada@example.org>".to_owned(), "bob@müller.example".to_owned()],
+        cc: vec!["cy@example.org".to_owned()],
+        bcc: vec!["eve@example.org".to_owned(), "ADA@example.org".to_owned()],
+        subject: format!("Grüße, 世界 🎉 {}", "sehr ".repeat(40)),
+        text: Some("Zeile 1\nZeile 2\r\nZeile 3\rEnde ü".to_owned()),
+        html: Some("<p>Grüße</p>".to_owned()),
+        headers: BTreeMap::from([
+            ("In-Reply-To".to_owned(), long.clone()),
+            ("References".to_owned(), [&*long; 20].join(" ")),
+            ("X-Note".to_owned(), "größer".to_owned()),
+        ]),
+        attachments: vec![
+            Attachment {
+                filename: "Übersicht 2026.csv".to_owned(),
+                content_type: "text/csv; charset=utf-8".to_owned(),
+                content: "YQpiDQpjDQ==".to_owned(),
+            },
+            Attachment {
+                filename: "a\"b\\c; d.bin".to_owned(),
+                content_type: "application/octet-stream".to_owned(),
+                content: "AAECAw==".to_owned(),
+            },
+        ],
+    };
+    let subject = mail.subject.clone();
+    let (id, bytes) = sent(&kit, mail).await;
+    let message = parse(&bytes);
+    let from = message.from().unwrap().first().unwrap();
+    assert_eq!(from.name(), Some("Jörg Müller, \"Shop\""));
+    assert_eq!(from.address(), Some("support@shop.acme.mail.example"));
+    let addresses = |list: Option<&mail_parser::Address<'_>>| -> Vec<String> {
+        list.into_iter().flat_map(|list| list.iter()).filter_map(|it| it.address().map(str::to_owned)).collect()
+    };
+    assert_eq!(addresses(message.to()), ["ada@example.org", "bob@xn--mller-kva.example"]);
+    assert_eq!(addresses(message.cc()), ["cy@example.org"]);
+    assert_eq!(addresses(message.reply_to()), ["help@example.org"]);
+    assert!(message.bcc().is_none() && !String::from_utf8_lossy(&bytes).contains("eve@"));
+    assert_eq!(message.subject().map(str::trim_end), Some(subject.trim_end()));
+    assert_eq!(message.message_id(), Some(&*format!("{id}@shop.acme.mail.example")));
+    assert_eq!(message.date().unwrap().to_timestamp(), kit.now().unix_seconds());
+    assert_eq!(message.in_reply_to().as_text(), Some(long.trim_matches(['<', '>'])));
+    assert_eq!(message.references().as_text_list().unwrap().len(), 20);
+    assert_eq!(message.header_raw("X-Note").is_some(), true);
+    assert_eq!(message.body_text(0).unwrap().replace("\r\n", "\n").trim_end(), "Zeile 1\nZeile 2\nZeile 3\nEnde ü");
+    assert_eq!(message.body_html(0).unwrap().trim_end(), "<p>Grüße</p>");
+    let attachments: Vec<_> = message.attachments().collect();
+    assert_eq!(attachments[0].attachment_name(), Some("Übersicht 2026.csv"));
+    assert_eq!(attachments[0].contents(), b"a\nb\r\nc\r");
+    assert_eq!(attachments[1].attachment_name(), Some("a\"b\\c; d.bin"));
+    assert_eq!(attachments[1].contents(), [0, 1, 2, 3]);
+    let (envelope, _) = kit.relay.sent().pop().unwrap();
+    assert_eq!(envelope.from, "support@shop.acme.mail.example");
+    // The envelope has each recipient once.
+    let recipients = ["ada@example.org", "bob@xn--mller-kva.example", "cy@example.org", "eve@example.org"];
+    assert_eq!(envelope.to, recipients);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_without_content_is_a_valid_message() {
+    let kit = Kit::start().await;
+    let (_, bytes) = sent(&kit, OutgoingMail { text: None, ..outgoing(&["ada@example.org"]) }).await;
+    assert_eq!(parse(&bytes).body_text(0).unwrap().trim_end(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lines_and_dots_survive() {
+    let kit = Kit::start().await;
+    let text = format!(".\n..\n{}\nFrom me\n", "x".repeat(5000));
+    let (_, bytes) = sent(&kit, OutgoingMail { text: Some(text.clone()), ..outgoing(&["ada@example.org"]) }).await;
+    assert_eq!(parse(&bytes).body_text(0).unwrap().replace("\r\n", "\n").trim_end(), text.trim_end());
+}
+
+const RSA_KEY: &str = include_str!("rsa.pem");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signature_covers_headers_and_body() {
+    let document = signature::Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
+    let ed25519 = signature::Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
+    let pem = pem("PRIVATE KEY", document.as_ref());
+    let ed25519_key = ed25519.public_key().as_ref().to_vec();
+    let rsa_key = signature::RsaKeyPair::from_pkcs8(&der(RSA_KEY)).unwrap().public_key().as_ref().to_vec();
+    for (pem, algorithm) in [(pem.as_str(), "ed25519-sha256"), (RSA_KEY, "rsa-sha256")] {
+        let signer = DkimSigner::new(pem, "mail.example", "s1").unwrap();
+        let kit = Kit::with(Limits::default(), |mail| mail.with_dkim(Some(signer))).await;
+        let mail = OutgoingMail { html: Some("<p>Hello</p>".to_owned()), ..outgoing(&["ada@example.org"]) };
+        let (_, bytes) = sent(&kit, mail).await;
+        parse(&bytes);
+        let text = String::from_utf8(bytes).unwrap();
+        let tags = dkim_tags(&text);
+        assert_eq!((&*tags["d"], &*tags["s"], &*tags["a"]), ("mail.example", "s1", algorithm));
+        assert_eq!((&*tags["c"], &*tags["v"]), ("relaxed/relaxed", "1"));
+        let (body_hash, signed) = canonical(&text, &tags);
+        assert_eq!(tags["bh"], body_hash);
+        let signature = decode(&tags["b"]);
+        let digest = ring::digest::digest(&ring::digest::SHA256, signed.as_bytes());
+        let verified = match algorithm {
+            "rsa-sha256" => UnparsedPublicKey::new(&signature::RSA_PKCS1_2048_8192_SHA256, &rsa_key)
+                .verify(signed.as_bytes(), &signature),
+            _ => UnparsedPublicKey::new(&signature::ED25519, &ed25519_key).verify(digest.as_ref(), &signature),
+        };
+        assert!(verified.is_ok(), "{algorithm}: {text}");
+        // Nobody can add a header that the message does not have.
+        let signed: Vec<_> = tags["h"].split(':').map(str::to_ascii_lowercase).collect();
+        assert!(
+            ["from", "to", "cc", "subject", "message-id", "references"]
+                .iter()
+                .all(|it| signed.contains(&(*it).to_owned()))
+        );
+    }
+    for text in ["", "key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"] {
+        assert!(DkimSigner::new(text, "mail.example", "s1").is_err(), "{text}");
+    }
+}
+
+/// Returns the tags of the signature without white space (RFC 6376 section 3.2).
+fn dkim_tags(message: &str) -> BTreeMap<String, String> {
+    let header = message.strip_prefix("DKIM-Signature:").unwrap();
+    let end = header.match_indices("\r\n").find(|(at, _)| !header[at + 2..].starts_with([' ', '\t'])).unwrap().0;
+    let compact: String = header[..end].chars().filter(|c| !c.is_whitespace()).collect();
+    let tags = compact.split(';').filter_map(|tag| tag.split_once('='));
+    tags.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Returns the hash of the body and the signed text, both in the relaxed form (RFC 6376 section 3.4 and 3.7). Written
+/// independently of the library that signs.
+fn canonical(message: &str, tags: &BTreeMap<String, String>) -> (String, String) {
+    let (head, body) = message.split_once("\r\n\r\n").unwrap();
+    let mut lines: Vec<String> = body.split("\r\n").map(relaxed_line).collect();
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    let body: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let hash = encode(ring::digest::digest(&ring::digest::SHA256, body.as_bytes()).as_ref());
+    let mut headers: Vec<String> = Vec::new();
+    for line in head.split("\r\n") {
+        match headers.last_mut() {
+            Some(last) if line.starts_with([' ', '\t']) => last.push_str(line),
+            _ => headers.push(line.to_owned()),
+        }
+    }
+    let relaxed = |header: &str| {
+        let (name, value) = header.split_once(':').unwrap();
+        format!("{}:{}", name.trim().to_ascii_lowercase(), relaxed_line(value).trim())
+    };
+    let mut signed = String::new();
+    for name in tags["h"].split(':') {
+        let at = headers.iter().rposition(|header| header.split_once(':').unwrap().0.eq_ignore_ascii_case(name));
+        if let Some(at) = at {
+            signed.push_str(&relaxed(&headers.remove(at)));
+            signed.push_str("\r\n");
+        }
+    }
+    let own = relaxed(&headers.into_iter().find(|header| header.starts_with("DKIM-Signature:")).unwrap());
+    let at = own.rfind("; b=").unwrap() + 2;
+    assert!(!own[at..].contains(';') || own[at..].ends_with(';'), "b is the last tag");
+    signed.push_str(&own[..at + 2]);
+    if own.ends_with(';') {
+        signed.push(';');
+    }
+    (hash, signed)
+}
+
+/// Reduces white space and removes it at the end of the line.
+fn relaxed_line(line: &str) -> String {
+    let mut relaxed = String::new();
+    for c in line.chars() {
+        match c {
+            ' ' | '\t' if relaxed.ends_with(' ') => {}
+            ' ' | '\t' => relaxed.push(' '),
+            c => relaxed.push(c),
+        }
+    }
+    relaxed.trim_end_matches(' ').to_owned()
+}
+
+fn encode(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.decode(text).unwrap()
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", encode(der))
+}
+
+fn der(pem: &str) -> Vec<u8> {
+    decode(&pem.lines().filter(|line| !line.starts_with('-')).collect::<String>())
+}

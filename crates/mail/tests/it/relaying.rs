@@ -1,0 +1,90 @@
+//! The relay of queued mail.
+
+use mail::{RefusedRecipient, RelayError, Relayed};
+
+use crate::kit::{Kit, outgoing};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accepted_mail_is_sent_and_stored_as_relayed() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    assert_eq!(kit.outcome(shop, id).await, ("queued".to_owned(), None));
+    kit.relay().await;
+    assert_eq!(kit.outcome(shop, id).await, ("sent".to_owned(), None));
+    let (_, message) = kit.relay.sent().pop().unwrap();
+    let path = kit.folder.path().join(shop.project.to_string()).join(id.to_string());
+    assert_eq!(std::fs::read(path).unwrap(), message);
+    let (size, _) = kit.mail.raw(shop.project, id).await.unwrap();
+    assert_eq!(size, message.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retry_sends_the_same_bytes() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    kit.relay.respond(Err(RelayError::Transient("the connection broke after the message".to_owned())));
+    let id = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    kit.relay().await;
+    assert_eq!(kit.outcome(shop, id).await.0, "queued");
+    kit.advance(10);
+    kit.relay().await;
+    assert_eq!(kit.outcome(shop, id).await.0, "sent");
+    let sent = kit.relay.sent();
+    assert_eq!(sent.len(), 2);
+    assert_eq!(sent[0], sent[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_that_was_relayed_is_not_sent_again() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.send(shop, &["ada@example.org"]).await;
+    // The same message again, as if an operator retried it.
+    let message = serde_json::json!({ "mail": id });
+    kit.store
+        .transaction_unaudited(async |tx: &mut store::Connection| {
+            kit.store.enqueue(tx, "mail.relay", &id.to_string(), &message).await
+        })
+        .await
+        .unwrap();
+    kit.relay().await;
+    assert_eq!(kit.relay.sent().len(), 1);
+    assert_eq!(kit.outcome(shop, id).await.0, "sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_recipients_and_messages_are_bounced_with_the_reply() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let refused = RefusedRecipient { address: "bob@example.org".to_owned(), reply: "550 5.1.1 no\r\nuser".to_owned() };
+    kit.relay.respond(Ok(Relayed { id: Some("abc".to_owned()), refused: vec![refused] }));
+    let id = kit.send(shop, &["ada@example.org", "bob@example.org"]).await;
+    let detail = "bob@example.org: 550 5.1.1 no  user".to_owned();
+    assert_eq!(kit.outcome(shop, id).await, ("bounced".to_owned(), Some(detail)));
+    kit.relay.respond(Err(RelayError::Permanent("554 5.6.0 rejected".to_owned())));
+    let id = kit.send(shop, &["ada@example.org"]).await;
+    assert_eq!(kit.outcome(shop, id).await, ("bounced".to_owned(), Some("554 5.6.0 rejected".to_owned())));
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
+    // A refusal by the relay can concern the sender, so it does not suppress the recipient.
+    kit.submit(shop, outgoing(&["bob@example.org"])).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_that_the_relay_does_not_accept_for_two_days_is_bounced() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    for _ in 0..2 {
+        kit.relay.respond(Err(RelayError::Transient("451 4.7.1 try again".to_owned())));
+    }
+    let id = kit.send(shop, &["ada@example.org"]).await;
+    kit.advance(48 * 3600 - 1);
+    kit.relay().await;
+    assert_eq!(kit.outcome(shop, id).await.0, "queued");
+    kit.relay.respond(Err(RelayError::Transient("451 4.7.1 try again".to_owned())));
+    kit.advance(600);
+    kit.relay().await;
+    let (outcome, detail) = kit.outcome(shop, id).await;
+    assert_eq!(outcome, "bounced");
+    assert!(detail.unwrap().ends_with("within 48 hours: 451 4.7.1 try again"));
+}
