@@ -6,14 +6,7 @@ use reqwest::Method;
 use serde::Deserialize;
 
 use super::shared::Time;
-use crate::{Call, Client, Page, Paging, open_enum};
-
-open_enum! {
-    pub enum Direction {
-        In = "in",
-        Out = "out",
-    }
-}
+use crate::{Call, Client, Page, Paging, Upload, open_enum};
 
 /// The mail address of a project, with its limits and usage.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -35,6 +28,13 @@ pub struct EmailStatus {
     pub sent_last_hour: i64,
 }
 
+open_enum! {
+    pub enum MailDirection {
+        In = "in",
+        Out = "out",
+    }
+}
+
 /// an id that starts with mail_
 pub type MailId = String;
 
@@ -45,13 +45,13 @@ pub struct MailLogEntry {
     pub created_at: Time,
     /// The reason for the outcome, such as the reply of a server.
     pub detail: Option<String>,
-    pub direction: Direction,
+    pub direction: MailDirection,
     /// The sender in the envelope; empty for the null sender.
     pub from: String,
     /// Whether the raw message can be downloaded.
     pub has_raw: bool,
     pub id: MailId,
-    pub outcome: Outcome,
+    pub outcome: MailOutcome,
     /// The length of the raw message.
     pub size_bytes: i64,
     /// The SPF result of a received mail (RFC 7208 section 2.6), in lower case.
@@ -65,7 +65,7 @@ pub struct MailLogEntry {
 pub type MailLogEntryPage = Page<MailLogEntry>;
 
 open_enum! {
-    pub enum Outcome {
+    pub enum MailOutcome {
         Queued = "queued",
         Sent = "sent",
         Delivered = "delivered",
@@ -175,6 +175,14 @@ impl Client {
         )
         .query("limit", query.limit.as_ref())
         .query("cursor", query.cursor.as_ref())
+    }
+
+    /// Receive a delivery notification of the mail relay
+    ///
+    /// `POST /v1/hooks/mailer`
+    pub fn email_receive_notification(&self, body: Upload) -> Call<()> {
+        self.operation("email.receive_notification", Method::POST, &["v1", "hooks", "mailer"])
+            .upload("text/plain", body)
     }
 
     /// Disable email for a project, and free its address
