@@ -58,7 +58,7 @@ async fn mail_and_suppressed_recipients_are_shown() {
     let rows: Vec<&str> = log.lines().collect();
     assert!(rows[0].starts_with("TIME") && rows[0].ends_with("OUTCOME"), "{log}");
     assert!(rows[1].contains("  in         –") && rows[1].ends_with("–        received"), "{log}");
-    assert!(rows[2].contains("eve@navy.example, bob@navy.example  Hi\u{fffd}[2J  bounced"), "{log}");
+    assert!(rows[2].contains("eve@navy.example, bob@navy.example  Hi\u{fffd}[2J   bounced"), "{log}");
     let out = ada.json(&["email", "log", "--direction", "out"]);
     assert_eq!(out["items"].as_array().unwrap().len(), 1);
     let id = out["items"][0]["id"].as_str().unwrap();
@@ -66,7 +66,10 @@ async fn mail_and_suppressed_recipients_are_shown() {
     ada.svc(&["email", "log", "--limit", "1"]).succeeds().stderr_contains("--cursor ");
 
     let shown = ada.svc(&["email", "show", id]).succeeds().out;
-    assert!(shown.contains("outcome    bounced\ndetail     550 5.1.1 user unknown\nSPF        –\nsize       2.00 KiB"), "{shown}");
+    assert!(
+        shown.contains("outcome    bounced\ndetail     550 5.1.1 user unknown\nSPF        –\nsize       2.00 KiB"),
+        "{shown}"
+    );
     assert!(shown.ends_with(&format!("raw        svc email raw {id}\n")), "{shown}");
     // The bytes are not text.
     let message = b"Subject: x\r\n\r\n\xff\0\x1b\n";
