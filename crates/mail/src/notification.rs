@@ -24,7 +24,7 @@ pub(crate) fn parse(text: &str) -> Option<(String, DeliveryEvent)> {
 }
 
 fn delivered(notification: &Value) -> Vec<EventRecipient> {
-    let recipient = |address: &Value| Some(EventRecipient { address: address.as_str()?.to_owned(), detail: None });
+    let recipient = |address: &Value| Some(EventRecipient { address: text_at(address, "")?, detail: None });
     items(notification, "/delivery/recipients").filter_map(recipient).collect()
 }
 
@@ -56,9 +56,9 @@ fn items<'a>(value: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
     value.pointer(path).and_then(Value::as_array).into_iter().flatten().take(MAX_RECIPIENTS)
 }
 
-/// Returns the text at a path (RFC 6901).
+/// Returns the text at a path (RFC 6901). Replaces U+0000, which Postgres does not store.
 fn text_at(value: &Value, path: &str) -> Option<String> {
-    value.pointer(path)?.as_str().map(str::to_owned)
+    Some(value.pointer(path)?.as_str()?.replace('\0', "\u{fffd}"))
 }
 
 #[cfg(test)]
@@ -145,6 +145,10 @@ mod tests {
         ] {
             assert_eq!(parse(text), None, "{text:.80}");
         }
+        let nul =
+            r#"{"notificationType":"Delivery","mail":{"messageId":"a\u0000"},"delivery":{"recipients":["b\u0000"]}}"#;
+        let (relay_id, event) = parse(nul).unwrap();
+        assert_eq!((relay_id.as_str(), &event.recipients[..]), ("a\u{fffd}", &[recipient("b\u{fffd}", None)][..]));
         // Recipients of another form are left out.
         let odd = r#"{"notificationType":"Bounce","mail":{"messageId":"1"},"bounce":{"bouncedRecipients":[17,{},{"emailAddress":null}]}}"#;
         let (_, event) = parse(odd).unwrap();

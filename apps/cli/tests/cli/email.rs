@@ -58,7 +58,7 @@ async fn mail_and_suppressed_recipients_are_shown() {
     let rows: Vec<&str> = log.lines().collect();
     assert!(rows[0].starts_with("TIME") && rows[0].ends_with("OUTCOME"), "{log}");
     assert!(rows[1].contains("  in         –") && rows[1].ends_with("–        received"), "{log}");
-    assert!(rows[2].contains("eve@navy.example, bob@navy.example  Hi\u{fffd}[2J  bounced"), "{log}");
+    assert!(rows[2].contains("eve@navy.example, bob@navy.example  Hi\u{fffd}[2J   bounced"), "{log}");
     let out = ada.json(&["email", "log", "--direction", "out"]);
     assert_eq!(out["items"].as_array().unwrap().len(), 1);
     let id = out["items"][0]["id"].as_str().unwrap();

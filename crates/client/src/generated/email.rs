@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde::Deserialize;
 
 use super::shared::Time;
-use crate::{Call, Client, Page, Paging, open_enum};
+use crate::{Call, Client, Page, Paging, Upload, open_enum};
 
 /// The mail address of a project, with its limits and usage.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -175,6 +175,14 @@ impl Client {
         )
         .query("limit", query.limit.as_ref())
         .query("cursor", query.cursor.as_ref())
+    }
+
+    /// Receive a delivery notification of the mail relay
+    ///
+    /// `POST /v1/hooks/mailer`
+    pub fn email_receive_notification(&self, body: Upload) -> Call<()> {
+        self.operation("email.receive_notification", Method::POST, &["v1", "hooks", "mailer"])
+            .upload("text/plain", body)
     }
 
     /// Disable email for a project, and free its address

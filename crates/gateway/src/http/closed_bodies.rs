@@ -50,10 +50,21 @@ impl<'a> Walk<'a> {
             schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|fields| fields.values());
         let choices =
             ["allOf", "oneOf", "anyOf", "prefixItems"].into_iter().filter_map(|key| schema.get(key)?.as_array());
-        for part in properties.chain(choices.flatten()).chain(schema.get("items")) {
+        // An externally tagged enum: serde rejects a second field next to the tag.
+        let tagged = |choice: &'a Value| tag(choice).filter(|_| schema.get("oneOf").is_some());
+        let choices = choices.flatten().map(|choice| tagged(choice).unwrap_or(choice));
+        for part in properties.chain(choices).chain(schema.get("items")) {
             self.visit(part, name);
         }
     }
+}
+
+/// Returns the schema of the value of an object whose only field is required and is not described as open.
+fn tag(schema: &Value) -> Option<&Value> {
+    let (fields, required) = (schema.get("properties")?.as_object()?, schema.get("required")?.as_array()?);
+    let (name, value) = fields.iter().next()?;
+    let is_only = fields.len() == 1 && required.len() == 1 && required.first()?.as_str() == Some(name);
+    (is_only && schema.get("additionalProperties").is_none()).then_some(value)
 }
 
 fn is_object(schema: &Value) -> bool {

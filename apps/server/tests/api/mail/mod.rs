@@ -1,6 +1,7 @@
 //! The mail of projects.
 
 mod address;
+mod hook;
 mod nodes;
 mod receiving;
 mod sending;
