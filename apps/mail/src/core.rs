@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use protocol::{InboundMail, Recipient, RecipientRequest};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use reqwest::redirect::Policy;
@@ -49,21 +49,26 @@ impl Core {
     pub async fn recipient(&self, domain: &HostName) -> anyhow::Result<Recipient> {
         let request = RecipientRequest { domain: domain.to_string() };
         let response = send(self.client.post(format!("{}/recipients", self.base)).json(&request)).await?;
-        ensure!(response.status().is_success(), "the control plane returned {}", response.status());
+        require_success(response.status())?;
         Ok(response.json().await.map_err(reqwest::Error::without_url)?)
     }
 
     /// Uploads the bytes of a mail.
-    pub async fn upload(&self, id: &str, length: u64, bytes: Body) -> anyhow::Result<Handover> {
+    pub async fn upload(&self, id: &str, length: u64, bytes: Body) -> anyhow::Result<()> {
         let request = self.client.put(format!("{}/inbound/{id}/raw", self.base));
         let request = request.header(CONTENT_TYPE, "message/rfc822").header(CONTENT_LENGTH, length);
-        handover(send(request.timeout(UPLOAD_TIMEOUT).body(bytes)).await?.status())
+        require_success(send(request.timeout(UPLOAD_TIMEOUT).body(bytes)).await?.status())
     }
 
     /// Hands over a mail whose bytes were uploaded.
     pub async fn hand_over(&self, id: &str, mail: &InboundMail) -> anyhow::Result<Handover> {
         let request = self.client.put(format!("{}/inbound/{id}", self.base)).json(mail);
-        handover(send(request).await?.status())
+        let status = send(request).await?.status();
+        if status == StatusCode::NOT_FOUND {
+            return Ok(Handover::NoProject);
+        }
+        require_success(status)?;
+        Ok(Handover::Received)
     }
 }
 
@@ -72,10 +77,7 @@ async fn send(request: RequestBuilder) -> anyhow::Result<Response> {
     response.context("the control plane did not respond")
 }
 
-fn handover(status: StatusCode) -> anyhow::Result<Handover> {
-    match status {
-        StatusCode::NOT_FOUND => Ok(Handover::NoProject),
-        status if status.is_success() => Ok(Handover::Received),
-        status => bail!("the control plane returned {status}"),
-    }
+fn require_success(status: StatusCode) -> anyhow::Result<()> {
+    ensure!(status.is_success(), "the control plane returned {status}");
+    Ok(())
 }

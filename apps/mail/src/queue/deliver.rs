@@ -184,10 +184,7 @@ impl Attempt {
     async fn hand_over(&self, id: Uuid, envelope: &Envelope, copy: &ProjectCopy) -> anyhow::Result<Handover> {
         let (_, file) = self.read(id).await.context("cannot read the mail")?;
         let size_bytes = envelope.size + u64::try_from(copy.trace.len())?;
-        let uploaded = self.core.upload(&copy.id, size_bytes, body(&copy.trace, file, envelope.size)).await?;
-        if uploaded == Handover::NoProject {
-            return Ok(uploaded);
-        }
+        self.core.upload(&copy.id, size_bytes, body(&copy.trace, file, envelope.size)).await?;
         let mail = InboundMail {
             project: copy.project.clone(),
             from: envelope.from.clone(),

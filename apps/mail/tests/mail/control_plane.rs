@@ -50,6 +50,8 @@ struct Table {
     failing: Option<String>,
     /// Look-ups are rejected with 503.
     failing_lookups: bool,
+    /// Uploads are rejected with 404, as by another server at the address.
+    unknown_uploads: bool,
 }
 
 impl ControlPlane {
@@ -116,6 +118,10 @@ impl ControlPlane {
         self.shared.table.lock().unwrap().failing = project.map(str::to_owned);
     }
 
+    pub fn reject_uploads(&self, reject: bool) {
+        self.shared.table.lock().unwrap().unknown_uploads = reject;
+    }
+
     pub fn fail_lookups(&self, fail: bool) {
         self.shared.table.lock().unwrap().failing_lookups = fail;
     }
@@ -148,7 +154,11 @@ async fn upload(request: HttpRequest, id: Path<String>, bytes: Bytes, shared: Da
     if !is_authorized(&request) {
         return HttpResponse::Unauthorized().finish();
     }
-    shared.table.lock().unwrap().raw.insert(id.into_inner(), bytes);
+    let mut table = shared.table.lock().unwrap();
+    if table.unknown_uploads {
+        return HttpResponse::NotFound().finish();
+    }
+    table.raw.insert(id.into_inner(), bytes);
     HttpResponse::NoContent().finish()
 }
 

@@ -190,3 +190,17 @@ async fn copies_are_handed_over_independently() {
     client.mail("", &to.each_ref().map(String::as_str), "Subject: 2\r\n\r\n").await;
     assert_eq!(fixture.drain().await.len(), 3);
 }
+
+#[tokio::test]
+async fn a_wrong_server_at_the_address_of_the_control_plane_loses_no_mail() {
+    let fixture = Fixture::start().await;
+    fixture.core.reject_uploads(true);
+    let mut client = fixture.greet().await;
+    client.mail("", &[&format!("a@{BLOG}")], "Subject: 1\r\n\r\n").await;
+    while fixture.metric("svc_mx_handovers_total{outcome=\"failed\"}").await.is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.core.received(), []);
+    fixture.core.reject_uploads(false);
+    assert_eq!(fixture.core.wait_for(1).await.len(), 1);
+}
