@@ -8,8 +8,8 @@ use mail_auth::dkim::Done;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
-/// The signed headers (RFC 6376 section 5.4.1). A header that the mail does not have is also listed, so that nobody can
-/// add it.
+/// The signed headers (RFC 6376 section 5.4.1). A header that the mail does not have is also listed, so that no
+/// server can add it.
 const SIGNED_HEADERS: [&str; 11] = [
     "From",
     "Reply-To",

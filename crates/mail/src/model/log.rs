@@ -96,7 +96,7 @@ pub struct MailLogEntry {
     pub direction: MailDirection,
     /// The sender in the envelope; empty for the null sender.
     pub from: String,
-    /// The recipients in the envelope. Of a received mail, only those of this project.
+    /// The recipients in the envelope; for a received mail, only those of this project.
     pub to: Vec<String>,
     /// The decoded subject, without control characters.
     #[cfg_attr(feature = "openapi", schema(required))]

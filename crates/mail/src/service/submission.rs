@@ -119,7 +119,7 @@ impl Mail {
                 if self.write(tx, mail, &decision).await? {
                     return Ok(decision);
                 }
-                // A concurrent submission with the same id can have been accepted meanwhile.
+                // A concurrent submission with the same id can have been accepted.
                 let known = tx.message_find(mail.id).await?;
                 Ok(known.map_or(decision, |known| repeated(known, mail.project)))
             })

@@ -52,7 +52,7 @@ impl Notices {
     }
 }
 
-/// Wakes the claims of this process. A wake-up precedes the commit, so a claim may read once more.
+/// Wakes the claims of this process. A wake-up precedes the commit, so a claim may read twice.
 struct LocalNodes(broadcast::Sender<NodeId>);
 
 #[async_trait]

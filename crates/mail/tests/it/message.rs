@@ -136,7 +136,7 @@ async fn signature_covers_headers_and_body() {
             _ => UnparsedPublicKey::new(&signature::ED25519, &ed25519_key).verify(digest.as_ref(), &signature),
         };
         assert!(verified.is_ok(), "{algorithm}: {text}");
-        // Nobody can add a header that the message does not have.
+        // A server that adds a header which the message does not have breaks the signature.
         let signed: Vec<_> = tags["h"].split(':').map(str::to_ascii_lowercase).collect();
         assert!(
             ["from", "to", "cc", "subject", "message-id", "references"]
