@@ -58,7 +58,7 @@ pub struct MailLogEntry {
     pub spf: Option<String>,
     /// The decoded subject, without control characters.
     pub subject: Option<String>,
-    /// The recipients in the envelope. Of a received mail, only those of this project.
+    /// The recipients in the envelope; for a received mail, only those of this project.
     pub to: Vec<String>,
 }
 
