@@ -45,9 +45,8 @@ async fn run() -> Result<()> {
     let sandbox = Sandbox::start(&config).await?;
     let Config { smtp_listen, sns_listen, dns_listen, s3_listen, .. } = config;
     let http = sandbox.address()?;
-    println!(
-        "listening on http://{http}, smtp {smtp_listen}, sns https://{sns_listen}, dns {dns_listen}, s3 http://{s3_listen}"
-    );
+    println!("listening on http://{http}, smtp {smtp_listen}, dns {dns_listen}, s3 http://{s3_listen}");
+    println!("notification service on https://{sns_listen}");
     let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = sandbox.run() => {}

@@ -1,5 +1,5 @@
-//! The notifications of Amazon SES ("Amazon SNS notification contents for Amazon SES"). Fields can be absent, and further
-//! ones can be present.
+//! The notifications of Amazon SES ("Amazon SNS notification contents for Amazon SES"). Fields can be absent, and
+//! further ones can be present.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use crate::model::{DeliveryEvent, DeliveryEventKind, EventRecipient};
 /// The number of recipients of a notification that are read. A mail has at most 50.
 const MAX_RECIPIENTS: usize = 100;
 
-/// Parses a notification: the relay's id of the mail, and the event. Returns `None` for a text that is not a notification
-/// of a known type.
+/// Parses a notification: the relay's id of the mail, and the event. Returns `None` for a text that is not a
+/// notification of a known type.
 pub(crate) fn parse(text: &str) -> Option<(String, DeliveryEvent)> {
     let notification: Value = serde_json::from_str(text).ok()?;
     // Event publishing names the type differently.
