@@ -48,23 +48,20 @@ impl<'a> Walk<'a> {
         }
         let properties =
             schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|fields| fields.values());
-        let choices =
-            ["allOf", "oneOf", "anyOf", "prefixItems"].into_iter().filter_map(|key| schema.get(key)?.as_array());
-        // An externally tagged enum: serde rejects a second field next to the tag.
-        let tagged = |choice: &'a Value| tag(choice).filter(|_| schema.get("oneOf").is_some());
-        let choices = choices.flatten().map(|choice| tagged(choice).unwrap_or(choice));
-        for part in properties.chain(choices).chain(schema.get("items")) {
+        let list = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
+        let choices = ["allOf", "anyOf", "prefixItems"].into_iter().flat_map(list);
+        let variants = list("oneOf").map(|variant| variant_content(variant).unwrap_or(variant));
+        for part in properties.chain(choices).chain(variants).chain(schema.get("items")) {
             self.visit(part, name);
         }
     }
 }
 
-/// Returns the schema of the value of an object whose only field is required and is not described as open.
-fn tag(schema: &Value) -> Option<&Value> {
-    let (fields, required) = (schema.get("properties")?.as_object()?, schema.get("required")?.as_array()?);
-    let (name, value) = fields.iter().next()?;
-    let is_only = fields.len() == 1 && required.len() == 1 && required.first()?.as_str() == Some(name);
-    (is_only && schema.get("additionalProperties").is_none()).then_some(value)
+/// Returns the schema of the content of an enum's variant, which is an object with the variant's name as its only field.
+/// serde rejects a second field.
+fn variant_content(schema: &Value) -> Option<&Value> {
+    let (properties, required) = (schema.get("properties")?.as_object()?, schema.get("required")?.as_array()?);
+    properties.values().next().filter(|_| properties.len() == 1 && required.len() == 1)
 }
 
 fn is_object(schema: &Value) -> bool {

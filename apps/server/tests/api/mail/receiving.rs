@@ -76,6 +76,12 @@ async fn claim_waits_for_mail_and_a_failed_attempt_is_repeated() {
     assert_eq!(kit.claim(&kit.node).await[0]["attempt"], 2);
     kit.complete(&kit.node, &id, 2, json!("handled")).await;
     assert_eq!(kit.ada.get(&format!("{LOG}/{id}")).await.expect(200)["detail"], Value::Null);
+    let path = format!("mail/deliveries/{id}");
+    for result in [json!({ "rejected": "no", "unknownField": null }), json!({}), json!("unknown")] {
+        let body = json!({ "attempt": 2, "result": result });
+        let response = kit.node.send(Method::POST, &path, |request| request.json(&body)).await;
+        response.expect_error(400, "bad_request");
+    }
     let waiting = kit.node.send(Method::POST, "mail/deliveries?wait=-1", |request| request).await;
     waiting.expect_error(400, "bad_request");
 }
