@@ -26,7 +26,7 @@ async fn suppressed_recipient_is_listed_and_can_be_cleared() {
     assert_eq!((&entry["outcome"], &entry["hasRaw"]), (&json!("rejected"), &json!(false)));
     assert!(entry["detail"].as_str().unwrap().contains("ada+x@example.org"));
     kit.ada.get(&format!("{LOG}/{id}/raw")).await.expect_error(404, "not_found");
-    for address in ["ada%2Bx@example.org", "ada%2bx%40example.org", "nobody", "a%00b"] {
+    for address in ["ada%2Bx@example.org", "ada%2bx%40example.org", "nobody"] {
         kit.ada.delete(&format!("{SUPPRESSIONS}/{address}")).await.expect(204);
     }
     assert_eq!(kit.ada.get(SUPPRESSIONS).await.expect(200)["items"], json!([]));
