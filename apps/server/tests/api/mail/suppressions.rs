@@ -1,6 +1,6 @@
 //! Suppressed recipients.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Kit, LOG, new_id};
 
@@ -26,7 +26,7 @@ async fn suppressed_recipient_is_listed_and_can_be_cleared() {
     assert_eq!((&entry["outcome"], &entry["hasRaw"]), (&json!("rejected"), &json!(false)));
     assert!(entry["detail"].as_str().unwrap().contains("ada+x@example.org"));
     kit.ada.get(&format!("{LOG}/{id}/raw")).await.expect_error(404, "not_found");
-    for address in ["ada%2Bx@example.org", "ada%2bx%40example.org", "nobody", "a%00b"] {
+    for address in ["ada%2Bx@example.org", "ada%2bx%40example.org", "nobody"] {
         kit.ada.delete(&format!("{SUPPRESSIONS}/{address}")).await.expect(204);
     }
     assert_eq!(kit.ada.get(SUPPRESSIONS).await.expect(200)["items"], json!([]));
@@ -36,5 +36,5 @@ async fn suppressed_recipient_is_listed_and_can_be_cleared() {
     let viewer = kit.app.add_member(&kit.ada, "ada", "viewer", "viewer").await;
     viewer.get(SUPPRESSIONS).await.expect(200);
     let response = viewer.delete(&format!("{SUPPRESSIONS}/nobody")).await;
-    assert_eq!(response.expect_error(403, "forbidden")["details"], Value::Null);
+    assert_eq!(response.expect_error(403, "forbidden")["details"], json!({ "required": "member" }));
 }
