@@ -1,6 +1,6 @@
 //! Tests of the public API on a real Postgres and a mail store in a folder.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed step ends the test")]
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 mod deliveries;
 mod events;

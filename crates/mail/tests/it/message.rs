@@ -77,7 +77,7 @@ async fn headers_and_parts_have_the_given_content() {
     assert_eq!(message.date().unwrap().to_timestamp(), kit.now().unix_seconds());
     assert_eq!(message.in_reply_to().as_text(), Some(long.trim_matches(['<', '>'])));
     assert_eq!(message.references().as_text_list().unwrap().len(), 20);
-    assert_eq!(message.header_raw("X-Note").is_some(), true);
+    assert!(message.header_raw("X-Note").is_some());
     assert_eq!(message.body_text(0).unwrap().replace("\r\n", "\n").trim_end(), "Zeile 1\nZeile 2\nZeile 3\nEnde ü");
     assert_eq!(message.body_html(0).unwrap().trim_end(), "<p>Grüße</p>");
     let attachments: Vec<_> = message.attachments().collect();
@@ -108,15 +108,14 @@ async fn long_lines_and_dots_survive() {
 }
 
 const RSA_KEY: &str = include_str!("rsa.pem");
+const ED25519_KEY: &str = include_str!("ed25519.pem");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signature_covers_headers_and_body() {
-    let document = signature::Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
-    let ed25519 = signature::Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
-    let pem = pem("PRIVATE KEY", document.as_ref());
+    let ed25519 = signature::Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der(ED25519_KEY)).unwrap();
     let ed25519_key = ed25519.public_key().as_ref().to_vec();
     let rsa_key = signature::RsaKeyPair::from_pkcs8(&der(RSA_KEY)).unwrap().public_key().as_ref().to_vec();
-    for (pem, algorithm) in [(pem.as_str(), "ed25519-sha256"), (RSA_KEY, "rsa-sha256")] {
+    for (pem, algorithm) in [(ED25519_KEY, "ed25519-sha256"), (RSA_KEY, "rsa-sha256")] {
         let signer = DkimSigner::new(pem, "mail.example", "s1").unwrap();
         let kit = Kit::with(Limits::default(), |mail| mail.with_dkim(Some(signer))).await;
         let mail = OutgoingMail { html: Some("<p>Hello</p>".to_owned()), ..outgoing(&["ada@example.org"]) };
@@ -218,10 +217,6 @@ fn encode(bytes: &[u8]) -> String {
 fn decode(text: &str) -> Vec<u8> {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.decode(text).unwrap()
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", encode(der))
 }
 
 fn der(pem: &str) -> Vec<u8> {
