@@ -254,8 +254,10 @@ SELECT d.id, d.name FROM domains.domains d WHERE d.state = 'registering' AND NOT
 
 -- a domain charged twice: more paid purchases than completed ones
 SELECT c.domain_id, c.name, count(*) AS charges FROM domains.charges c
-WHERE c.purpose = 'purchase' AND c.state = 'paid' AND EXISTS (
-    SELECT FROM store.sagas s WHERE s.id = c.id AND s.state IN ('failed', 'abandoned'))
+WHERE c.purpose = 'purchase' AND c.state = 'paid'
+    -- Completed sagas are deleted after 90 days.
+    AND c.created_at > now() - interval '90 days' AND NOT EXISTS (
+        SELECT FROM store.sagas s WHERE s.id = c.id AND (s.state = 'done' OR s.finished_at IS NULL))
 GROUP BY c.domain_id, c.name;
 
 -- a completed purchase whose charge is not paid

@@ -96,9 +96,9 @@ fn git(machine: &Machine, arguments: &[&str]) {
 async fn deploy_warns_about_unsupported_resources() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
-    ada.write("svc.json", r#"{ "email": true, "storage": false }"#);
+    ada.write("svc.json", r#"{ "auth": true, "storage": false }"#);
     let ran = ada.svc(&["deploy", "--no-wait"]).succeeds();
-    ran.stderr_contains("declares email, which this API does not support");
+    ran.stderr_contains("declares auth, which this API does not support");
     assert!(!ran.err.contains("storage"), "{ran:?}");
 }
 

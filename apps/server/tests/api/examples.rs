@@ -11,13 +11,13 @@ use crate::process::Process;
 use crate::support::client;
 
 /// A signed-in `svc` with its own configuration folder.
-struct Svc {
-    home: PathBuf,
+pub struct Svc {
+    pub home: PathBuf,
     api: String,
 }
 
 impl Svc {
-    fn new(server: &Process) -> Self {
+    pub fn new(server: &Process) -> Self {
         let home = std::env::temp_dir().join(format!("svc-examples-{}", server.base.rsplit(':').next().unwrap()));
         std::fs::create_dir_all(&home).unwrap();
         let svc = Self { home, api: server.base.clone() };
@@ -26,7 +26,7 @@ impl Svc {
     }
 
     /// Runs `svc --json`. Returns the exit code, the document and stderr.
-    fn run(&self, arguments: &[&str]) -> (i32, Value, String) {
+    pub fn run(&self, arguments: &[&str]) -> (i32, Value, String) {
         let mut command = Command::new(program("svc"));
         command.args(arguments).args(["--json", "--api", &self.api]).env("XDG_CONFIG_HOME", &self.home);
         let output = command.env("NO_PROXY", "*").output().unwrap();
@@ -34,7 +34,14 @@ impl Svc {
         (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap_or_default(), stderr)
     }
 
-    fn deploy(&self, folder: &Path, project: &str) -> (i32, Value, String) {
+    /// Runs `svc` without `--json`. Returns its output.
+    pub fn output(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(program("svc"));
+        command.args(arguments).args(["--api", &self.api]).env("XDG_CONFIG_HOME", &self.home).env("NO_PROXY", "*");
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    pub fn deploy(&self, folder: &Path, project: &str) -> (i32, Value, String) {
         self.run(&["deploy", folder.to_str().unwrap(), "--org", "ada", "--project", project, "--create"])
     }
 }
@@ -45,7 +52,7 @@ impl Drop for Svc {
     }
 }
 
-fn example(name: &str) -> PathBuf {
+pub fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
@@ -84,7 +91,7 @@ async fn examples_are_served_and_a_worker_that_fails_to_start_is_reported() {
 }
 
 /// Calls `attempt` until it returns a value.
-async fn wait_for<T>(expected: &str, attempt: impl AsyncFn() -> Option<T>) -> T {
+pub async fn wait_for<T>(expected: &str, attempt: impl AsyncFn() -> Option<T>) -> T {
     let found = async {
         loop {
             if let Some(found) = attempt().await {

@@ -39,7 +39,7 @@ fn settings(
         ("SVC_SEALING_KEYS", "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".into()),
         ("SVC_PLATFORM_DOMAIN", "localhost".into()),
         ("SVC_FALLBACK_ORIGIN", "fallback.localhost".into()),
-        ("SVC_BUNDLE_STORE", format!("file://{}", folder.display())),
+        ("SVC_BUNDLE_STORE", format!("file://{}/bundles", folder.display())),
     ]
 }
 

@@ -235,7 +235,8 @@ fn note(resource: Resource, declares: ResourceSet, granted: ResourceSet) -> Opti
         Resource::Database => "run `svc db enable`",
         Resource::Storage => "run `svc storage enable`",
         Resource::Ai => "run `svc ai enable`",
-        Resource::Auth | Resource::Email => "enable it through the API",
+        Resource::Email => "run `svc email enable`",
+        Resource::Auth => "enable it through the API",
     };
     Some(format!("svc.json declares {resource}, which the project does not have: {remedy}"))
 }

@@ -16,9 +16,8 @@ use super::config::{InvalidSmtp, SmtpConfig};
 use super::connector::{Connector, Timeouts};
 use super::error::{Cause, MailError, Step};
 
-/// The default timeouts. A message may have 10 MiB. The total stays below the lease of an outbox message, so that no
-/// second worker sends the same message.
-const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), total: Duration::from_secs(50) };
+/// The default timeouts. A message may have 10 MiB. The total stays below the timeout of an outbox message, 45 seconds.
+const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), total: Duration::from_secs(40) };
 
 /// The longest reply that is returned, in characters.
 const MAX_REPLY_LENGTH: usize = 500;

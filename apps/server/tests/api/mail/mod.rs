@@ -1,6 +1,7 @@
 //! The mail of projects.
 
 mod address;
+mod bot;
 mod hook;
 mod nodes;
 mod receiving;
