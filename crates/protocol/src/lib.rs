@@ -34,8 +34,8 @@ pub use git::{
     GitObjects, GitReceipt, GitRejection, GitRepositories, GitUpdate, GitUpdates,
 };
 pub use mail::{
-    DeliveryResult, Email, InboundMail, MailAttachment, MailDelivered, MailDeliveries, MailDelivery, MailRefusal,
-    MailSubmission, MailSubmitted, OutgoingMail, Recipient, RecipientRequest, RefusedMail,
+    DeliveryOutcome, DeliveryResult, Email, InboundMail, MailAttachment, MailDelivered, MailDeliveries, MailDelivery,
+    MailRefusal, MailSubmission, MailSubmitted, OutgoingMail, Recipient, RecipientRequest, RefusedMail,
 };
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};

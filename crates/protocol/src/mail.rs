@@ -200,20 +200,57 @@ pub struct MailDelivered {
     /// The attempt's number. The result of an earlier attempt is ignored.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 1))]
     pub attempt: u32,
-    pub result: DeliveryResult,
+    pub outcome: DeliveryOutcome,
+    /// The reason of `rejected` and of `failed`.
+    pub reason: Option<String>,
 }
 
-/// How a worker handled a mail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How an attempt to deliver a mail ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum DeliveryResult {
+#[serde(rename_all = "snake_case")]
+pub enum DeliveryOutcome {
     /// `email()` returned.
     Handled,
-    /// `email()` called `setReject` with this reason.
-    Rejected(String),
+    /// `email()` called `setReject`.
+    Rejected,
     /// The live deployment has no `email()`. The mail stays in the log.
     NoHandler,
     /// `email()` threw, took too long, or could not run. The mail is due again later.
+    Failed,
+}
+
+/// How a worker handled a mail: an outcome with its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DeliveryResult {
+    Handled,
+    Rejected(String),
+    NoHandler,
     Failed(String),
+}
+
+impl MailDelivered {
+    #[must_use]
+    pub fn new(attempt: u32, result: DeliveryResult) -> Self {
+        let (outcome, reason) = match result {
+            DeliveryResult::Handled => (DeliveryOutcome::Handled, None),
+            DeliveryResult::Rejected(reason) => (DeliveryOutcome::Rejected, Some(reason)),
+            DeliveryResult::NoHandler => (DeliveryOutcome::NoHandler, None),
+            DeliveryResult::Failed(reason) => (DeliveryOutcome::Failed, Some(reason)),
+        };
+        Self { attempt, outcome, reason }
+    }
+
+    /// Returns the outcome with its reason. A missing reason is empty.
+    #[must_use]
+    pub fn into_result(self) -> DeliveryResult {
+        let reason = self.reason.unwrap_or_default();
+        match self.outcome {
+            DeliveryOutcome::Handled => DeliveryResult::Handled,
+            DeliveryOutcome::Rejected => DeliveryResult::Rejected(reason),
+            DeliveryOutcome::NoHandler => DeliveryResult::NoHandler,
+            DeliveryOutcome::Failed => DeliveryResult::Failed(reason),
+        }
+    }
 }

@@ -80,7 +80,7 @@ impl Deliveries {
         let result = self.handlers.call(&mail).await;
         self.metrics.count_delivery(&result);
         let MailDelivery { id, project, attempt, .. } = mail;
-        let delivered = MailDelivered { attempt, result };
+        let delivered = MailDelivered::new(attempt, result);
         let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
         while claimed_at.elapsed() < LEASE {
             match self.core.report_mail(&id, &delivered).await {

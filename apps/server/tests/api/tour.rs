@@ -4,17 +4,18 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use sandbox::{AiServer, PaymentsServer, RegistrarServer};
+use sandbox::{AiServer, DnsServer, Encryption, PaymentsServer, RegistrarServer, SmtpServer};
 use testkit::{PrivatePostgres, reserved_port};
 
 use crate::convergence::node_process::{Node, program, workerd};
 use crate::git::kit::GitNode;
+use crate::mail::bot::MailNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 
 /// The number of shell blocks at the end of the tour that need `workerd`, because they deploy worker code. The last of
 /// them also needs the programs of Postgres.
-const BLOCKS_WITH_CODE: usize = 4;
+const BLOCKS_WITH_CODE: usize = 5;
 
 /// Returns the shell blocks of the tour, without the last `omitted` ones.
 fn tour(omitted: usize) -> String {
@@ -41,8 +42,12 @@ async fn readme_tour_works() {
     let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{public_port}/v1/hooks/payments"))).await;
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/ai-models.example.json");
     let registrar = RegistrarServer::start().await;
+    let relay = SmtpServer::start(Encryption::None).await;
     let mut settings = [&payments.settings()[..], &registrar.settings()].concat();
     settings.push(("SVC_NAMESERVERS", "ns1.localhost,ns2.localhost".to_owned()));
+    settings.push(("SVC_SMTP_URL", relay.url()));
+    settings.push(("SVC_MAIL_FROM", "platform@mail.localhost".to_owned()));
+    settings.push(("SVC_MAIL_DOMAIN", "mail.localhost".to_owned()));
     settings.push(("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()));
     settings.push(("SVC_AI_MODELS", models.display().to_string()));
     let server = Process::at(public_port, &settings).await;
@@ -68,6 +73,7 @@ async fn readme_tour_works() {
     }
     let node = Node::start(&server, &settings).await;
     let git = GitNode::start(&server.database.url(), &server.internal).await;
+    let mail = MailNode::start(&server, &DnsServer::start().await).await;
     let edge = format!(":{}", port(&node.edge));
     let omitted = match (&workerd, &postgres) {
         (None, _) => BLOCKS_WITH_CODE,
@@ -75,7 +81,7 @@ async fn readme_tour_works() {
         (Some(_), Some(_)) => 0,
     };
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
-    let script = script.replace(":8093", &format!(":{}", git.http));
+    let script = script.replace(":8093", &format!(":{}", git.http)).replace(":2525", &format!(":{}", mail.port));
     assert!(script.contains(&server.base), "the tour does not use the API");
     // Wait for the webhook of the payment, and for the binding of the models.
     let ready =
@@ -103,10 +109,12 @@ async fn readme_tour_works() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(output.status.success(), "{out}\n{err}");
-    let is_expected = |line: &&str| line.starts_with("<h1>") || ["401", "data: [DONE]"].contains(line);
+    let is_expected =
+        |line: &&str| line.starts_with("<h1>") || ["401", "data: [DONE]", "<p>Hello, bot</p>"].contains(line);
     let seen: Vec<&str> = out.lines().filter(is_expected).collect();
     let (hello, again) = ("<h1>Hello</h1>", "<h1>Hello again</h1>");
-    let code = ["<h1>Hello, Ada</h1>", r#"<h1><a href="/">Guest book</a></h1>"#, "data: [DONE]", "<h1>To do</h1>"];
+    let guests = r#"<h1><a href="/">Guest book</a></h1>"#;
+    let code = ["<h1>Hello, Ada</h1>", guests, "data: [DONE]", "<p>Hello, bot</p>", "<h1>To do</h1>"];
     let mut expected = vec![hello, again, hello, "401", hello, "<h1>Hello from git</h1>"];
     expected.extend(&code[..BLOCKS_WITH_CODE - omitted]);
     assert_eq!(seen, expected, "{out}\n{err}");
@@ -117,6 +125,10 @@ async fn readme_tour_works() {
     }
     let listed = out.lines().find(|line| line.starts_with(&tokens.sid()));
     assert!(listed.is_some_and(|line| line.contains("Example app")), "the app is not listed in {out}\n{err}");
+    if workerd.is_some() {
+        let reply = relay.wait_for(1).await.remove(0);
+        assert_eq!(reply.to, ["eve@example.org"]);
+    }
     let domain = registrar.domain("my-shop.com").expect("the domain is not registered");
     assert_eq!(domain["nameservers"], serde_json::json!(["ns1.localhost", "ns2.localhost"]));
     assert!(out.contains("www.my-shop.com  active"), "the hostname is not active in {out}\n{err}");

@@ -41,27 +41,19 @@ impl<'a> Walk<'a> {
         if is_object(schema) {
             match schema.get("additionalProperties") {
                 Some(Value::Bool(false)) => {}
-                // The object is a map with arbitrary keys, so check the schema of its values.
+                // A map with free names: check the schema of its values.
                 Some(values @ Value::Object(_)) => self.visit(values, name),
                 _ => drop(self.open.insert(format!("unknown fields in {name}"))),
             }
         }
         let properties =
             schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|fields| fields.values());
-        let list = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
-        let choices = ["allOf", "anyOf", "prefixItems"].into_iter().flat_map(list);
-        let variants = list("oneOf").map(|variant| variant_content(variant).unwrap_or(variant));
-        for part in properties.chain(choices).chain(variants).chain(schema.get("items")) {
+        let choices =
+            ["allOf", "oneOf", "anyOf", "prefixItems"].into_iter().filter_map(|key| schema.get(key)?.as_array());
+        for part in properties.chain(choices.flatten()).chain(schema.get("items")) {
             self.visit(part, name);
         }
     }
-}
-
-/// Returns the schema of the content of an enum's variant, which is an object with the variant's name as its only field.
-/// serde rejects a second field.
-fn variant_content(schema: &Value) -> Option<&Value> {
-    let (properties, required) = (schema.get("properties")?.as_object()?, schema.get("required")?.as_array()?);
-    properties.values().next().filter(|_| properties.len() == 1 && required.len() == 1)
 }
 
 fn is_object(schema: &Value) -> bool {

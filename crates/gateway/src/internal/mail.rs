@@ -116,16 +116,17 @@ async fn complete(
     Path(id): Path<MailId>,
     nodes: Data<Convergence>,
     mail: Data<Mail>,
-    Body(MailDelivered { attempt, result }): Body<MailDelivered>,
+    Body(delivered): Body<MailDelivered>,
 ) -> Result<NoContent, Problem> {
     nodes.core()?;
-    let result = match result {
+    let attempt = i32::try_from(delivered.attempt).unwrap_or(i32::MAX);
+    let result = match delivered.into_result() {
         DeliveryResult::Handled => AttemptResult::Handled,
         DeliveryResult::Rejected(reason) => AttemptResult::Rejected(reason),
         DeliveryResult::NoHandler => AttemptResult::NoHandler,
         DeliveryResult::Failed(reason) => AttemptResult::Failed(reason),
     };
-    mail.complete(by.node, id, i32::try_from(attempt).unwrap_or(i32::MAX), result).await?;
+    mail.complete(by.node, id, attempt, result).await?;
     Ok(NoContent)
 }
 

@@ -102,13 +102,14 @@ fn examples_agree_with_each_other() {
         ("orgSlug", "acme"),
         ("orgName", "Acme"),
         ("projects", "site"),
-        ("subject", "ada"),
         ("email", "ada@example.org"),
         ("hostname", "site-acme.apps.svc.example"),
         ("createdAt", "2026-11-21T08:00:00.000Z"),
     ] {
         assert_eq!(by_key[key], BTreeSet::from([expected]), "{key}");
     }
+    // Of a mail, and of a user.
+    assert_eq!(by_key["subject"], BTreeSet::from(["Welcome", "ada"]));
     for prefix in ["usr", "org", "prj", "dep", "zon"] {
         assert_eq!(ids[prefix].len(), 1, "{prefix}: {:?}", ids[prefix]);
     }

@@ -116,7 +116,7 @@ impl ControlPlane {
         let result = async {
             loop {
                 if let Some(delivered) = result() {
-                    return delivered.result;
+                    return delivered.into_result();
                 }
                 sleep(Duration::from_millis(10)).await;
             }

@@ -1,7 +1,7 @@
 //! The mail of projects.
 
 mod address;
-mod bot;
+pub mod bot;
 mod hook;
 mod nodes;
 mod receiving;
@@ -120,8 +120,8 @@ impl Kit {
         response.expect(200)["deliveries"].as_array().unwrap().clone()
     }
 
-    async fn complete(&self, node: &ManualNode, id: &str, attempt: u32, result: Value) {
-        let body = json!({ "attempt": attempt, "result": result });
+    async fn complete(&self, node: &ManualNode, id: &str, attempt: u32, (outcome, reason): (&str, Option<&str>)) {
+        let body = json!({ "attempt": attempt, "outcome": outcome, "reason": reason });
         node.send(Method::POST, &format!("mail/deliveries/{id}"), |request| request.json(&body)).await.expect(204);
     }
 }

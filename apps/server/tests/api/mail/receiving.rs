@@ -52,11 +52,11 @@ async fn received_mail_is_stored_once_and_delivered_to_the_home_node() {
     assert_eq!((message.status, message.header("content-type")), (200, "message/rfc822"));
     assert_eq!(message.bytes, MESSAGE.as_bytes());
     // Another node's result and an earlier attempt's result have no effect.
-    kit.complete(&other, &id, 1, json!({ "rejected": "no" })).await;
-    kit.complete(&kit.node, &id, 2, json!({ "rejected": "no" })).await;
+    kit.complete(&other, &id, 1, ("rejected", Some("no"))).await;
+    kit.complete(&kit.node, &id, 2, ("rejected", Some("no"))).await;
     assert_eq!(kit.ada.get(&format!("{LOG}/{id}")).await.expect(200)["outcome"], "received");
     for _ in 0..2 {
-        kit.complete(&kit.node, &id, 1, json!({ "rejected": "no\r\nspam" })).await;
+        kit.complete(&kit.node, &id, 1, ("rejected", Some("no\r\nspam"))).await;
     }
     let entry = kit.ada.get(&format!("{LOG}/{id}")).await.expect(200).clone();
     assert_eq!((&entry["outcome"], &entry["detail"]), (&json!("rejected"), &json!("no  spam")));
@@ -69,16 +69,19 @@ async fn claim_waits_for_mail_and_a_failed_attempt_is_repeated() {
     let (waiting, id) =
         tokio::join!(kit.node.send(Method::POST, "mail/deliveries?wait=30", |request| request), kit.receive(MESSAGE));
     assert_eq!(waiting.expect(200)["deliveries"][0]["id"], id);
-    kit.complete(&kit.node, &id, 1, json!({ "failed": "threw an Error" })).await;
+    kit.complete(&kit.node, &id, 1, ("failed", Some("threw an Error"))).await;
     let detail = "attempt 1 failed: threw an Error";
     assert_eq!(kit.ada.get(&format!("{LOG}/{id}")).await.expect(200)["detail"], detail);
     kit.app.clock.advance(5);
     assert_eq!(kit.claim(&kit.node).await[0]["attempt"], 2);
-    kit.complete(&kit.node, &id, 2, json!("handled")).await;
+    kit.complete(&kit.node, &id, 2, ("handled", None)).await;
     assert_eq!(kit.ada.get(&format!("{LOG}/{id}")).await.expect(200)["detail"], Value::Null);
     let path = format!("mail/deliveries/{id}");
-    for result in [json!({ "rejected": "no", "unknownField": null }), json!({}), json!("unknown")] {
-        let body = json!({ "attempt": 2, "result": result });
+    for body in [
+        json!({ "attempt": 2, "outcome": "rejected", "reason": "no", "unknownField": null }),
+        json!({ "attempt": 2 }),
+        json!({ "attempt": 2, "outcome": "unknown" }),
+    ] {
         let response = kit.node.send(Method::POST, &path, |request| request.json(&body)).await;
         response.expect_error(400, "bad_request");
     }
