@@ -9,14 +9,12 @@ use protocol::{
     GitAccess, GitAccessRequest, GitDeployState, GitNextDeploy, GitNodeInfo, GitObjects, GitReceipt, GitRejection,
     GitRepositories, GitUpdates,
 };
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
-use reqwest::redirect::Policy;
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response};
 
 use crate::config::Config;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest upload of a bundle.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// The number of characters of a commit message that are uploaded.
@@ -30,16 +28,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Redirects and proxies are disabled, so the credential is sent only to the configured address.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, config.authorization.clone())]);
-        let client = Client::builder()
-            .default_headers(headers)
-            .redirect(Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(TIMEOUT)
-            .build()?;
+        let client = daemon::client_builder(config.authorization.clone()).timeout(TIMEOUT).build()?;
         Ok(Self { client, base: config.core_url.clone() })
     }
 

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use protocol::{InboundMail, Recipient, RecipientRequest};
-use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
-use reqwest::redirect::Policy;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, Client, RequestBuilder, Response, StatusCode};
 
 use crate::config::Config;
 use crate::host::HostName;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest upload of a mail.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -32,16 +30,8 @@ pub enum Handover {
 }
 
 impl Core {
-    /// Redirects and proxies are disabled, so the credential is sent only to the configured address.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, config.authorization.clone())]);
-        let client = Client::builder()
-            .default_headers(headers)
-            .redirect(Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(TIMEOUT)
-            .build()?;
+        let client = daemon::client_builder(config.authorization.clone()).timeout(TIMEOUT).build()?;
         Ok(Self { client, base: format!("{}/internal/v1/mail", config.core_url) })
     }
 

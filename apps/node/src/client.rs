@@ -9,8 +9,7 @@ use protocol::{
     AiAdmission, AiCallRequest, AiSettlements, Batch, Desired, Digest, MailDelivered, MailDeliveries, MailSubmitted,
     NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA,
 };
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap};
-use reqwest::redirect::Policy;
+use reqwest::header::{CONTENT_TYPE, DATE};
 use reqwest::{Client, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,7 +23,6 @@ use crate::desired::DesiredUpdate;
 const POLL_WAIT: Duration = Duration::from_secs(25);
 /// The read timeout. For long polls and downloads, [`POLL_WAIT`] is added to it.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The control plane rejected the credential of the node.
 #[derive(Debug, thiserror::Error)]
@@ -57,16 +55,9 @@ pub struct Core {
 }
 
 impl Core {
-    /// Redirects and proxies are disabled, so the credential is sent only to the configured address.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, config.authorization.clone())]);
-        let client = Client::builder()
-            .default_headers(headers)
-            .redirect(Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(POLL_WAIT + READ_TIMEOUT)
-            .build()?;
+        let client =
+            daemon::client_builder(config.authorization.clone()).read_timeout(POLL_WAIT + READ_TIMEOUT).build()?;
         Ok(Self { client, clock: ReferenceClock::default(), base: config.core_url.clone() })
     }
 

@@ -1,8 +1,13 @@
-//! The settings of the control plane's address, and of the credential for it.
+//! The address of the control plane, the credential for it, and the client.
 
-use reqwest::Url;
-use reqwest::header::HeaderValue;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Url};
 use settings::{Error, Secret, Setting};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Returns the base address in a URL, without a trailing slash. It is logged, so the URL must not contain credentials.
 ///
@@ -30,4 +35,15 @@ pub fn bearer<T>(setting: &Setting<T>, credential: &Secret) -> Result<HeaderValu
         .map_err(|_| setting.malformed("it contains a character that is not allowed in a header"))?;
     header.set_sensitive(true);
     Ok(header)
+}
+
+/// Returns the builder of a client that sends this `Authorization` header. It follows no redirects and uses no proxy, so
+/// that the credential is sent only to the configured address. The caller sets the timeouts of requests.
+#[must_use]
+pub fn client_builder(authorization: HeaderValue) -> ClientBuilder {
+    Client::builder()
+        .default_headers(HeaderMap::from_iter([(AUTHORIZATION, authorization)]))
+        .redirect(Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT)
 }

@@ -7,6 +7,6 @@ mod metrics;
 mod program;
 
 pub use backoff::Backoff;
-pub use control_plane::{base_address, bearer};
+pub use control_plane::{base_address, bearer, client_builder};
 pub use metrics::show_metrics;
 pub use program::{Program, Stop, init_log, install_crypto_provider};
