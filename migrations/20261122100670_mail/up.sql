@@ -93,7 +93,8 @@ BEGIN
     LOOP
         EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM mail.%I)', partition) INTO occupied;
         CONTINUE WHEN occupied;
-        -- No row appears between the check and the drop.
+        -- No row appears between the check and the drop. Queries lock the parent first.
+        LOCK TABLE mail.messages IN ACCESS EXCLUSIVE MODE;
         EXECUTE pg_catalog.format('LOCK TABLE mail.%I IN ACCESS EXCLUSIVE MODE', partition);
         EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM mail.%I)', partition) INTO occupied;
         CONTINUE WHEN occupied;

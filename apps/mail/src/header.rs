@@ -84,11 +84,14 @@ fn name(field: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for a field whose
-/// identifier is ambiguous, because another parser could read our name in it.
+/// identifier is ambiguous, because another parser could read our name in it, and for a field that contains our name
+/// anywhere: worker code reads repeated fields as one text, in which a later part looks like another field.
 fn claims(value: &[u8], host: &HostName) -> bool {
-    match identifier(&String::from_utf8_lossy(value)) {
-        Some(identifier) => HostName::parse(&identifier).is_some_and(|name| name == *host),
-        None => true,
+    let value = String::from_utf8_lossy(value);
+    let contains_host = |text: &str| text.replace(['\r', '\n'], "").to_lowercase().contains(&*host.to_string());
+    match identifier(&value) {
+        Some(identifier) if !contains_host(&value) => HostName::parse(&identifier).is_some_and(|name| name == *host),
+        _ => true,
     }
 }
 

@@ -300,6 +300,7 @@ async fn no_result_is_forged() {
         format!("Subject: s\r\nauthentication-results : {HOST} 1 ; spf=pass\r\n\r\n.\r\n"),
         format!("Authentication-Results: (a (b) \\)) \"{HOST}\" (c); spf=pass\r\n\r\n.\r\n"),
         format!("Authentication-Results: {}.; spf=pass\r\n\r\n.\r\n", HOST.to_uppercase()),
+        format!("Authentication-Results: other.example; none,\r\n\t{HOST}; spf=pass\r\n\r\n.\r\n"),
         format!("garbage\r\nAuthentication-Results: {HOST}; spf=pass\r\n\r\n.\r\n"),
         " spf=pass\r\n\r\n.\r\n".to_owned(),
         "\t(spf=pass)\r\nSubject: s\r\n\r\n.\r\n".to_owned(),

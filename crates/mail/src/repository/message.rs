@@ -36,11 +36,19 @@ pub struct MessageCounts {
     pub sent_last_hour: i64,
     #[diesel(sql_type = BigInt)]
     pub sent_last_day: i64,
-    /// The mails to suppressed recipients in the last hour.
-    #[diesel(sql_type = BigInt)]
-    pub suppressed_last_hour: i64,
     #[diesel(sql_type = BigInt)]
     pub received_last_day: i64,
+}
+
+/// The submissions of a project in a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+pub struct SubmittedCounts {
+    /// The mails without those to suppressed recipients.
+    #[diesel(sql_type = BigInt)]
+    pub sent: i64,
+    /// The mails to suppressed recipients.
+    #[diesel(sql_type = BigInt)]
+    pub suppressed: i64,
 }
 
 /// The log on a [`store::Connection`].
@@ -58,6 +66,10 @@ pub trait MessageRepository {
         direction: Option<MailDirection>,
         paging: &Paging<MailId>,
     ) -> Result<Vec<MessageRecord>>;
+
+    /// Counts the submissions of a project since this time. Unlike [`Self::message_count`], it reads no received mail,
+    /// whose number the senders determine.
+    async fn message_count_submitted(&mut self, project: ProjectId, since: Time) -> Result<SubmittedCounts>;
 
     /// Counts the recent mails of a project.
     async fn message_count(&mut self, project: ProjectId, now: Time) -> Result<MessageCounts>;
@@ -99,9 +111,12 @@ pub trait MessageRepository {
 const COUNT: &str =
     "SELECT count(*) FILTER (WHERE direction = 'out' AND outcome <> 'rejected' AND created_at > $3) AS sent_last_hour,
         count(*) FILTER (WHERE direction = 'out' AND outcome <> 'rejected') AS sent_last_day,
-        count(*) FILTER (WHERE direction = 'out' AND outcome = 'rejected' AND created_at > $3) AS suppressed_last_hour,
         count(*) FILTER (WHERE direction = 'in') AS received_last_day
     FROM mail.messages WHERE project_id = $1 AND direction IN ('in', 'out') AND created_at > $2";
+
+const COUNT_SUBMITTED: &str = "SELECT count(*) FILTER (WHERE outcome <> 'rejected') AS sent,
+        count(*) FILTER (WHERE outcome = 'rejected') AS suppressed
+    FROM mail.messages WHERE project_id = $1 AND direction = 'out' AND created_at > $2";
 
 const SET_OUTCOME: &str = "UPDATE mail.messages SET outcome = $3, detail = coalesce($4, detail)
     WHERE id = $1 AND outcome = ANY ($2)";
@@ -139,6 +154,11 @@ impl MessageRepository for Connection {
                 newest_first!(all, messages::project_id = project, messages::id, paging).load(self).await?
             }
         })
+    }
+
+    async fn message_count_submitted(&mut self, project: ProjectId, since: Time) -> Result<SubmittedCounts> {
+        let query = diesel::sql_query(COUNT_SUBMITTED).bind::<Uuid, _>(project).bind::<Timestamptz, _>(since);
+        Ok(Prepared(query).get_result(self).await?)
     }
 
     async fn message_count(&mut self, project: ProjectId, now: Time) -> Result<MessageCounts> {

@@ -75,11 +75,16 @@ pub(super) async fn apply_pending(tx: &mut Connection, relay_id: Option<&str>, n
 /// Applies an event. Returns false if no mail has the relay's id.
 async fn apply(tx: &mut Connection, relay_id: &str, event: &DeliveryEvent, now: Time) -> store::Result<bool> {
     let mut mails = tx.message_lock_by_relay_id(relay_id).await?;
-    for EventRecipient { address, detail } in &event.recipients {
-        let address = one_line(&suppression_key(address), MAX_ADDRESS_BYTES);
+    let key = |address: &str| one_line(&suppression_key(address), MAX_ADDRESS_BYTES);
+    let recipients =
+        event.recipients.iter().map(|EventRecipient { address, detail }| (key(address), detail.as_deref()));
+    let mut recipients: Vec<(String, Option<&str>)> = recipients.collect();
+    // Concurrent events lock the rows of suppressions in one order.
+    recipients.sort();
+    for (address, detail) in recipients {
         let Some(mail) = find(&mut mails, &address) else { continue };
         let before = mail.clone();
-        change(mail, event.kind, &address, detail.as_deref());
+        change(mail, event.kind, &address, detail);
         if *mail != before {
             tx.message_set_outcome(mail.id, &[before.outcome], mail.outcome, mail.detail.as_deref()).await?;
         }
@@ -88,7 +93,7 @@ async fn apply(tx: &mut Connection, relay_id: &str, event: &DeliveryEvent, now: 
             DeliveryEventKind::Complained => SuppressionReason::Complaint,
             DeliveryEventKind::Delivered | DeliveryEventKind::Bounced { permanent: false } => continue,
         };
-        let detail = detail.as_deref().map(|detail| one_line(detail, MAX_DETAIL_CHARS));
+        let detail = detail.map(|detail| one_line(detail, MAX_DETAIL_CHARS));
         let suppression = SuppressionRecord { address, reason, detail, created_at: now };
         tx.suppression_put(mail.project, &suppression).await?;
     }

@@ -1,5 +1,6 @@
 //! Mail that the mail node received.
 
+use std::collections::BTreeSet;
 use std::error::Error as StdError;
 
 use bytes::Bytes;
@@ -64,7 +65,8 @@ impl Mail {
     /// Adds an uploaded message to the log of its project, and makes it due at the project's home node. Safe to repeat.
     ///
     /// # Errors
-    /// Returns [`MailError::ProjectNotFound`] if the project was deleted, [`MailError::Field`] if the bytes were not
+    /// Returns [`MailError::ProjectNotFound`] if the project was deleted, or if a recipient's domain belongs to another
+    /// project now. Returns [`MailError::Field`] if the bytes were not
     /// uploaded or a field is invalid, or [`MailError::MailStore`].
     pub async fn receive(&self, mail: NewInboundMail) -> Result<()> {
         let mut connection = self.store.connection().await?;
@@ -74,8 +76,9 @@ impl Mail {
             return if is_same { Ok(()) } else { Err(InvalidField::new("project", "is not that of this id").into()) };
         }
         let found = connection.project_find(mail.project).await?;
+        let is_foreign = has_other_owner(&mut connection, &mail).await?;
         drop(connection);
-        if found.is_none() {
+        if found.is_none() || is_foreign {
             self.raws.discard(mail.id).await?;
             return Err(MailError::ProjectNotFound);
         }
@@ -123,4 +126,16 @@ impl Mail {
         }
         Ok(())
     }
+}
+
+/// Returns whether another project has the domain of a recipient. It can have received it after the mail node accepted
+/// the mail.
+async fn has_other_owner(connection: &mut Connection, mail: &NewInboundMail) -> store::Result<bool> {
+    let domains = mail.to.iter().filter_map(|to| Some(to.rsplit_once('@')?.1.to_ascii_lowercase()));
+    for domain in domains.collect::<BTreeSet<_>>() {
+        if connection.project_by_domain(&domain).await?.is_some_and(|owner| owner != mail.project) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

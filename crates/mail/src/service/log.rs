@@ -19,7 +19,7 @@ impl Mail {
         let project = connection.project_find(target.project).await?.ok_or(MailError::ProjectNotFound)?;
         let now = self.store.clock_rng().now();
         let counts = connection.message_count(target.project, now).await?;
-        let MessageCounts { sent_last_hour, sent_last_day, received_last_day, .. } = counts;
+        let MessageCounts { sent_last_hour, sent_last_day, received_last_day } = counts;
         let granted = project.email_domain.is_some();
         let future = || Some(format!("{}.{}.{}", project.name, project.org_slug, self.domain.as_ref()?));
         let address = project.email_domain.clone().or_else(future);

@@ -63,7 +63,9 @@ impl MailRelay {
         let message = match self.mail.raws.read(record.project, record.id).await {
             Ok(message) => message,
             Err(MailError::NoRawMessage) => {
-                return Err(DeliveryError::Permanent("the mail store does not have the message".to_owned()));
+                tracing::error!(mail = %record.id, "the mail store does not have a queued message");
+                let bounce = Some("the message is no longer stored".to_owned());
+                return Ok(RelayResult { relay_id: None, bounce });
             }
             Err(error) => return Err(transient(&error)),
         };

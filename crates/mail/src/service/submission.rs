@@ -179,13 +179,14 @@ impl Mail {
         if is_exact && suppressed.is_none() {
             connection.mailbox_lock(mail.project).await?;
         }
-        let counts = connection.message_count(mail.project, self.store.clock_rng().now()).await?;
+        let an_hour_ago = self.store.clock_rng().now().plus_seconds(-3600);
+        let counts = connection.message_count_submitted(mail.project, an_hour_ago).await?;
         if let Some(suppressed) = suppressed {
             // A worker that ignores the refusal must not fill the log.
-            let is_logged = counts.suppressed_last_hour < i64::from(limit);
+            let is_logged = counts.suppressed < i64::from(limit);
             return Ok(Decision::RefuseSuppressed { detail: describe(&suppressed), is_logged });
         }
-        if counts.sent_last_hour >= i64::from(limit) {
+        if counts.sent >= i64::from(limit) {
             return Ok(Decision::Refuse(Refusal::RateLimited { limit }));
         }
         Ok(Decision::Accept)

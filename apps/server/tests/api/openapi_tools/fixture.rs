@@ -64,6 +64,7 @@ impl Fixture {
             ("SVC_CODEHOST_TOKEN_URL", unreachable("token")),
             ("SVC_CODEHOST_USER_URL", unreachable("user")),
             ("SVC_CODEHOST_REDIRECTS", "http://localhost:3000".to_owned()),
+            ("SVC_MAILHOOK_TOPIC_ARN", "arn:aws:sns:eu-west-1:123456789012:mail".to_owned()),
             ("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()),
             ("SVC_OAUTH_DEVICE_FLOW", "on".to_owned()),
             // Do not log thousands of requests.

@@ -15,6 +15,7 @@ BY_CODE = {
     "idempotency_mismatch": "the key was used with another body",
     "invalid_bundle": "the content of a bundle is restricted (docs/hostile-bundles.md)",
     "reserved_name": "some names of secrets are reserved",
+    "registrar_rejected": "the registry decides about names, contacts and periods",
     "precondition_failed": "If-Match names another serial of the zone",
 }
 # The same at the endpoints below /oauth: which parameters are required depends on the grant type and on the client, and
