@@ -9,13 +9,13 @@ use crate::host::HostName;
 /// The limit of a subject in characters.
 const MAX_SUBJECT: usize = 1000;
 
-/// A header without the results that a sender put under our name.
+/// A header without the `Authentication-Results` fields that a sender put under this host's name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Header {
     /// The bytes that remain.
     pub bytes: Vec<u8>,
-    /// Whether the mail does not start with a header field. Then an empty line must precede it, or its first line could
-    /// continue the last field of ours.
+    /// Whether the mail does not start with a header field. The node's own fields then need an empty line after them.
+    /// Otherwise the first line of the mail could continue the last of these fields.
     pub is_body: bool,
     /// The decoded subject, without control characters.
     pub subject: Option<String>,
