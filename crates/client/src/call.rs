@@ -94,7 +94,7 @@ impl<T> Call<T> {
     pub(crate) fn new(client: Client, operation: &'static str, method: Method, segments: &[&str]) -> Self {
         let mut path = Ok(client.base().path().trim_end_matches('/').to_owned());
         for segment in segments {
-            // HTTP intermediaries would resolve these segments to another path.
+            // HTTP intermediaries resolve an empty segment, `.` and `..`, and would request another path.
             if matches!(*segment, "" | "." | "..") {
                 path = Err(Error::InvalidArgument(format!("{segment:?} is not a valid name")));
             }

@@ -29,8 +29,8 @@ impl<P: DesiredPart> PartWriter<P> {
         Self { writer, part: PhantomData }
     }
 
-    /// Writes the part with the next revision of the home node. The caller's transaction is the one that makes the
-    /// decision. The first part of a project also assigns the project to the node with the fewest placements.
+    /// Writes the part with the next revision of the home node. Call it in the transaction that decides about the part.
+    /// The first part of a project also assigns the project to the node with the fewest placements.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].

@@ -112,9 +112,8 @@ pub struct StoredTokens {
 }
 
 impl StoredTokens {
-    /// Refreshes the stored access token if `is_due` returns true for it. If another `svc` process refreshes at the
-    /// same time, waits for it and uses its new token. Returns the access token that is then stored; `None` without a
-    /// grant.
+    /// Refreshes the stored access token if `is_due` returns true for it. If another `svc` process is refreshing, waits
+    /// for that process and uses its new token. Returns the access token that is then stored; `None` without a grant.
     async fn refresh(&self, is_due: impl Fn(&Secret, &StoredGrant) -> bool) -> Result<Option<Secret>, CliError> {
         let _lock = Config::lock()?;
         let mut config = Config::read()?;

@@ -137,8 +137,8 @@ impl Book {
         Ok(())
     }
 
-    /// Records the end of the transaction of the push that has these updates. Does nothing if the journal does not
-    /// contain such a transaction: then it was never recorded, and git aborts it.
+    /// Records the end of the transaction of the push that has these updates. This is a no-op if the journal does not
+    /// contain such a transaction. The transaction was then never recorded, and git aborts it.
     pub(super) fn end(&mut self, push: &str, updates: &[Update], is_committed: bool) -> anyhow::Result<()> {
         let is_ended = |it: &Transaction| it.is_open(push) && it.updates == updates;
         let Some(index) = self.transactions.iter().rposition(is_ended) else { return Ok(()) };

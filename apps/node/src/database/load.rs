@@ -131,7 +131,7 @@ impl LoadTarget {
         const TERMINATE: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1";
         for _ in 0..MAX_ATTEMPTS {
             let client = self.admin.connect().await?;
-            // The sessions end first, because one of them may have the role locked.
+            // End the sessions first, because a session may have locked the role.
             let ended: i64 = client.query_one(TERMINATE, &[&self.names.load()]).await?.get(0);
             self.refuse(&client).await?;
             if ended == 0 {

@@ -28,7 +28,7 @@ pub struct Launch<'a> {
     pub folder: &'a Path,
     /// The user id of the process; `None` for the node's.
     pub uid: Option<u32>,
-    /// The protections to apply. The start fails if one of them fails.
+    /// The protections to apply. If a protection fails, the start fails.
     pub protections: &'a [Protection],
     /// The control group of the process.
     pub cgroup: Option<&'a Cgroup>,

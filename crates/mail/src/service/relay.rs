@@ -21,7 +21,7 @@ use crate::repository::{MessageRecord, MessageRepository as _};
 pub(super) const RELAY_TOPIC: &str = "mail.relay";
 
 /// The time after which a mail that the relay has not accepted is bounced, in seconds. It is shorter than the time for
-/// which the outbox retries a message, so that such a mail has an outcome.
+/// which the outbox retries a message. So each mail is bounced before its message becomes a dead letter.
 const RELAY_PERIOD_SECONDS: i64 = 48 * 3600;
 
 /// The longest id of a relay. A longer one is not an id.

@@ -152,7 +152,7 @@ async fn authorize_and_remove(setup: &Setup, results: &mut Results) -> Result<()
     let mut issued = Vec::new();
     match exchanged {
         Some(reply) if reply.status == 200 => issued.push(reply.tokens()?),
-        // The client is unknown, or its code was removed together with it.
+        // The client is unknown, or its code was deleted with the client.
         Some(reply) if reply.status == 401 || reply.is_error("invalid_grant") || reply.is_error("invalid_client") => {}
         Some(reply) => results.wrong.push(format!("the exchange returned {}: {}", reply.status, reply.body)),
         None => {}
