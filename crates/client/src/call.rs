@@ -276,8 +276,8 @@ fn new_idempotency_key() -> Result<String, Error> {
 /// Returns the delay before a retry, or `None` if the call must not be retried.
 fn retry_delay(error: &Error, attempt: usize, pause: Duration) -> Option<Duration> {
     match error {
-        // The API does not accept connections. Retry only if an earlier attempt reached it, because it may be
-        // restarting.
+        // The API does not accept connections. Retry only if an earlier attempt reached the API, because the API may
+        // then be restarting.
         Error::Unreachable(error) if error.is_connect() && attempt == 0 => None,
         // A retry would wait for the same timeout again.
         Error::Unreachable(error) if error.is_timeout() || error.is_builder() => None,

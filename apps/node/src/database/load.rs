@@ -163,8 +163,8 @@ impl LoadTarget {
     }
 
     /// Completes the load: ends the sessions of the login, so that no tenant code runs, and gives all loaded objects to
-    /// the owner. The database belongs to the owner while `with_owner` runs, whose statements require this; then it
-    /// belongs to its previous owner again.
+    /// the owner. The statements of `with_owner` require that the owner also owns the database. So the database belongs
+    /// to the owner while `with_owner` runs, and to its previous owner before and afterwards.
     ///
     /// # Errors
     /// Returns an error if Postgres or `with_owner` fails.

@@ -38,7 +38,7 @@ impl Logins {
 
 impl DesiredRoles {
     /// Changes the desired roles so that no login of the project is created or opened and no password changes. A login
-    /// that is not desired is closed, but keeps its privileges, because it may be newer than the desired state.
+    /// that is not desired is closed, but keeps its privileges, because the desired state may be older than the login.
     #[must_use]
     pub fn restricted_to(mut self, seen: &Snapshot) -> Self {
         let (owner, own) = (self.names.database(), [self.names.node(), self.names.dump()]);

@@ -25,7 +25,7 @@ pub enum Step {
     Recover { database: String, generation: GenerationRef },
     /// Executes the current phase of an operation.
     Phase(DatabaseOperation),
-    /// Prepares the database of a restore again, because it is missing while the restore commits.
+    /// Prepares the new database of a restore again, because the prepared one is missing when the restore commits.
     Prepare(DatabaseOperation),
     /// Makes the final generation of a database that is not desired.
     SealRemoved { database: String, epoch: i64, removal: String },

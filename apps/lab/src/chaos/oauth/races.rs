@@ -82,7 +82,7 @@ async fn refresh_one_token(setup: &Setup, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// Checks that exactly one reply has tokens, and that these cannot be used after the other requests.
+/// Checks that exactly one reply has tokens, and that these tokens are invalid after the other requests.
 async fn expect_one_winner(app: &ConnectedApp, replies: Vec<Result<Reply>>, results: &mut Results) -> Result<()> {
     let mut winners = Vec::new();
     for reply in replies {

@@ -3,8 +3,8 @@
 use super::Service;
 use super::error::Result;
 
-/// Selects the objects whose retention is over. The newest undamaged generation of an existing database is kept,
-/// because it may be the only one.
+/// Selects the objects whose retention is over. Omits the newest undamaged generation of an existing database, because
+/// the database may have no other backup.
 const EXPIRED: &str = "
     SELECT d.project, d.key FROM svc.dumps d
     WHERE d.stored AND d.created_at + d.days * interval '1 day' < now()

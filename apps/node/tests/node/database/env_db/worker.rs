@@ -176,7 +176,7 @@ async fn gone_callers_cancel_their_statements() {
     let (status, body) = node.query("app.localhost", "SELECT 1", json!([])).await;
     assert_eq!(status, 200, "{body}");
     node.wait_for_sleeping(0).await;
-    // The node kills the process of the worker, because it blocks.
+    // The code of the worker blocks, so the node kills its process.
     let visitors: Vec<_> = (0..8).map(|_| slow()).collect();
     node.wait_for_sleeping(8).await;
     assert_eq!(node.visitor().get("app.localhost", "/block").await.status, 502);
