@@ -1,7 +1,8 @@
 //! The environments of the projects: the parts of the desired state that worker code sees in `env`.
 //!
 //! The reconciler changes the environments, and the bindings read the current ones. A running process keeps the secrets
-//! and the bindings that it started with. [`Fleet`](crate::worker::fleet::Fleet) replaces the process when they change.
+//! and the bindings that it started with. When these change, [`Fleet`](crate::worker::fleet::Fleet) replaces the
+//! process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;

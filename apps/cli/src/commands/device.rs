@@ -149,7 +149,7 @@ impl StoredTokens {
 }
 
 impl CredentialSource for StoredTokens {
-    /// Refreshes the token in the middle of a command, unless another process has done so.
+    /// Refreshes the token in the middle of a command, unless another process has refreshed it.
     fn renew<'a>(&'a self, rejected: &'a Secret) -> Renewal<'a> {
         Box::pin(async move {
             match self.refresh(|credential, _| credential == rejected).await {

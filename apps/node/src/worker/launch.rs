@@ -1,6 +1,6 @@
 //! `svc-node --exec-worker`: applies the protections of a worker process, and executes `workerd`.
 //!
-//! Safe code cannot run between fork and exec. Therefore the node starts itself with this argument, and this process
+//! Safe code cannot run between fork and exec. Therefore the node starts itself with `--exec-worker`. The new process
 //! drops privileges and then executes `workerd`. The order matters: the control group, the namespaces and the files
 //! need privileges, a change of user resets the parent death signal, and the seccomp filter prevents the other steps.
 

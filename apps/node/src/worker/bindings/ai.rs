@@ -40,7 +40,7 @@ impl Binding for AiBinding {
     }
 
     /// Allows as many concurrent calls as a process may have requests of visitors: a stream lasts as long as the model
-    /// writes, so many calls are open at the same time.
+    /// writes, and each visitor may wait for one.
     fn max_in_flight(&self) -> usize {
         MAX_IN_FLIGHT
     }
