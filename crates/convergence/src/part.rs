@@ -111,7 +111,7 @@ impl<P: DesiredPart> FinalPartWriter<P> {
     }
 
     /// Writes the part of a deleted project. Call it before [`ProjectRemover::purge`], in the same transaction. The
-    /// placement is kept until [`Self::end`]. If its node is revoked, it moves to another node like the placements of
+    /// placement is kept until [`Self::end`]. If its node is revoked, the placement moves to another node like those of
     /// other projects.
     ///
     /// # Errors

@@ -149,9 +149,9 @@ impl Book {
         Ok(())
     }
 
-    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. An update took effect if
-    /// the ref has its new value, or if a later update replaced that value. git changes the refs of a transaction one
-    /// by one, so some of them can have changed.
+    /// Decides about the transactions without an outcome: those of one push, or of all pushes for `None`. An update
+    /// took effect if the ref has its new value, or if a later update replaced that value. git changes the refs of a
+    /// transaction one by one, so it may have changed only some of them.
     pub(super) fn resolve(&mut self, git: &Git, repository: &Path, push: Option<&str>) -> anyhow::Result<()> {
         for index in 0..self.transactions.len() {
             let (before, after) = self.transactions.split_at(index + 1);

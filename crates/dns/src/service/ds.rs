@@ -62,7 +62,7 @@ impl Dns {
 
     /// Records that the registry has no DS record of a zone whose signing ends. `removed` states that the caller has
     /// just removed one, which resolvers may still cache. Unsigns the zone if no cache can contain a DS record any
-    /// more; otherwise enqueues a message for the time when this will be so.
+    /// more. Otherwise enqueues a message for the time when the last cached DS record expires.
     ///
     /// # Errors
     /// [`DnsError::Store`].
