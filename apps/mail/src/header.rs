@@ -84,7 +84,7 @@ fn name(field: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for a field whose
-/// identifier is ambiguous, because another parser could read our name in it.
+/// identifier is ambiguous, because another parser could read this host's name in it.
 fn claims(value: &[u8], host: &HostName) -> bool {
     match identifier(&String::from_utf8_lossy(value)) {
         Some(identifier) => HostName::parse(&identifier).is_some_and(|name| name == *host),

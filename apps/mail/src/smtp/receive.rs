@@ -101,7 +101,7 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Returns the position after the last line before the first empty line.
+/// Returns the end of the header: the position after the last line before the first empty line.
 fn end_of_header(head: &[u8], searched: usize) -> Option<usize> {
     let rest = head.get(searched..)?;
     rest.windows(4).position(|window| window == b"\r\n\r\n").map(|position| searched + position + 2)

@@ -113,7 +113,7 @@ impl ControlPlane {
         self.shared.table.lock().unwrap().gone.insert(project.to_owned());
     }
 
-    /// Rejects the mails of a project from now on; all mails for an empty text, and none for `None`.
+    /// From now on, rejects the mails of this project, or all mails if the text is empty. `None` ends the rejection.
     pub fn fail(&self, project: Option<&str>) {
         self.shared.table.lock().unwrap().failing = project.map(str::to_owned);
     }

@@ -40,7 +40,8 @@ pub struct WantedDs {
 }
 
 impl Dns {
-    /// Enqueues a message about a zone in the caller's transaction, which replaces a queued one.
+    /// Enqueues a message about a zone in the caller's transaction. The message replaces a queued message about the
+    /// zone.
     pub(super) async fn enqueue_ds(&self, tx: &mut Connection, zone: ZoneId) -> Result<()> {
         let key = zone.to_string();
         withdraw(tx, DS_TOPIC, &key).await?;

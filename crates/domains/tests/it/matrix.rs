@@ -22,7 +22,7 @@ struct Case {
     registrar: Option<When>,
     /// Whether the registrar refuses the registration.
     is_refused: bool,
-    /// Whether the request is repeated. Otherwise the background job continues.
+    /// Whether the request is repeated. If not, the background job continues the purchase.
     is_repeated: bool,
 }
 

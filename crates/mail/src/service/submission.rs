@@ -182,7 +182,7 @@ impl Mail {
         }
         let counts = connection.message_count(mail.project, self.store.clock_rng().now()).await?;
         if let Some(suppressed) = suppressed {
-            // Do not log all of them: a worker that ignores the refusal must not fill the log.
+            // Do not log every refusal: a worker that ignores refusals must not fill the log.
             let is_logged = counts.suppressed_last_hour < i64::from(limit);
             return Ok(Decision::RefuseSuppressed { detail: describe(&suppressed), is_logged });
         }
