@@ -185,7 +185,7 @@ pub struct CurrentEnvironment {
     pub parts: Arc<Environment>,
     /// Increases when `env` changes. This process counts the changes; the control plane has no such number.
     pub generation: u64,
-    /// When a running process may be replaced because of the last change.
+    /// The time from which a running process may be replaced because of the last change.
     pub settled_at: Instant,
     /// The latest `settled_at`, even if more changes arrive.
     deadline: Instant,

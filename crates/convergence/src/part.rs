@@ -145,8 +145,8 @@ impl ProjectRemover {
         Self(writer)
     }
 
-    /// Removes all parts of a project, of all contexts. The caller's transaction is the one that deletes the project.
-    /// Later writes of the project's parts return [`ConvergenceError::ProjectDeleted`].
+    /// Removes all parts of a project, of all contexts. Call it in the transaction that deletes the project. Later
+    /// writes of the project's parts return [`ConvergenceError::ProjectDeleted`].
     ///
     /// # Errors
     /// Returns [`ConvergenceError::Store`].

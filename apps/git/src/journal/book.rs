@@ -48,7 +48,7 @@ enum Line {
         push: String,
         is_committed: bool,
     },
-    /// The refs that the first transaction of a push without an outcome changed.
+    /// The refs that a push changed in its first transaction without an outcome.
     Resolved {
         push: String,
         committed: Vec<String>,
