@@ -57,7 +57,7 @@ impl DesiredRoles {
             .collect();
         self.logins.retain_mut(|login| own.contains(&login.name) || restrict(login, seen.roles.get(&login.name)));
         self.logins.extend(closed);
-        // A login whose observed role has no password is not created with one.
+        // Omit a login whose observed role has no password, so that the role does not get one.
         self.logins.retain(|login| !login.verifier.reveal().is_empty());
         let names: BTreeSet<String> = self.logins.iter().map(|login| login.name.clone()).collect();
         for login in self.logins.iter_mut().filter(|login| login.name == own[1]) {

@@ -202,8 +202,8 @@ impl Target {
     async fn remove(&self) -> anyhow::Result<()> {
         let Self { shared, project, names, .. } = self;
         drain(&shared.admin, &names.database()).await?;
-        // Records that the generations must be kept before the row of the database is deleted: after a kill, this step
-        // is repeated only if the row still exists.
+        // First record that the generations must be kept, and then delete the row of the database: after a kill, this
+        // step is repeated only if the row still exists.
         shared.backups.removed(project).await?;
         swap::remove(&mut shared.admin.connect().await?, project, names).await?;
         tracing::info!(project, database = names.database(), "removed a database");

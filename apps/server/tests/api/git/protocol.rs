@@ -188,8 +188,8 @@ async fn pushes_of_several_refs() {
     sha256.commit("a", b"1");
     let refused = sha256.fails(&["push", &kit.url(&kit.token, "app"), "main:sha256"]);
     assert!(refused.contains("does not support") || refused.contains("mismatched"), "{refused}");
-    // Seven pushes succeeded, with ten updates: two branches, two tags, two of the mirror, and one of each of the four
-    // others.
+    // Seven pushes succeeded, with ten updates: two branches, two tags, two of the mirror, and one by each of the four
+    // other pushes.
     let listed = kit.ref_updates(10).await;
     assert_eq!(listed.len(), 10, "{}", json!(listed));
 }
