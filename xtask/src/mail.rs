@@ -105,7 +105,7 @@ async fn write(store: Store, zone: &str, records: &[MailRecords]) -> Result<usiz
         RrsetPatch { name: format!("{}.", new.name), kind: new.kind.to_owned(), ttl: Some(TTL), records }
     };
     let patch = RrsetsPatch { rrsets: records.iter().map(patch).collect(), dry_run: false };
-    // Nothing is lost if the zone changes in the meantime.
+    // If the zone changed in the meantime, this fails without an effect.
     let serial = Precondition::Serials(vec![existing.zone.serial]);
     let changes =
         dns.rrsets_patch(&Actor::operator("xtask mail dns-records"), (org, zone), patch, &serial).await?.value;

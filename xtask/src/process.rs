@@ -33,7 +33,7 @@ pub fn exit_code(outcome: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// Handles Ctrl-C and SIGTERM, which no longer end the process after this is created.
+/// Receives Ctrl-C and SIGTERM. After its creation, these signals do not end the process.
 pub struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,

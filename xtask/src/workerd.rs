@@ -20,7 +20,7 @@ const PACKAGES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Returns the program. Prints the consequence if it is unavailable.
+/// Returns the program. If it is unavailable, returns `None` and prints what does not work without it.
 pub fn find() -> Option<PathBuf> {
     let found = obtain();
     if let Err(error) = &found {

@@ -10,7 +10,8 @@ use serde_json::Value;
 pub enum CliError {
     #[error(transparent)]
     Api(#[from] Error),
-    /// An error response of the API whose code has several causes, and the next step for this one.
+    /// An error response of the API, and the next step for the user. The code of such an error has several causes, so
+    /// the code alone does not determine the step.
     #[error("{0}")]
     Explained(Error, &'static str),
     /// The command line is invalid or incomplete.

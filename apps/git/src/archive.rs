@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt as _};
 /// The longest request, in bytes.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
-/// Reads the arguments of `git archive`, up to the flush packet. Returns `None` if one of them is not allowed. Only a
+/// Reads the arguments of `git archive`, up to the flush packet. Returns `None` if an argument is not allowed. Only a
 /// few options are allowed, because others read files of the node, and git-upload-archive(1) does not restrict them.
 pub async fn read_request(input: &mut (impl Stream<Item = io::Result<Bytes>> + Unpin)) -> Option<Bytes> {
     let mut request = BytesMut::new();

@@ -45,7 +45,7 @@ impl Core {
         Ok(response.json().await.map_err(reqwest::Error::without_url)?)
     }
 
-    /// Returns repositories with pushes that wait for their deploy: the first ones after this id.
+    /// Returns a page of the repositories that have a push to deploy. The page starts after this repository id.
     pub async fn deployable(&self, after: Option<&str>) -> anyhow::Result<Vec<String>> {
         let query = after.map(|after| format!("?after={after}")).unwrap_or_default();
         let response = self.send(self.client.get(self.url(&format!("deploys{query}")))).await?;

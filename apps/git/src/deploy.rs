@@ -1,7 +1,7 @@
 //! The deploys of pushes: the node packs the tree of a commit, and uploads the bundle to the control plane.
 //!
-//! The control plane has the list of deploys, and ends each of them once. The node asks for the next one after it
-//! delivered updates of refs, and every few seconds, so that a deploy survives a crash of either.
+//! The control plane has the list of deploys, and ends each deploy once. The node asks for the next deploy after it
+//! delivered updates of refs, and every few seconds. So a deploy survives a crash of the node or the control plane.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -25,8 +25,8 @@ use crate::repository::{Repositories, Repository, Use};
 const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// The largest input of an exchange other than a push, in bytes. It lists the commits that the client has and requests,
-/// and git holds it in memory.
+/// The largest input of an exchange other than a push, in bytes. The input lists the commits that the client has and
+/// requests, and git holds the whole list in memory.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The number of bytes of error output that are kept.

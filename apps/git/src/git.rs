@@ -262,7 +262,7 @@ async fn end(child: &mut Child) -> bool {
     }
 }
 
-/// Returns whether the program was ended by a signal that git does not handle. On the signal that it handles, git
+/// Returns whether the program was ended by a signal that git does not handle. After a signal that git handles, it
 /// removes its locks before it ends.
 fn was_killed(status: ExitStatus) -> bool {
     status.signal().is_some_and(|signal| signal != Signal::TERM.as_raw())

@@ -118,8 +118,8 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
         }
         return Ok(());
     }
-    // The journal is read before the request. So an update that is delivered to the control plane in between is in at
-    // least one of the two lists.
+    // Read the journal first. An update that is delivered to the control plane between the two reads is then still in
+    // the journal's list.
     let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
     let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;

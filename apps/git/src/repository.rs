@@ -71,7 +71,7 @@ struct Inner {
     locks: Mutex<HashMap<String, Locks>>,
     /// The erased repositories. An access that was allowed before the erasure must not create a repository again.
     erased: Mutex<HashSet<String>>,
-    /// Held while a repository is created or its `HEAD` changes, so that only one of these runs at a time.
+    /// Held while a repository is created or its `HEAD` changes, so that only one of the two runs at a time.
     heads: Mutex<()>,
     /// The lock of the directory, held until the process ends.
     _lock: File,

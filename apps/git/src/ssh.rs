@@ -204,8 +204,8 @@ impl Handler for Connection {
                 self.login = None;
             }
             Ok(GitAccess::Unauthenticated) => return Ok(Auth::reject()),
-            // The command tells the user that the service is not available. SSH would report a refused key. The
-            // connection has the limits of one without authentication.
+            // Accept the key if the control plane is unavailable. The command can then tell the user so; otherwise SSH
+            // would report a refused key. The connection keeps the limits of one without authentication.
             Err(_) => {}
         }
         self.fingerprint = Some(fingerprint);

@@ -12,7 +12,7 @@ pub fn now() -> DateTime<Utc> {
     Utc::now()
 }
 
-/// Returns a new id whose order is that of its creation (UUIDv7).
+/// Returns a new id (UUIDv7). Ids sort by the time of their creation.
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub fn new_id() -> Uuid {
     Uuid::now_v7()

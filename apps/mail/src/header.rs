@@ -9,13 +9,13 @@ use crate::host::HostName;
 /// The limit of a subject in characters.
 const MAX_SUBJECT: usize = 1000;
 
-/// A header without the results that a sender put under our name.
+/// A header without the `Authentication-Results` fields that a sender put under this host's name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Header {
     /// The bytes that remain.
     pub bytes: Vec<u8>,
-    /// Whether the mail does not start with a header field. Then an empty line must precede it, or its first line could
-    /// continue the last field of ours.
+    /// Whether the mail does not start with a header field. The node's own fields then need an empty line after them.
+    /// Otherwise the first line of the mail could continue the last of these fields.
     pub is_body: bool,
     /// The decoded subject, without control characters.
     pub subject: Option<String>,
@@ -84,8 +84,8 @@ fn name(field: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for a field whose
-/// identifier is ambiguous, because another parser could read our name in it, and for a field that contains our name
-/// anywhere: worker code reads repeated fields as one text, in which a later part looks like another field.
+/// identifier is ambiguous, because another parser could read this host's name in it, and for a field that contains the
+/// name anywhere: worker code reads repeated fields as one text, in which a later part looks like another field.
 fn claims(value: &[u8], host: &HostName) -> bool {
     let value = String::from_utf8_lossy(value);
     let contains_host = |text: &str| text.replace(['\r', '\n'], "").to_lowercase().contains(&*host.to_string());

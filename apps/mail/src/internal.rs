@@ -25,7 +25,8 @@ pub fn listen(address: SocketAddr, metrics: &Metrics, queue: Queue) -> io::Resul
     Ok((address, HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run()))
 }
 
-/// The node is healthy if it has space for a mail. Without the control plane, it refuses mail temporarily.
+/// The node is healthy if it has space for a mail. An outage of the control plane does not make it unhealthy: the node
+/// then refuses mail temporarily.
 async fn show_health(queue: Data<Queue>) -> HttpResponse {
     if queue.has_space(0) {
         HttpResponse::Ok().body("ok\n")

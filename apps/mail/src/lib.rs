@@ -1,8 +1,8 @@
 //! The mail node: receives mail for the addresses of projects over SMTP and hands it over to the control plane.
 //!
-//! The control plane decides about each recipient. A mail that the node accepted is in its durable queue (see `queue`)
-//! until the control plane has it, so mail is accepted and kept while the control plane is down: as long as recipients
-//! are known, and afterwards once it is back.
+//! The control plane decides about each recipient, and the node caches its answers. An accepted mail stays in a durable
+//! queue (see `queue`) until the control plane has it. While the control plane is down, the node accepts mail for
+//! cached recipients and refuses other mail temporarily, so that senders try again.
 
 mod address;
 mod clock;

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const MAX_IDLE_CLIENTS: usize = 10_000;
 /// A client can send the mails of this time at once.
 const MAIL_BURST: Duration = Duration::from_secs(60);
-/// The unknown recipients of a client that are not delayed.
+/// The number of unknown recipients after which the replies to a client are delayed.
 const FREE_GUESSES: f64 = 5.0;
 /// After this time, half of a client's unknown recipients are forgotten.
 const GUESS_HALF_LIFE: Duration = Duration::from_secs(600);
@@ -30,7 +30,7 @@ pub struct Limits {
     pub recipients: usize,
     /// The refused commands of a connection.
     pub errors: u32,
-    /// The commands of a connection without an accepted mail.
+    /// The commands of a connection after the last accepted mail.
     pub commands: u32,
     /// The size of a mail, as the client sends it.
     pub mail_bytes: u64,
@@ -38,17 +38,18 @@ pub struct Limits {
     pub header_bytes: usize,
     /// The lines of the header, without continuations.
     pub header_fields: usize,
-    /// The `Received` fields, of which a mail in a loop has ever more (RFC 5321 section 6.3 requires 100).
+    /// The `Received` fields of a mail. Each server adds one, so a mail in a loop exceeds this limit (RFC 5321 section
+    /// 6.3 requires at least 100).
     pub hops: usize,
     /// The look-ups of recipients at the control plane in a second, on average.
     pub lookups_per_second: u32,
-    /// The free space that the queue leaves on its file system.
+    /// The space on its file system that the queue leaves free.
     pub free_bytes: u64,
     pub timeouts: Timeouts,
 }
 
-/// The timeouts of a connection. RFC 5321 section 4.5.3.2 recommends 5 minutes for commands, and 3 for a part of a
-/// mail.
+/// The timeouts of a connection. RFC 5321 section 4.5.3.2 recommends 5 minutes for a command, and 3 minutes for a block
+/// of a mail.
 #[derive(Debug, Clone)]
 pub struct Timeouts {
     /// For a whole command.
@@ -57,7 +58,7 @@ pub struct Timeouts {
     pub data_block: Duration,
     /// For a whole mail.
     pub data: Duration,
-    /// The time before the minimum rate of a mail applies.
+    /// The time after which the minimum rate of a mail applies.
     pub data_grace: Duration,
     /// The minimum rate of a mail, in bytes per second.
     pub data_rate: u64,
@@ -129,7 +130,7 @@ pub struct Rate {
     interval: Duration,
     /// The events of this time can occur at once.
     burst: Duration,
-    /// The time at which the past events are within the average.
+    /// The earliest time at which the admitted events no longer exceed the average rate.
     paid_at: Instant,
 }
 
@@ -149,7 +150,7 @@ impl Rate {
     }
 }
 
-/// The clients with connections, or with a recent one. A client is an IPv4 address or a /64 network of IPv6 addresses.
+/// The clients that have or recently had connections. A client is an IPv4 address or a /64 network of IPv6 addresses.
 #[derive(Clone)]
 pub struct Clients {
     max_per_client: usize,
@@ -226,7 +227,7 @@ impl Client {
 }
 
 impl ClientConnection {
-    /// Counts a mail. Returns false if the client sent too many.
+    /// Counts a mail. Returns false if the client sent too many mails.
     pub fn admit_mail(&self) -> bool {
         let (now, mut clients) = (Instant::now(), self.clients.lock());
         clients.get_mut(&self.key).is_some_and(|client| client.mails.admit(now))
@@ -242,7 +243,7 @@ impl ClientConnection {
     }
 }
 
-/// Returns the delay of the reply to the last one of these unknown recipients.
+/// Returns the delay of the reply to a client with this number of unknown recipients.
 fn delay(guesses: f64) -> Duration {
     Duration::from_millis(500).mul_f64((guesses - FREE_GUESSES).max(0.0))
 }

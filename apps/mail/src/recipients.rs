@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 
 /// How long the project of a domain is cached. Mail to a revoked address is refused after this time.
 const KNOWN_TTL: Duration = Duration::from_secs(10);
-/// How long it is cached that a domain has no project.
+/// How long the cache keeps that a domain has no project.
 const UNKNOWN_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED: usize = 10_000;
 /// The look-ups of this time can occur at once.

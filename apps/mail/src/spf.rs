@@ -105,9 +105,9 @@ impl Spf {
     }
 
     async fn evaluate(&self, client: IpAddr, ehlo: &str, domain: &HostName, sender: &str) -> SpfResult {
-        // mail-auth uses the first valid one of several records, reports none for an invalid record next to other TXT
-        // records, and accepts unknown mechanisms and malformed addresses. RFC 7208 sections 4.5 and 4.6 require
-        // permerror.
+        // RFC 7208 sections 4.5 and 4.6 require permerror for several records, and for invalid ones. mail-auth does not
+        // return it in these cases: it uses the first valid one of several records, reports none for an invalid record
+        // next to other TXT records, and accepts unknown mechanisms and malformed addresses.
         match self.records(domain).await.as_deref() {
             Ok([]) => return SpfResult::None,
             Ok([record]) if record.split(' ').skip(1).filter(|term| !term.is_empty()).all(is_valid_term) => {}

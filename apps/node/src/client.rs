@@ -31,7 +31,7 @@ pub struct Unauthorized;
 
 /// The result of a request that changes the state of the control plane.
 pub enum Outcome<T> {
-    /// The control plane accepted the request, or an earlier copy of it.
+    /// The control plane accepted this request, or an earlier attempt of it.
     Accepted(T),
     /// A permanent error: retries do not help.
     Rejected,

@@ -1,7 +1,8 @@
 //! The environments of the projects: the parts of the desired state that worker code sees in `env`.
 //!
 //! The reconciler changes the environments, and the bindings read the current ones. A running process keeps the secrets
-//! and the bindings that it started with. [`Fleet`](crate::worker::fleet::Fleet) replaces the process when they change.
+//! and the bindings that it started with. When these change, [`Fleet`](crate::worker::fleet::Fleet) replaces the
+//! process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
@@ -184,7 +185,7 @@ pub struct CurrentEnvironment {
     pub parts: Arc<Environment>,
     /// Increases when `env` changes. This process counts the changes; the control plane has no such number.
     pub generation: u64,
-    /// When a running process may be replaced because of the last change.
+    /// The time from which a running process may be replaced because of the last change.
     pub settled_at: Instant,
     /// The latest `settled_at`, even if more changes arrive.
     deadline: Instant,

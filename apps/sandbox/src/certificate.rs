@@ -38,8 +38,8 @@ impl Certificate {
         Self::issue(names, KeyPair::generate().unwrap())
     }
 
-    /// Generates a certificate for `localhost` and `127.0.0.1` of an authority whose certificate is the file
-    /// `keys/authority.pem`. So a program can trust it before the sandbox starts. The authority's key is public.
+    /// Generates a certificate for `localhost` and `127.0.0.1`. Its authority has the certificate `keys/authority.pem`,
+    /// so a program can trust it before the sandbox starts. The authority's key is public.
     pub(crate) fn generate_with_known_authority() -> Self {
         let key = KeyPair::from_pem(include_str!("../keys/authority.key")).unwrap();
         Self { authority: include_str!("../keys/authority.pem").to_owned(), ..Self::issue(&LOCAL, key) }

@@ -137,7 +137,7 @@ impl Lending {
         html.raw("<p>The service reports every grant that ended to the model-lending service.</p>");
         let current = *self.fault.borrow();
         html.select_fault("Fault of the service", FAULTS.map(|(name, fault)| (name, fault == current)));
-        // Each request in progress subscribes to the fault, so the subscribers are counted.
+        // Each request in progress subscribes to the fault, so the number of subscribers is the number of requests.
         html.raw("<p>").text(&format!("Requests in progress: {}", self.fault.receiver_count())).raw("</p>");
         html.raw("<table><tr><th>Grant</th><th>Message</th><th>Deliveries</th></tr>");
         for Revocation { message_id, sid, deliveries } in self.revocations().iter().rev() {

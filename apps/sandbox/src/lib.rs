@@ -1,7 +1,7 @@
 //! Simulated external systems that use the real protocols: a code host, an SMTP server, a notification service, a name
 //! server, an S3 server, a model-lending service, a payments provider, a registrar, AI models, and a connected app with
-//! the page on which users approve it. Tests start the first five separately. `svc-sandbox` runs all of them in one
-//! program, with web pages.
+//! the page on which users approve it. Tests start single systems. `svc-sandbox` runs all of them in one program, with
+//! web pages.
 
 #![expect(
     clippy::unwrap_used,

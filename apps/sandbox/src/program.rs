@@ -106,7 +106,7 @@ impl Sandbox {
 
     /// Serves the web pages and the code host until the future is dropped.
     pub async fn run(self) {
-        // The temporary folder exists until the future is dropped.
+        // Keep the temporary folder until the future is dropped.
         let (systems, _temporary) = (self.systems, self.temporary);
         let handler = move |request| {
             let systems = Arc::clone(&systems);
@@ -117,7 +117,7 @@ impl Sandbox {
 }
 
 impl TemporaryDir {
-    /// Creates an empty folder. No other running sandbox has this port.
+    /// Creates an empty folder. Its name contains the port, which no other running sandbox uses.
     fn create(port: u16) -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("svc-sandbox-s3-{port}"));
         match fs::remove_dir_all(&path) {

@@ -94,7 +94,7 @@ impl<T> Call<T> {
     pub(crate) fn new(client: Client, operation: &'static str, method: Method, segments: &[&str]) -> Self {
         let mut path = Ok(client.base().path().trim_end_matches('/').to_owned());
         for segment in segments {
-            // HTTP intermediaries would resolve these segments to another path.
+            // HTTP intermediaries resolve an empty segment, `.` and `..`, and would request another path.
             if matches!(*segment, "" | "." | "..") {
                 path = Err(Error::InvalidArgument(format!("{segment:?} is not a valid name")));
             }
@@ -276,8 +276,8 @@ fn new_idempotency_key() -> Result<String, Error> {
 /// Returns the delay before a retry, or `None` if the call must not be retried.
 fn retry_delay(error: &Error, attempt: usize, pause: Duration) -> Option<Duration> {
     match error {
-        // The API does not accept connections. Retry only if an earlier attempt reached it, because it may be
-        // restarting.
+        // The API does not accept connections. Retry only if an earlier attempt reached the API, because the API may
+        // then be restarting.
         Error::Unreachable(error) if error.is_connect() && attempt == 0 => None,
         // A retry would wait for the same timeout again.
         Error::Unreachable(error) if error.is_timeout() || error.is_builder() => None,

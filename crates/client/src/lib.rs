@@ -81,7 +81,8 @@ impl Client {
         Self { credential: Some(Credential::new(credential, None)), ..self }
     }
 
-    /// Sets the credential, and the source of the next one when the API rejects it. All clones of the client share it.
+    /// Sets the credential, and the source of the next credential, which is used when the API rejects the current one.
+    /// All clones of the client share the credential.
     #[must_use]
     pub fn with_credential_source(self, credential: Secret, source: Arc<dyn CredentialSource>) -> Self {
         Self { credential: Some(Credential::new(credential, Some(source))), ..self }

@@ -11,8 +11,8 @@ pub(crate) async fn raise_revision(tx: &mut Connection, node: NodeId, by: i64) -
 }
 
 /// Assigns a pending project to the node with the fewest placements. A project with a database needs a node with a
-/// Postgres. Skips a node that is revoked concurrently. Returns the node and a revision of it for one more part, or
-/// `None` if there is no such node.
+/// Postgres. Skips a node that is being revoked. Returns the node and its revision for one more part, or `None` if
+/// there is no such node.
 pub(crate) async fn assign_home(
     tx: &mut Connection,
     project: ProjectId,

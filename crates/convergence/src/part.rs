@@ -29,8 +29,8 @@ impl<P: DesiredPart> PartWriter<P> {
         Self { writer, part: PhantomData }
     }
 
-    /// Writes the part with the next revision of the home node. The caller's transaction is the one that makes the
-    /// decision. The first part of a project also assigns the project to the node with the fewest placements.
+    /// Writes the part with the next revision of the home node. Call it in the transaction that decides about the part.
+    /// The first part of a project also assigns the project to the node with the fewest placements.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::ProjectDeleted`] after [`ProjectRemover::remove`].
@@ -111,7 +111,7 @@ impl<P: DesiredPart> FinalPartWriter<P> {
     }
 
     /// Writes the part of a deleted project. Call it before [`ProjectRemover::purge`], in the same transaction. The
-    /// placement is kept until [`Self::end`]. If its node is revoked, it moves to another node like the placements of
+    /// placement is kept until [`Self::end`]. If its node is revoked, the placement moves to another node like those of
     /// other projects.
     ///
     /// # Errors
@@ -145,8 +145,8 @@ impl ProjectRemover {
         Self(writer)
     }
 
-    /// Removes all parts of a project, of all contexts. The caller's transaction is the one that deletes the project.
-    /// Later writes of the project's parts return [`ConvergenceError::ProjectDeleted`].
+    /// Removes all parts of a project, of all contexts. Call it in the transaction that deletes the project. Later
+    /// writes of the project's parts return [`ConvergenceError::ProjectDeleted`].
     ///
     /// # Errors
     /// Returns [`ConvergenceError::Store`].

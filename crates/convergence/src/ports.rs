@@ -25,9 +25,9 @@ pub trait PartSource<P>: Send + Sync {
 /// Receives all reports of one kind. Reports about one project arrive in the order in which its node observed them.
 #[async_trait]
 pub trait ReportReceiver<K>: Send + Sync {
-    /// Stores a report about a project of the reporting node. The transaction is the one that accepts the batch, and it
-    /// holds the locks of the placements of all its projects. An error rolls back the whole batch, and the node retries
-    /// it.
+    /// Stores a report about a project of the reporting node, in the transaction that accepts the batch. This
+    /// transaction holds the locks of the placements of all projects in the batch. An error rolls back the whole batch,
+    /// and the node retries it.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.

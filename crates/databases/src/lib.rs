@@ -5,7 +5,7 @@
 //! `database` ([`DesiredPart`]), in the transaction that makes the change, and loads the part when the node polls
 //! ([`PartValues`]). The node's reports advance operations ([`Databases::observe`]).
 //!
-//! The lock of a project's placement serializes all changes of its database and the reports about it.
+//! The lock of a project's placement serializes all changes of the project's database, and the reports about it.
 
 mod error;
 mod model;

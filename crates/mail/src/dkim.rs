@@ -10,8 +10,8 @@ use mail_auth::dkim::Done;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
-/// The signed headers (RFC 6376 section 5.4.1). A header that the mail does not have is also listed, so that no
-/// server can add it.
+/// The signed headers (RFC 6376 section 5.4.1). The signature also lists headers that the mail does not have. So a
+/// server that adds one of them breaks the signature.
 const SIGNED_HEADERS: [&str; 11] = [
     "From",
     "Reply-To",
@@ -66,7 +66,8 @@ pub fn dkim_record(pem: &str) -> Result<String, InvalidDkimKey> {
     Ok(format!("v=DKIM1; k={kind}; p={}", STANDARD.encode(key)))
 }
 
-/// Returns the SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7) of an RSAPublicKey. Verifiers expect it in records.
+/// Returns the SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7) of an RSAPublicKey. Verifiers expect this structure in
+/// the TXT record.
 fn rsa_public_key_info(public_key: &[u8]) -> Vec<u8> {
     /// The algorithm `rsaEncryption`, with the parameter NULL.
     const ALGORITHM: [u8; 15] = *b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";

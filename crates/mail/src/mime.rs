@@ -67,7 +67,7 @@ fn with_attachments(id: MailId, content: Content, attachments: Vec<ValidAttachme
         Content::Parts(nested) => parts.multipart(nested),
     };
     for ValidAttachment { filename, content_type, content } in attachments {
-        // A text in another encoding could lose its line endings.
+        // Base64 preserves every byte. Another encoding could change the line endings of a text.
         let content = Body::new_with_encoding(content, ContentTransferEncoding::Base64).ok()?;
         parts = parts.singlepart(Attachment::new(filename).body(content, content_type));
     }

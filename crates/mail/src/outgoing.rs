@@ -95,7 +95,8 @@ pub(crate) fn validate(mail: OutgoingMail, domain: &str) -> Result<ValidMail, Re
     }
     let headers = headers.into_iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?;
     let attachments = attachments.into_iter().map(attachment).collect::<Result<Vec<_>, _>>()?;
-    // No encoding is shorter than the content, so such a mail need not be assembled.
+    // The encoded content is never shorter than the content. So a mail whose content exceeds the limit need not be
+    // assembled.
     let bodies = [&text, &html].into_iter().flatten().map(String::len);
     let size = bodies.chain(attachments.iter().map(|it: &ValidAttachment| it.content.len())).sum();
     if size > MAX_MESSAGE_BYTES {

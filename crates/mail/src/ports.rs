@@ -15,7 +15,8 @@ pub trait Relay: Send + Sync {
     /// Submits a message for these recipients. `Ok` means that the relay accepted it for at least one of them.
     ///
     /// # Errors
-    /// Returns an error if the relay accepted the message for no recipient, as far as the implementation knows.
+    /// Returns an error if the relay refused the message for all recipients, or if the implementation does not know
+    /// whether the relay accepted it.
     async fn send(&self, envelope: &Envelope, message: &[u8]) -> Result<Relayed, RelayError>;
 }
 

@@ -1,6 +1,6 @@
 //! The raw messages: an object `<project>/<mail>` per mail.
 //!
-//! The mail node uploads a received message before it names the project, so the upload is first in `incoming/`.
+//! The mail node uploads a received message before it names the project, so the upload is in `incoming/` until then.
 
 use std::sync::Arc;
 
@@ -101,12 +101,13 @@ impl RawMails {
                 return Err(error);
             }
         }
-        // Complete the upload even if the request is cancelled.
+        // Run in a task, which completes the upload even if the request is cancelled.
         let finished = tokio::spawn(writer.finish()).await.map_err(store::Error::inconsistent)?;
         finished.map_err(MailError::MailStore)
     }
 
-    /// Moves an upload to its project, and returns the message's size. Returns the size also if an earlier call moved it.
+    /// Moves an upload to its project, and returns the message's size. If an earlier call moved it, only returns the
+    /// size.
     pub(crate) async fn assign(&self, project: ProjectId, mail: MailId) -> Result<Option<u64>> {
         let (from, to) = (incoming_path(mail), path(project, mail));
         match self.objects().rename(&from, &to).await {

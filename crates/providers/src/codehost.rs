@@ -64,7 +64,7 @@ impl CodeHost {
     /// # Errors
     /// Returns the errors of [`CodeHost::new`].
     pub fn with_limits(config: CodeHostConfig, limits: Limits) -> Result<Self, OutboundConfigError> {
-        // Only browsers call this address, but it must follow the same rules.
+        // Only browsers call this address, but it must follow the rules for the addresses that the service calls.
         origin(&config.authorize_url)?;
         let client = OutboundClient::with_limits("code host", [&config.token_url, &config.user_url], limits)?;
         Ok(Self { config, client })

@@ -18,7 +18,7 @@ const LIMITS: Limits =
     Limits { connect_timeout: Duration::from_secs(3), timeout: Duration::from_secs(3), max_body_bytes: 16 * 1024 };
 /// The number of certificates that are kept. SNS has one per region and changes it about once a year.
 const MAX_CACHED: usize = 8;
-/// The number of concurrent requests for certificates. Any client can cause one, with a message that it did not sign.
+/// The number of concurrent requests for certificates. Any client can cause such a request, with a forged message.
 const MAX_IN_FLIGHT: usize = 8;
 
 /// The client of the notification service. Clones share the certificates.
@@ -131,7 +131,7 @@ impl SnsClient {
     }
 
     fn certificates(&self) -> MutexGuard<'_, Certificates> {
-        // Every change of the cache is complete, also if a thread panics.
+        // A panic of another thread cannot leave the cache inconsistent, because each change is a single operation.
         self.certificates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

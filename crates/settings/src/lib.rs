@@ -6,7 +6,7 @@
 //!
 //! - a required setting that is missing, an empty value, or a value that does not parse;
 //! - an unknown name with a prefix that the process claims ([`Claim`]);
-//! - a secret that is set both as `NAME` and as `NAME_FILE`. The latter is the path of a file with the secret, whose
+//! - a secret that is set both as `NAME` and as `NAME_FILE`. `NAME_FILE` is the path of a file with the secret, whose
 //!   trailing newline is ignored.
 //!
 //! Several processes share one environment and one file, so a process ignores the names that another process claims.

@@ -64,8 +64,8 @@ impl CallerCheck {
 impl Store {
     /// Checks the caller, and locks the caller's session or token and membership until the transaction ends.
     ///
-    /// Every transaction checks its caller when it appends the audit row. Call this method only before a change that
-    /// may end its caller's own permission. Such a transaction returns [`crate::Outcome::ChangedAuthority`].
+    /// Every transaction does this when it appends the audit row, so call this method only before a change that may end
+    /// the caller's own permission. Such a transaction returns [`crate::Outcome::ChangedAuthority`].
     ///
     /// # Errors
     /// Returns [`Error::Caller`](crate::Error::Caller) if the caller lost the permission.

@@ -8,7 +8,8 @@ use diesel_async::RunQueryDsl as _;
 
 use crate::{Prepared, Result, Store};
 
-/// A bucket that holds this many permits, and refills completely in one period. So a period has at most twice as many.
+/// The size of a bucket, which refills completely in one period. A period grants at most twice this many permits: the
+/// full bucket, and the permits that return during the period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub permits: u32,
@@ -46,7 +47,7 @@ impl PermitParameters {
     #[must_use]
     pub fn charge(self, key: &str, from: &str) -> String {
         let Self { now, permits, cost, bucket } = self;
-        // A process with a fast clock may have written a time that is later than the reset of an empty bucket.
+        // A process whose clock is fast may have written a later time than that of an empty bucket.
         let reset_at = format!("LEAST(GREATEST(r.reset_at, ${now}), ${now} + ${bucket})");
         let granted = format!("LEAST(${permits}, GREATEST(0, (${now} + ${bucket} - {reset_at}) / ${cost}))");
         format!(
@@ -59,8 +60,8 @@ impl PermitParameters {
 }
 
 impl Store {
-    /// Takes permits of a bucket: all, or none. Returns the time after which they are free if it took none. The bucket
-    /// of a key always has the same quota.
+    /// Takes all of these permits from a bucket, or none. If it takes none, returns the time until all of them are
+    /// free. Calls with the same key must use the same quota.
     ///
     /// # Errors
     /// Returns an error if the statement fails.
@@ -69,7 +70,7 @@ impl Store {
         let cost = (i64::try_from(quota.period.as_micros()).unwrap_or(i64::MAX) / quota_permits).max(1);
         let bucket = cost.saturating_mul(quota_permits);
         let now = self.clock_rng().now().unix_millis().saturating_mul(1000);
-        // One permit at the price of all, so that none is taken if one is missing.
+        // Take one permit that costs as much as all of them, because the statement may otherwise grant only a part.
         let cost = cost.saturating_mul(i64::from(permits)).min(bucket);
         let charge = diesel::sql_query(CHARGE.as_str())
             .bind::<Text, _>(key)

@@ -30,9 +30,9 @@ pub struct MailRecords {
 }
 
 impl MailDomain {
-    /// Returns the records. A project's domain is `<project>.<org>.<domain>`, so wildcards match all of them. The
-    /// wildcard of TXT also matches the name at which receivers look up the DMARC policy of a project's domain. They
-    /// ignore the SPF record there, and DMARC records when they look for SPF.
+    /// Returns the records. A project's domain is `<project>.<org>.<domain>`, so wildcards match all of them. The TXT
+    /// wildcard contains both the SPF and the DMARC record, because it also matches the name at which receivers look up
+    /// the DMARC policy of a project's domain. Receivers ignore the records of the other kind.
     pub fn records(&self) -> Vec<MailRecords> {
         let Self { domain, mx, spf, dkim } = self;
         let txt = |name: String, texts: &[&str]| MailRecords {

@@ -112,9 +112,8 @@ pub struct StoredTokens {
 }
 
 impl StoredTokens {
-    /// Refreshes the stored access token if `is_due` returns true for it. If another `svc` process refreshes at the
-    /// same time, waits for it and uses its new token. Returns the access token that is then stored; `None` without a
-    /// grant.
+    /// Refreshes the stored access token if `is_due` returns true for it. If another `svc` process is refreshing, waits
+    /// for that process and uses its new token. Returns the access token that is then stored; `None` without a grant.
     async fn refresh(&self, is_due: impl Fn(&Secret, &StoredGrant) -> bool) -> Result<Option<Secret>, CliError> {
         let _lock = Config::lock()?;
         let mut config = Config::read()?;
@@ -150,7 +149,7 @@ impl StoredTokens {
 }
 
 impl CredentialSource for StoredTokens {
-    /// Refreshes the token in the middle of a command, unless another process has done so.
+    /// Refreshes the token in the middle of a command, unless another process has refreshed it.
     fn renew<'a>(&'a self, rejected: &'a Secret) -> Renewal<'a> {
         Box::pin(async move {
             match self.refresh(|credential, _| credential == rejected).await {

@@ -127,7 +127,7 @@ async fn denied_sign_in_fails() {
 async fn login_fails_without_a_code_host_or_an_allowed_redirect() {
     let platform = Platform::start().await;
     Machine::new(&platform.api).svc(&["login"]).fails(1).stderr_contains("svc login --token");
-    // An installation that does not allow loopback redirects reports it in the browser.
+    // If an installation does not allow loopback redirects, the browser shows the error.
     let fixture = Fixture::new("https://dashboard.example.org").await;
     let machine = Machine::new(&fixture.platform.api);
     let (mut login, start) = login(&machine);

@@ -27,7 +27,7 @@ async fn bundle_does_not_depend_on_times_modes_and_owners() {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + age as u64);
         file.set_times(FileTimes::new().set_modified(modified)).unwrap();
         fs::set_permissions(two.folder.join(name), Permissions::from_mode(0o700)).unwrap();
-        // Only root can change the owner. As another user, the test covers the other differences.
+        // Only root can change the owner. If another user runs the test, it checks only the other differences.
         let _ = std::os::unix::fs::chown(two.folder.join(name), Some(12345), Some(12345));
     }
     let first = digest(&one);

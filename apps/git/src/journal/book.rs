@@ -48,7 +48,7 @@ enum Line {
         push: String,
         is_committed: bool,
     },
-    /// The refs that the first transaction of a push without an outcome changed.
+    /// The refs that a push changed in its first transaction without an outcome.
     Resolved {
         push: String,
         committed: Vec<String>,
@@ -137,8 +137,8 @@ impl Book {
         Ok(())
     }
 
-    /// Records the end of the transaction of the push that has these updates. Does nothing if the journal does not
-    /// contain such a transaction: then it was never recorded, and git aborts it.
+    /// Records the end of the transaction of the push that has these updates. This is a no-op if the journal does not
+    /// contain such a transaction. The transaction was then never recorded, and git aborts it.
     pub(super) fn end(&mut self, push: &str, updates: &[Update], is_committed: bool) -> anyhow::Result<()> {
         let is_ended = |it: &Transaction| it.is_open(push) && it.updates == updates;
         let Some(index) = self.transactions.iter().rposition(is_ended) else { return Ok(()) };
@@ -149,9 +149,9 @@ impl Book {
         Ok(())
     }
 
-    /// Decides about the transactions of a push without an outcome; of all pushes for `None`. An update took effect if
-    /// the ref has its new value, or if a later update replaced that value. git changes the refs of a transaction one
-    /// by one, so some of them can have changed.
+    /// Decides about the transactions without an outcome: those of one push, or of all pushes for `None`. An update
+    /// took effect if the ref has its new value, or if a later update replaced that value. git changes the refs of a
+    /// transaction one by one, so it may have changed only some of them.
     pub(super) fn resolve(&mut self, git: &Git, repository: &Path, push: Option<&str>) -> anyhow::Result<()> {
         for index in 0..self.transactions.len() {
             let (before, after) = self.transactions.split_at(index + 1);

@@ -64,7 +64,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Tells a push that waits for its deploy the number of its update.
+    /// Sends the number of an update to the push, which waits for the deploy of the update.
     pub(super) fn note_number(&self, push: &str, update: &GitUpdate) {
         let deploy = self.pushes().get(push).and_then(|push| push.deploy.clone());
         if let Some(deploy) = deploy.filter(|deploy| deploy.name == update.name) {

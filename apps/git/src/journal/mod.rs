@@ -174,7 +174,7 @@ impl Journal {
         }
     }
 
-    /// Decides about the transactions of a push whose processes ended.
+    /// After the processes of a push have ended, decides about its transactions.
     fn finish(&self, id: &str) -> anyhow::Result<()> {
         let Some(push) = self.pushes().get(id).cloned() else { return Ok(()) };
         let book = self.book(&push.repository);
@@ -188,7 +188,7 @@ impl Journal {
 
     /// Lets the updates of a repository be delivered.
     fn notify(&self, repository: String) {
-        // This fails only if the receiver is closed. Then nothing is delivered any more.
+        // The send fails only if the receiver is closed. Then nothing is delivered any more.
         let _ = self.0.changed.send(repository);
     }
 

@@ -1,7 +1,8 @@
 //! `kill -9` of the server and an immediate stop of Postgres while organizations buy domains, with a registrar and a
 //! payments provider that fail before or after their effects at random.
 //!
-//! Each buyer repeats a purchase until it ends. Every third one is refused by the registrar after its charge.
+//! Each buyer repeats a purchase until it ends. The registrar refuses one of three purchases after the payments
+//! provider has charged it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,12 +22,12 @@ use crate::bench::server::success_json;
 use crate::connected_app::start_session;
 
 const BUYERS: usize = 8;
-/// The kills of a full run, of the server and of Postgres alternately.
+/// The kills of a full run, alternately of the server and of Postgres.
 const KILLS: usize = 18;
 /// The price of a `.com` name for a year.
 const CENTS: i64 = 1_299;
-/// The time from the end of all faults until no purchase and no refund is in progress. A refund that failed is repeated
-/// after five minutes at most.
+/// The longest time after the end of all faults until every purchase and refund has ended. A failed refund is repeated
+/// after at most five minutes.
 const MAX_COMPLETION: Duration = Duration::from_secs(330);
 
 const OPEN: &str = "SELECT id FROM store.sagas WHERE finished_at IS NULL";

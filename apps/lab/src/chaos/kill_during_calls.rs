@@ -64,7 +64,7 @@ pub async fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Waits until the call has reached the other server, then kills and restarts the service.
+/// Waits until the call has reached the called system, then kills and restarts the service.
 async fn kill_and_restart_when(rig: &mut Rig, called: impl Fn(&Rig) -> bool) -> Result<()> {
     let start = Instant::now();
     while !called(rig) {

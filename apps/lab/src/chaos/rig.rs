@@ -88,8 +88,8 @@ impl Rig {
         Ok(load::request(method, path, &self.caller(0)?.0, body))
     }
 
-    /// Kills the server with SIGKILL and stops Postgres immediately, alternately and at random times. Afterwards, both
-    /// work for three seconds.
+    /// Kills the server with SIGKILL and stops Postgres immediately, alternately and at random times. Both run for
+    /// three seconds between two faults.
     pub async fn kill_repeatedly(&mut self, kills: usize) -> Result<()> {
         for number in 0..kills {
             sleep(Duration::from_millis(300 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1200)).await;

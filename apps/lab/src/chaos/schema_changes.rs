@@ -52,7 +52,8 @@ const EXAMPLES: &[Migration] = &[
         CREATE TRIGGER example_added AFTER INSERT ON projects.projects
             REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION projects.count_example();",
     ),
-    // The creation of a project locks its organization, so a count is exact from the moment it is inserted.
+    // The creation of a project locks the organization of the project, so a count is exact from the moment the count is
+    // inserted.
     example(
         "90000000000800_counts_existing",
         "DO $$

@@ -38,7 +38,7 @@ struct Entry {
     done: BTreeSet<usize>,
 }
 
-/// Hands over each mail until the control plane has it.
+/// Hands over each mail, and repeats failed attempts until the control plane has the mail.
 pub struct Deliverer {
     queue: Queue,
     core: Core,
@@ -48,7 +48,7 @@ pub struct Deliverer {
     queued: BTreeSet<Uuid>,
     /// The mails that wait for their next attempt.
     waiting: BTreeMap<(Instant, Uuid), Entry>,
-    /// The attempts in progress. Each returns its mail if it must be repeated.
+    /// The attempts in progress. An attempt returns its mail if it must be repeated.
     attempts: JoinSet<(Uuid, Option<Entry>)>,
 }
 
@@ -107,7 +107,7 @@ impl Deliverer {
                 let due = Instant::now() + entry.backoff.next_delay();
                 self.waiting.insert((due, id), entry);
             }
-            // The file stays, so the next start of the node repeats the attempt.
+            // The file of the mail stays, so the next start of the node repeats the attempt.
             Err(error) => tracing::error!(%error, "an attempt to hand over a mail ended unexpectedly"),
         }
     }
@@ -169,7 +169,7 @@ impl Attempt {
         if entry.done.len() < envelope.copies.len() {
             return false;
         }
-        // After a crash before the removal, the control plane receives the same ids again.
+        // If the process is killed before it removes the file, the control plane receives the same ids again.
         if let Err(error) = tokio::fs::remove_file(self.queue.path(entry.id)).await {
             tracing::error!(%error, %id, "failed to remove a mail from the queue");
         }
@@ -198,7 +198,7 @@ impl Attempt {
     }
 }
 
-/// Streams the trace fields and the first bytes of a file.
+/// Streams the trace fields, and then the bytes of the mail, which are the first `size` bytes of the file.
 fn body(trace: &str, file: File, size: u64) -> Body {
     let reader = Cursor::new(trace.to_owned().into_bytes()).chain(file.take(size));
     Body::wrap_stream(try_unfold(reader, |mut reader| async move {

@@ -1,7 +1,7 @@
-//! The envelope of a queued mail, and the file that contains both.
+//! The envelope of a queued mail, and the file that contains mail and envelope.
 //!
 //! A file consists of the bytes of the mail, the envelope as JSON, the length of the JSON in 8 bytes (little-endian)
-//! and [`MAGIC`]. The envelope follows the bytes, because it is complete only after them.
+//! and [`MAGIC`]. The envelope is last, because it is complete only when the whole mail has been received.
 
 use std::io::{self, ErrorKind, SeekFrom};
 

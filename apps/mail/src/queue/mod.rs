@@ -42,8 +42,8 @@ struct Shared {
 }
 
 impl Queue {
-    /// Opens the directory, which is created if necessary. Returns the queue and the ids of its mails: those of an
-    /// earlier run, and each one that is committed.
+    /// Opens the directory, which is created if necessary. Returns the queue and a channel with the ids of its mails:
+    /// first the mails of an earlier run, then each mail when it is committed.
     pub fn open(directory: &Path, free_bytes: u64) -> anyhow::Result<(Self, UnboundedReceiver<Uuid>)> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let lock = File::create(directory.join("lock"))?;
@@ -135,7 +135,7 @@ impl Spool {
             self.queue.remove(self.id)?;
             return Err(error);
         }
-        // Fails only if the node stops. The next start finds the mail.
+        // The send fails only while the node stops. The next start finds the mail.
         let _ = self.queue.0.committed.send(self.id);
         Ok(())
     }

@@ -42,8 +42,9 @@ pub enum Command {
 impl Command {
     /// Parses a line without its line break. Returns the reply to a malformed command.
     ///
-    /// `smtp_proto` parses the parameters. It would accept paths that are malformed, remove the quotes of local parts,
-    /// and reject address literals. So it gets a line with another path.
+    /// `smtp_proto` parses only the parameters of MAIL and RCPT. It would accept malformed paths, remove the quotes of
+    /// local parts, and reject address literals. So this module parses the path, and passes `smtp_proto` the line with
+    /// a valid path instead.
     pub fn parse(line: &[u8]) -> Result<Self, Reply> {
         let text = std::str::from_utf8(line).ok().filter(|text| !text.contains(char::is_control));
         let text = text.ok_or_else(|| Reply::new(500, "5.5.2", "the command has invalid characters"))?;
@@ -81,8 +82,8 @@ impl Command {
         }
     }
 
-    /// The name becomes part of trace fields, so it has only the characters of host names and address literals, and
-    /// underscores, which some clients use.
+    /// The name of EHLO or HELO becomes part of trace fields. So only the characters of host names and address literals
+    /// are allowed, and underscores, which some clients use.
     fn hello(name: &str, extended: bool) -> Result<Self, Reply> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         if name.len() > MAX_EHLO || !name.bytes().all(is_valid) {

@@ -17,7 +17,7 @@ const MAX_LINE: usize = 2048;
 /// The bytes that are read at once.
 const COMMAND_BLOCK: usize = 4 << 10;
 const DATA_BLOCK: usize = 32 << 10;
-/// The bytes and the time for which a closed connection is read, so that the client can read the last reply.
+/// Before a connection is closed, this many bytes are read for this long, so that the client can read the last reply.
 const MAX_LINGER: usize = 1 << 20;
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -46,7 +46,7 @@ pub enum Line {
     WrongBreak,
 }
 
-/// The reason why nothing more can be read or written.
+/// The reason why the connection cannot be used any more.
 #[derive(Debug)]
 pub enum Lost {
     Closed,

@@ -18,7 +18,7 @@ pub enum DataError {
 enum State {
     /// Before the first byte of a line.
     LineStart,
-    /// After a dot at the start of a line, which is not part of the mail.
+    /// After a dot at the start of a line. The dot is not part of the mail.
     Dot,
     /// After a dot and a carriage return.
     DotCr,
@@ -37,12 +37,12 @@ pub struct DataDecoder {
 pub enum Decoded {
     /// The block contains no end.
     More,
-    /// The mail ends after this number of bytes of the block.
+    /// The mail ends within the block, after this number of bytes.
     End(usize),
 }
 
 impl DataDecoder {
-    /// The line break before the first line is that of the command DATA.
+    /// Creates a decoder. The state is a line start, because the line break of the command DATA precedes the mail.
     pub const fn new() -> Self {
         Self { state: State::LineStart }
     }

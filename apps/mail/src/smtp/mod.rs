@@ -89,7 +89,7 @@ async fn serve_client(stream: TcpStream, address: SocketAddr, server: Arc<Server
             };
             server.metrics.connection(outcome);
             connection.reply(&reply);
-            // Without a wait for the client, which would need a limit too.
+            // Do not wait for the client to close the connection, because such waits would need a limit too.
             let _ = timeout(ACCEPT_PAUSE, connection.flush()).await;
         }
     }

@@ -24,7 +24,7 @@ use crate::trace::{Protocol, Trace};
 enum Refusal {
     TooLarge,
     LargeHeader,
-    /// The mail has more `Received` fields than a mail that is not in a loop.
+    /// The mail has more `Received` fields than the limit, so it is probably in a loop.
     Loop,
     Storage(io::Error),
 }
@@ -35,7 +35,7 @@ struct Incoming<'a> {
     host: &'a HostName,
     /// The bytes so far, as the client sent them.
     size: u64,
-    /// The beginning, as long as the header is not complete.
+    /// The bytes so far, until the header is complete; `None` afterwards.
     head: Option<Vec<u8>>,
     header: Option<Header>,
     spool: Result<Spool, Refusal>,
@@ -46,7 +46,7 @@ impl<'a> Incoming<'a> {
         Self { limits, host, size: 0, head: Some(Vec::new()), header: None, spool: Ok(spool) }
     }
 
-    /// Adds bytes. After a refusal, they are only counted.
+    /// Adds bytes of the mail. After a refusal, the bytes are only counted.
     async fn add(&mut self, bytes: &[u8]) {
         self.size += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if self.size > self.limits.mail_bytes {
@@ -101,7 +101,7 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Returns the position after the last line before the first empty line.
+/// Returns the end of the header: the position after the last line before the first empty line.
 fn end_of_header(head: &[u8], searched: usize) -> Option<usize> {
     let rest = head.get(searched..)?;
     rest.windows(4).position(|window| window == b"\r\n\r\n").map(|position| searched + position + 2)
@@ -248,7 +248,8 @@ impl Session {
     }
 }
 
-/// Returns the time at which a mail with this many bytes so far is too slow, if no more bytes arrive.
+/// Returns the time by which more bytes must arrive. Otherwise a mail of which this many bytes were received is too
+/// slow.
 fn block_deadline(timeouts: &Timeouts, started_at: Instant, received: u64) -> Instant {
     let paid = Duration::from_secs(received / timeouts.data_rate.max(1));
     let total = timeouts.data.min(timeouts.data_grace + paid);

@@ -45,7 +45,7 @@ pub struct Transaction {
 /// The end of a session.
 #[derive(Debug)]
 pub enum End {
-    /// The client closed the connection, or its last reply was added.
+    /// The client closed the connection, or the session added its last reply.
     Closed,
     /// The client was too slow.
     Timeout,
@@ -170,8 +170,8 @@ impl Session {
         }))
     }
 
-    /// A client must wait for the reply to these commands (RFC 2920 section 3.1, RFC 3207 section 4). Bytes that it
-    /// already sent may belong to another party.
+    /// Refuses EHLO, HELO, DATA or STARTTLS if bytes follow it: a client must wait for the reply to these commands (RFC
+    /// 2920 section 3.1, RFC 3207 section 4). Bytes before the reply may come from an attacker.
     fn refuse_pipelining(&mut self) -> Result<(), End> {
         if self.connection.has_input() {
             return self.refuse(Reply::new(554, "5.5.0", "wait for the reply before you send more"));

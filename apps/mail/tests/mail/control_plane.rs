@@ -46,7 +46,7 @@ struct Table {
     lookups: Vec<String>,
     /// Projects that do not exist any more.
     gone: BTreeSet<String>,
-    /// Mails of this project, or all with an empty text, are rejected with 503.
+    /// Mails of this project are rejected with 503. An empty text selects all mails.
     failing: Option<String>,
     /// Look-ups are rejected with 503.
     failing_lookups: bool,
@@ -113,7 +113,7 @@ impl ControlPlane {
         self.shared.table.lock().unwrap().gone.insert(project.to_owned());
     }
 
-    /// Rejects mails of a project, all mails for an empty text, or none.
+    /// From now on, rejects the mails of this project, or all mails if the text is empty. `None` ends the rejection.
     pub fn fail(&self, project: Option<&str>) {
         self.shared.table.lock().unwrap().failing = project.map(str::to_owned);
     }

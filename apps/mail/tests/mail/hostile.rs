@@ -214,7 +214,7 @@ async fn a_mail_has_at_most_100_recipients() {
     assert!(client.reply().await.starts_with("250 2.0.0"));
     assert_eq!(fixture.drain().await[0].mail.to.len(), 100);
 
-    // 10,000 recipients end in 421: the client never sends the mail.
+    // The 10,000 recipients end the session with 421, before the client can send the mail.
     client.command("MAIL FROM:<>").await;
     let rcpts: String = (0..10_000).map(|number| format!("RCPT TO:<{number}@{BLOG}>\r\n")).collect();
     client.send(rcpts).await;

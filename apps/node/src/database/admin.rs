@@ -72,7 +72,7 @@ impl Admin {
         }
     }
 
-    /// Returns a channel that shows whether this node manages the cluster; `None` if others may use it at the same
+    /// Returns a channel that shows whether this node manages the cluster; `None` if other nodes may use it at the same
     /// time.
     pub(super) fn ownership(&self) -> Option<watch::Receiver<Ownership>> {
         self.0.lock.as_ref().map(ExclusiveLock::ownership)

@@ -26,7 +26,7 @@ pub struct DatabaseConfig {
 pub struct Programs {
     pub pg_dump: PathBuf,
     pub pg_restore: PathBuf,
-    /// The program `svc-node`, which starts the others so that they end with the node.
+    /// The program `svc-node`, which starts the client programs so that they end with the node.
     pub launcher: PathBuf,
     pub limits: ProgramLimits,
 }

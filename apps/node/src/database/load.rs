@@ -131,7 +131,7 @@ impl LoadTarget {
         const TERMINATE: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1";
         for _ in 0..MAX_ATTEMPTS {
             let client = self.admin.connect().await?;
-            // The sessions end first, because one of them may have the role locked.
+            // End the sessions first, because a session may have locked the role.
             let ended: i64 = client.query_one(TERMINATE, &[&self.names.load()]).await?.get(0);
             self.refuse(&client).await?;
             if ended == 0 {
@@ -163,8 +163,8 @@ impl LoadTarget {
     }
 
     /// Completes the load: ends the sessions of the login, so that no tenant code runs, and gives all loaded objects to
-    /// the owner. The database belongs to the owner while `with_owner` runs, whose statements require this; then it
-    /// belongs to its previous owner again.
+    /// the owner. The statements of `with_owner` require that the owner also owns the database. So the database belongs
+    /// to the owner while `with_owner` runs, and to its previous owner before and afterwards.
     ///
     /// # Errors
     /// Returns an error if Postgres or `with_owner` fails.

@@ -55,7 +55,7 @@ pub struct DesiredLogin {
     /// RFC 3339 in UTC. `None` means no expiry.
     pub expires_at: Option<String>,
     pub connection_limit: i32,
-    /// The roles that it is a member of. It inherits their privileges if it has `INHERIT`.
+    /// The roles of which this role is a member. If this role has `INHERIT`, it inherits their privileges.
     pub member_of: BTreeSet<String>,
     /// Names and values.
     pub settings: Vec<(&'static str, String)>,

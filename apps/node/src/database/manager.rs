@@ -132,7 +132,7 @@ impl Manager {
         self.shared.backups.desire(&project, desired.part());
         match self.projects.get(&project) {
             Some(handle) if !handle.desired.is_closed() => handle.set(desired),
-            // Otherwise, the task has ended, because it removed its database.
+            // There is no task, or the task has ended because it removed its database.
             _ => {
                 let (sender, receiver) = watch::channel(desired);
                 let wake = Arc::new(Notify::new());

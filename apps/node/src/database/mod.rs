@@ -185,8 +185,8 @@ impl Databases {
         self.registry.clone()
     }
 
-    /// Returns a channel that shows whether this node manages its Postgres; `None` if others may use it at the same
-    /// time.
+    /// Returns a channel that shows whether this node manages its Postgres; `None` if other nodes may use it at the
+    /// same time.
     #[must_use]
     pub fn ownership(&self) -> Option<watch::Receiver<Ownership>> {
         self.ownership.clone()

@@ -1,8 +1,9 @@
 //! The task of one project: changes its database into the desired state.
 //!
 //! The task is level-triggered: each reconciliation (the module `reconcile`) reads the desired state, the node's tables
-//! and the catalogs, and repairs the differences. Long work is a [`Step`], which runs next to the reconciliations, so
-//! that a revoked token or an abort does not wait for it. A step that is not due any more is stopped.
+//! and the catalogs, and repairs the differences. Long work is a [`Step`], which runs concurrently with the
+//! reconciliations. So a revoked token or an abort does not wait for a step. A step that is not due any more is
+//! stopped.
 
 use std::future::pending;
 use std::sync::Arc;

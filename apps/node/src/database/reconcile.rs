@@ -31,8 +31,8 @@ impl Project {
         let state = self.desired.borrow_and_update().clone();
         let is_authorized = *self.is_authorized.borrow_and_update();
         let shared = Arc::clone(&self.shared);
-        // A tenant can make every change of its database fail. With separate permits, it delays only other failing
-        // databases.
+        // A tenant can make every change of its database fail. Failing databases have separate permits, so the tenant
+        // delays only other failing databases.
         let permits = if self.has_failed { &shared.retry_permits } else { &shared.permits };
         let _permit = permits.acquire().await?;
         self.recheck_at = None;
@@ -47,7 +47,7 @@ impl Project {
             (DesiredDatabase::Present(desired), row) if row.as_ref().is_none_or(|row| row.id == desired.id) => {
                 self.reconcile_desired(&client, &desired, row).await?;
             }
-            // The row belongs to an earlier database of the project. This node missed its removal.
+            // The row belongs to an earlier database of the project, whose removal this node missed.
             (DesiredDatabase::Present(_), Some(row)) => self.remove(&client, &row).await?,
             (DesiredDatabase::Removed, Some(row)) if self.may_remove(&client).await? => {
                 self.remove(&client, &row).await?;

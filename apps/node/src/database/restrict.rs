@@ -38,7 +38,7 @@ impl Logins {
 
 impl DesiredRoles {
     /// Changes the desired roles so that no login of the project is created or opened and no password changes. A login
-    /// that is not desired is closed, but keeps its privileges, because it may be newer than the desired state.
+    /// that is not desired is closed, but keeps its privileges, because the desired state may be older than the login.
     #[must_use]
     pub fn restricted_to(mut self, seen: &Snapshot) -> Self {
         let (owner, own) = (self.names.database(), [self.names.node(), self.names.dump()]);
@@ -57,7 +57,7 @@ impl DesiredRoles {
             .collect();
         self.logins.retain_mut(|login| own.contains(&login.name) || restrict(login, seen.roles.get(&login.name)));
         self.logins.extend(closed);
-        // A login whose observed role has no password is not created with one.
+        // Omit a login whose observed role has no password, so that the role does not get one.
         self.logins.retain(|login| !login.verifier.reveal().is_empty());
         let names: BTreeSet<String> = self.logins.iter().map(|login| login.name.clone()).collect();
         for login in self.logins.iter_mut().filter(|login| login.name == own[1]) {

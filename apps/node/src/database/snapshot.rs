@@ -31,7 +31,8 @@ pub struct ObservedRole {
     pub settings_in: Vec<String>,
     /// The roles that this one is a member of.
     pub member_of: BTreeSet<String>,
-    /// Those roles of `member_of` whose privileges it inherits. Since Postgres 16, this is a property of each `GRANT`.
+    /// The roles in `member_of` whose privileges this role inherits. Since Postgres 16, each `GRANT` decides about
+    /// this.
     pub inherits_from: BTreeSet<String>,
     /// Whether the role has a session.
     pub has_session: bool,

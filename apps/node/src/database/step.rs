@@ -25,7 +25,7 @@ pub enum Step {
     Recover { database: String, generation: GenerationRef },
     /// Executes the current phase of an operation.
     Phase(DatabaseOperation),
-    /// Prepares the database of a restore again, because it is missing while the restore commits.
+    /// Prepares the new database of a restore again, because the prepared one is missing when the restore commits.
     Prepare(DatabaseOperation),
     /// Makes the final generation of a database that is not desired.
     SealRemoved { database: String, epoch: i64, removal: String },
@@ -202,8 +202,8 @@ impl Target {
     async fn remove(&self) -> anyhow::Result<()> {
         let Self { shared, project, names, .. } = self;
         drain(&shared.admin, &names.database()).await?;
-        // Records that the generations must be kept before the row of the database is deleted: after a kill, this step
-        // is repeated only if the row still exists.
+        // First record that the generations must be kept, and then delete the row of the database: after a kill, this
+        // step is repeated only if the row still exists.
         shared.backups.removed(project).await?;
         swap::remove(&mut shared.admin.connect().await?, project, names).await?;
         tracing::info!(project, database = names.database(), "removed a database");

@@ -1,9 +1,9 @@
 //! Protects the lock table, which all databases of the cluster share.
 //!
 //! One session can fill the lock table, for example with advisory locks. Then every login and every statement that
-//! needs a new lock fails, including those of the superuser, because Postgres keeps the locks of shared catalogs in
-//! this table. Therefore one session is always open, in a transaction that already holds every lock that it needs to
-//! end such a session.
+//! needs a new lock fails, even as superuser, because Postgres keeps the locks of shared catalogs in this table.
+//! Therefore the watchdog keeps one session open, in a transaction that already holds every lock that it needs to end a
+//! session with too many locks.
 
 use std::time::Duration;
 

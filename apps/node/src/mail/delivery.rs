@@ -1,10 +1,10 @@
 //! Deliveries of received mail to the workers of this node.
 //!
-//! The control plane gives out mail with a lease. The node runs `email()` and reports the result before the lease ends.
-//! A mail whose result is not reported is given out again, so that each mail is handled at least once.
+//! The control plane leases received mail to the node. The node runs `email()` and reports the result before the lease
+//! ends. If a result is not reported, the control plane leases the mail again, so each mail is handled at least once.
 //!
-//! The control plane gives out only a few mails of a project at the same time. Therefore the calls of a worker that does
-//! not return leave room for those of other projects.
+//! The control plane leases only a few mails of a project at the same time. So a worker that does not return cannot
+//! prevent calls to the workers of other projects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,16 +2,16 @@
 
 use protocol::{MailRefusal, RefusedMail};
 
-/// Why `send` failed. Except after [`SendError::Unavailable`], the mail is not sent.
+/// Why `send` failed. The mail is not sent, except that after [`SendError::Unavailable`] it may have been queued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The control plane refused the mail.
     #[error("{}", .0.message)]
     Refused(RefusedMail),
-    /// The mail has another shape than that of [`protocol::OutgoingMail`].
+    /// The mail does not have the shape of [`protocol::OutgoingMail`].
     #[error("{0}")]
     InvalidMessage(&'static str),
-    /// The mail exceeds the limit of a submission, so it also exceeds the limit of an assembled mail.
+    /// The mail exceeds the limit of a submission, so it would also exceed the 10 MiB of an assembled mail.
     #[error("The mail is too large. The limit is 10 MiB, with its attachments.")]
     TooLarge,
     /// Other large mails need the memory of the node.

@@ -1,7 +1,7 @@
 //! The call of `email()` for a received mail.
 //!
-//! The request to the worker has the head in JSON, after its length in four bytes, and then the mail, which streams
-//! from the control plane. The response is a [`DeliveryResult`].
+//! The request to the worker contains the length of the head in four bytes, the head in JSON, and then the mail, which
+//! streams from the control plane. The response is a [`DeliveryResult`].
 
 use std::io;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ enum Failure {
     Download(#[source] io::Error),
     #[error("The code stopped before email() returned.")]
     Stopped(#[source] anyhow::Error),
-    /// `workerd` ends a call whose code waits for nothing that can happen.
+    /// `workerd` ends a call that waits only for a promise that nothing can resolve.
     #[error("The runtime ended email(), because it waits for a promise that nothing resolves.")]
     NeverReturns,
     #[error("email() did not return within {} seconds.", .0.as_secs())]
@@ -81,7 +81,7 @@ impl Handlers {
     }
 
     async fn try_call(&self, mail: &MailDelivery) -> Result<DeliveryResult, Failure> {
-        // Before its first deployment, a project can have a mail address.
+        // A project can have a mail address before its first deployment.
         let site = self.routes.borrow().of_project(&mail.project).ok_or(Failure::NotDeployed)?;
         let index = site.index.as_ref().ok_or(Failure::NotDeployed)?;
         if index.code.is_none() {
@@ -111,7 +111,7 @@ impl Handlers {
         let request = Request::post("/").header("host", "email").body(StreamBody::new(body.map_ok(Frame::data)));
         let request = request.map_err(|error| Failure::Stopped(error.into()))?;
         let (mut sender, connection) = handshake(TokioIo::new(socket)).await.map_err(stopped)?;
-        // Ends the connection, and with it the call, when this call ends.
+        // When this function returns, the set is dropped. This closes the connection and ends the worker's call.
         let mut connections = JoinSet::new();
         connections.spawn(connection);
         let response = sender.send_request(request).await.map_err(stopped)?;
@@ -149,7 +149,7 @@ fn head(mail: &MailDelivery, begin: &[u8]) -> io::Result<Bytes> {
     Ok([&length.to_be_bytes()[..], &head].concat().into())
 }
 
-/// Fails if the chunks do not have this length in total, because the worker must not handle a part of a mail.
+/// Fails if the chunks do not have this length in total, because the worker must not handle an incomplete mail.
 fn exactly(
     length: u64,
     chunks: impl Stream<Item = io::Result<Bytes>> + Send,

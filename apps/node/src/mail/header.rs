@@ -11,8 +11,8 @@ pub fn is_complete(mail: &[u8]) -> bool {
     lines(mail).any(<[u8]>::is_empty)
 }
 
-/// Returns the fields of the header section in their order. Skips lines that are not fields, and a line without its
-/// end. In a value, U+FFFD replaces bytes that are not UTF-8, and a space replaces control characters.
+/// Returns the header fields in order. Skips lines that are not fields, and a last line without a line end. In a value,
+/// U+FFFD replaces bytes that are not UTF-8, and a space replaces control characters.
 pub fn fields(mail: &[u8]) -> Vec<Field> {
     let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
     let mut is_field = false;

@@ -14,14 +14,14 @@ use crate::memory::{ProjectsMemory, Reservation};
 use daemon::Backoff;
 
 /// The longest mail, as JSON with its attachments in base64. With its id and project, it fits into the 16 MiB that the
-/// control plane accepts. An assembled mail has at most 10 MiB, and base64 adds a third.
+/// control plane accepts. It has room for an assembled mail of 10 MiB, to which base64 adds a third.
 pub const MAX_SUBMISSION_BYTES: usize = (16 << 20) - 1024;
 
 /// The limit on the memory of all mails in submission, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 /// The limit of one project: two mails of the maximum size.
 const MAX_PROJECT_BYTES: usize = 64 << 20;
-/// The memory of a mail, as a multiple of its length: it exists as parsed values and as text.
+/// The memory of a mail, as a multiple of its length: the mail is in memory as parsed values and as text.
 const COPIES: usize = 2;
 
 /// The time for all attempts to submit a mail.

@@ -8,7 +8,7 @@ use super::error::{DatabaseError, Result};
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct CallMetrics {
-    /// By method and outcome: `ok`, `error` for errors of Postgres, or the code of another error.
+    /// Calls by method and outcome. The outcome is `ok`, `error` for errors of Postgres, or the code of another error.
     calls: IntCounterVec,
 }
 

@@ -20,8 +20,8 @@ const SETTINGS: [(&str, &str); 9] = [
     ("bytea_output", "hex"),
     // Prints the shortest text that denotes the same number.
     ("extra_float_digits", "1"),
-    // The node cancels statements itself. If the node is killed, the second of these settings lets the server notice
-    // that the connection is closed.
+    // The node cancels statements itself, so there is no timeout. If the node is killed, the interval lets the server
+    // notice that the connection is closed.
     ("statement_timeout", "0"),
     ("client_connection_check_interval", "5s"),
 ];

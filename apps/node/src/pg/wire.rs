@@ -122,7 +122,7 @@ impl Wire {
         }
     }
 
-    /// Releases the buffer of a large message. Between calls, it is empty.
+    /// Releases the memory of a large message. Call it between calls, when the buffer of received bytes is empty.
     pub fn release(&mut self) {
         self.row = None;
         if self.received.is_empty() {

@@ -143,7 +143,7 @@ async fn deliver(
             Ok(Err(_)) => return,
             Err(_) => {
                 drop(bytes);
-                // This waits until the receiver reads again. It fails if the receiver is dropped.
+                // The send waits until the receiver reads again, and fails if the receiver is dropped.
                 drop(receiver.send(Err(StorageError::NOT_READ)).await);
                 return;
             }

@@ -73,7 +73,7 @@ mod tests {
             })
             .flatten()
             .collect();
-        // Each of the five projects has one first put, and together they have all further ones.
+        // Each of the five projects has its first put. Together, they also have all permits for further puts.
         assert_eq!(begun.len(), greedy.len() + MAX_FURTHER);
         let others: Vec<_> = (0..MAX_FIRST).map(|_| ProjectLargePuts::default()).collect();
         let firsts: Vec<_> = others.iter().filter_map(|project| puts.begin(project).now_or_never()).collect();

@@ -187,7 +187,7 @@ impl Storage {
         self.counted("list", call.budget.wait(list).await.flatten())
     }
 
-    /// Begins a call with long arguments or results. Waits until its project has a permit for it.
+    /// Begins a call with long arguments or results. Waits until the call's project has a permit.
     ///
     /// # Errors
     /// Returns [`StorageError::BUSY`] if the project has too many such calls.

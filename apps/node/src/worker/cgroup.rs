@@ -49,7 +49,8 @@ struct Parents {
     folders: Vec<PathBuf>,
 }
 
-/// The group of one process, removed when dropped; that blocks. The process must have exited.
+/// The group of one process. Dropping the value removes the group, and blocks until it is removed. The process must
+/// have exited.
 pub struct Cgroup {
     parents: Arc<Parents>,
     folders: Vec<PathBuf>,

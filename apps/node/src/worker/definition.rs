@@ -21,7 +21,7 @@ const DEFAULT_DATE: &str = "2026-11-01";
 /// The header that passes the scheme of the request's URL to `workerd`. Worker code does not see it.
 pub const SCHEME_HEADER: &str = "svc-worker-scheme";
 
-/// Limits V8's young generation, which V8 sizes by the memory of the machine instead of the process's limit.
+/// Limits V8's young generation. By default, V8 sizes it by the memory of the machine and not by the process's limit.
 const V8_FLAGS: &str = "--max-semi-space-size=4";
 
 /// A worker that responds to the watchdog's probes.
@@ -61,7 +61,8 @@ impl Definition<'_> {
         if self.environment.has_email() {
             sockets.push(socket(EMAIL_SOCKET, plain(), entrypoint(WORKER, email::ENTRYPOINT)));
         }
-        // The last one: when the process responds to a probe, it also listens on the others.
+        // The probe socket is the last one, so when the process responds to a probe, it also listens on the other
+        // sockets.
         sockets.push(socket(PROBE_SOCKET, plain(), designator(PROBE_SOCKET)));
         // Only bindings can use an internal module; worker code cannot import it.
         let modules = granted().filter_map(|binding| Some((binding.name(), binding.module()?)));

@@ -1,8 +1,8 @@
 //! The egress proxy: the only way from a worker to the network.
 //!
 //! Each process has its own socket, whose permissions and path no other process shares. `workerd` sends all outgoing
-//! requests there. The proxy resolves names, checks the addresses and connects. It does so again for each redirect that
-//! worker code follows.
+//! requests there. The proxy resolves names, checks the addresses and connects. It repeats these steps for each
+//! redirect that worker code follows.
 
 mod dialer;
 mod policy;

@@ -7,7 +7,7 @@
 
 use serde_json::json;
 
-/// The name of the generated module. It begins like a URL, so files of a bundle do not have it.
+/// The name of the generated module. It begins like a URL, which the name of a file in a bundle cannot do.
 pub const MAIN_MODULE: &str = "svc:main";
 /// The name of the entrypoint among the exports.
 pub const ENTRYPOINT: &str = "svc:email";

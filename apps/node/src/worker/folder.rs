@@ -1,7 +1,7 @@
 //! The folders of worker processes.
 //!
-//! The node and the worker both reach the sockets in a folder through an open file descriptor of the folder. Such a
-//! path is short enough for a socket address, and the worker needs no access to the parent folders.
+//! The node and the worker both reach the sockets in a folder through an open file descriptor of the folder. A path
+//! through this descriptor is short enough for a socket address, and the worker needs no access to the parent folders.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;

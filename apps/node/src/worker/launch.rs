@@ -1,6 +1,6 @@
 //! `svc-node --exec-worker`: applies the protections of a worker process, and executes `workerd`.
 //!
-//! Safe code cannot run between fork and exec. Therefore the node starts itself with this argument, and this process
+//! Safe code cannot run between fork and exec. Therefore the node starts itself with `--exec-worker`. The new process
 //! drops privileges and then executes `workerd`. The order matters: the control group, the namespaces and the files
 //! need privileges, a change of user resets the parent death signal, and the seccomp filter prevents the other steps.
 
@@ -28,7 +28,7 @@ pub struct Launch<'a> {
     pub folder: &'a Path,
     /// The user id of the process; `None` for the node's.
     pub uid: Option<u32>,
-    /// The protections to apply. The start fails if one of them fails.
+    /// The protections to apply. If a protection fails, the start fails.
     pub protections: &'a [Protection],
     /// The control group of the process.
     pub cgroup: Option<&'a Cgroup>,

@@ -5,7 +5,8 @@
 pub enum Protection {
     /// A user id that no other process has.
     UserId,
-    /// A network namespace without any interface. Only the socket of the egress proxy leads out of it.
+    /// A network namespace without any interface. The process can reach the network only through the socket of the
+    /// egress proxy.
     NetworkNamespace,
     /// A root directory that contains only the program, its libraries and the folder of the process.
     MountNamespace,

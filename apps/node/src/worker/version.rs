@@ -98,7 +98,7 @@ impl Worker {
         })
     }
 
-    /// Sets the version, because the same bundle may be deployed again.
+    /// Sets the version number. A new version may have the same bundle, and then uses the same processes.
     pub fn set_version(&self, version: i32) {
         self.version.store(version, Ordering::Relaxed);
     }

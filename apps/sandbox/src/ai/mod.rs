@@ -31,7 +31,7 @@ const MAX_SHOWN: usize = 50;
 /// The number of bytes of the answer that each event of a stream contains.
 const EVENT_BYTES: usize = 12;
 const TRICKLE: Duration = Duration::from_millis(200);
-/// The time that the server has to send the previous events before the fault cuts the connection.
+/// The time that the server has to send the previous events before a fault cuts the connection.
 const FLUSH: Duration = Duration::from_millis(50);
 
 /// A fault of every following call.
@@ -222,8 +222,8 @@ impl Ai {
             let mut outcome = "complete";
             for (number, part) in parts.into_iter().enumerate() {
                 if fault == Some(AiFault::Cut(number)) {
-                    // When the body fails, the server discards everything that it has not sent. So wait until it has
-                    // sent the previous events.
+                    // When the body fails, the server discards everything that it has not sent. So give it time to send
+                    // the previous events.
                     if let Ok(permit) = sender.reserve().await {
                         tokio::time::sleep(FLUSH).await;
                         permit.send(Err(io::Error::from(io::ErrorKind::ConnectionAborted)));

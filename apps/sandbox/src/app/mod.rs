@@ -35,7 +35,8 @@ pub(crate) struct DemoApp {
     callback: String,
     /// The sign-ins in progress.
     pending: Sessions<Pending>,
-    /// The signed-in users. The lock prevents two uses of a refresh token, which would end the grant.
+    /// The signed-in users. The lock prevents that two requests use the same refresh token, because the second use
+    /// would end the grant.
     users: Sessions<Arc<Mutex<Tokens>>>,
 }
 
@@ -129,7 +130,7 @@ impl DemoApp {
     async fn callback(&self, client: &AppClient, request: &Request) -> Result<Response, ApiError> {
         let refused = |reason: &str| ApiError(format!("The sign-in failed: {reason}"));
         let not_started = || refused("this browser did not start it");
-        // A link of another site with a wrong state must not end the sign-in in progress.
+        // A link of another site has a wrong state, and must not end the sign-in in progress.
         if request.parameter("state") != self.pending.get(request).ok_or_else(not_started)?.state {
             return Err(refused("the state is that of another sign-in"));
         }
@@ -142,7 +143,7 @@ impl DemoApp {
             let (error, description) = (request.parameter("error"), request.parameter("error_description"));
             return Err(refused(&format!("{description} ({error})")));
         }
-        // The new tokens replace those of this browser, so end their grant first.
+        // The new tokens replace those of this browser, so end the grant of the old tokens first.
         self.revoke(client, request).await?;
         let form = [
             ("grant_type", "authorization_code"),

@@ -25,7 +25,7 @@ use state::{ApiError, State, time};
 pub const PAYMENTS_PATH: &str = "/polar/v1";
 /// The access token of the service.
 pub const PAYMENTS_TOKEN: &str = "polar_oat_sandbox";
-/// The secret of the webhooks. The bytes of this text are the key, without decoding, as at the real provider.
+/// The secret of the webhooks. The key is the bytes of this text without decoding, as at the real provider.
 pub const PAYMENTS_WEBHOOK_SECRET: &str = "polar_whs_sandbox";
 /// The subscription of the pro plan.
 pub const PRO_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000001";

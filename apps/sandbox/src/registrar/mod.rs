@@ -307,7 +307,7 @@ impl RegistrarServer {
         self.registrar.state().domain(name).ok()
     }
 
-    /// The DS records of a domain as the API returns them; empty without the domain.
+    /// The DS records of a domain as the API returns them; empty if the account does not contain the domain.
     #[must_use]
     pub fn ds_records(&self, name: &str) -> Vec<Value> {
         self.registrar.state().domains.get(name).map_or_else(Vec::new, |domain| domain.ds.clone())

@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// Checks names. Sorts the results by name, so their order differs from that of the request.
+    /// Checks names. Sorts the results by name, so that callers cannot rely on the order of the request.
     fn check(&self, body: &Value) -> Answer {
         let names = texts(&body["domainNames"]).filter(|names| (1..=50).contains(&names.len()));
         let mut names = names.ok_or_else(|| ApiError::new(400, "domainNames must have 1 to 50 names"))?;
@@ -234,7 +234,7 @@ impl State {
             "domainName": name, "createDate": time(domain.registered_at), "expireDate": time(domain.expires_at),
             "autorenewEnabled": true, "nameservers": domain.nameservers, "renewalPrice": dollars(prices(name).1),
         });
-        // Like the real registrar, which omits members that are false.
+        // The real registrar also omits members that are false.
         if domain.locked {
             json["locked"] = true.into();
         }

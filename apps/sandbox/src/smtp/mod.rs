@@ -115,7 +115,7 @@ impl SmtpServer {
         let (certificate, received) = (Certificate::generate(), watch::Sender::new(Vec::new()));
         let server = Server { encryption, certificate, credentials, fault: Mutex::new(None), received };
         let reserved = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // On Linux, this option allows a second socket on the same port, which is the listener.
+        // On Linux, this option allows the listener to bind the same port as this socket.
         reserved.set_reuseaddr(true)?;
         reserved.bind(address)?;
         let address = reserved.local_addr()?;
@@ -157,7 +157,7 @@ impl SmtpServer {
         self.server.received.borrow().clone()
     }
 
-    /// Returns a receiver of the mails received so far, which changes with each mail.
+    /// Returns a receiver of the list of mails received so far. The list changes with each mail.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Vec<ReceivedMail>> {
         self.server.received.subscribe()
     }

@@ -127,7 +127,8 @@ pub(super) fn lending(settings: &Settings) -> Result<Option<LendingConfig>, Erro
     }
 }
 
-/// Returns the configuration of billing and of the payments provider. The latter is `None` if it is not configured.
+/// Returns the configuration of billing and of the payments provider, or `None` in place of the provider if it is not
+/// configured.
 pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig, Option<PaymentsConfig>), Error> {
     let payments = match (settings.opt(&PAYMENTS_URL)?, settings.opt(&PAYMENTS_TOKEN)?) {
         (None, None) => None,

@@ -153,7 +153,7 @@ fn registrar_contact(contact: &Contact) -> RegistrarContact {
     }
 }
 
-/// Logs and converts an error. It contains at most a status, because the registrar quotes contacts.
+/// Logs and converts an error. The log contains at most the status, because the registrar's text quotes contacts.
 fn log(operation: &'static str, failure: &Failure) -> RegistrarError {
     let error = failure.to_string();
     match failure {

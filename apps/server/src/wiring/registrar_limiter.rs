@@ -9,16 +9,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::config::RegistrarLimits;
 
-/// The longest wait for a permit. A request waits for at most ten seconds in all.
+/// The longest wait for a permit, so that a request has time left for its calls: it may take ten seconds in total.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// The concurrent calls of a process. A registrar that does not respond holds at most these.
+/// The limit on concurrent calls per process and caller. A registrar that does not respond blocks at most this many
+/// tasks.
 const MAX_CONCURRENT_CALLS: usize = 16;
 
-/// The callers, which have separate buckets, so that neither can take the permits of the other.
+/// The two kinds of callers. Each has separate buckets, so it cannot take the permits of the other kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// A request, for which a user waits: two thirds of each limit.
+    /// A request of a user, which gets two thirds of each limit.
     Request,
     /// A background job: one third.
     Job,
@@ -33,7 +34,7 @@ pub(super) struct RegistrarLimiter {
 
 impl RegistrarLimiter {
     pub(super) fn new(store: Store, limits: RegistrarLimits, caller: Caller) -> Self {
-        // In a period, a bucket gives twice the permits that it holds.
+        // A bucket grants up to twice its size in a period, so its size is half of the caller's part of the limit.
         let (name, divisor) = match caller {
             Caller::Request => ("request", 3),
             Caller::Job => ("job", 6),
@@ -42,12 +43,13 @@ impl RegistrarLimiter {
             let permits = (limit / divisor).max(1);
             (format!("registrar-{name} {unit}"), Quota { permits, period: Duration::from_secs(seconds) })
         };
-        // The second comes first: a call that gets no permit of it takes none of the hour.
+        // Take from the bucket of the second first: a call that gets no permit there must not use one of the hour.
         let quotas = [quota("second", limits.requests_per_second, 1), quota("hour", limits.requests_per_hour, 3600)];
         Self { store, quotas, calls: Semaphore::new(MAX_CONCURRENT_CALLS) }
     }
 
-    /// Waits for a permit, for a second at most. The caller holds it during the call. `None` if none is free.
+    /// Waits for a permit for up to a second. Returns `None` if none is free by then. The caller holds the permit
+    /// during the call.
     pub(super) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
         let acquired = async {
             let permit = self.calls.acquire().await.ok()?;

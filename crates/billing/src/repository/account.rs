@@ -14,7 +14,7 @@ pub trait AccountRepository {
     /// Returns whether an order was credited. The result is reliable while the organization is locked.
     async fn ledger_has_order(&mut self, order_id: &str) -> Result<bool>;
 
-    /// Adds the amount of a paid order to the balance, and inserts its row of the ledger.
+    /// Adds the amount of a paid order to the balance, and inserts the order's row of the ledger.
     async fn account_credit(&mut self, org: OrgId, order_id: &str, micro_cents: i64, at: Time) -> Result<()>;
 
     /// Returns the balance in microcents. It is 0 for an organization without an account.

@@ -205,8 +205,8 @@ macro_rules! deduction {
     };
 }
 
-/// Deducts the call that `ended` returns. The update of the account locks the account until the transaction ends. The
-/// usage is updated after that, and the row of the ledger uses the values that both updates return, so they are
+/// Deducts the call that `ended` returns. The update of the account locks the account until the transaction ends, and
+/// the usage is updated after that. The row of the ledger gets the values that both updates return, because they are
 /// current.
 macro_rules! deduct {
     ($is_lost:literal, $ended:literal) => {

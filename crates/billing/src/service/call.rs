@@ -233,7 +233,7 @@ fn check(decision: Option<CallDecision>, now: Time) -> std::result::Result<Plan,
     } else if spent >= spend_per_day {
         CallRefusal::SpendLimit { limit: spend_per_day }
     } else if decision.is_counted {
-        // The node ended the call before its request for admission arrived here, so it no longer waits for this
+        // The node ended the call before its request for admission arrived here, so the node no longer waits for this
         // response.
         CallRefusal::NotGranted
     } else {

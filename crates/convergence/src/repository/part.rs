@@ -40,7 +40,7 @@ pub trait PartRepository {
     /// Gives a desired part of a locked placement a new revision of its home node.
     async fn part_set_revision(&mut self, project: ProjectId, part: &str, revision: i64, at: Time) -> Result<()>;
 
-    /// Returns those of these projects for which the part is desired.
+    /// Returns the given projects for which the part is desired.
     async fn part_filter_desired(&mut self, projects: &[ProjectId], part: &str) -> Result<Vec<ProjectId>>;
 
     /// Counts the parts of these projects.

@@ -24,7 +24,7 @@ pub trait PlacementRepository {
     /// Deletes the placements and the parts of these projects.
     async fn placement_delete(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Deletes the placements of these projects that have no desired part, with all their parts.
+    /// Deletes the placements of the given projects, with all their parts. Skips projects that have a desired part.
     async fn placement_purge(&mut self, projects: &[ProjectId]) -> Result<()>;
 
     /// Returns whether any placement is pending. A placement of a deleted project counts only if it has a final part.
@@ -43,7 +43,7 @@ pub trait PlacementRepository {
     /// Makes locked placements pending, without a home node.
     async fn placement_unassign(&mut self, projects: &[ProjectId]) -> Result<()>;
 
-    /// Returns those of these projects that are placed on the node.
+    /// Returns the given projects that are placed on the node.
     async fn placement_filter_by_node(&mut self, node: NodeId, projects: &[ProjectId]) -> Result<Vec<ProjectId>>;
 
     /// Locks the placements on the node of these projects, and returns the projects that are placed on it.

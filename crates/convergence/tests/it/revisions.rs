@@ -33,7 +33,7 @@ async fn polling_during_concurrent_writes_misses_nothing() {
         loop {
             let last = finished.load(Ordering::SeqCst);
             let changes = kit.desired(node, since).await;
-            // If a revision became visible after a later one, it would not exceed `since`.
+            // A revision that became visible after a later one would be below `since`, so the node would miss it.
             assert!(changes.parts.iter().map(|part| part.revision).is_sorted_by(|a, b| a < b));
             assert!(changes.parts.iter().all(|part| part.revision > since && part.revision <= changes.revision));
             assert_eq!(changes.parts.last().map_or(since, |part| part.revision), changes.revision);

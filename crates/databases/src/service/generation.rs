@@ -10,8 +10,8 @@ use crate::repository::{DatabaseRepository as _, GenerationRecord, GenerationRep
 /// The number of days for which generations are kept that are not scheduled.
 const OTHER_DAYS: u32 = 30;
 
-/// The time between the removal of a generation from the list and its deletion by the node. So a listed generation can
-/// be restored.
+/// The time between the removal of a generation from the list and its deletion by the node. A restore that begins while
+/// the generation is listed thus still finds its dump.
 const MARGIN_SECONDS: i64 = 3600;
 
 impl Databases {

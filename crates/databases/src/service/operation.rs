@@ -126,8 +126,8 @@ impl Databases {
         Ok(canceled)
     }
 
-    /// Starts an operation on a running placement. A pending export of the project fails, because the operation makes
-    /// the node end it.
+    /// Starts an operation on a running placement. The node ends a pending export of the project when it begins an
+    /// operation, so the export fails here.
     async fn start(
         &self,
         tx: &mut Connection,

@@ -25,8 +25,8 @@ use super::PrimaryConfig;
 
 /// The timeout of an acknowledgement. Each delivery sends at most two messages.
 const ACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// If a secondary did not answer, deliveries do not wait for it during this time, so that it does not delay other
-/// notices.
+/// The pause after a secondary did not answer. During it, no delivery waits for this secondary, so that other notices
+/// are not delayed.
 const SKIP_PERIOD: Duration = Duration::from_secs(10);
 /// The time that secondaries have to load a new catalog, before they receive the notice of the zone whose group the
 /// catalog changes. A signer that transfers the zone before it loads the catalog keeps the zone's old group.

@@ -52,7 +52,7 @@ impl Shared {
                     if !serial::is_newer(zone.served.serial, since) {
                         return Ok(Some(AnswerContent::Soa(zone)));
                     }
-                    // These changes fit in memory, because the journal's size is limited.
+                    // The changes of the whole journal fit in memory, because its size is limited.
                     let changes = tx.served_changes(zone.served.id, since, MAX_JOURNAL_ENTRIES).await?;
                     if let Some(changes) = changes {
                         return Ok(Some(AnswerContent::Changes(zone, changes)));

@@ -125,7 +125,7 @@ impl RrsetRepository for Connection {
         let journal_bytes: u64 = edits.iter().map(Edit::journal_bytes).sum();
         let max_journal_entries = kept_entries(&zone, edits, journal_bytes, max_journal_entries);
         let is_recorded = i64::try_from(edits.len()).is_ok_and(|edits| edits <= max_journal_entries);
-        // Only the journal needs the old content, and it does not store large updates.
+        // Send the old content only if the journal records the update. The journal does not store large updates.
         let old: fn(&Edit) -> Option<&Content> = if is_recorded { |edit| edit.old.as_ref() } else { |_| None };
         let new: fn(&Edit) -> Option<&Content> = |edit| edit.new.as_ref();
         let apply = diesel::sql_query(APPLY)

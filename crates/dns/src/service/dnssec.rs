@@ -100,8 +100,7 @@ impl Dns {
         let serial = before.next_serial(now).wrapping_add(GROUP_CHANGE_INCREMENT);
         let zone = if has_new_group { ZoneRecord { serial, ..after } } else { after };
         if has_new_group {
-            // A signer applies the new group at the next transfer, which must contain the whole zone. This call causes
-            // such a transfer.
+            // A signer applies the new group only at a transfer of the whole zone. This call causes such a transfer.
             tx.zone_raise_serial(zone.id, zone.serial).await?;
         }
         let signer_check_at = self.hosting()?.has_signer.then(|| now.plus_seconds(ACTIVE_INTERVAL));

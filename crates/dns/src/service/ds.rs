@@ -40,7 +40,8 @@ pub struct WantedDs {
 }
 
 impl Dns {
-    /// Enqueues a message about a zone in the caller's transaction, which replaces a queued one.
+    /// Enqueues a message about a zone in the caller's transaction. The message replaces a queued message about the
+    /// zone.
     pub(super) async fn enqueue_ds(&self, tx: &mut Connection, zone: ZoneId) -> Result<()> {
         let key = zone.to_string();
         withdraw(tx, DS_TOPIC, &key).await?;
@@ -62,7 +63,7 @@ impl Dns {
 
     /// Records that the registry has no DS record of a zone whose signing ends. `removed` states that the caller has
     /// just removed one, which resolvers may still cache. Unsigns the zone if no cache can contain a DS record any
-    /// more; otherwise enqueues a message for the time when this will be so.
+    /// more. Otherwise enqueues a message for the time when the last cached DS record expires.
     ///
     /// # Errors
     /// [`DnsError::Store`].

@@ -34,7 +34,7 @@ const MAX_LARGE_READS_PER_ORG: usize = 16;
 
 /// The content of one version of a zone, in canonical order (RFC 4034 section 6.1), starting with the SOA.
 ///
-/// It keeps one page in memory. A zone of one page is complete when it is opened.
+/// A reader keeps one page in memory. A zone of one page is complete when it is opened.
 #[derive(Debug)]
 pub struct ZoneReader {
     store: Store,

@@ -17,8 +17,8 @@ impl Dns {
     /// Reserves a name for the organization in the caller's transaction, until the zone exists or the name is released.
     /// Locks the catalog. If the organization has already reserved the name, this is a no-op.
     ///
-    /// Deleted zones of other organizations do not conflict: with the registration, the organization becomes the owner
-    /// of the domain.
+    /// A deleted zone of another organization does not conflict: the organization that registers the domain becomes its
+    /// owner.
     ///
     /// # Errors
     /// [`DnsError::InvalidField`] for an invalid name or one of the platform, [`DnsError::ZoneTaken`],

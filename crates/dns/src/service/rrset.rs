@@ -34,8 +34,8 @@ impl Dns {
                 let zone = self.lock_zone(tx, org, zone, precondition).await?;
                 let owner = OwnerName::parse(name, &zone.name).map_err(|error| InvalidField::new("name", error))?;
                 let change = if kind == RecordType::Soa {
-                    // Users cannot change an SOA: planning any change of it, such as this deletion, fails because it is
-                    // managed.
+                    // Users cannot change an SOA: planning any change of it, such as this deletion, fails because the
+                    // SOA is managed.
                     RrsetChange::delete(owner.clone(), kind)
                 } else {
                     RrsetChange::set(parse_set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)

@@ -355,7 +355,7 @@ mod tests {
         let (answer, signature) = respond(late);
         assert_eq!((signature.error, signature.time), (18, NOW));
         assert_eq!(signature.other, (NOW + 301).to_be_bytes()[2..]);
-        // The answer is signed. Hickory cannot parse its TSIG data, so this uses our verification.
+        // The answer is signed. Hickory cannot parse its TSIG data, so the test uses our verification.
         let client = TsigChain { key: key(), mac, requested_at: NOW, is_continued: false };
         assert_eq!(key().check_answer(&Message::read(&answer).unwrap(), NOW, &client), Ok(()));
 

@@ -53,7 +53,8 @@ fn sorted(set: RecordSet) -> RecordSet {
     RecordSet::new(owner, kind, ttl, records)
 }
 
-/// Returns an error for a CNAME at a name with other types (RFC 1034 section 3.6.2), with the later of the two lines.
+/// Returns an error for a CNAME at a name with other types (RFC 1034 section 3.6.2). The error names the later of the
+/// two lines that conflict.
 fn check_cname(sets: &[&(u32, RecordSet)]) -> Option<LineError> {
     let (cname, set) = sets.iter().find(|(_, set)| set.kind == RecordType::Cname)?;
     let (other, another) = sets.iter().find(|(_, set)| set.kind != RecordType::Cname)?;

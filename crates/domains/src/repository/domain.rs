@@ -58,7 +58,8 @@ pub trait DomainRepository {
     /// Returns a domain.
     async fn domain_find_by_id(&mut self, domain: DomainId) -> Result<Option<DomainRecord>>;
 
-    /// Returns those of these names that an organization has, except those that were transferred away.
+    /// Returns which of these names an organization has, with that organization. Omits names that were transferred
+    /// away.
     async fn domains_live(&mut self, names: &[String]) -> Result<Vec<(String, OrgId)>>;
 
     /// Returns the domains of an organization, newest first.

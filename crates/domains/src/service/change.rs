@@ -93,8 +93,8 @@ impl Domains {
     }
 }
 
-/// Sets the lock. The registrar refuses a change that has no effect. This counts as a success, because the response to
-/// an earlier change was lost.
+/// Sets the lock. The registrar refuses a change that has no effect. Such a refusal counts as a success: an earlier
+/// change succeeded, and its response was lost.
 async fn set_registrar_lock(registrar: &dyn Registrar, name: &str, locked: bool) -> Result<()> {
     let error = match registrar.set_lock(name, locked).await {
         Ok(_) => return Ok(()),

@@ -8,7 +8,7 @@ use crate::model::DomainState;
 use crate::ports::{DsRecord, Registrar, RegistrarError};
 use crate::repository::DomainRepository as _;
 
-/// The requests to the registrar that most changes of DS records need: the list, and a change.
+/// The number of requests to the registrar for most changes of DS records: one lists them, one changes them.
 const DS_REQUESTS: u32 = 2;
 
 /// Why the DS records of a domain were not applied. Another attempt may succeed.

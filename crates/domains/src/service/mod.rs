@@ -89,8 +89,8 @@ impl Domains {
         self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
     }
 
-    /// Takes requests to the registrar from the organization's share of its rate limit. Each use case takes them before
-    /// its first call, so that none stops halfway.
+    /// Takes requests to the registrar from the organization's share of its rate limit. Each use case takes all its
+    /// requests before its first call, so that no use case stops halfway.
     async fn take_requests(&self, org: OrgId, requests: u32) -> Result<()> {
         let wait = self.try_take_requests(org, requests).await?;
         let Some(wait) = wait else { return Ok(()) };

@@ -1,7 +1,8 @@
 //! The saga of a purchase: price, order, charge, register, zone, nameservers.
 //!
-//! The reservation precedes it, in the commit that starts it. The charge has two steps, because the provider has no
-//! idempotency keys for orders: the id of the draft is recorded before it is finalized.
+//! The name is reserved before the first step, in the commit that starts the saga. The charge has two steps, because
+//! the provider has no idempotency keys for orders: the first step records the id of a draft, and the second one
+//! finalizes the draft.
 
 use async_trait::async_trait;
 use kernel::audit::Event;

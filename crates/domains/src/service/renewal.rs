@@ -64,9 +64,10 @@ enum RenewalRefusal {
 }
 
 impl Domains {
-    /// Renews a domain, and enqueues its charge. A request during a renewal joins it. One by the same number of years within
-    /// a day after it is the same renewal: the response, or [`DomainError::RegistrarFailed`] before a background job
-    /// completed it, may have been lost. Does not commit the actor's idempotency claim.
+    /// Renews a domain, and enqueues its charge. A request during a renewal joins it. A request for the same number of
+    /// years within a day after a renewal is a repetition and adds nothing: its sender may have lost the first
+    /// response, or received [`DomainError::RegistrarFailed`] before a background job completed the renewal. Does not
+    /// commit the actor's idempotency claim.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],

@@ -122,7 +122,8 @@ impl Domains {
             })
             .await;
         match applied {
-            // The domain was transferred away, and another organization has it now: the reading is about its domain.
+            // The domain was transferred away, and another organization has it now: the data is about the domain of
+            // that organization.
             Err(DomainError::Taken(_)) => Ok(domain.clone()),
             applied => applied,
         }

@@ -22,7 +22,7 @@ struct Case {
     registrar: Option<When>,
     /// Whether the registrar refuses the registration.
     is_refused: bool,
-    /// Whether the request is repeated. Otherwise the background job continues.
+    /// Whether the request is repeated. If not, the background job continues the purchase.
     is_repeated: bool,
 }
 
@@ -119,7 +119,7 @@ async fn purchase_survives_every_combination_of_failures() {
     assert!(cases.len() >= 60, "{}", cases.len());
     cases.iter().for_each(|case| case.prepare(&kit));
     let mut open = cases.clone();
-    // Each round is a new process: the leases of the killed ones have expired.
+    // Each round simulates a new process, which starts after the lease of the killed process has expired.
     for round in 0..4 {
         let requests = open.iter().map(async |case| {
             let is_requested = round == 0 || case.is_repeated;

@@ -114,8 +114,8 @@ impl World {
         self.state().calls.iter().filter(|made| *made == call).count()
     }
 
-    /// Runs a process until it ends. If a call never returns, kills the process. `subjects` limits this to calls about
-    /// these subjects.
+    /// Runs a process until it ends, or until the fixture kills it because a call never returns. With `subjects`, only
+    /// calls about these subjects kill it.
     pub async fn run<T>(&self, subjects: Option<[String; 2]>, process: impl Future<Output = T>) -> Option<T> {
         let concerns = |subject: &&String| subjects.as_ref().is_none_or(|subjects| subjects.contains(subject));
         let mut killed = self.killed.subscribe();

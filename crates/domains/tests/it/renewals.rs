@@ -73,7 +73,7 @@ async fn repeated_renewal_is_the_same_renewal_for_a_day() {
         assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(YEAR));
         kit.advance(REPEAT / 4);
     }
-    // Another number of years is another renewal, and the last one is the one that can be repeated.
+    // A request for another number of years is a new renewal. From then on, only this renewal can be repeated.
     for _ in 0..2 {
         assert_eq!(kit.renew(2).await.unwrap(), before.plus_seconds(3 * YEAR));
     }

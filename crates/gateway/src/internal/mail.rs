@@ -1,4 +1,5 @@
-//! The routes for mail: nodes send it for workers and deliver it to them, and the mail node hands over received mail.
+//! The routes for mail. Nodes submit the mail of workers, and claim received mail for them. The mail node hands over
+//! received mail.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ use crate::repository::{IdentityRepository as _, KeyRepository as _, NewSession,
 /// The lifetime of a login session (contract section 1): 30 days.
 const SESSION_LIFETIME_SECONDS: i64 = 30 * 24 * 3600;
 
-/// The resolution of the last use of a credential. Because of it, most requests need no write.
+/// The time for which a credential's last use is not recorded again, so that most requests need no write.
 const LAST_USED_RESOLUTION_SECONDS: i64 = 600;
 
 /// The stored length of a `User-Agent`.
@@ -151,7 +151,7 @@ impl Identity {
                 let (id, token_hash) = (clock_rng.id(), token.hash());
                 let session = NewSession { id, user_id: user.id, token_hash, user_agent, created_at: now, expires_at };
                 tx.session_insert(&session).await?;
-                // Delete the user's expired sessions here, because no background job does so.
+                // Delete the user's expired sessions here, because no background job deletes them.
                 tx.session_delete_expired(user.id, now).await?;
                 let data = json!({ "user": user.id, "provider": user.provider, "first": is_first });
                 let event = Event::of_account("session.start", user.id, id, data);

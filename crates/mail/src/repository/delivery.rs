@@ -42,8 +42,8 @@ pub struct DeliveryClaim {
 pub struct ClaimLimits {
     /// The most mails of a claim.
     pub total: i32,
-    /// The most mails of a project that are claimed at the same time, so that a worker that does not return does not
-    /// delay the mail of other projects.
+    /// The most mails of a project that are claimed at the same time. A worker that does not return then cannot delay
+    /// the mail of other projects.
     pub per_project: i32,
 }
 

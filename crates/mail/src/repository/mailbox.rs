@@ -15,7 +15,7 @@ pub trait MailboxRepository {
     /// Locks the mailbox of a project until the transaction ends, and creates it if it does not exist.
     async fn mailbox_lock(&mut self, project: ProjectId) -> Result<()>;
 
-    /// Marks the mailboxes of these projects as those of purged projects.
+    /// Marks the mailboxes of these projects, which are purged at this time.
     async fn mailbox_mark_purged(&mut self, projects: &[ProjectId], at: Time) -> Result<()>;
 
     /// Returns mailboxes of purged projects.

@@ -24,7 +24,8 @@ pub trait NotificationRepository {
     /// Stores the event of a notification until a mail has the relay's id.
     async fn notification_set_pending(&mut self, id: &str, event: &Value) -> Result<()>;
 
-    /// Locks notifications that wait for this id of the relay, or for an id that a mail has now, and returns them.
+    /// Locks and returns the notifications whose event is stored for this id of the relay. With `None`, locks and
+    /// returns the notifications for all relay ids that mails have by now.
     async fn notification_lock_pending(&mut self, relay_id: Option<&str>) -> Result<Vec<PendingNotification>>;
 
     /// Deletes the stored events of these notifications. The notifications stay recorded.

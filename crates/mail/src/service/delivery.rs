@@ -13,7 +13,7 @@ use crate::model::{ClaimedMail, DeliveryResult, MailOutcome};
 use crate::raw::RawStream;
 use crate::repository::{ClaimLimits, DeliveryClaim, DeliveryRepository as _, MessageRepository as _};
 
-/// The time for which a node has a claimed mail, in seconds.
+/// The lease of a claimed mail, in seconds.
 const LEASE_SECONDS: i64 = 300;
 
 const CLAIM_LIMITS: ClaimLimits = ClaimLimits { total: 20, per_project: 5 };
@@ -22,7 +22,7 @@ const CLAIM_LIMITS: ClaimLimits = ClaimLimits { total: 20, per_project: 5 };
 const BACKOFF_SECONDS: &[i64] = &[5, 15, 60, 300, 900];
 const LATER_BACKOFF_SECONDS: i64 = 3600;
 
-/// The time after which a claim reads the due mails again without a wake-up. A retry becomes due without one.
+/// The time after which a claim reads the due mails again without a wake-up. A retry becomes due without a wake-up.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -59,7 +59,8 @@ impl Mail {
     /// Returns the size and the bytes of a mail that the node has claimed.
     ///
     /// # Errors
-    /// Returns [`MailError::MailNotFound`] for another mail, [`MailError::NoRawMessage`] or [`MailError::MailStore`].
+    /// Returns [`MailError::MailNotFound`] for a mail that the node has not claimed, [`MailError::NoRawMessage`] or
+    /// [`MailError::MailStore`].
     pub async fn claimed_raw(&self, node: NodeId, mail: MailId) -> Result<(u64, RawStream)> {
         let now = self.store.clock_rng().now();
         let project = self.store.connection().await?.delivery_find_claim(node, mail, now).await?;
@@ -104,7 +105,8 @@ impl Mail {
         Ok(())
     }
 
-    /// Ends the deliveries whose period is over, for example because the project has no node. The mail stays in the log.
+    /// Ends the deliveries whose period is over, for example because the project had no node. The mail stays in the
+    /// log.
     ///
     /// # Errors
     /// Returns [`MailError::Store`].

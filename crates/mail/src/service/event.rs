@@ -24,8 +24,8 @@ const MAX_ADDRESS_BYTES: usize = 320;
 const PENDING_SECONDS: i64 = 24 * 3600;
 
 impl Mail {
-    /// Applies an event once per notification id. An unknown message id has no effect. The event of a mail whose relay
-    /// has not responded yet is applied when the response arrives.
+    /// Applies an event once per notification id. If no mail has the relay's message id, the event is stored for a day,
+    /// because the relay's response may not be recorded yet. It is applied when the response is recorded.
     ///
     /// # Errors
     /// Returns [`crate::MailError::Store`]. Then the notification is not recorded, and can be sent again.
@@ -60,7 +60,8 @@ impl Mail {
     }
 }
 
-/// Applies the stored events about this id of the relay, or about all ids that a mail has.
+/// Applies the stored events about this id of the relay. Without an id, applies the stored events about each relay id
+/// that a mail has by now.
 pub(super) async fn apply_pending(tx: &mut Connection, relay_id: Option<&str>, now: Time) -> store::Result<()> {
     let pending = tx.notification_lock_pending(relay_id).await?;
     let mut applied = Vec::with_capacity(pending.len());
@@ -100,7 +101,8 @@ async fn apply(tx: &mut Connection, relay_id: &str, event: &DeliveryEvent, now: 
     Ok(!mails.is_empty())
 }
 
-/// Returns the mail to this recipient. The relay may use an id for several mails; the newest one then counts.
+/// Returns the mail to this recipient. If the relay used its id for several mails, returns the newest one to the
+/// recipient.
 fn find<'a>(mails: &'a mut [MessageRecord], address: &str) -> Option<&'a mut MessageRecord> {
     let is_recipient = |mail: &MessageRecord| mail.recipients.iter().any(|it| suppression_key(it) == address);
     match mails.iter().position(is_recipient) {

@@ -40,7 +40,7 @@ impl MailHook {
     pub async fn receive(&self, body: &[u8]) -> Result<(), HookError> {
         let received = self.receive_authentic(body).await;
         match &received {
-            // Anyone can send such a request, so it is only counted and not logged.
+            // Anyone can send such a request, so count it only: a log line for each request could fill the log.
             Err(HookError::Malformed(_)) => metrics::event("malformed"),
             Err(HookError::NotAuthentic(_)) => metrics::event("not_authentic"),
             Err(HookError::Unavailable(error)) => {
@@ -65,7 +65,7 @@ impl MailHook {
                     Ok(())
                 }
             },
-            // A confirmation has no effect on a confirmed subscription, so it is repeated with each delivery.
+            // Confirm at each delivery of the message: to confirm a subscription again has no effect.
             SnsMessage::SubscriptionConfirmation { subscribe_url, .. } => {
                 service.confirm(&subscribe_url).await?;
                 tracing::info!("confirmed the subscription to the notification service");

@@ -117,7 +117,8 @@ impl Mail {
         if !tx.message_insert(&record).await? {
             return Ok(());
         }
-        // The period begins now, because the mail node may have kept the mail during an outage of the control plane.
+        // The period begins now and not at the reception, because the mail node may have kept the mail during an outage
+        // of the control plane.
         let expires_at = now.plus_seconds(DELIVERY_PERIOD_SECONDS);
         let delivery = NewDelivery { mail_id: mail.id, project_id: mail.project, next_attempt_at: now, expires_at };
         tx.delivery_insert(delivery).await?;

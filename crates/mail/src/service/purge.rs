@@ -71,7 +71,8 @@ impl Mail {
     /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
     pub async fn purge_deleted(&self) -> Result<()> {
         for project in self.store.connection().await?.mailbox_list_purged(PROJECTS).await? {
-            // A raw message can exist without a row, if a process was killed between them.
+            // A raw message can exist without a row, if a process was killed after it stored the message and before it
+            // stored the row.
             self.raws.delete_project(project).await?;
             self.delete_before(project, self.store.clock_rng().now().plus_seconds(1)).await?;
             let mut connection = self.store.connection().await?;
@@ -81,8 +82,8 @@ impl Mail {
         Ok(())
     }
 
-    /// Deletes the mail of a project from before this time. The raw messages are first, so that a message without a row
-    /// does not remain if the process is killed.
+    /// Deletes the mail of a project from before this time. Deletes the raw message before its row, so that a killed
+    /// process does not leave a message without a row.
     async fn delete_before(&self, project: ProjectId, before: Time) -> Result<()> {
         loop {
             let old = self.store.connection().await?.message_list_old(project, before, BATCH_SIZE).await?;

@@ -21,7 +21,7 @@ use crate::repository::{MessageRecord, MessageRepository as _};
 pub(super) const RELAY_TOPIC: &str = "mail.relay";
 
 /// The time after which a mail that the relay has not accepted is bounced, in seconds. It is shorter than the time for
-/// which the outbox retries a message, so that such a mail has an outcome.
+/// which the outbox retries a message. So each mail is bounced before its message becomes a dead letter.
 const RELAY_PERIOD_SECONDS: i64 = 48 * 3600;
 
 /// The longest id of a relay. A longer one is not an id.
@@ -32,7 +32,7 @@ pub(super) struct RelayMessage {
     pub(super) mail: MailId,
 }
 
-/// The result of a relay, for the transaction that records it.
+/// The result of handing a mail to the relay. The handler passes it to the transaction that records the delivery.
 #[derive(Debug, Serialize, Deserialize)]
 struct RelayResult {
     relay_id: Option<String>,
@@ -40,7 +40,7 @@ struct RelayResult {
     bounce: Option<String>,
 }
 
-/// Hands queued mail to the relay. One for each process that relays mail.
+/// The outbox handler that hands queued mail to the relay. A process needs one if it relays mail.
 pub struct MailRelay {
     mail: Mail,
     relay: Arc<dyn Relay>,
@@ -53,7 +53,8 @@ impl MailRelay {
         Self { mail, relay }
     }
 
-    /// Returns the mail if it still waits for the relay. A purged mail, or one that another attempt has relayed, does not.
+    /// Returns the mail if it still waits for the relay. Returns `None` if it was purged, or if another attempt has
+    /// relayed it.
     async fn queued(&self, id: MailId) -> store::Result<Option<MessageRecord>> {
         let found = self.mail.store.connection().await?.message_find(id).await?;
         Ok(found.filter(|record| record.outcome == MailOutcome::Queued))
@@ -96,7 +97,7 @@ impl OutboxHandler for MailRelay {
         let RelayMessage { mail } = message.parse()?;
         let Some(record) = self.queued(mail).await.map_err(|error| transient(&error))? else { return Ok(()) };
         let result = self.relay(record, message.created_at).await?;
-        // A message is delivered once per attempt, so the response is not set yet.
+        // Each attempt has a new `Message`, so its response is not set yet.
         let _ = message.response.set(json!(result));
         Ok(())
     }

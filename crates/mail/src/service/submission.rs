@@ -33,7 +33,8 @@ enum Decision {
     /// An earlier submission with this id was accepted.
     Repeated,
     Refuse(Refusal),
-    /// A recipient is suppressed. The log gets a row, unless it has many such rows.
+    /// A recipient is suppressed. The refused mail gets a row in the log, unless there were many of them in the last
+    /// hour.
     RefuseSuppressed {
         detail: String,
         is_logged: bool,
@@ -41,8 +42,8 @@ enum Decision {
 }
 
 impl Mail {
-    /// Accepts a mail of a worker: stores and queues it. A submission with an accepted id has no further effect. The home
-    /// node of the project submits it.
+    /// Accepts a mail of a worker from the project's home node: stores and queues it. If a submission with the same id
+    /// was accepted before, this is a no-op.
     ///
     /// # Errors
     /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`]. The same submission may succeed later.
@@ -111,7 +112,7 @@ impl Mail {
         Ok(assembled.map_err(Error::inconsistent)?)
     }
 
-    /// Stores the row of the log and the outbox message, if the mail is accepted now.
+    /// Decides again, and stores the row of the log and the outbox message if the mail is accepted.
     async fn commit(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
@@ -157,8 +158,8 @@ impl Mail {
         Ok(is_new)
     }
 
-    /// Decides about a mail. With `is_exact`, the lock of the mailbox makes the hourly limit exact. It is acquired last,
-    /// because all submissions of the project wait for it.
+    /// Decides about a mail. With `is_exact`, first locks the mailbox, which makes the hourly limit exact. The lock
+    /// comes as late as possible, because all submissions of the project wait for it.
     async fn decide(
         &self,
         connection: &mut Connection,
@@ -182,7 +183,7 @@ impl Mail {
         let an_hour_ago = self.store.clock_rng().now().plus_seconds(-3600);
         let counts = connection.message_count_submitted(mail.project, an_hour_ago).await?;
         if let Some(suppressed) = suppressed {
-            // A worker that ignores the refusal must not fill the log.
+            // Do not log every refusal: a worker that ignores refusals must not fill the log.
             let is_logged = counts.suppressed < i64::from(limit);
             return Ok(Decision::RefuseSuppressed { detail: describe(&suppressed), is_logged });
         }

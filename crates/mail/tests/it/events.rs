@@ -93,7 +93,8 @@ async fn event_that_precedes_the_relays_response_is_applied_later() {
     let id = kit.send_as("abc", shop, &["ada@example.org"]).await;
     assert_eq!(kit.outcome(shop, id).await.0, "bounced");
     assert_eq!(kit.suppressed(shop).await, [("ada@example.org".to_owned(), "bounce".to_owned())]);
-    // An event that was stored between the relay's response and its commit is applied by the job.
+    // The background job applies an event that arrived after the relay's response and before the commit of this
+    // response.
     let other = kit.send_as("def", shop, &["bob@example.org"]).await;
     kit.db_execute(
         "INSERT INTO mail.notifications VALUES ('n3', 'def',

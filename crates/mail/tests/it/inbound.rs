@@ -44,7 +44,7 @@ async fn received_mail_is_in_the_log_once() {
     let id = kit.new_id();
     let mut mail = kit.inbound(id, shop, "");
     mail.subject = Some("a\0b\r\nc".to_owned());
-    // Each step is safe to repeat, in any order after the first one.
+    // After the first run, each step can be repeated in any order.
     for _ in 0..2 {
         kit.upload(id, MESSAGE).await.unwrap();
         kit.upload(id, MESSAGE).await.unwrap();

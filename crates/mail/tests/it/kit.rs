@@ -52,7 +52,8 @@ impl Notices {
     }
 }
 
-/// Wakes the claims of this process. A wake-up precedes the commit, so a claim may read twice.
+/// Wakes the claims of this process. The wake-up comes before the commit, so a claim may need a second read to see the
+/// mail.
 struct LocalNodes(broadcast::Sender<NodeId>);
 
 #[async_trait]
@@ -68,7 +69,7 @@ impl Nodes for LocalNodes {
     }
 }
 
-/// Records the messages. Its id of a message is `relay-<number>`, unless a response is set.
+/// A relay that records messages. Its id for a message is `relay-<number>`, unless a response is set.
 #[derive(Default)]
 pub struct RecordingRelay {
     sent: Mutex<Vec<(Envelope, Vec<u8>)>>,
@@ -179,7 +180,7 @@ impl Kit {
 
     /// Attempts all due messages of the outbox.
     pub async fn relay(&self) {
-        // At zero, each due message is delivered, waits for a retry, or is a dead letter.
+        // When this counts zero, each due message is delivered, waits for a retry, or is a dead letter.
         let unattempted = format!(
             "SELECT count(*) FROM store.outbox WHERE last_error IS NULL AND (attempts > 0 OR next_attempt_at <= '{}')",
             self.now()

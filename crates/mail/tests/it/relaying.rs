@@ -40,7 +40,7 @@ async fn mail_that_was_relayed_is_not_sent_again() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
     let id = kit.send(shop, &["ada@example.org"]).await;
-    // The same message again, as if an operator retried it.
+    // Queue the same message again, as if an operator retried it.
     let message = serde_json::json!({ "mail": id });
     kit.store
         .transaction_unaudited(async |tx: &mut store::Connection| {

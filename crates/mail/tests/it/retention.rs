@@ -95,7 +95,7 @@ async fn uploads_that_are_never_committed_are_deleted() {
     let kit = Kit::start().await;
     kit.upload(kit.new_id(), crate::inbound::MESSAGE).await.unwrap();
     kit.mail.purge_old().await.unwrap();
-    // The age of an object is that of the file system's clock.
+    // The age of an upload depends on the file system's clock, not on the clock of the tests.
     let days = (kernel::ClockRng::system().now().unix_seconds() - kit.now().unix_seconds()) / DAY;
     kit.advance((days + 6) * DAY);
     kit.mail.purge_old().await.unwrap();

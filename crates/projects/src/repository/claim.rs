@@ -118,7 +118,7 @@ struct ClaimRow {
 
 type ClaimTuple = (ClaimRow, (OrgId, String), Option<OrgId>);
 
-/// Inserts a claim and the first claim of its organization. This is one statement, because every claim runs it.
+/// Inserts a claim and the first claim of its organization. A single statement saves a round trip at every claim.
 const INSERT: &str = "\
     WITH first AS (INSERT INTO projects.first_claims (org_id, name, claimed_at) VALUES ($3, $1, $6) \
         ON CONFLICT DO NOTHING) \

@@ -122,8 +122,8 @@ struct StatusRow {
     pending: i64,
 }
 
-/// Reads all claims of a name: `$1` is the name, `$2` the organization, `$3` the project. This is one statement,
-/// because every claim runs it.
+/// Reads all claims of a name: `$1` is the name, `$2` the organization, `$3` the project. A single statement saves
+/// round trips at every claim.
 const STATUS: &str = "\
     SELECT h.project_id, p.org_id, h.kind, h.state, h.proof, h.verification_token, h.created_at, h.claim_expires_at, \
         h.reserved_until, f.claimed_at AS first_claimed_at, coalesce(o.org_id <> $2, false) AS held_by_another_org, \

@@ -177,7 +177,7 @@ async fn hostnames_of_a_project_are_limited() {
     kit.records.txt(&record.name, &[record.value]);
     assert_limited(kit.claim(&org, shop, "taken.example.org").await, HostnameLimit::Custom, 4);
     assert!(kit.find_hostname(third, "taken.example.org").await.is_some());
-    // A takeover is not pending, so only the other limit applies to it.
+    // A takeover never becomes a pending claim, so only the limit of custom hostnames applies to it.
     kit.projects.hostname_delete(&kit.actor, &org, shop, &claims[0]).await.unwrap();
     assert_eq!(kit.claim(&org, shop, "taken.example.org").await.unwrap().state, ACTIVE);
 }

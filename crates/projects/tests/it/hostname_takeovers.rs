@@ -119,7 +119,7 @@ async fn taken_hostname_shows_a_record_that_only_the_asking_project_can_use() {
         it.kit.records.txt(&record.name, std::slice::from_ref(wrong));
         assert_eq!(it.refusal(NAME).await, (record.clone(), TakeoverObstacle::NotPublished));
     }
-    // Nor does the record count if it is published at another name.
+    // The record has no effect either if it is published at another name.
     it.kit.records.clear();
     it.kit.records.txt(NAME, std::slice::from_ref(&record.value));
     assert_eq!(it.refusal(NAME).await.1, TakeoverObstacle::NotPublished);

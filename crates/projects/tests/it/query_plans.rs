@@ -34,7 +34,8 @@ async fn cost(kit: &Kit) -> (i64, i64) {
     (number("seq_scans"), number("fetched"))
 }
 
-/// Returns the cost of `work`. Uses a separate connection, because Postgres updates the statistics when it closes.
+/// Returns the cost of `work`. Uses a separate connection, because Postgres updates the statistics when the connection
+/// closes.
 async fn measured(kit: &Kit, work: impl AsyncFnOnce(&mut store::Connection)) -> (i64, i64) {
     use diesel_async::AsyncConnection as _;
     let before = cost(kit).await;

@@ -32,8 +32,8 @@ impl Default for Timeouts {
 /// The timeout of QUIT after the server accepted the mail.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Opens a connection for each mail. A pooled connection would need a probe before each use and could still break; at
-/// our rate, a handshake is simpler.
+/// Opens a connection for each mail. A pooled connection would need a probe before each use, and could break even so.
+/// At this rate of mail, a handshake is simpler.
 #[derive(Clone)]
 pub(super) struct Connector {
     config: SmtpConfig,

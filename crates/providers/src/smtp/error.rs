@@ -91,7 +91,8 @@ impl MailError {
 
 /// Returns whether a reply is a permanent error. Only errors about the recipient or the message are permanent. An
 /// operator can correct other errors, such as a rejected client or sender, or 530, 535 and 538, which require
-/// authentication (RFC 4954 section 6). 552 for a recipient means "too many recipients" (RFC 5321 section 4.5.3.1.10).
+/// authentication (RFC 4954 section 6). 552 for a recipient is not permanent: it means "too many recipients" (RFC 5321
+/// section 4.5.3.1.10).
 fn is_permanent(at: Step, code: u16) -> bool {
     match (at, code) {
         (_, 530 | 535 | 538) | (Step::Recipient, 552) => false,

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 
 /// A connection that returns at most one line per read and leaves the rest in the socket buffer.
 ///
-/// lettre keeps the bytes after the reply to STARTTLS, and would accept them as replies over TLS. An attacker on the
-/// network could inject such bytes. If they stay in the socket buffer instead, they make the TLS handshake fail.
+/// lettre would keep the bytes after the reply to STARTTLS, and later accept them as replies over TLS. An attacker on
+/// the network could inject such bytes. In the socket buffer, they make the TLS handshake fail instead.
 #[derive(Debug)]
 pub(super) struct LineReader(pub TcpStream);
 

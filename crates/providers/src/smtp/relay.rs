@@ -16,7 +16,8 @@ use super::config::{InvalidSmtp, SmtpConfig};
 use super::connector::{Connector, Timeouts};
 use super::error::{Cause, MailError, Step};
 
-/// The default timeouts. A message may have 10 MiB. The total stays below the timeout of an outbox message, 45 seconds.
+/// The default timeouts, for messages of up to 10 MiB. The total stays below 45 seconds, the timeout of an outbox
+/// message.
 const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), total: Duration::from_secs(40) };
 
 /// The longest reply that is returned, in characters.

@@ -45,7 +45,8 @@ async fn server_certificate_is_verified() {
     for encryption in [Encryption::StartTls, Encryption::Implicit] {
         let (server, other) = (SmtpServer::start(encryption).await, SmtpServer::start(encryption).await);
         let step = if encryption == Encryption::Implicit { Step::Connect } else { Step::Tls };
-        // Signed by an untrusted CA, by another CA with the same name, and for another hostname.
+        // The client must reject a certificate of an untrusted CA, of another CA with the same name, or for another
+        // hostname.
         let untrusted: SmtpConfig = server.url().parse().unwrap();
         let other_ca = config(&other, &server.url());
         for config in [untrusted, other_ca] {

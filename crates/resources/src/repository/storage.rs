@@ -84,7 +84,7 @@ pub trait StorageRepository {
     async fn project_plan(&mut self, project: ProjectId) -> Result<Option<ProjectPlan>>;
 }
 
-/// Locks the row, so that the previous value that it returns is exact.
+/// Locks the row first, so that the previous value that the statement returns is exact.
 const REPORT: &str = "UPDATE resources.storage s SET used_bytes = $2, quota_exceeded = $3, reported_at = $4 \
     FROM (SELECT project_id, quota_exceeded FROM resources.storage WHERE project_id = $1 FOR UPDATE) before \
     WHERE s.project_id = before.project_id RETURNING before.quota_exceeded AS was_exceeded";

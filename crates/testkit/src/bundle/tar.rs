@@ -5,7 +5,7 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A tar archive under construction. [`Tar::gzip`] adds the end marker and compresses it.
+/// A tar archive under construction. [`Tar::gzip`] adds the end marker and compresses the archive.
 #[derive(Default, Clone)]
 pub struct Tar(pub Vec<u8>);
 

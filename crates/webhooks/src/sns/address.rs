@@ -1,5 +1,5 @@
-//! The rule for the URLs that a message names. A receiver fetches them before it knows that the message is authentic,
-//! so they must lead only to the notification service.
+//! The rule for the URLs in a message. A receiver fetches them before it knows that the message is authentic, so they
+//! may only lead to the notification service.
 
 use std::str::FromStr;
 
@@ -28,7 +28,7 @@ impl FromStr for CertificateHosts {
     }
 }
 
-/// Returns a host with an optional port, if a URL has it in exactly this form.
+/// Returns a host with an optional port unchanged, or `None` if a parsed URL spells it differently.
 fn canonical(host: &str) -> Option<String> {
     let url = Url::parse(&format!("https://{host}/")).ok()?;
     (url[Position::BeforeHost..Position::AfterPort] == *host).then(|| host.to_owned())

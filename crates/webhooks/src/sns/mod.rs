@@ -51,7 +51,7 @@ pub enum SnsMessage {
         /// A GET of this URL confirms the subscription. It has the host of the certificate.
         subscribe_url: Url,
     },
-    /// The topic sends no further messages to this receiver.
+    /// The topic has ended the subscription, and sends no further messages to this receiver.
     UnsubscribeConfirmation,
 }
 
@@ -202,9 +202,9 @@ impl UnverifiedMessage {
         &self.certificate_url
     }
 
-    /// Verifies the signature with the certificate of [`Self::certificate_url`]. `now` is the Unix time in seconds. The
-    /// timestamp of the message is not compared with it: SNS repeats a delivery for a long time, and an id is applied
-    /// only once.
+    /// Verifies the signature with the certificate of [`Self::certificate_url`]. `now` is the Unix time in seconds, and
+    /// the certificate must be valid at this time. The age of the message is not limited: SNS repeats a delivery for a
+    /// long time, and the receiver applies each id only once.
     ///
     /// # Errors
     /// Returns [`InvalidSnsMessage::Expired`] or [`InvalidSnsMessage::Signature`].
@@ -224,7 +224,8 @@ impl UnverifiedMessage {
         let is_valid = match fields.r#type {
             Kind::Notification => is_valid(false),
             Kind::SubscriptionConfirmation => is_valid(true),
-            // Amazon's own validators disagree on whether its token is signed. The message has no effect.
+            // Accept both forms, because Amazon's own validators disagree on whether the token of this type is signed.
+            // The message has no effect here.
             Kind::UnsubscribeConfirmation => is_valid(true) || is_valid(false),
         };
         match (fields.r#type, subscribe_url) {

@@ -124,7 +124,8 @@ impl Side {
         let sixth = "SELECT p.id FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id \
              WHERE o.slug = 'ada' ORDER BY p.id DESC OFFSET 5 LIMIT 1";
         let id = ProjectId::from_uuid(seed::query(&psql, &url, sixth)?.parse()?);
-        // Builds a page that contains one of two items. It therefore has a cursor, which points after this project.
+        // Builds a page that contains the first of two projects, so that it has a cursor, which points after this
+        // project.
         let page = Page::cut(vec![id, id], &Paging { limit: 1, after: None }, |id| *id);
         let deepest = page.next_cursor.context("no cursor for the last page")?;
         Ok(Self { server, projects: size.first_org_projects, deepest })

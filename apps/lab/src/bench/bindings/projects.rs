@@ -28,7 +28,7 @@ pub async fn measure(platform: &mut Platform, services: &mut Services, projects:
 
 async fn print_row(platform: &mut Platform, services: &mut Services, secrets: usize) -> Result<()> {
     let start = platform.restart_node(services).await?;
-    // After its restart, the node receives the full state and is busy with it.
+    // After its restart, the node receives the full state, and takes a while to apply it.
     services.supervise(platform.wait_until_idle()).await?;
     let (now, peak) = usage::memory(platform.node_pid)?;
     println!("| {secrets} | {now:.0} | {peak:.0} | {:.0} |", start.as_secs_f64() * 1000.0);

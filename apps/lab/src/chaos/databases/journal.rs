@@ -25,7 +25,7 @@ pub type Row = (i32, i32);
 /// A row that a client sent.
 pub struct Write {
     pub row: Row,
-    /// When Postgres acknowledged it; `None` if its outcome is unknown.
+    /// The time at which Postgres acknowledged the row; `None` if the outcome is unknown.
     pub acknowledged: Option<Instant>,
 }
 

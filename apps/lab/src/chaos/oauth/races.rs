@@ -82,7 +82,7 @@ async fn refresh_one_token(setup: &Setup, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// Checks that exactly one reply has tokens, and that these cannot be used after the other requests.
+/// Checks that exactly one reply has tokens, and that these tokens are invalid after the other requests.
 async fn expect_one_winner(app: &ConnectedApp, replies: Vec<Result<Reply>>, results: &mut Results) -> Result<()> {
     let mut winners = Vec::new();
     for reply in replies {
@@ -152,7 +152,7 @@ async fn authorize_and_remove(setup: &Setup, results: &mut Results) -> Result<()
     let mut issued = Vec::new();
     match exchanged {
         Some(reply) if reply.status == 200 => issued.push(reply.tokens()?),
-        // The client is unknown, or its code was removed together with it.
+        // The client is unknown, or its code was deleted with the client.
         Some(reply) if reply.status == 401 || reply.is_error("invalid_grant") || reply.is_error("invalid_client") => {}
         Some(reply) => results.wrong.push(format!("the exchange returned {}: {}", reply.status, reply.body)),
         None => {}

@@ -1,4 +1,4 @@
-//! Denials: dumps that fail because their login lacks a privilege. Repeating such a dump does not help.
+//! Denials: dumps that fail because their login lacks a privilege. A repeated dump fails in the same way.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

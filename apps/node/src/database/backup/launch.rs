@@ -1,7 +1,7 @@
 //! `svc-node --exec-postgres`: executes a client program of Postgres that ends with the node, and limits its memory.
 //!
-//! Safe code cannot run between fork and exec. Therefore the node starts itself with this argument, as it does for
-//! workers.
+//! Safe code cannot run between fork and exec. Therefore the node starts itself with `--exec-postgres`, as it starts
+//! itself with another argument for workers.
 
 use std::ffi::OsString;
 

@@ -36,7 +36,8 @@ const MAX_CONTENTS: u64 = 256 * 1024 * 1024;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tolerate {
     Nothing,
-    /// A role that does not exist, the comment of a policy for it, or privileges in the name of another role.
+    /// The entry contains a role that does not exist, the comment of a policy for such a role, or privileges in the
+    /// name of another role.
     MissingPrivileges,
     FailedQueries,
 }

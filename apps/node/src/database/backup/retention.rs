@@ -3,8 +3,8 @@
 use super::Service;
 use super::error::Result;
 
-/// Selects the objects whose retention is over. The newest undamaged generation of an existing database is kept,
-/// because it may be the only one.
+/// Selects the objects whose retention is over. Omits the newest undamaged generation of an existing database, because
+/// the database may have no other backup.
 const EXPIRED: &str = "
     SELECT d.project, d.key FROM svc.dumps d
     WHERE d.stored AND d.created_at + d.days * interval '1 day' < now()
@@ -15,8 +15,8 @@ const EXPIRED: &str = "
             ORDER BY newest.created_at DESC LIMIT 1))
     ORDER BY d.created_at LIMIT 1000";
 
-/// Selects all exports except the newest five of each project. A user downloads an export soon, and can request another
-/// one.
+/// Selects all exports except the newest five of each project. Older exports are not needed: a user downloads an export
+/// soon after its creation, and can request another one.
 const SURPLUS_EXPORTS: &str = "
     SELECT project, key
     FROM (SELECT project, key, row_number() OVER (PARTITION BY project ORDER BY created_at DESC) AS place

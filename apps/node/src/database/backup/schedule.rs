@@ -136,8 +136,8 @@ impl Service {
 
     async fn try_back_up(&self, entry: &Entry, last: Option<String>) -> Result<()> {
         let now = clock::now();
-        // This is checked before the counters are read: if a statement ends in between, the counters already contain
-        // its writes.
+        // Look for long statements before reading the counters. If a statement ends between the two, the counters
+        // already contain its writes.
         let is_counted = !self.has_long_statement(entry).await?;
         let is_unchanged = last.is_some() && last == self.fingerprint(entry).await.ok();
         if is_counted && is_unchanged && self.has_recent_generation(entry).await? {

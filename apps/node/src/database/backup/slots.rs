@@ -66,7 +66,8 @@ impl Slots {
         loop {
             if may_queue() {
                 let permit = self.permits.acquire().await.ok()?;
-                // Otherwise an operation has begun to wait. Dropping this permit lets the operation go first.
+                // An operation may have begun to wait during the wait for this permit. Dropping the permit then lets
+                // the operation go first.
                 if may_queue() {
                     return Some(permit);
                 }

@@ -12,7 +12,8 @@ use super::tables::{WriteResult, decode};
 
 /// No byte of UTF-8 is as large. Therefore, a text followed by this byte sorts after all keys that begin with the text.
 const AFTER: u8 = 0xff;
-/// A page ends when its entries have about this size in JSON, because it is in memory until its receiver has read it.
+/// A page ends when its entries have about this size in JSON, because the whole page is in memory until its receiver
+/// has read it.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 /// About the size of the names of an object's properties.
 const ENTRY_BYTES: usize = 64;

@@ -46,7 +46,8 @@ pub struct Index {
 
 /// A change that waits for its commit. Dropping it notifies its sender of a failure.
 trait Change: Send {
-    /// Applies the change in a transaction. If the transaction fails because of another change, this is called again.
+    /// Applies the change in a transaction. If the transaction fails because of another change, the function is called
+    /// again in a new transaction.
     fn apply(&mut self, tables: &mut Tables<'_>) -> WriteResult<()>;
 
     /// Notifies the sender that the change is committed.

@@ -39,7 +39,8 @@ impl Binding for AiBinding {
         Some(include_str!("ai.js"))
     }
 
-    /// Returns the limit of visitors of a process, because a stream lasts as long as the model writes.
+    /// Allows as many concurrent calls as a process may have requests of visitors: a stream lasts as long as the model
+    /// writes, and each visitor may wait for one.
     fn max_in_flight(&self) -> usize {
         MAX_IN_FLIGHT
     }

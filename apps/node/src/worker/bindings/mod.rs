@@ -48,7 +48,7 @@ use storage::StorageBinding;
 
 /// The header that identifies the process. `workerd` overwrites any value that the code sends.
 pub const KEY_HEADER: &str = "svc-worker-key";
-/// The header that names the binding. `workerd` overwrites it too.
+/// The header that names the binding. `workerd` also overwrites this header if code sends it.
 pub const BINDING_HEADER: &str = "svc-worker-binding";
 
 const SERVERS: usize = 2;

@@ -17,7 +17,8 @@ pub enum Version {
     Two,
 }
 
-/// Returns the groups of this process with the [`CONTROLLERS`]: one with version 2, otherwise one for each of them.
+/// Returns the groups of this process that have the [`CONTROLLERS`]: a single group with version 2, or one group per
+/// controller with version 1.
 pub fn own_groups() -> anyhow::Result<(Version, Vec<PathBuf>)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;

@@ -71,8 +71,8 @@ pub async fn serve(dialer: Arc<Dialer>, stream: UnixStream) {
 
 struct Session {
     dialer: Arc<Dialer>,
-    /// The connection to an origin that was used last. A worker thus has at most one connection to an origin for each
-    /// of its connections to the proxy.
+    /// The connection to the last used origin. So a worker has at most one connection to an origin for each of its
+    /// connections to the proxy.
     upstream: Mutex<Option<Upstream>>,
     tunnel: Mutex<Option<oneshot::Sender<Tunnel>>>,
 }

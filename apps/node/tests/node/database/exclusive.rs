@@ -16,7 +16,8 @@ async fn second_node_changes_nothing_until_the_first_ends() {
     let admin = kit.superuser("svc_node").await;
     let read = async || admin.query_one(STATE, &[]).await.unwrap().get::<_, String>(0);
     let before = read().await;
-    // The second control plane knows another project, and would let its node remove the database of the first one.
+    // The second control plane knows another project. Its node would remove the database that the first control plane
+    // desires.
     let second = kit.second_node("prj_b").await;
     eventually("the announcement", async || second.core.announced().is_some()).await;
     assert_eq!(second.core.announced().unwrap()["database"], serde_json::Value::Null);

@@ -8,7 +8,8 @@ const SLEEPING: &str = "SELECT count(*) FROM pg_stat_activity WHERE usename ~ '^
 const PREPARED: &str = "SELECT count(*) FROM pg_database WHERE datname ~ '^new_'";
 const LOGINS: &str = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^load_' AND rolcanlogin";
 
-/// Returns the SQL of an attack. The first table sets the password of the login and commits it; the second one waits.
+/// Returns the SQL of an attack. During a restore, a check on the first table sets the password of the login and
+/// commits it. A check on the second table then waits.
 fn attack(load: &str, owner: &str) -> String {
     format!(
         "CREATE TABLE a_log (outcome text);

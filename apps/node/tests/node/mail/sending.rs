@@ -159,7 +159,7 @@ async fn binding_follows_the_grant_without_a_declaration() {
     rig.sees_granted("false").await;
     rig.core.set_part("app", "email", address("app"));
     rig.sees_granted("true").await;
-    // Another domain is not visible to the code, and needs no new process.
+    // Another mail domain needs no new process, because code does not see the domain.
     rig.send(&minimal()).await;
     rig.core.set_part("app", "email", json!({ "domain": "other.ada.example" }));
     rig.send(&minimal()).await;

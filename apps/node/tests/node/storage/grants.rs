@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{Result, Rig, StoredObject, code, grant_with, key, noise, on_each_store};
 
-/// Puts 400 KiB. Changes the grant after the content is sent, but before its end is.
+/// Puts 400 KiB. Changes the grant after the content is sent, and before the end of the request is sent.
 async fn put_with_change(rig: &Rig, before: &Grant, after: Option<Grant>) -> Result<Option<StoredObject>> {
     let current = Arc::new(Mutex::new(Some(before.clone())));
     let (sent, is_sent) = oneshot::channel();

@@ -24,7 +24,7 @@ async fn usage_is_exact_and_refusals_are_reported_once() {
         assert_eq!(code(rig.put_with(&grant, "c", "1", PutOptions::default()).await), "quota_exceeded");
         let mut rig = rig.restart().await;
         rig.wait_for_report("one", 10, true).await;
-        // An object without content does not exceed the quota. Nor does an object that replaces a larger one.
+        // Two objects do not exceed the quota: one without content, and one that replaces a larger object.
         rig.put(&grant, "empty", "").await;
         rig.put(&grant, "b", "12345").await;
         rig.wait_for_report("one", 9, false).await;

@@ -149,8 +149,8 @@ async fn each_protection_confines_escaped_code() {
         return eprintln!("SKIPPED: no perl");
     }
     let targets = Targets::start().await;
-    // Without protections, the attacks succeed. Only other workers are still protected if they have another user id, by
-    // the permissions of their folders.
+    // Without protections, the attacks succeed. Only a worker with another user id is still protected, by the
+    // permissions of its folder.
     let results = targets.attack(&[]).await;
     for name in ["loopback", "internal", "own", "world", "read", "create", "child"] {
         assert!(matches!(result(&results, name), Some("ok") | None), "{name}: {results:?}");

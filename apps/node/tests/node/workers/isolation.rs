@@ -52,8 +52,8 @@ async fn assert_denied(rig: &Rig, path: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn loopback_and_private_networks_are_unreachable() {
-    // All hosts are addresses, and `localhost`. The name server answers queries for notations of addresses that only a
-    // C library accepts, such as `0x7f.1`.
+    // Apart from `localhost`, all hosts are addresses. The name server answers queries for notations of addresses that
+    // only a C library accepts, such as `0x7f.1`.
     let names = NameServer::start().await;
     let Some(rig) = Rig::start_with(|workers| workers.egress.resolver = Some(names.address)).await else { return };
     rig.serves(REACH).await;

@@ -14,7 +14,7 @@ pub const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILrC93FEIzsjyWuBW+GrP
 pub enum Wait {
     /// The rest of the request's body.
     Body,
-    /// This lock, which the statement of another transaction holds.
+    /// A lock, taken by this statement in another transaction.
     Lock(&'static str),
 }
 

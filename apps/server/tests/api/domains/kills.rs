@@ -1,4 +1,5 @@
-//! `kill -9` of the server before and after each effect of a purchase, with a second server in every other case.
+//! `kill -9` of the server before and after each effect of a purchase. In half of the cases, a second server continues
+//! the purchase.
 
 use sandbox::{PaymentsFault, PaymentsServer, RegistrarFault, RegistrarOperation, RegistrarServer};
 use serde_json::{Value, json};
@@ -102,7 +103,7 @@ async fn purchase_ends_with_one_charge_and_one_registration_when_a_server_is_kil
     for (number, (at, after)) in REQUESTS.into_iter().flat_map(|at| [(at, false), (at, true)]).enumerate() {
         let name = format!("kill-{number}.com");
         kit.kill_during(&name, at, after).await;
-        // In every other case, the second server continues the purchase while the first one is down.
+        // In the cases with an odd number, the second server continues the purchase while the first one is down.
         if number % 2 == 0 {
             kit.server.restart().await;
         }

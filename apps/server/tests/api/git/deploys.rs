@@ -166,7 +166,8 @@ async fn rapid_pushes_are_deployed_in_order() {
     assert_eq!(deployments.last().unwrap()["live"], true);
 }
 
-/// The node is killed before an update is delivered, and before its deploy ended. It is deployed once.
+/// Kills the node before the update of a push is delivered, and before the deploy of a push ends. The push is deployed
+/// once in each case.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_node_deploys_each_push_once() {
     for table in ["git.ref_updates", "projects.deployments"] {

@@ -33,7 +33,7 @@ async fn hold_program(kit: &Kit) -> TcpStream {
     stream
 }
 
-/// If a user already runs the maximum number of programs, the next one waits. Other users are not affected.
+/// If a user already runs the maximum number of programs, the next program waits. Other users are not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_are_limited_by_user() {
     let kit = Kit::start().await;

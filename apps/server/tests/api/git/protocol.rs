@@ -133,7 +133,7 @@ async fn shallow_and_partial_clones_are_completed() {
         treeless.git(&["checkout", "--quiet", "main"]);
         assert_eq!(std::fs::read_to_string(treeless.path().join("day")).unwrap(), "20");
     }
-    // In version 2, `--negotiate-only` asks which commits both have.
+    // In version 2, `--negotiate-only` asks which commits client and server have in common.
     let common =
         work.git(&["-c", "protocol.version=2", "fetch", "--negotiate-only", "--negotiation-tip=main", "origin"]);
     assert_eq!(common, work.git(&["rev-parse", "main"]));
@@ -164,8 +164,8 @@ async fn pushes_of_several_refs() {
     let names: Vec<&str> = listed.lines().map(|line| line.split('\t').nth(1).unwrap()).collect();
     assert_eq!(names, ["refs/heads/main", "refs/notes/commits", "refs/tags/annotated", "refs/tags/light"]);
 
-    // The server refuses one of the two updates. With `--atomic`, neither takes effect. Without it, the other update
-    // does.
+    // Each push has two updates, of which the server refuses one. With `--atomic`, no update takes effect. Without it,
+    // the other one does.
     let next = work.commit("a", b"2");
     let refused = work.fails(&["push", "--atomic", "origin", ":main", "main:new"]);
     assert!(refused.contains("deletion of the current branch prohibited"), "{refused}");
@@ -188,8 +188,8 @@ async fn pushes_of_several_refs() {
     sha256.commit("a", b"1");
     let refused = sha256.fails(&["push", &kit.url(&kit.token, "app"), "main:sha256"]);
     assert!(refused.contains("does not support") || refused.contains("mismatched"), "{refused}");
-    // Seven pushes succeeded, with ten updates: two branches, two tags, two of the mirror, and one of each of the four
-    // others.
+    // Seven pushes succeeded, with ten updates: two branches, two tags, two of the mirror, and one by each of the four
+    // other pushes.
     let listed = kit.ref_updates(10).await;
     assert_eq!(listed.len(), 10, "{}", json!(listed));
 }

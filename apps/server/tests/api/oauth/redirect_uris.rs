@@ -71,7 +71,7 @@ const REFUSED: &[&str] = &[
     "blob:https://app.example/x",
 ];
 
-/// A registered URI, a requested URI, and whether a request may contain the latter.
+/// A registered URI, a requested URI, and whether the requested one matches.
 const REQUESTS: &[(&str, &str, bool)] = &[
     ("https://app.example/callback", "https://app.example/callback", true),
     ("https://app.example/callback", "https://app.example/callback/", false),

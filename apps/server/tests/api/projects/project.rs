@@ -84,7 +84,7 @@ async fn project_shows_declared_and_granted_resources() {
     let overview = ada.get(&format!("{path}/overview")).await.expect(200)["resources"].clone();
     assert!(overview.as_object().unwrap().values().all(|it| *it == state(false, false)), "{overview}");
 
-    // Grant resources before a deployment declares them. No route grants a resource yet.
+    // Grant two resources in the database, before a deployment declares any. No route can do this yet.
     let grant = "INSERT INTO resources.grants SELECT id, unnest(ARRAY['database', 'ai']), now() FROM projects.projects \
                  WHERE name = 'site'";
     app.db_execute(grant).await.unwrap();

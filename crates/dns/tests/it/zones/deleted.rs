@@ -92,7 +92,8 @@ async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
     kit.db_execute(&insert(200)).await;
     kit.create(other, "large.example").await.unwrap();
     assert_eq!(kit.remembered().await, [""; 0]);
-    // A request checks at most 200 deleted zones. If there are more, it is refused, but a retry checks only the others.
+    // A request checks at most 200 deleted zones. If there are more, the request is refused. A retry then checks only
+    // the zones that were not checked.
     kit.db_execute(&insert(220).replace("large", "larger")).await;
     let refused = kit.create(other, "larger.example").await.unwrap_err();
     assert!(matches!(refused, DnsError::DelegationUnknown(_)), "{refused}");

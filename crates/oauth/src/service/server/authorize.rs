@@ -74,7 +74,8 @@ impl OAuth {
         let record = self.code(user, request, scopes, &code);
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                // Check the session here, because it may have ended. Only the later exchange writes an audit event.
+                // The session may have ended since the policy ran. Audit events check it again, but only the later
+                // exchange writes one. So check the session here.
                 self.store.authorize(tx, actor).await?;
                 tx.client_share(client.id).await?.ok_or_else(unknown_client)?;
                 Ok(tx.code_insert(&record).await?)

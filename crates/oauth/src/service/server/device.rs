@@ -104,7 +104,8 @@ impl OAuth {
         let now = self.now();
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                // Check the session here, because it may have ended. Only the later exchange writes an audit event.
+                // The session may have ended since the policy ran. Audit events check it again, but only the later
+                // exchange writes one. So check the session here.
                 self.store.authorize(tx, actor).await?;
                 if tx.device_decide(&code, user, state, now).await? {
                     Ok(())

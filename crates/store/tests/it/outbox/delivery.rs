@@ -102,8 +102,8 @@ async fn message_is_delivered_without_a_wake_up() {
     kit.enqueue("one").await;
     kit.database.run("CREATE TABLE aside AS SELECT * FROM store.outbox; DELETE FROM store.outbox").await;
     let _worker = kit.store.spawn_outbox_worker(receiver.clone());
-    // Wait until `LISTEN` has started. Its wake-up and that of the second message precede the insertion below, which
-    // sends none.
+    // Wait until `LISTEN` has started. The wake-ups by `LISTEN` and by the second message come before the insertion
+    // below, which sends no wake-up.
     let listening = "pg_stat_activity WHERE query = 'LISTEN outbox' AND datname = current_database()";
     kit.wait_for_rows(1, listening).await;
     kit.enqueue("two").await;

@@ -44,7 +44,8 @@ async fn killed_node_leaves_one_generation_and_a_complete_database() {
     kit.begin(project, DatabaseOperationKind::RestoreGeneration, Some(generation));
     kit.operate_until(project, OperationPhase::Draining).await;
     kit.advance(project);
-    // The node is killed in the dump of the generation before the restore, which has already written a part.
+    // Before a restore, the node dumps the database as a generation. It is killed after it has written a part of this
+    // dump.
     eventually("a part of the dump", async || files(&kit, project).len() == 2).await;
     kill(&mut kit, &superuser).await;
     let own = kit.superuser("svc_node").await;

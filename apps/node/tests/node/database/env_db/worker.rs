@@ -168,15 +168,15 @@ async fn gone_callers_cancel_their_statements() {
         let request = node.visitor().request(Method::POST, "app.localhost", "/query");
         tokio::spawn(request.body(json!({ "text": "SELECT pg_sleep(29)" }).to_string()).send())
     };
-    // If the visitors close their connections, their connections to Postgres are released before the next call times
-    // out.
+    // If the visitors disconnect, the node releases the connections to Postgres of their requests before the next call
+    // times out.
     let visitors: Vec<_> = (0..8).map(|_| slow()).collect();
     node.wait_for_sleeping(8).await;
     visitors.iter().for_each(JoinHandle::abort);
     let (status, body) = node.query("app.localhost", "SELECT 1", json!([])).await;
     assert_eq!(status, 200, "{body}");
     node.wait_for_sleeping(0).await;
-    // The node kills the process of the worker, because it blocks.
+    // The code of the worker blocks, so the node kills its process.
     let visitors: Vec<_> = (0..8).map(|_| slow()).collect();
     node.wait_for_sleeping(8).await;
     assert_eq!(node.visitor().get("app.localhost", "/block").await.status, 502);
