@@ -84,15 +84,16 @@ fn name(field: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for a field whose
-/// identifier is ambiguous, because another parser could read this host's name in it, and for a field that contains the
-/// name anywhere: worker code reads repeated fields as one text, in which a later part looks like another field.
+/// identifier is ambiguous, because another parser could read this host's name in it. Worker code reads repeated fields
+/// as one text with commas between them. So a part after a comma must not look like a field of this host either.
 fn claims(value: &[u8], host: &HostName) -> bool {
     let value = String::from_utf8_lossy(value);
-    let contains_host = |text: &str| text.replace(['\r', '\n'], "").to_lowercase().contains(&*host.to_string());
-    match identifier(&value) {
-        Some(identifier) if !contains_host(&value) => HostName::parse(&identifier).is_some_and(|name| name == *host),
-        _ => true,
-    }
+    let is_host = |identifier: String| HostName::parse(&identifier).is_some_and(|name| name == *host);
+    let part_claims = |part: &str| match identifier(part) {
+        Some(identifier) => is_host(identifier),
+        None => part.to_lowercase().contains(&host.to_string()),
+    };
+    identifier(&value).is_none_or(is_host) || value.split(',').skip(1).any(part_claims)
 }
 
 /// Returns the identifier of the authentication service: `[CFWS] value [CFWS version] [CFWS] ";"` (RFC 8601 section

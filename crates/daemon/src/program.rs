@@ -21,7 +21,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Handles the arguments after the program's name. Calls `run` if there are none.
+    /// Handles the arguments after the program's name. Calls `run` if there is no argument.
     pub fn main(&self, arguments: &[OsString], run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
         match arguments.iter().map(|argument| argument.to_str()).collect::<Vec<_>>().as_slice() {
             [] => return self.exit_code(run()),

@@ -9,6 +9,7 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::web::{Bytes, Data, Json, Path, PayloadConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use protocol::{InboundMail, Recipient, RecipientRequest};
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 
 pub const TOKEN: &str = "svc_nod_of-the-tests";
@@ -29,6 +30,8 @@ pub struct ControlPlane {
     address: SocketAddr,
     shared: Arc<Shared>,
     server: ServerHandle,
+    /// The port of a stopped control plane.
+    reserved: Mutex<Option<TcpSocket>>,
 }
 
 struct Shared {
@@ -71,15 +74,20 @@ impl ControlPlane {
         let server = server.run();
         let handle = server.handle();
         tokio::spawn(server);
-        Self { address, shared, server: handle }
+        Self { address, shared, server: handle, reserved: Mutex::default() }
     }
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
+    /// Stops. The port stays bound, so that no other process answers there.
     pub async fn stop(&self) {
         self.server.stop(false).await;
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(self.address).unwrap();
+        *self.reserved.lock().unwrap() = Some(socket);
     }
 
     /// Waits until this many mails were received, and returns them in the order of their subjects.

@@ -108,7 +108,7 @@ fn examples_agree_with_each_other() {
     ] {
         assert_eq!(by_key[key], BTreeSet::from([expected]), "{key}");
     }
-    // Of a mail, and of a user.
+    // The subject of a mail is a text, and the subject of a user identifies the user.
     assert_eq!(by_key["subject"], BTreeSet::from(["Welcome", "ada"]));
     for prefix in ["usr", "org", "prj", "dep", "zon"] {
         assert_eq!(ids[prefix].len(), 1, "{prefix}: {:?}", ids[prefix]);

@@ -32,9 +32,23 @@ impl Kit {
     pub async fn receive(&self, target: Target, from: &str) -> MailId {
         let id = self.new_id();
         self.upload(id, MESSAGE).await.unwrap();
-        self.mail.receive(self.inbound(id, target, from)).await.unwrap();
+        let mut mail = self.inbound(id, target, from);
+        mail.to = vec![format!("sales@{}", self.mail.status(target).await.unwrap().address)];
+        self.mail.receive(mail).await.unwrap();
         id
     }
+}
+
+/// Between the reception and the hand-over, another project can get the domain.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_to_an_address_of_another_project_is_not_stored() {
+    let kit = Kit::start().await;
+    let (_, blog) = (kit.project("shop").await, kit.project("blog").await);
+    let id = kit.new_id();
+    kit.upload(id, MESSAGE).await.unwrap();
+    let received = kit.mail.receive(kit.inbound(id, blog, "eve@example.org")).await;
+    assert!(matches!(received, Err(MailError::ProjectNotFound)), "{received:?}");
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,8 @@
 //! The resolver, against a name server with injected faults.
 
+use std::collections::HashSet;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use providers::{LookupError, Resolver};
@@ -284,16 +286,16 @@ async fn concurrent_lookups_succeed() {
 async fn concurrent_lookups_that_time_out_release_their_sockets() {
     let server = DnsServer::start().await;
     server.inject(Some(DnsFault::Silent));
-    let (open, tasks) = (descriptors(), Handle::current().metrics().num_alive_tasks());
+    let (open, tasks) = (udp_sockets(), Handle::current().metrics().num_alive_tasks());
     let lookups = spawn_lookups(&resolver(&server), 300, Duration::from_secs(3));
     sleep(Duration::from_secs(1)).await;
-    // Other tests of this process have open files, too.
-    let during = descriptors();
+    // Other tests of this process have sockets, too.
+    let during = udp_sockets();
     assert!((open + 64..open + 220).contains(&during), "{open} and then {during}");
     let results = lookups.join_all().await;
     assert_eq!(results.len(), 300);
     assert!(results.iter().all(|result| *result == Err(LookupError::Timeout)), "{results:?}");
-    until(|| Handle::current().metrics().num_alive_tasks() == tasks && descriptors() < open + 32).await;
+    until(|| Handle::current().metrics().num_alive_tasks() == tasks && udp_sockets() < open + 32).await;
 }
 
 fn spawn_lookups(resolver: &Resolver, count: usize, timeout: Duration) -> JoinSet<Result<Vec<String>, LookupError>> {
@@ -305,8 +307,17 @@ fn spawn_lookups(resolver: &Resolver, count: usize, timeout: Duration) -> JoinSe
     lookups
 }
 
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+/// Returns the number of UDP sockets of this process.
+fn udp_sockets() -> usize {
+    let table = std::fs::read_to_string("/proc/self/net/udp").unwrap();
+    let inodes: HashSet<_> = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)).collect();
+    let links =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+    let is_udp = |link: &PathBuf| {
+        let inode = link.to_str().and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']'));
+        inode.is_some_and(|inode| inodes.contains(inode))
+    };
+    links.filter(is_udp).count()
 }
 
 async fn until(condition: impl Fn() -> bool) {

@@ -1,4 +1,4 @@
-//! Hostile bodies: each has its documented status, causes no request to a host of its own choice, and has no effect.
+//! Hostile bodies: each has its documented status and no effect, and the server sends no request to a host that it names.
 
 use sandbox::{SNS_TOPIC, SnsServer};
 use serde_json::{Value, json};
