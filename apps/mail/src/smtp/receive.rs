@@ -11,7 +11,7 @@ use super::data::{DataDecoder, DataError, Decoded};
 use super::reply::Reply;
 use super::session::{End, Session, Transaction};
 use crate::address::Mailbox;
-use crate::clock::{mail_id, new_id, now};
+use crate::clock::now;
 use crate::header::Header;
 use crate::host::HostName;
 use crate::limits::{Limits, Timeouts};
@@ -190,7 +190,7 @@ impl Session {
         };
         let separator = if header.is_body { "\r\n" } else { "" };
         let copy = |(project, recipients): (String, Vec<Mailbox>)| {
-            let id = mail_id(new_id());
+            let id = daemon::new_mail_id();
             let trace = trace.fields(&id, &recipients) + separator;
             ProjectCopy { id, project, to: recipients.iter().map(Mailbox::to_string).collect(), trace }
         };

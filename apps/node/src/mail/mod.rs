@@ -11,7 +11,6 @@ pub mod delivery;
 mod error;
 mod handler;
 mod header;
-mod id;
 mod metrics;
 mod send;
 

@@ -7,11 +7,10 @@ use protocol::{MailSubmission, MailSubmitted, OutgoingMail};
 use tokio::time::{sleep, timeout};
 
 use super::error::SendError;
-use super::id::new_mail_id;
 use super::metrics::MailMetrics;
 use crate::client::{Core, Outcome, Unauthorized};
 use crate::memory::{ProjectsMemory, Reservation};
-use daemon::Backoff;
+use daemon::{Backoff, new_mail_id};
 
 /// The longest mail, as JSON with its attachments in base64. With its id and project, it fits into the 16 MiB that the
 /// control plane accepts. It has room for an assembled mail of 10 MiB, to which base64 adds a third.

@@ -76,7 +76,8 @@ impl Mail {
             return if is_same { Ok(()) } else { Err(InvalidField::new("project", "is not that of this id").into()) };
         }
         let found = connection.project_find(mail.project).await?;
-        let is_foreign = has_other_owner(&mut connection, &mail).await?;
+        let own_domain = found.as_ref().and_then(|project| project.email_domain.as_deref());
+        let is_foreign = has_other_owner(&mut connection, &mail, own_domain).await?;
         drop(connection);
         if found.is_none() || is_foreign {
             self.raws.discard(mail.id).await?;
@@ -131,9 +132,14 @@ impl Mail {
 
 /// Returns whether another project has the domain of a recipient. It can have received it after the mail node accepted
 /// the mail.
-async fn has_other_owner(connection: &mut Connection, mail: &NewInboundMail) -> store::Result<bool> {
+async fn has_other_owner(
+    connection: &mut Connection,
+    mail: &NewInboundMail,
+    own_domain: Option<&str>,
+) -> store::Result<bool> {
     let domains = mail.to.iter().filter_map(|to| Some(to.rsplit_once('@')?.1.to_ascii_lowercase()));
-    for domain in domains.collect::<BTreeSet<_>>() {
+    let others = domains.filter(|domain| Some(domain.as_str()) != own_domain);
+    for domain in others.collect::<BTreeSet<_>>() {
         if connection.project_by_domain(&domain).await?.is_some_and(|owner| owner != mail.project) {
             return Ok(true);
         }
