@@ -158,8 +158,8 @@ impl Mail {
         Ok(is_new)
     }
 
-    /// Decides about a mail. With `is_exact`, first locks the mailbox, which makes the hourly limit exact. The lock
-    /// comes as late as possible, because all submissions of the project wait for it.
+    /// Decides about a mail. The id is looked up last: otherwise, a concurrent submission with the same id could be
+    /// accepted after the look-up, and count against this one.
     async fn decide(
         &self,
         connection: &mut Connection,
@@ -167,9 +167,20 @@ impl Mail {
         mail: &Assembled,
         is_exact: bool,
     ) -> Result<Decision> {
-        if let Some(known) = connection.message_find(mail.id).await? {
-            return Ok(repeated(known, mail.project));
-        }
+        let decision = self.decide_as_new(connection, node, mail, is_exact).await?;
+        let known = connection.message_find(mail.id).await?;
+        Ok(known.map_or(decision, |known| repeated(known, mail.project)))
+    }
+
+    /// Decides about a mail with an unknown id. With `is_exact`, first locks the mailbox, which makes the hourly limit
+    /// exact. The lock comes as late as possible, because all submissions of the project wait for it.
+    async fn decide_as_new(
+        &self,
+        connection: &mut Connection,
+        node: NodeId,
+        mail: &Assembled,
+        is_exact: bool,
+    ) -> Result<Decision> {
         let project = connection.project_find(mail.project).await?;
         let Some((project, _)) = sender_domain(project, node) else {
             return Ok(Decision::Refuse(Refusal::NotGranted));
