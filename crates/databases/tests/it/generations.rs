@@ -1,7 +1,7 @@
 //! Generations.
 
 use databases::{GenerationKind, Target};
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 use kernel::Limits;
 
 use crate::kit::{Kit, record};
@@ -23,7 +23,8 @@ async fn concurrent_and_repeated_reports_have_unique_numbers() {
         let created_at = kit.now().plus_seconds(number % 20 - 20);
         kit.receive_generation(at, record(id, &key, 1, GenerationKind::Scheduled, created_at)).await;
     };
-    join_all((0..60).map(report)).await;
+    // The pool has 32 connections.
+    stream::iter(0..60).map(report).buffer_unordered(20).collect::<Vec<()>>().await;
     let listed = kit.generations(at).await;
     let mut seqs: Vec<i64> = listed.iter().map(|generation| generation.seq).collect();
     seqs.sort_unstable();

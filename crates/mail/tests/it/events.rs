@@ -21,7 +21,7 @@ impl Kit {
         self.mail.apply_event(notification, relay_id, &event(kind, address)).await.unwrap();
     }
 
-    /// Sends a mail that the relay knows by this id.
+    /// Sends a mail to which the relay gives this id.
     async fn send_as(&self, relay_id: &str, target: Target, to: &[&str]) -> MailId {
         self.relay.respond(Ok(Relayed { id: Some(relay_id.to_owned()), refused: Vec::new() }));
         self.send(target, to).await
@@ -72,13 +72,13 @@ async fn notification_that_arrives_1000_times_is_applied_once() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
     let id = kit.send_as("abc", shop, &["ada@example.org"]).await;
-    for _ in 0..20 {
-        join_all((0..50).map(|_| kit.apply("n1", "abc", DELAYED, "ada@example.org"))).await;
+    for _ in 0..50 {
+        join_all((0..20).map(|_| kit.apply("n1", "abc", DELAYED, "ada@example.org"))).await;
     }
     let detail = kit.outcome(shop, id).await.1.unwrap();
     assert_eq!(detail.matches("ada@example.org").count(), 1, "{detail}");
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 1);
-    // Another notification with the same content is another event.
+    // A notification with another id and the same content is another event.
     kit.apply("n2", "abc", DELAYED, "ada@example.org").await;
     assert_eq!(kit.outcome(shop, id).await.1.unwrap().matches("ada@example.org").count(), 2);
 }
@@ -108,6 +108,25 @@ async fn event_that_precedes_the_relays_response_is_applied_later() {
     kit.mail.apply_pending_events().await.unwrap();
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 0);
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn early_events_of_each_mail_are_applied_separately() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let mut sent = Vec::new();
+    for (number, relay_id) in ["a", "b", "c"].into_iter().enumerate() {
+        sent.push(kit.send_as(relay_id, shop, &["ada@example.org"]).await);
+        // The second event is malformed.
+        let kind = if relay_id == "b" { "unknown" } else { "delivered" };
+        let event = format!("{{\"kind\": \"{kind}\", \"recipients\": [{{\"address\": \"ada@example.org\"}}]}}");
+        kit.db_execute(&format!("INSERT INTO mail.notifications VALUES ('n{number}', '{relay_id}', '{event}', now())"))
+            .await;
+    }
+    kit.mail.apply_pending_events().await.unwrap_err();
+    let outcomes =
+        [kit.outcome(shop, sent[0]).await.0, kit.outcome(shop, sent[1]).await.0, kit.outcome(shop, sent[2]).await.0];
+    assert_eq!(outcomes, ["delivered", "sent", "delivered"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
