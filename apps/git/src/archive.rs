@@ -1,15 +1,15 @@
-//! The request of `git archive --remote`, before git reads it.
+//! Checks a request of `git archive --remote` before git reads it.
 
 use std::io;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 
-/// The longest request, in bytes.
+/// The maximum length of the request, in bytes.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
 /// Reads the arguments of `git archive`, up to the flush packet. Returns `None` if an argument is not allowed. Only a
-/// few options are allowed, because others read files of the node, and git-upload-archive(1) does not restrict them.
+/// few options are allowed: other options read files of the node, and git-upload-archive(1) does not restrict them.
 pub async fn read_request(input: &mut (impl Stream<Item = io::Result<Bytes>> + Unpin)) -> Option<Bytes> {
     let mut request = BytesMut::new();
     while request.len() <= MAX_REQUEST_BYTES {
@@ -21,8 +21,8 @@ pub async fn read_request(input: &mut (impl Stream<Item = io::Result<Bytes>> + U
     None
 }
 
-/// Returns whether the packets end with a flush. Returns `None` for a malformed packet, and for an argument that is not
-/// allowed.
+/// Returns whether the packets end with a flush packet. Returns `None` if a packet is malformed or contains an argument
+/// that is not allowed.
 fn is_complete(mut packets: &[u8]) -> Option<bool> {
     while let Some((length, rest)) = packets.split_at_checked(4) {
         let length = usize::from_str_radix(str::from_utf8(length).ok()?, 16).ok()?;

@@ -1,4 +1,4 @@
-//! Browsing: the contents of a repository for the control plane (contract section 10). Read-only.
+//! Browsing: reads the contents of a repository for the control plane (contract section 10).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,30 +18,31 @@ use serde::Serialize;
 
 use crate::git::{Git, output};
 
-/// The largest number of entries of a directory that are listed (specification, "Limits").
+/// The maximum number of entries of a directory that are listed (specification, "Limits").
 const MAX_ENTRIES: usize = 1000;
-/// The largest file that is read, in bytes.
+/// The maximum size of a file that is read, in bytes.
 const MAX_BLOB_BYTES: u64 = 1 << 20;
 /// A file is binary if its first 8,000 bytes contain a NUL.
 const BINARY_PREFIX_BYTES: usize = 8000;
-/// The largest directory or commit that is read, in bytes.
+/// The maximum size of a directory or commit object that is read, in bytes.
 const MAX_OBJECT_BYTES: u64 = 32 << 20;
-/// Longer commit messages are cut, so that a response has a limit.
+/// The length to which commit messages are cut, in bytes, so that the size of a response is limited.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
-/// The largest number of branches in a response, and of tags. If there are more, the first ones by name are listed.
+/// The maximum number of branches in a response, and of tags. If there are more, the first ones in the order of their
+/// names are listed.
 const MAX_REFS: usize = 50_000;
-/// The largest total length of the names of the listed branches, and of the tags, in bytes.
+/// The maximum total length of the names of the listed branches, and of the listed tags, in bytes.
 const MAX_REFS_BYTES: usize = 8 << 20;
-/// The longest search for the commits of a path.
+/// The maximum duration of a search for the commits that changed a path.
 const MAX_WALK: Duration = Duration::from_secs(5);
-/// The listed histories of paths in memory. Each has at most 200 ids and a path that fits into a URL.
+/// The maximum number of cached histories. Each has at most 200 ids, and a path that fits into a URL.
 const MAX_HISTORIES: usize = 2048;
-/// The shortest abbreviation of a commit id.
+/// The minimum length of an abbreviated commit id.
 const MIN_ID_CHARACTERS: usize = 7;
 /// The end of the year 9999, in seconds since the epoch.
 const MAX_SECONDS: i64 = 253_402_300_799;
 
-/// The reason why something cannot be browsed.
+/// The reason why a browse request fails.
 #[derive(Debug, thiserror::Error)]
 pub enum BrowseError {
     #[error("no such branch, tag or commit")]
@@ -117,17 +118,17 @@ pub struct Person {
     pub at: String,
 }
 
-/// A repository that is browsed.
+/// A repository that is open for browsing.
 pub struct Browser {
     repository: Repository,
 }
 
-/// The commits that changed paths, in memory: git reads the whole history for a path that few commits changed. They
-/// follow from the commit at which the history starts, so they do not become stale. Cheap to clone.
+/// A cache of the commits that changed paths. For a path that few commits changed, git must read the whole history. The
+/// entries depend only on the commit at which the history starts, so they do not become stale. Cheap to clone.
 #[derive(Clone)]
 pub struct Histories(Arc<Cache<History, Arc<[ObjectId]>>>);
 
-/// A history of a path.
+/// The key of a cached history.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct History {
     start: ObjectId,
@@ -144,7 +145,7 @@ impl Default for Histories {
 /// A file or directory of a commit.
 struct Found {
     commit: ObjectId,
-    /// The path, with escapes.
+    /// The path in its escaped form.
     path: String,
     /// The path as git stores it.
     raw: Vec<u8>,
@@ -157,10 +158,10 @@ fn internal(error: impl std::error::Error + Send + Sync + 'static) -> BrowseErro
 }
 
 impl Browser {
-    /// The configuration of the system or of a user does not apply, and neither does the environment.
+    /// Ignores the configuration of the system and of users, and the environment.
     pub fn open(path: &std::path::Path) -> Result<Self> {
-        // Clients see the objects themselves, not replacements (git-replace(1)). The second setting limits the memory
-        // for the object that a delta is based on.
+        // Clients see the objects themselves, not their replacements (git-replace(1)). The second setting limits the
+        // memory for the base objects of deltas.
         let overrides = ["core.useReplaceRefs=false", "gitoxide.objects.allocLimit=67108864"];
         let options = gix::open::Options::isolated().open_path_as_is(true).config_overrides(overrides);
         let mut repository = gix::open_opts(path, options).map_err(internal)?;
@@ -168,7 +169,7 @@ impl Browser {
         Ok(Self { repository })
     }
 
-    /// Returns the branches and tags. Omits tags of objects other than commits.
+    /// Returns the branches and tags. Omits tags that point to other objects than commits.
     pub fn refs(&self) -> Result<Refs> {
         Ok(Refs { branches: self.targets("refs/heads/")?, tags: self.targets("refs/tags/")? })
     }
@@ -193,7 +194,7 @@ impl Browser {
         Ok(targets)
     }
 
-    /// Returns the commit of an object, which is a commit itself or a tag of one.
+    /// Returns the commit that an object is, or to which a tag object points.
     fn peel(&self, id: ObjectId) -> Option<ObjectId> {
         let header = self.repository.find_header(id).ok()?;
         match header.kind() {
@@ -206,7 +207,7 @@ impl Browser {
         }
     }
 
-    /// Returns the commit of a name: of a branch, else of a tag, else with this commit id.
+    /// Returns the commit of a name: the branch with this name, otherwise the tag, otherwise the commit with this id.
     fn commit(&self, name: &str) -> Result<ObjectId> {
         for prefix in ["refs/heads/", "refs/tags/"] {
             let full = format!("{prefix}{name}");
@@ -252,7 +253,8 @@ impl Browser {
         gix::objs::CommitRefIter::from_bytes(&data, gix::hash::Kind::Sha1).tree_id().map_err(internal)
     }
 
-    /// Returns the entry of a directory with this name, or with this name after its escapes are resolved.
+    /// Returns the entry of a directory with this name. If there is none, resolves the escapes in the name and tries
+    /// again.
     fn entry(&self, tree: ObjectId, name: &str) -> Result<Option<(Vec<u8>, EntryKind, ObjectId)>> {
         let data = self.read(tree, MAX_OBJECT_BYTES)?;
         let (escaped, mut found) = (unescape(name), None);
@@ -323,7 +325,7 @@ impl Browser {
         Ok(Blob { commit, path, oid, size, too_large, binary, contents })
     }
 
-    /// Returns the newest commits of a history, or those that changed a path.
+    /// Returns the newest commits of a history. If a path is given, returns only commits that changed it.
     pub fn commits(
         &self,
         git: &Git,
@@ -348,8 +350,8 @@ impl Browser {
         walk.take(limit).map(|commit| Ok(commit.map_err(internal)?.id)).collect()
     }
 
-    /// Returns the commits that changed a path. Asks git, which skips most commits with the filters of the
-    /// commit-graph.
+    /// Returns the commits that changed a path. Runs git for this, because git skips most commits with the filters in
+    /// the commit-graph.
     fn changing(&self, git: &Git, History { start, path, limit }: &History) -> Result<Arc<[ObjectId]>> {
         let mut command = git.maintenance(Some(self.repository.path()));
         command.arg("--literal-pathspecs").args([
@@ -408,8 +410,7 @@ fn components(path: &str) -> Option<Vec<&str>> {
     Some(components)
 }
 
-/// Returns a name as text. Bytes that are not UTF-8 become `\xHH`, and in a name with such bytes a backslash becomes
-/// `\\`.
+/// Returns a name as text. Bytes that are not UTF-8 become `\xHH`. In a name with such bytes, a backslash becomes `\\`.
 fn escape(name: &BStr) -> String {
     if let Ok(name) = name.to_str() {
         return name.to_owned();
@@ -424,7 +425,7 @@ fn escape(name: &BStr) -> String {
     escaped
 }
 
-/// Returns the bytes of a name with escapes; `None` for a name without escapes.
+/// Returns the bytes of an escaped name; `None` if the name has no escapes.
 fn unescape(name: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
     let mut is_escaped = false;

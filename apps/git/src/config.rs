@@ -13,30 +13,31 @@ use tracing_subscriber::EnvFilter;
 use crate::limits::MaxPrograms;
 
 settings::table! {
-    /// The address that the node listens on for git over HTTP. A proxy in front of it terminates TLS.
+    /// The address on which the node accepts git over HTTP. A proxy in front of it terminates TLS.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_GIT_LISTEN", "127.0.0.1:8093");
-    /// The address that the node listens on for git over SSH.
+    /// The address on which the node accepts git over SSH.
     pub SSH_LISTEN: SocketAddr = Setting::with_default("SVC_GIT_SSH_LISTEN", "127.0.0.1:2222");
-    /// The address at which the control plane reads the contents of repositories, and Prometheus finds `/metrics`. Never
-    /// expose it to the internet.
+    /// The address of the internal listener: the control plane reads the contents of repositories from it, and
+    /// Prometheus reads `/metrics`. Never expose it to the internet.
     pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_GIT_INTERNAL_LISTEN", "127.0.0.1:8094");
-    /// The URL of the internal listener for the control plane (default: `http://` and the address).
+    /// The URL at which the control plane reaches the internal listener (default: `http://` and its address).
     pub INTERNAL_URL: Option<Url> = Setting::optional("SVC_GIT_INTERNAL_URL");
     /// Base address of the control plane's internal listener.
     pub CORE_URL: Url = Setting::with_default("SVC_GIT_CORE_URL", "http://127.0.0.1:8081");
     /// The node's credential for the internal listener of the control plane, `svc_nod_…`, from `xtask node add --git`.
     pub TOKEN: Secret = Setting::required("SVC_GIT_TOKEN");
-    /// The directory of the repositories, the SSH host key and the journal of ref updates. Back it up. One process uses
-    /// it.
+    /// The directory with the repositories, the SSH host key and the journal of ref updates. Back it up. Only one
+    /// process may use it.
     pub DIR: PathBuf = Setting::required("SVC_GIT_DIR");
-    /// Networks of proxies in front of the HTTP listener whose `X-Forwarded-For` is trusted: CIDRs, separated by
-    /// commas.
+    /// The networks of the proxies in front of the HTTP listener, whose `X-Forwarded-For` is trusted: CIDRs, separated
+    /// by commas.
     pub TRUSTED_PROXIES: Option<Networks> = Setting::optional("SVC_GIT_TRUSTED_PROXIES");
-    /// The largest number of git programs that a user can run at the same time. Further ones wait.
+    /// The maximum number of git processes that run for one user at the same time. Further ones wait.
     pub MAX_PROGRAMS_PER_USER: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_USER", "8");
-    /// The largest number of git programs that the anonymous clients of an address can run at the same time.
+    /// The maximum number of git processes that run for the anonymous clients of one address at the same time. Further
+    /// ones wait.
     pub MAX_PROGRAMS_PER_ADDRESS: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_ADDRESS", "4");
-    /// The largest size of a push: of the compressed objects that the client sends.
+    /// The maximum size of a push: the compressed objects that the client sends.
     pub MAX_PUSH: ByteSize = Setting::with_default("SVC_GIT_MAX_PUSH", "2GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
@@ -52,9 +53,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The address for git over SSH.
     pub ssh_listen: SocketAddr,
-    /// The address for the control plane and the metrics.
+    /// The address of the internal listener, for the control plane and Prometheus.
     pub internal_listen: SocketAddr,
-    /// The URL of the internal listener, if it is not `http://` and its address.
+    /// The URL of the internal listener. `None` if it consists of `http://` and the address.
     pub internal_url: Option<String>,
     /// Base address of the control plane's internal listener, without a trailing slash.
     pub core_url: String,
@@ -64,9 +65,9 @@ pub struct Config {
     pub dir: PathBuf,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Networks,
-    /// The limits of programs for each client.
+    /// The maximum numbers of concurrent git processes per client.
     pub max_programs: MaxPrograms,
-    /// The largest size of a push, in bytes.
+    /// The maximum size of a push, in bytes.
     pub max_push_bytes: u64,
 }
 

@@ -15,9 +15,9 @@ use reqwest::{Client, RequestBuilder, Response};
 use crate::config::Config;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest upload of a bundle.
+/// The timeout of a bundle upload.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
-/// The number of characters of a commit message that are uploaded.
+/// The maximum number of characters of a commit message that are uploaded.
 const MAX_MESSAGE_CHARACTERS: usize = 200;
 
 /// A client of the control plane. Its errors are for the log and contain no URL.
@@ -33,7 +33,8 @@ impl Core {
         Ok(Self { client, base: config.core_url.clone() })
     }
 
-    /// Requests the decision about an access. It is not cached, so a revocation applies to the next access.
+    /// Asks the control plane whether an access is allowed. The decision is not cached, so a revocation applies to the
+    /// next access.
     pub async fn authorize(&self, request: &GitAccessRequest) -> anyhow::Result<GitAccess> {
         let response = self.send(self.client.post(self.url("access")).json(request)).await?;
         Ok(response.json().await.map_err(reqwest::Error::without_url)?)
@@ -45,7 +46,7 @@ impl Core {
         Ok(response.json().await.map_err(reqwest::Error::without_url)?)
     }
 
-    /// Returns a page of the repositories that have a push to deploy. The page starts after this repository id.
+    /// Returns a page of the repositories that have pushes to deploy. The page starts after this repository id.
     pub async fn deployable(&self, after: Option<&str>) -> anyhow::Result<Vec<String>> {
         let query = after.map(|after| format!("?after={after}")).unwrap_or_default();
         let response = self.send(self.client.get(self.url(&format!("deploys{query}")))).await?;
@@ -94,7 +95,7 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the objects of a repository that must stay readable.
+    /// Returns the ids of the objects of a repository that must stay readable.
     pub async fn listed_objects(&self, repository: &str) -> anyhow::Result<Vec<String>> {
         let response = self.send(self.client.get(self.url(&format!("repositories/{repository}/objects")))).await?;
         let GitObjects { objects } = response.json().await.map_err(reqwest::Error::without_url)?;

@@ -1,7 +1,8 @@
-//! The deploys of pushes: the node packs the tree of a commit, and uploads the bundle to the control plane.
+//! Deploys pushes: packs the tree of a commit, and uploads the bundle to the control plane.
 //!
-//! The control plane has the list of deploys, and ends each deploy once. The node asks for the next deploy after it
-//! delivered updates of refs, and every few seconds. So a deploy survives a crash of the node or the control plane.
+//! The control plane has the list of deploys, and records one result for each. The node requests the next deploy after
+//! it has delivered updates of refs, and every few seconds. So a deploy survives a crash of the node or of the control
+//! plane.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,13 +24,13 @@ use crate::objects::ObjectReader;
 use crate::repository::{Repositories, Use};
 use crate::tree::CommitTree;
 
-/// The commits that are packed or uploaded at the same time. Others wait.
+/// The maximum number of commits that are packed or uploaded at the same time. Others wait.
 const MAX_DEPLOYS: usize = 2;
-/// The longest time to pack a commit.
+/// The maximum duration of packing a commit.
 const PACK_TIMEOUT: Duration = Duration::from_secs(120);
 /// The interval at which deploys that failed, or whose node was killed, are repeated.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-/// The longest message, in characters.
+/// The maximum length of a message for the user, in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 500;
 
 /// Deploys pushes. Cheap to clone.
@@ -41,8 +42,8 @@ struct Inner {
     repositories: Repositories,
     metrics: Metrics,
     permits: Semaphore,
-    /// A lock for each repository and for each organization, by id. The deploys of a repository run one after the
-    /// other, and so do the deploys of an organization.
+    /// Locks by the id of a repository or an organization. They serialize the deploys of a repository, and those of an
+    /// organization.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -53,7 +54,7 @@ enum Packed {
         /// The first line of the commit's message.
         message: String,
     },
-    /// The commit cannot be packed, with the reason for the user.
+    /// The commit cannot be packed. Contains the reason for the user.
     Rejected(String),
 }
 
@@ -63,7 +64,7 @@ impl Deployer {
         Self(Arc::new(Inner { core, repositories, metrics, permits, turns }))
     }
 
-    /// Repeats deploys until the control plane has none that wait.
+    /// Starts the pending deploys at an interval, one page of repositories at a time. Runs until it is aborted.
     pub async fn repeat(self) {
         let mut ticks = interval(RETRY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,7 +84,7 @@ impl Deployer {
         }
     }
 
-    /// Starts to deploy the waiting pushes of a repository. The task continues when its handle is dropped.
+    /// Starts to deploy the waiting pushes of a repository. The task continues even if its handle is dropped.
     pub fn start(&self, repository: String) -> JoinHandle<anyhow::Result<()>> {
         let deployer = self.clone();
         tokio::spawn(async move {
@@ -95,7 +96,7 @@ impl Deployer {
         })
     }
 
-    /// Deploys the waiting pushes of a repository, and returns the state of the push with this number.
+    /// Deploys the waiting pushes of a repository. Returns the state of the push with this number.
     pub async fn finish(&self, repository: &str, number: i64) -> anyhow::Result<GitDeployState> {
         self.start(repository.to_owned()).await??;
         self.0.core.deploy_state(repository, number).await
@@ -117,8 +118,8 @@ impl Deployer {
 
     async fn deploy(&self, repository: &str, deploy: &GitDeploy) -> anyhow::Result<()> {
         let Inner { core, permits, metrics, .. } = &*self.0;
-        // Acquire the lock of the organization before the permit. So an organization with many waiting pushes uses only
-        // one permit, and other organizations can use the others.
+        // The lock of the organization is acquired before the permit. So an organization with many waiting pushes uses
+        // only one permit, and other organizations can use the others.
         let _turn = self.turn(&deploy.org).lock_owned().await;
         let _permit = permits.acquire().await?;
         let outcome = match self.pack(repository, deploy).await? {
@@ -194,7 +195,7 @@ fn pack(reader: ObjectReader, deploy: &GitDeploy, mut file: File) -> anyhow::Res
     }
 }
 
-/// Whether the disk of the temporary file is full.
+/// Returns whether the error means that the disk with the temporary file is full.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

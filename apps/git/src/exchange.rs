@@ -1,9 +1,9 @@
-//! The exchange between a client and a program of git, for one HTTP request or one SSH channel.
+//! Connects a client to a git process, for one HTTP request or one SSH channel.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
@@ -11,25 +11,25 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::commands::CommandCounter;
+use crate::commands::CommandReader;
 use crate::core::Core;
 use crate::git::{Process, Program};
-use crate::journal::{Journal, PushGuard};
+use crate::journal::{Journal, PushGuard, StaleDeletion};
 use crate::limits::{Client, MaxPrograms, ProgramLimit, ProgramPermit};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 use crate::progress::Progress;
 use crate::repository::{Repositories, Repository, Use};
 
-/// How long the node reads the rest of an input that git did not read.
+/// The maximum time for which the node reads the rest of an input after git has ended.
 const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest exchange.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// The largest input of an exchange other than a push, in bytes. The input lists the commits that the client has and
-/// requests, and git holds the whole list in memory.
+/// The maximum size of an exchange's input, except for pushes, in bytes. The input lists the commits that the client
+/// has and requests, and git holds the whole list in memory.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 * 1024;
-/// The number of bytes of error output that are kept.
+/// The maximum number of bytes of git's error output that are kept.
 const MAX_ERROR_BYTES: usize = 8 * 1024;
 
 /// Serves git clients. Cheap to clone.
@@ -40,8 +40,8 @@ pub struct Service {
     journal: Journal,
     programs: ProgramLimit,
     metrics: Metrics,
-    /// The largest input of an exchange, in bytes: twice the size of a push, so that git itself can reject a larger
-    /// push and the client receives the error.
+    /// The maximum size of a push's input, in bytes. It is twice the limit of a push, so that git itself rejects a push
+    /// that is slightly too large, and the client receives git's error.
     max_input: u64,
 }
 
@@ -53,7 +53,7 @@ pub enum Credential {
     SshKey(String),
 }
 
-/// A running program of a client.
+/// A git process that serves a client.
 pub struct Exchange {
     process: Process,
     repository: Repository,
@@ -66,24 +66,26 @@ pub struct Exchange {
 #[derive(Debug)]
 pub enum Output {
     Data(Bytes),
-    /// Text of git for the user of the client.
+    /// Text from git for the user.
     Error(Bytes),
-    /// The reason of the node why it refuses the input.
+    /// The reason why the node refuses the input.
     Refusal(String),
+    /// The client must not treat the output as complete.
+    Abort,
 }
 
-/// How a program of git communicates.
+/// How a git process communicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode<'a> {
     pub program: Program,
-    /// Further arguments: those of one HTTP request.
+    /// Additional arguments, which depend on the transport.
     pub arguments: &'a [&'a str],
     /// The protocol version that the client requested.
     pub protocol: Option<&'a str>,
 }
 
 impl Service {
-    /// `max_push` is the largest size of a push, in bytes.
+    /// `max_push` is the maximum size of a push, in bytes.
     pub fn new(
         core: Core,
         repositories: Repositories,
@@ -96,7 +98,9 @@ impl Service {
         Self { core, repositories, journal, programs, metrics, max_input: max_push.saturating_mul(2) }
     }
 
-    /// Requests the decision about an access. A malformed path is treated like a repository that does not exist.
+    /// Asks the control plane whether an access is allowed. A malformed path is treated like a repository that does not
+    /// exist. No anonymous client can push, so the first request of each push over HTTP, which has no credential, needs
+    /// no decision.
     pub async fn authorize(
         &self,
         transport: Transport,
@@ -107,6 +111,10 @@ impl Service {
         let RepositoryPath { org, project, repository } = path.unwrap_or_default();
         let (org, project, repository) = (org.to_owned(), project.to_owned(), repository.to_owned());
         let (password, ssh_key) = match credential {
+            None if write => {
+                self.metrics.access(transport, "unauthenticated");
+                return Ok(GitAccess::Unauthenticated);
+            }
             None => (None, None),
             Some(Credential::Password(password)) => (Some(password), None),
             Some(Credential::SshKey(fingerprint)) => (None, Some(fingerprint)),
@@ -125,10 +133,10 @@ impl Service {
         access
     }
 
-    /// Starts the program for an allowed access of the client at this address. Waits for a permit.
+    /// Starts git for an allowed access of the client at this address. Waits for a permit.
     ///
     /// # Errors
-    /// Returns [`crate::limits::Busy`], or another error for the log.
+    /// Returns [`crate::limits::Busy`], or another error, which only belongs in the log.
     pub async fn start(&self, grant: &GitGrant, address: IpAddr, mode: Mode<'_>) -> anyhow::Result<Exchange> {
         let client = grant.user.clone().map_or(Client::Address(address), Client::User);
         let permit = self.programs.acquire(client).await?;
@@ -136,12 +144,13 @@ impl Service {
         let reason = if program.writes() { Use::Change } else { Use::Read };
         let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch, reason).await?;
         let push = program.writes().then(|| self.journal.begin(&repository.path, grant, permit.node())).transpose()?;
-        let id = push.as_ref().map(PushGuard::id);
-        match self.repositories.git().serve(program, arguments, &repository.path, protocol, id) {
+        let hooks = push.as_ref().map(PushGuard::hooks);
+        match self.repositories.git().serve(program, arguments, &repository.path, protocol, hooks) {
             Ok(process) => Ok(Exchange { process, repository, max_input: self.max_input, push, permit: Some(permit) }),
             Err(error) => {
                 if let Some(push) = push {
-                    push.finish().await;
+                    // The error is in the log.
+                    let _ = push.finish(false).await;
                 }
                 Err(error)
             }
@@ -150,10 +159,10 @@ impl Service {
 }
 
 impl Exchange {
-    /// Passes the input to git and its output to the client, until git ends or the client disconnects. When this
-    /// returns, no process of the exchange is running. Returns the exit code of git.
+    /// Copies the input to git and git's output to the client, until git ends or the client disconnects. When this
+    /// function returns, no process of the exchange is running. Returns the exit code of git.
     ///
-    /// `skips_input` states whether to read the input to its end even if git has ended. HTTP requires this, because a
+    /// `skips_input` states whether to read the input to its end after git has ended. HTTP requires this, because a
     /// client reads the response only after it has sent its whole request.
     pub async fn run<I, E>(mut self, input: I, output: mpsc::Sender<Output>, skips_input: bool) -> anyhow::Result<u8>
     where
@@ -167,13 +176,17 @@ impl Exchange {
             () = output.closed() => Err(anyhow::anyhow!("the client disconnected")),
             () = sleep(TIMEOUT) => Err(anyhow::anyhow!("the exchange took longer than {} minutes", TIMEOUT.as_secs() / 60)),
         };
-        let result = match result {
+        let mut result = match result {
             Ok(()) => self.process.wait().await,
             Err(error) => Err(error),
         };
         self.process.end().await;
         if let Some(push) = self.push.take() {
-            push.finish().await;
+            if let Err(error) = push.finish(matches!(result, Ok(0))).await {
+                // git has already reported success to the client. The client may have disconnected.
+                let _ = output.send(Output::Abort).await;
+                result = Err(error);
+            }
             if self.process.was_killed() {
                 self.repository.clean_up();
             }
@@ -192,7 +205,7 @@ impl Exchange {
         I: Stream<Item = Result<Bytes, E>>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let mut commands = self.push.is_some().then(CommandCounter::default);
+        let mut commands = self.push.as_ref().map(|push| (push, CommandReader::default()));
         let max_input = if commands.is_some() { self.max_input } else { MAX_REQUEST_BYTES };
         let (stdin, stdout) = (self.process.stdin.take(), self.process.stdout.take());
         let (mut stdout, mut stderr) = (stdout.context("git has an output")?, self.process.stderr.take());
@@ -205,20 +218,20 @@ impl Exchange {
                 progress.count(chunk.len(), Instant::now());
                 total += u64::try_from(chunk.len())?;
                 ensure!(total <= max_input, "the client sent more than {max_input} bytes");
-                if let Some(counter) = &mut commands
-                    && let Err(error) = counter.count(&chunk)
+                if let Some((push, reader)) = &mut commands
+                    && let Err(error) = check_commands(push, reader, &chunk).await
                 {
                     // The client may have disconnected.
                     let _ = output.send(Output::Refusal(error.to_string())).await;
                     if !skips_input {
-                        return Err(error.into());
+                        return Err(error);
                     }
-                    (commands, stdin, refusal) = (None, None, Some(error.into()));
+                    (commands, stdin, refusal) = (None, None, Some(error));
                 }
                 if let Some(open) = &mut stdin
                     && open.write_all(&chunk).await.is_err()
                 {
-                    // git does not read any more.
+                    // git no longer reads its input.
                     stdin = None;
                 }
                 progress.restart(Instant::now());
@@ -262,15 +275,30 @@ impl Exchange {
             }
         }
         if skips_input && !is_fed {
-            // The rest of the input needs no program, so the permit is released.
+            // No process needs the rest of the input, so the permit is released. The hooks have reported their updates.
             drop(self.permit.take());
+            if let Some(push) = &self.push {
+                push.deliver();
+            }
             timeout(SKIP_TIMEOUT, feed).await.context("the client sends its input too slowly")??;
         }
         Ok(())
     }
 }
 
-/// Passes the error output on, up to a limit.
+/// Checks the commands in a part of the input of a push. Returns an error for the client if the push is refused.
+async fn check_commands(push: &PushGuard, reader: &mut CommandReader, input: &[u8]) -> anyhow::Result<()> {
+    reader.read(input)?;
+    match push.register(reader.take_updates()).await {
+        Err(error) if !error.is::<StaleDeletion>() => {
+            tracing::error!(error = format!("{error:#}"), "cannot check the commands of a push");
+            bail!("the git node cannot check the commands of the push")
+        }
+        checked => checked,
+    }
+}
+
+/// Copies the error output to the client, up to a limit.
 async fn forward_errors(stderr: &mut (impl AsyncRead + Unpin), output: &mpsc::Sender<Output>) -> anyhow::Result<()> {
     let (mut buffer, mut total) = (BytesMut::new(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! Runs the programs of git, with an environment that no client influences.
+//! Runs git, with an environment that clients cannot influence.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
@@ -7,6 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 #[cfg(target_os = "linux")]
 use rustix::process::Rlimit;
@@ -15,20 +16,20 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use crate::hook::{Hook, PUSH, SOCKET};
+use crate::hook::{HookSet, PUSH, PushHooks, SOCKET};
 
-/// The time between SIGTERM, after which git removes its locks, and SIGKILL.
+/// The time between SIGTERM, after which git removes its lock files, and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
-/// The largest data segment of a program, in bytes. It does not include packs, because git maps them and does not
+/// The maximum data segment of a git process, in bytes. It does not include packs, because git maps them and does not
 /// change them.
 const MAX_MEMORY_BYTES: u64 = 1 << 30;
-/// The largest CPU time of a program that serves a client, in seconds. Even a pack of a few bytes can need any amount
-/// of time.
+/// The maximum CPU time of a git process that serves a client, in seconds. The limit is necessary because a pack of a
+/// few bytes can need any amount of CPU time.
 const MAX_CPU_SECONDS: u64 = 900;
-/// The largest output of a command of the node, in bytes.
+/// The maximum output of a command that the node runs for itself, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
-/// git refuses an object that needs more memory than this (git(1)).
+/// git refuses to process an object that needs more memory than this (git(1)).
 const ALLOC_LIMIT: &str = "512m";
 
 /// A program that serves a client.
@@ -54,7 +55,7 @@ impl Program {
         }
     }
 
-    /// Returns whether the program changes the repository.
+    /// Returns whether the program can change the repository.
     pub const fn writes(self) -> bool {
         matches!(self, Self::ReceivePack)
     }
@@ -71,7 +72,7 @@ pub struct Git {
     dir: PathBuf,
 }
 
-/// A running program. Dropping it ends its process group.
+/// A running git process. Dropping it ends its process group.
 pub struct Process {
     child: Option<Child>,
     was_killed: bool,
@@ -88,6 +89,20 @@ impl Git {
         Ok(Self { program: found.context("git is not in PATH; install git 2.34 or newer")?, dir: dir.to_owned() })
     }
 
+    /// Checks that each hook can be executed, because git skips a hook that it cannot execute.
+    pub fn check_hooks(&self, set: HookSet) -> anyhow::Result<()> {
+        for name in set.hooks() {
+            let hook = self.dir.join(set.folder()).join(name);
+            access(&hook, Access::EXEC_OK).with_context(|| {
+                format!(
+                    "the hook {} cannot be executed; restart svc-git, and do not mount its directory with noexec",
+                    hook.display()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear();
@@ -100,7 +115,7 @@ impl Git {
             ("GIT_TERMINAL_PROMPT", OsStr::new("0")),
             ("GIT_NO_LAZY_FETCH", OsStr::new("1")),
             ("GIT_NO_REPLACE_OBJECTS", OsStr::new("1")),
-            // An object that needs more memory is refused.
+            // git refuses an object that needs more memory.
             ("GIT_ALLOC_LIMIT", OsStr::new(ALLOC_LIMIT)),
             // After a restart, the node finds the processes of its earlier run by this variable.
             (SOCKET, self.dir.join("hook.sock").as_os_str()),
@@ -109,7 +124,7 @@ impl Git {
         command
     }
 
-    /// Returns a command of the node itself, in a repository. The command runs no hooks.
+    /// Returns a git command that the node runs for itself, in a repository. It runs no hooks.
     pub fn maintenance(&self, repository: Option<&Path>) -> Command {
         let mut command = self.command();
         command.args(["-c", "core.hooksPath=/dev/null"]);
@@ -121,28 +136,32 @@ impl Git {
     }
 
     /// Starts a program for a client, in its own process group. `protocol` is the protocol version that the client
-    /// requested, and `push` the id of its push.
+    /// requested.
     pub fn serve(
         &self,
         program: Program,
         arguments: &[&str],
         repository: &Path,
         protocol: Option<&str>,
-        push: Option<&str>,
+        push: Option<PushHooks<'_>>,
     ) -> anyhow::Result<Process> {
-        let hooks = self.dir.join("hooks");
-        // git ignores a missing hook.
-        for (name, _) in Hook::ALL.into_iter().filter(|_| program.writes()) {
-            ensure!(hooks.join(name).is_file(), "the hook {name} is missing: the program svc-git was moved");
+        let set = push.map_or(HookSet::Journal, |push| push.set);
+        if program.writes() {
+            self.check_hooks(set)?;
         }
+        let hooks = self.dir.join(set.folder());
         let mut command = self.command();
         command.arg("-c").arg(format!("core.hooksPath={}", hooks.display()));
+        if program.writes() {
+            // The node syncs the files of a push.
+            command.args(["-c", "core.fsync=none"]);
+        }
         command.arg(program.subcommand()).args(arguments).arg(repository);
         if let Some(protocol) = protocol.filter(|protocol| is_protocol(protocol)) {
             command.env("GIT_PROTOCOL", protocol);
         }
-        if let Some(push) = push {
-            command.env(PUSH, push);
+        if let Some(PushHooks { id, .. }) = push {
+            command.env(PUSH, id);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = Process::start(command)?;
@@ -151,7 +170,7 @@ impl Git {
     }
 }
 
-/// Runs a command of the node, and ends it after `limit`.
+/// Runs a command of the node, and kills it after `limit`.
 pub async fn run(command: Command, limit: Duration) -> anyhow::Result<bool> {
     let mut process = Process::start(command)?;
     match timeout(limit, process.wait()).await {
@@ -183,13 +202,14 @@ pub async fn output(mut command: Command, limit: Duration) -> anyhow::Result<Vec
     Ok(output)
 }
 
-/// Returns whether a client may pass this text to git: `version=2`, or several keys and numbers separated by colons.
+/// Returns whether a client may pass this protocol version to git: `version=2`, or several keys and numbers, separated
+/// by colons.
 pub fn is_protocol(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'=' | b':' | b'-'))
 }
 
 impl Process {
-    /// Starts a program in its own process group, with limited memory.
+    /// Starts a process in its own process group, with limited memory.
     fn start(command: Command) -> anyhow::Result<Self> {
         let mut command = tokio::process::Command::from(command);
         let mut child = command.process_group(0).spawn().context("cannot start git")?;
@@ -199,35 +219,35 @@ impl Process {
         Ok(process)
     }
 
-    /// Limits a resource of the program. Its children inherit the limit, because they start only after the program has
+    /// Limits a resource of the process. Its children inherit the limit, because they start only after the process has
     /// received input.
     fn limit(&self, resource: Resource, limit: u64) -> anyhow::Result<()> {
         let Some(program) = self.child.as_ref().and_then(group) else { return Ok(()) };
-        // The program may have ended.
+        // The process may have ended.
         match set_limit(program, resource, limit) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(error).context("cannot limit the resources of git"),
         }
     }
 
-    /// Returns whether the program ended without removing its locks.
+    /// Returns whether the process ended without removing its lock files.
     pub const fn was_killed(&self) -> bool {
         self.was_killed
     }
 
-    /// Waits for the end of the program. Returns the exit code.
+    /// Waits until the process ends. Returns its exit code.
     pub async fn wait(&mut self) -> anyhow::Result<u8> {
         let Some(child) = &mut self.child else { return Ok(0) };
         let group = group(child);
         let status = child.wait().await?;
         self.child = None;
-        // git ends its children itself, unless it was killed.
+        // git ends its own children, unless it was killed.
         signal(group, Signal::KILL);
         self.was_killed = was_killed(status);
         Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
     }
 
-    /// Ends the process group, and waits for the program.
+    /// Ends the process group, and waits until the process has ended.
     pub async fn end(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         self.was_killed |= end(&mut child).await;
@@ -242,11 +262,11 @@ fn set_limit(program: Pid, resource: Resource, limit: u64) -> rustix::io::Result
 
 #[cfg(not(target_os = "linux"))]
 fn set_limit(_: Pid, _: Resource, _: u64) -> rustix::io::Result<()> {
-    // On other systems, which only developers use, a process cannot limit another one.
+    // Only Linux lets a process limit another one. Only developers use other systems.
     Ok(())
 }
 
-/// Ends the process group. Returns whether the program was killed.
+/// Ends the process group. Returns whether the process was killed.
 async fn end(child: &mut Child) -> bool {
     let group = group(child);
     signal(group, Signal::TERM);
@@ -255,15 +275,15 @@ async fn end(child: &mut Child) -> bool {
     match ended {
         Ok(status) => status.is_ok_and(was_killed),
         Err(_) => {
-            // This fails only if the child was waited for before.
+            // This fails only if the child was already waited for.
             let _ = child.wait().await;
             true
         }
     }
 }
 
-/// Returns whether the program was ended by a signal that git does not handle. After a signal that git handles, it
-/// removes its locks before it ends.
+/// Returns whether a signal ended the process that git does not handle. When git handles a signal, it removes its lock
+/// files before it ends.
 fn was_killed(status: ExitStatus) -> bool {
     status.signal().is_some_and(|signal| signal != Signal::TERM.as_raw())
 }

@@ -28,23 +28,23 @@ use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
-/// The longest password, in bytes.
+/// The maximum length of a password, in bytes.
 const MAX_PASSWORD_BYTES: usize = 1024;
 const COMPRESSED_PIECE_BYTES: usize = 4096;
-/// The number of parts of a response that wait for the client.
+/// The maximum number of chunks of a response that are buffered for the client.
 const BUFFERED_PARTS: usize = 4;
 
-/// A request of the smart protocol.
+/// A request in the smart protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SmartRequest<'a> {
-    /// `None` for a path that no repository has.
+    /// `None` if no repository can have the path.
     path: Option<RepositoryPath<'a>>,
     program: Program,
-    /// Whether the request asks for the list of refs, which precedes the exchange itself.
+    /// Whether the request is for the list of refs, which a client reads before the exchange itself.
     is_advertisement: bool,
 }
 
-/// Starts to serve git clients.
+/// Starts a server for git clients.
 pub fn listen(
     address: SocketAddr,
     service: Service,
@@ -61,6 +61,7 @@ pub fn listen(
             .default_service(web::to(serve))
     };
     let server = HttpServer::new(app)
+        .tcp_nodelay(true)
         .client_request_timeout(Duration::from_secs(10))
         .shutdown_timeout(30)
         .disable_signals()
@@ -127,7 +128,7 @@ async fn serve(
         .streaming(stream::iter(first).map(Ok::<_, io::Error>).chain(output))
 }
 
-/// Runs an exchange. Returns its output.
+/// Runs an exchange. Returns a stream of its output.
 fn run(
     exchange: Exchange,
     program: Program,
@@ -152,23 +153,27 @@ fn run(
         loop {
             match receiver.recv().await? {
                 Output::Data(data) => return Some((Ok(data), receiver)),
-                // The protocol sends messages for the user as part of the data.
+                // git's protocol sends messages for the user as part of the data.
                 Output::Error(text) => {
                     let text = String::from_utf8_lossy(&text);
                     tracing::debug!(text = text.trim_end(), "git wrote to its error output");
                 }
                 Output::Refusal(reason) => return Some((Ok(fatal_message(&reason)), receiver)),
+                // Closes the connection without the end of the body.
+                Output::Abort => return Some((Err(io::Error::other("the push was not recorded")), receiver)),
             }
         }
     })
 }
 
-/// Creates a message of the third side band, which ends the client (gitprotocol-pack(5), "Packfile Data").
+/// Creates a message on the third side band, which makes the client stop with an error (gitprotocol-pack(5), "Packfile
+/// Data").
 fn fatal_message(text: &str) -> Bytes {
     Bytes::from(format!("{:04x}\x03{text}\n", text.len() + 6))
 }
 
-/// Decompresses the body of a request in small pieces, because each piece can become a thousand times longer.
+/// Decompresses the body of a request in small chunks, because each compressed chunk can become a thousand times
+/// longer.
 fn decode(payload: web::Payload, is_gzip: bool) -> impl Stream<Item = io::Result<Bytes>> {
     let decoder = is_gzip.then(|| GzDecoder::new(Vec::new()));
     stream::unfold((payload, decoder, Bytes::new()), async |(mut payload, mut decoder, mut rest)| {
@@ -200,7 +205,7 @@ fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest
         let (repository, program) = path.rsplit_once('/').unwrap_or_default();
         (repository, false, Program::named(program))
     };
-    // An archive is served over SSH only.
+    // Archives are served only over SSH.
     let program = program.filter(|program| *program != Program::UploadArchive);
     let program = program.ok_or((StatusCode::NOT_FOUND, "Clone this address with git."))?;
     let expected = if is_advertisement { Method::GET } else { Method::POST };
@@ -222,7 +227,7 @@ fn password(request: &HttpRequest) -> Result<Option<Credential>, ()> {
     Ok(Some(Credential::Password(SecretValue::new(password.to_owned()))))
 }
 
-/// Returns the address of the client. If the peer is a trusted proxy, its header contains this address.
+/// Returns the address of the client. If the peer is a trusted proxy, this is the address in its header.
 fn client_address(request: &HttpRequest, trusted_proxies: &Networks) -> IpAddr {
     let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());

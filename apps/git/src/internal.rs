@@ -1,4 +1,4 @@
-//! The internal listener: browsing for the control plane, and the metrics.
+//! The internal listener: browse requests of the control plane, and the metrics.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,7 +21,7 @@ use crate::browse::{BrowseError, Browser, Histories, Refs};
 use crate::metrics::Metrics;
 use crate::repository::{Repositories, Use};
 
-/// The largest number of browse requests at the same time. Others wait.
+/// The maximum number of concurrent browse requests. Others wait.
 const MAX_BROWSES: usize = 16;
 
 /// The state of the listener.
@@ -29,7 +29,7 @@ const MAX_BROWSES: usize = 16;
 struct State {
     repositories: Repositories,
     metrics: Metrics,
-    /// The `Authorization` header of the control plane.
+    /// The `Authorization` header that the control plane sends.
     authorization: Arc<str>,
     browses: Arc<Semaphore>,
     histories: Histories,
@@ -46,7 +46,7 @@ struct Query {
     limit: usize,
 }
 
-/// Starts to serve the control plane, which sends this secret.
+/// Starts a server for the control plane, which authenticates with this secret.
 pub fn listen(
     address: SocketAddr,
     secret: &str,
@@ -65,7 +65,7 @@ pub fn listen(
             .route("/metrics", web::get().to(show_metrics))
             .route("/internal/v1/repositories/{id}/{operation}", web::get().to(browse))
     };
-    Ok((address, HttpServer::new(app).workers(2).disable_signals().listen(listener)?.run()))
+    Ok((address, HttpServer::new(app).workers(2).tcp_nodelay(true).disable_signals().listen(listener)?.run()))
 }
 
 async fn browse(
@@ -75,7 +75,7 @@ async fn browse(
     state: Data<State>,
 ) -> HttpResponse {
     let given = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
-    // Digests are compared, so the time of the comparison does not depend on the secret.
+    // The digests are compared, so that the time of the comparison does not depend on the secret.
     if digest(&SHA256, given).as_ref() != digest(&SHA256, state.authorization.as_bytes()).as_ref() {
         return refuse(StatusCode::UNAUTHORIZED, "unauthorized");
     }
@@ -97,7 +97,7 @@ async fn browse(
     response
 }
 
-/// Responds with the result of `read`, or with `empty` for a repository that was never accessed.
+/// Responds with the result of `read`. For a repository that was never accessed, responds with `empty`.
 async fn respond<T: Serialize + Send + 'static>(
     state: &State,
     id: &str,
@@ -109,8 +109,7 @@ async fn respond<T: Serialize + Send + 'static>(
         let Some(repository) = state.repositories.find(id, Use::Read).await? else {
             return empty.ok_or(BrowseError::NoRef);
         };
-        // If the control plane abandons the request, the read still continues. So the permit is held until the read
-        // ends.
+        // The read continues even if the control plane abandons the request. So the permit is held until the read ends.
         let read = move || {
             let _permit = permit;
             read(&Browser::open(&repository.path)?)

@@ -1,4 +1,4 @@
-//! Removes what killed programs leave: processes, locks and incomplete packs.
+//! Removes the remains of killed processes: running children, lock files and incomplete packs.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-/// Ends the processes that an earlier run of the node left: those whose environment names this socket.
+/// Ends the processes that an earlier run of the node left behind. Their environment contains the path of this socket.
 pub fn end_processes(socket: &Path) -> anyhow::Result<()> {
     let marker = format!("{}={}", crate::hook::SOCKET, socket.display());
     for _ in 0..100 {
@@ -35,13 +35,14 @@ pub fn end_processes(socket: &Path) -> anyhow::Result<()> {
     bail!("processes of an earlier run do not end")
 }
 
-/// Removes the locks and incomplete packs of killed processes. No process of git may change the repository.
+/// Removes the lock files and incomplete packs of killed processes. No git process may be changing the repository.
 pub fn remove(path: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(path.join("objects/pack"))? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with("tmp_") || name.starts_with(".tmp-") {
+        // git would keep a pack with a file `.keep` as it is.
+        if name.starts_with("tmp_") || name.starts_with(".tmp-") || name.ends_with(".keep") {
             remove_file(&entry.path())?;
         }
     }

@@ -1,4 +1,4 @@
-//! The git node: repositories over HTTPS and SSH, and their contents for the control plane.
+//! The git node: serves repositories over HTTPS and SSH, and lets the control plane read their contents.
 //!
 //! The control plane decides about each access. The system's `git` serves clients, with a cleaned environment. A hook
 //! records each update of a ref before git reports it (see `journal`).
@@ -26,7 +26,9 @@ mod progress;
 mod random;
 mod repository;
 mod ssh;
+mod sync;
 mod tree;
+mod update;
 
 use std::net::SocketAddr;
 
@@ -43,7 +45,7 @@ use crate::metrics::Metrics;
 use crate::repository::Repositories;
 use crate::ssh::SshServer;
 
-/// A git node that listens; [`GitNode::run_until`] drives it.
+/// A git node whose sockets are open. [`GitNode::run_until`] runs it.
 pub struct GitNode {
     address: SocketAddr,
     ssh_address: SocketAddr,
@@ -54,7 +56,7 @@ pub struct GitNode {
 }
 
 impl GitNode {
-    /// Opens the directory, cleans up after an earlier run, and listens.
+    /// Opens the directory, cleans up after an earlier run, and opens the listeners.
     ///
     /// # Errors
     /// Returns an error if git is missing, or if the directory or an address cannot be used.
@@ -62,6 +64,7 @@ impl GitNode {
         let (core, metrics) = (Core::new(&config)?, Metrics::new()?);
         let repositories = Repositories::open(&config.dir, config.max_push_bytes).context("cannot use SVC_GIT_DIR")?;
         leftovers::end_processes(&repositories.socket())?;
+        repositories.install_hooks().context("cannot install the hooks")?;
         let (journal, changed) = Journal::open(&repositories).context("cannot open the journal")?;
         let mut tasks = JoinSet::new();
         let deployer = Deployer::new(core.clone(), repositories.clone(), metrics.clone());
@@ -120,10 +123,10 @@ impl GitNode {
         self.internal_address
     }
 
-    /// Serves until `stop`, then finishes the requests in flight.
+    /// Serves until `stop` completes, then waits for the requests in flight.
     ///
     /// # Errors
-    /// Returns an error if a listener or a background task ends before `stop`.
+    /// Returns an error if a listener or a background task ends before `stop` completes.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (http_handle, internal_handle) = (self.http.handle(), self.internal.handle());
         let (mut http, internal) = (tokio::spawn(self.http), tokio::spawn(self.internal));

@@ -1,5 +1,4 @@
-//! The limits of each client: on the programs of git that a user or an address runs, and on SSH connections before
-//! authentication.
+//! The limits per client: on the git processes of a user or an address, and on SSH connections before authentication.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,12 +10,12 @@ use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The largest number of programs that run at the same time. Others wait.
+/// The maximum number of git processes that run for clients at the same time. Others wait.
 const MAX_PROGRAMS: usize = 64;
-/// How long a client waits for a free program.
+/// The maximum time for which a client waits for a permit.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The client of a program.
+/// The client for which a git process runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Client {
     User(String),
@@ -24,15 +23,15 @@ pub enum Client {
     Address(IpAddr),
 }
 
-/// The limits of programs.
+/// The maximum numbers of concurrent git processes per client.
 #[derive(Debug, Clone, Copy)]
 pub struct MaxPrograms {
     pub per_user: usize,
-    /// The limit of the anonymous clients of an address.
+    /// The maximum for the anonymous clients of an address.
     pub per_address: usize,
 }
 
-/// The client would have to wait for too long.
+/// The reason why a client gets no permit in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     #[error("you run {0} git commands at the same time, the maximum; try again when one of them has ended")]
@@ -41,7 +40,7 @@ pub enum Busy {
     Server,
 }
 
-/// Limits the running programs. Cheap to clone.
+/// Limits the number of running git processes. Cheap to clone.
 #[derive(Clone)]
 pub struct ProgramLimit {
     max: MaxPrograms,
@@ -49,7 +48,7 @@ pub struct ProgramLimit {
     clients: Arc<Mutex<HashMap<Client, Arc<Semaphore>>>>,
 }
 
-/// The permit of a program: one permit of its client, and one of the node.
+/// The permit of a git process: one permit of its client, and one of the node.
 #[derive(Debug)]
 pub struct ProgramPermit {
     _client: OwnedSemaphorePermit,
@@ -61,7 +60,7 @@ pub struct ProgramPermit {
 pub struct NodePermit(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
 impl NodePermit {
-    /// Releases the permit, for a program that only waits.
+    /// Releases the permit of a process that only waits.
     pub fn release(&self) {
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -84,7 +83,7 @@ impl ProgramLimit {
         Self { max, all: Arc::new(Semaphore::new(MAX_PROGRAMS)), clients: Arc::default() }
     }
 
-    /// Waits for a permit: first for one of the client, then for one of the node.
+    /// Waits for a permit of the client, and then for one of the node.
     pub async fn acquire(&self, client: Client) -> Result<ProgramPermit, Busy> {
         let (key, max) = match client {
             Client::User(_) => (client, self.max.per_user),
@@ -99,13 +98,13 @@ impl ProgramLimit {
 
     fn semaphore(&self, client: Client, max: usize) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // A semaphore with permits or waiting clients has further references.
+        // If a semaphore has acquired permits or waiting clients, other references to it exist.
         clients.retain(|known, semaphore| *known == client || Arc::strong_count(semaphore) > 1);
         Arc::clone(clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(max))))
     }
 }
 
-/// Limits the connections of each address. Cheap to clone.
+/// Limits the number of connections per address. Cheap to clone.
 #[derive(Clone)]
 pub struct AddressLimit {
     max: usize,
@@ -123,7 +122,7 @@ impl AddressLimit {
         Self { max, connections: Arc::default() }
     }
 
-    /// Counts a connection; `None` above the limit.
+    /// Counts a connection. Returns `None` above the limit.
     pub fn count(&self, address: IpAddr) -> Option<CountedConnection> {
         let address = rate_limit_key(address);
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,12 +1,11 @@
 //! `svc-git`.
 
 use std::env;
-use std::path::Path;
 use std::process::ExitCode;
 
 use daemon::{Program, Stop};
+use git_node::GitNode;
 use git_node::config::{CLAIM, Config, LOG, TABLE};
-use git_node::{GitNode, hook};
 use settings::Settings;
 
 const PROGRAM: Program = Program {
@@ -17,12 +16,8 @@ const PROGRAM: Program = Program {
 };
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = env::args_os().collect();
-    let program = arguments.first().and_then(|program| Path::new(program).file_name()?.to_str());
-    if let Some(hook) = program.and_then(hook::named) {
-        return hook::run(hook, arguments.get(1).and_then(|phase| phase.to_str()));
-    }
-    PROGRAM.main(arguments.get(1..).unwrap_or_default(), run)
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    PROGRAM.main(&arguments, run)
 }
 
 #[tokio::main]

@@ -1,4 +1,4 @@
-//! Maintenance of repositories, outside of requests: erases deleted ones, and repacks those that received pushes.
+//! Maintains repositories in the background: erases deleted ones, and repacks those that received pushes.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,29 +18,30 @@ use crate::git::{Git, output, run};
 use crate::journal::Journal;
 use crate::repository::{Repositories, Use};
 
-/// The interval of announcements to the control plane, after a successful one.
+/// The interval between successful announcements to the control plane.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
 const ANNOUNCE_RETRY: Duration = Duration::from_secs(1);
-/// The interval at which deleted repositories are looked up.
+/// The interval at which the node requests the list of deleted repositories.
 const ERASE_INTERVAL: Duration = Duration::from_secs(60);
 /// The interval at which the node checks which repositories to repack.
 const REPACK_INTERVAL: Duration = Duration::from_secs(600);
-/// The largest number of repositories that are repacked at the same time.
+/// The maximum number of repositories that are repacked at the same time.
 const MAX_REPACKS: usize = 2;
-/// A repository that cannot be repacked is tried again after this time.
+/// The delay after which a repository that could not be repacked is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
-/// The longest repacking of a repository.
+/// The maximum duration of repacking a repository.
 const MAX_GC: Duration = Duration::from_secs(3600);
-/// The longest run of any other command.
+/// The maximum duration of any other command.
 const MAX_LIST: Duration = Duration::from_secs(120);
-/// A repository with more packs is repacked.
+/// A repository with more packs than this is repacked.
 const MAX_PACKS: usize = 20;
-/// A repository with more loose objects in one of its 256 directories is repacked: about 2,000 in all.
+/// A repository is repacked if one of its 256 directories has more loose objects than this, which is about 2,000 in
+/// all.
 const MAX_LOOSE_PER_DIRECTORY: usize = 8;
-/// The commit-graph is written again if the packs that are newer have more bytes than this.
+/// The commit-graph is written again if the newer packs have more bytes than this.
 const MAX_BYTES_WITHOUT_GRAPH: u64 = 1 << 20;
-/// The prefix of the refs that keep commits that the API lists as ref updates, but that no branch or tag reaches any
-/// more.
+/// The prefix of the refs that keep commits from being removed. The API lists these commits as ref updates, but no
+/// branch or tag contains them any more.
 const KEPT: &str = "refs/svc/kept/";
 
 /// Announces the internal listener.
@@ -58,7 +59,7 @@ pub async fn announce(core: Core, url: String, secret: String) {
     }
 }
 
-/// Erases deleted repositories that the control plane lists.
+/// Erases the deleted repositories that the control plane lists.
 pub async fn erase(core: Core, repositories: Repositories) {
     let mut ticks = interval(ERASE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -82,8 +83,8 @@ async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<
     Ok(())
 }
 
-/// Repacks repositories that received many pushes: a few at the same time, so that a large one does not delay the
-/// others.
+/// Repacks repositories that received many pushes. It repacks a few at the same time, so that a large one does not
+/// delay the others.
 pub async fn repack(core: Core, repositories: Repositories, journal: Journal) {
     let failed = Mutex::new(HashMap::new());
     let mut ticks = interval(REPACK_INTERVAL);
@@ -118,13 +119,13 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
         }
         return Ok(());
     }
-    // Read the journal first. An update that is delivered to the control plane between the two reads is then still in
-    // the journal's list.
+    // Read the journal first: an update that is delivered between the two reads is then in the journal's list. In the
+    // opposite order, both lists could lack it.
     let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
     let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
     if repacked.is_err() {
-        // A command that failed may have been killed, and then leaves locks and an incomplete pack.
+        // A failed command may have been killed, and then leaves lock files and an incomplete pack.
         repository.clean_up();
     }
     repacked
@@ -133,7 +134,7 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
 async fn repack_keeping(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
     keep(git, repository, kept).await?;
     let mut command = git.maintenance(Some(repository));
-    // A push can make a commit unreachable while this command runs. The commit must stay readable, so nothing is
+    // A push can make a commit unreachable while this command runs, but the commit must stay readable. So nothing is
     // pruned.
     command.args(["gc", "--quiet", "--no-detach", "--prune=never"]);
     ensure!(run(command, MAX_GC).await?, "git gc failed");
@@ -155,7 +156,7 @@ fn is_fragmented(path: &Path) -> bool {
     count("pack", ".pack") > MAX_PACKS || count("17", "") > MAX_LOOSE_PER_DIRECTORY
 }
 
-/// Returns whether the packs that are not in the commit-graph are large.
+/// Returns whether the packs that the commit-graph does not cover are large.
 fn needs_graph(path: &Path) -> bool {
     let written = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let graph = written(&path.join("objects/info/commit-graph"));
@@ -165,7 +166,7 @@ fn needs_graph(path: &Path) -> bool {
     newer.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum::<u64>() > MAX_BYTES_WITHOUT_GRAPH
 }
 
-/// Keeps these objects from garbage collection. Objects that were kept before and are not listed any more are released.
+/// Protects these objects from garbage collection, and releases the protected objects that are not in the list.
 async fn keep(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
     let command = |arguments: &[&str], input: &str| {
         let mut command = git.maintenance(Some(repository));
@@ -187,7 +188,7 @@ async fn keep(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::R
     Ok(())
 }
 
-/// Returns a text as the standard input of a program.
+/// Returns a standard input that contains the text.
 fn stdin_of(text: &str) -> io::Result<Stdio> {
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;

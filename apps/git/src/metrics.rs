@@ -32,7 +32,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics. Fails only if two have one name.
+    /// Creates the metrics. Fails only if two metrics have the same name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let accesses = Opts::new("svc_git_accesses_total", "Requests of git clients, by the decision about them");
         let accesses = IntCounterVec::new(accesses, &["transport", "decision"])?;
@@ -59,7 +59,7 @@ impl Metrics {
         self.accesses.with_label_values(&[transport.name(), decision]).inc();
     }
 
-    /// Records an ended program.
+    /// Records the duration and the outcome of a git process.
     pub fn exchange(&self, transport: Transport, program: &str, outcome: &str, duration: Duration) {
         let labels = [transport.name(), program, outcome];
         self.exchanges.with_label_values(&labels).observe(duration.as_secs_f64());
@@ -70,7 +70,7 @@ impl Metrics {
         self.delivered.inc_by(u64::try_from(updates).unwrap_or(u64::MAX));
     }
 
-    /// Counts ended deploys of pushes.
+    /// Counts ended deploys of pushes, or failed attempts.
     pub fn deploy(&self, outcome: &str, deploys: u64) {
         self.deploys.with_label_values(&[outcome]).inc_by(deploys);
     }

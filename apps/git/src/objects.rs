@@ -1,4 +1,4 @@
-//! Reads objects with `git cat-file`, in a process whose memory is limited. The process runs no filters.
+//! Reads objects with `git cat-file`, whose memory is limited. git runs no filters.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use crate::git::Git;
 
-/// The longest line before an object: its id, its kind and its size.
+/// The maximum length of the line before an object: its id, its kind and its size.
 const MAX_HEADER_BYTES: u64 = 256;
 
 /// A reader of the objects of a repository.
@@ -17,11 +17,11 @@ pub struct ObjectReader {
     process: ReaderProcess,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// The number of bytes of the last object that were not read, including the line break after the object.
+    /// The number of bytes of the current object that have not been read, including the line break after the object.
     rest: u64,
 }
 
-/// The process of a reader.
+/// The git process of a reader.
 #[derive(Clone)]
 pub struct ReaderProcess(Arc<Mutex<Child>>);
 
@@ -48,12 +48,12 @@ impl ObjectReader {
         })
     }
 
-    /// Returns the process, so that another thread can end it during a read.
+    /// Returns the process, so that another thread can kill it during a read.
     pub fn process(&self) -> ReaderProcess {
         self.process.clone()
     }
 
-    /// Opens an object, whose content [`Self::content`] returns.
+    /// Opens an object. Its content is read with [`Self::content`].
     pub fn open(&mut self, id: &str) -> io::Result<Object> {
         let skipped = io::copy(&mut (&mut self.output).take(self.rest), &mut io::sink())?;
         if skipped < self.rest {
@@ -72,12 +72,12 @@ impl ObjectReader {
         Ok(Object { kind: kind.to_owned(), size })
     }
 
-    /// Returns the part of the opened object's content that was not read.
+    /// Returns a reader of the rest of the opened object's content.
     pub fn content(&mut self) -> Content<'_> {
         Content(self)
     }
 
-    /// Reads an object of this kind into memory.
+    /// Reads an object that must have this kind into memory.
     pub fn read(&mut self, id: &str, kind: &str, max_bytes: u64) -> io::Result<Vec<u8>> {
         let object = self.open(id)?;
         if object.kind != kind {

@@ -1,6 +1,6 @@
-//! The path of a repository in addresses: `/<org>/<project>/<repo>.git`.
+//! The path of a repository in URLs and SSH commands: `/<org>/<project>/<repo>.git`.
 
-/// The names in a path. They need no decoding, because no name has a character that must be encoded.
+/// The names in a path. They need no decoding, because names contain no characters that URLs encode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepositoryPath<'a> {
     pub org: &'a str,

@@ -1,22 +1,22 @@
-//! The minimum progress of a client, with the same rule as for uploads to the API. Only the time in which the exchange
-//! waits for the client counts, so that a slow program of git or a slow disk does not end the exchange.
+//! Enforces the minimum rate of a client, with the same rule as for uploads to the API. Only the time for which the
+//! exchange waits for the client counts, so a slow git process or a slow disk does not end the exchange.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// The longest total time that an exchange waits for its client. This does not include the minutes that git may take to
-/// compress a pack before it sends the first byte.
+/// The initial and maximum time for which an exchange waits for its client. It does not include the minutes that git
+/// may take to compress a pack before it sends the first byte.
 const MAX_PATIENCE: Duration = Duration::from_secs(120);
-/// The number of bytes that extend the wait by one second.
+/// The number of bytes that extend this time by one second.
 const MIN_RATE: u32 = 16 * 1024;
 
 /// The progress of a client.
 pub struct Progress(Mutex<State>);
 
 struct State {
-    /// How much longer the exchange waits for the client.
+    /// The remaining time for which the exchange may wait for the client.
     patience: Duration,
     /// The start of the current wait.
     since: Instant,
@@ -37,12 +37,12 @@ impl Progress {
         state.since = now;
     }
 
-    /// Begins a new wait for the client, because git made progress.
+    /// Starts a new wait for the client, because git made progress.
     pub fn restart(&self, now: Instant) {
         self.state().since = now;
     }
 
-    /// Waits until the client is too slow.
+    /// Waits until the client is slower than the minimum rate.
     pub async fn wait_until_stalled(&self) {
         loop {
             let end = {
@@ -65,7 +65,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// Returns how long the exchange still waits at this time.
+    /// Returns the remaining time at this instant.
     fn left(progress: &Progress, now: Instant) -> Duration {
         let state = progress.state();
         (state.since + state.patience).saturating_duration_since(now)

@@ -1,10 +1,10 @@
-//! The directories of the repositories. They are named by id, so that a rename moves nothing, and a new repository with
+//! The directories of the repositories. Their names are ids, so that a rename moves nothing, and a new repository with
 //! an old name is empty.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,14 +16,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use crate::git::Git;
-use crate::hook::Hook;
+use crate::hook::{HOOK_PROGRAM, HookSet};
 use crate::leftovers::{self, remove_all};
+use crate::sync;
 
-/// How long the removal of leftovers waits for the running programs that change the repository. New programs wait
-/// during this time.
+/// The maximum time for which the cleanup waits for running git processes that change the repository. New processes
+/// wait during this time.
 const CLEAN_UP_WAIT: Duration = Duration::from_secs(20);
 
-/// The configuration of git, without the largest size of a push. git reads no other configuration: neither the system's
+/// The configuration of git, except the maximum size of a push. git reads no other configuration: neither the system's
 /// nor a user's.
 const CONFIG: &str = "\
 [core]
@@ -32,6 +33,7 @@ const CONFIG: &str = "\
 	packedGitLimit = 256m
 	maxTreeDepth = 2048
 	logAllRefUpdates = false
+	alternateRefsCommand = true
 [safe]
 	directory = *
 [transfer]
@@ -67,11 +69,12 @@ pub struct Repositories(Arc<Inner>);
 struct Inner {
     dir: PathBuf,
     git: Git,
-    /// The locks of each repository that is in use.
+    /// The locks of each repository in use.
     locks: Mutex<HashMap<String, Locks>>,
-    /// The erased repositories. An access that was allowed before the erasure must not create a repository again.
+    /// The ids of the erased repositories. An access that was allowed before the erasure must not create the repository
+    /// again.
     erased: Mutex<HashSet<String>>,
-    /// Held while a repository is created or its `HEAD` changes, so that only one of the two runs at a time.
+    /// Held while a repository is created or its `HEAD` changes, so that these operations do not run at the same time.
     heads: Mutex<()>,
     /// The lock of the directory, held until the process ends.
     _lock: File,
@@ -81,8 +84,7 @@ struct Inner {
 struct Locks {
     /// Each use holds this lock for reading. Erasure takes it for writing.
     uses: Arc<RwLock<()>>,
-    /// Each program that changes the repository holds this lock for reading. The removal of leftovers takes it for
-    /// writing.
+    /// Each git process that changes the repository holds this lock for reading. The cleanup takes it for writing.
     changes: Arc<RwLock<()>>,
 }
 
@@ -109,19 +111,12 @@ impl Repositories {
         ensure!(dir.to_str().is_some(), "its path is not UTF-8");
         let lock = File::create(dir.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).context("another process uses the directory")?;
-        // Repositories whose creation was interrupted.
+        // The directory of repositories whose creation was interrupted.
         let unfinished = dir.join("new");
         remove_all(&unfinished)?;
         fs::create_dir_all(&unfinished)?;
         fs::create_dir_all(dir.join("home"))?;
         fs::write(dir.join("gitconfig"), format!("{CONFIG}[receive]\n\tmaxInputSize = {max_push_bytes}\n"))?;
-        let hooks = dir.join("hooks");
-        remove_all(&hooks)?;
-        fs::create_dir_all(&hooks)?;
-        let program = std::env::current_exe().context("cannot find the program svc-git")?;
-        for (name, _) in Hook::ALL {
-            symlink(&program, hooks.join(name))?;
-        }
         let git = Git::new(&dir)?;
         Ok(Self(Arc::new(Inner {
             dir,
@@ -133,12 +128,37 @@ impl Repositories {
         })))
     }
 
-    /// The programs of git.
+    /// Copies the program of the hooks into the directory, so that an upgrade of the installed program does not affect
+    /// the running node. No git process may be running.
+    pub fn install_hooks(&self) -> anyhow::Result<()> {
+        let dir = &self.0.dir;
+        let installed = std::env::current_exe().context("cannot find the program svc-git")?;
+        let installed = installed.with_file_name(HOOK_PROGRAM);
+        let mut program = File::open(&installed).with_context(|| format!("cannot open {}", installed.display()))?;
+        let mut copy = tempfile::NamedTempFile::new_in(dir.join("new"))?;
+        io::copy(&mut program, &mut copy)?;
+        copy.as_file().set_permissions(Permissions::from_mode(0o700))?;
+        copy.as_file().sync_all()?;
+        let program = dir.join(HOOK_PROGRAM);
+        // The system does not execute a file that is open for writing.
+        drop(copy.persist(&program)?);
+        for set in HookSet::ALL {
+            let hooks = dir.join(set.folder());
+            remove_all(&hooks)?;
+            fs::create_dir_all(&hooks)?;
+            for name in set.hooks() {
+                symlink(&program, hooks.join(name))?;
+            }
+        }
+        self.git().check_hooks(HookSet::Deploy)
+    }
+
+    /// Returns the runner of git commands.
     pub fn git(&self) -> &Git {
         &self.0.git
     }
 
-    /// Returns a repository of an authorized access. The first access creates it. Sets `HEAD` to the default branch.
+    /// Returns the repository of an authorized access. The first access creates it. Sets `HEAD` to the default branch.
     pub async fn open_or_create(&self, id: &str, default_branch: &str, reason: Use) -> anyhow::Result<Repository> {
         let repository = self.using(id, reason).await?;
         let is_erased = self.0.erased.lock().unwrap_or_else(PoisonError::into_inner).contains(id);
@@ -190,16 +210,19 @@ impl Repositories {
             init.args(["init", "--quiet", "--bare", "--template="]).arg(&created);
             ensure!(init.status()?.success(), "git init failed");
             fs::write(created.join("HEAD"), &head)?;
+            sync::all(&contents(&created)?)?;
             let shard = path.parent().context("a repository has a parent directory")?;
             fs::create_dir_all(shard)?;
             fs::rename(&created, path)?;
-            File::open(shard)?.sync_all()?;
+            sync::all(&[shard.to_owned(), self.0.dir.join("repos")])?;
             return Ok(());
         }
         if fs::read_to_string(path.join("HEAD"))? != head {
             let mut new = tempfile::NamedTempFile::new_in(path)?;
             new.write_all(head.as_bytes())?;
+            new.as_file().sync_all()?;
             new.persist(path.join("HEAD"))?;
+            sync::all(&[path.to_owned()])?;
         }
         Ok(())
     }
@@ -221,7 +244,7 @@ impl Repositories {
         Ok(())
     }
 
-    /// The ids of all repositories on the disk.
+    /// Returns the ids of all repositories on the disk.
     pub fn all(&self) -> Vec<String> {
         let list = |directory: PathBuf| fs::read_dir(directory).into_iter().flatten().flatten();
         let repositories = list(self.0.dir.join("repos")).flat_map(|shard| list(shard.path()));
@@ -233,29 +256,30 @@ impl Repositories {
         tempfile::tempfile_in(self.0.dir.join("new"))
     }
 
-    /// The directory of the journal.
+    /// Returns the directory of the journal.
     pub fn journal_dir(&self) -> PathBuf {
         self.0.dir.join("journal")
     }
 
-    /// The socket of the hooks.
+    /// Returns the path of the hooks' socket.
     pub fn socket(&self) -> PathBuf {
         self.0.dir.join("hook.sock")
     }
 
-    /// The file of the SSH host key.
+    /// Returns the file of the SSH host key.
     pub fn host_key(&self) -> PathBuf {
         self.0.dir.join("ssh_host_ed25519_key")
     }
 }
 
 impl Repository {
-    /// Removes the files that a killed program of this use left. Waits until no other program changes the repository.
+    /// Removes the files that a killed git process of this use left behind. Waits until no other process changes the
+    /// repository.
     pub fn clean_up(mut self) {
         self.change = None;
         tokio::spawn(async move {
             loop {
-                // While this waits for the lock, later changes wait too.
+                // While this function waits for the lock, later changes wait too.
                 if let Ok(alone) = timeout(CLEAN_UP_WAIT, Arc::clone(&self.changes).write_owned()).await {
                     let path = self.path.clone();
                     let removed = spawn_blocking(move || {
@@ -273,6 +297,20 @@ impl Repository {
             }
         });
     }
+}
+
+/// Returns a folder, with all files and folders in it.
+fn contents(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut contents = vec![folder.to_owned()];
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            contents.extend(self::contents(&entry.path())?);
+        } else {
+            contents.push(entry.path());
+        }
+    }
+    Ok(contents)
 }
 
 #[cfg(test)]
@@ -302,13 +340,15 @@ mod tests {
         let open = || repositories.open_or_create("rep_0000000000000001", "main", Use::Change);
         let (killed, other) = (open().await.unwrap(), open().await.unwrap());
         let lock = killed.path.join("refs/heads/main.lock");
+        let keep = killed.path.join("objects/pack/pack-1.keep");
         fs::write(&lock, "").unwrap();
+        fs::write(&keep, "").unwrap();
         killed.clean_up();
         tokio::task::yield_now().await;
         assert!(lock.exists());
         drop(other);
-        // A change that begins later waits for the removal.
+        // A change that begins later waits for the cleanup.
         let _next = open().await.unwrap();
-        assert!(!lock.exists());
+        assert!(!lock.exists() && !keep.exists());
     }
 }

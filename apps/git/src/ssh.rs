@@ -1,4 +1,4 @@
-//! Git over SSH (RFC 4254, section 6.5): the three programs of git, and nothing else.
+//! Git over SSH (RFC 4254, section 6.5). A client can run the three git programs, and nothing else.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,25 +32,25 @@ use crate::limits::{AddressLimit, Busy, CountedConnection};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 
-/// The largest number of connections at the same time.
+/// The maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 1024;
-/// The largest number of connections of an address that have not authenticated.
+/// The maximum number of unauthenticated connections per address.
 const MAX_LOGINS_PER_ADDRESS: usize = 16;
-/// How long a client may take to authenticate.
+/// The maximum duration of the authentication.
 const LOGIN_GRACE: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// The largest number of channels of a connection that have not started a command.
+/// The maximum number of channels per connection that have not started a command.
 const MAX_CHANNELS: usize = 16;
 /// A client that does not read for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The longest command, in bytes.
+/// The maximum length of a command, in bytes.
 const MAX_COMMAND_BYTES: usize = 1024;
-/// The shortest modulus of an RSA key, in bits (specification, "SSH keys").
+/// The minimum length of an RSA modulus, in bits (specification, "SSH keys").
 const MIN_RSA_BITS: usize = 2048;
-/// The number of parts of an output that wait for the client.
+/// The maximum number of chunks of an output that are buffered for the client.
 const BUFFERED_PARTS: usize = 4;
-/// The exit code of a refused command. git uses the same one.
+/// The exit code of a refused command, which is the one that git uses.
 const REFUSED: u8 = 128;
 
 /// Serves git clients over SSH.
@@ -67,7 +67,7 @@ struct Connection {
     metrics: Metrics,
     is_authenticated: Arc<AtomicBool>,
     address: IpAddr,
-    /// Counts the connection as not authenticated. Dropped when it authenticates.
+    /// Counts the connection as unauthenticated. It is dropped when the client authenticates.
     login: Option<CountedConnection>,
     /// The fingerprint of the client's key, after authentication.
     fingerprint: Option<String>,
@@ -76,14 +76,14 @@ struct Connection {
 }
 
 struct OpenChannel {
-    /// The command takes the channel. If there is no command within [`LOGIN_GRACE`], the channel is dropped, because
-    /// its unread data would block the connection.
+    /// The command takes ownership of the channel. If no command arrives within [`LOGIN_GRACE`], the channel is
+    /// dropped, because its unread data would block the connection.
     channel: Arc<Mutex<Option<Channel<Msg>>>>,
     /// The protocol version of git that the client requested.
     protocol: Option<String>,
 }
 
-/// A command of a channel.
+/// A command on a channel.
 struct Command {
     service: Service,
     metrics: Metrics,
@@ -96,7 +96,7 @@ struct Command {
 }
 
 impl SshServer {
-    /// Listens. Creates the host key on the first start.
+    /// Opens the listener. Creates the host key on the first start.
     pub async fn bind(
         address: SocketAddr,
         host_key: &Path,
@@ -197,15 +197,16 @@ impl Handler for Connection {
         }
         let fingerprint = key.public_key.fingerprint(HashAlg::Sha256).to_string();
         let credential = Some(Credential::SshKey(fingerprint.clone()));
-        // Only the key is checked here. Each command requests the decision about its access.
+        // Here, only the signature is checked. Each command asks the control plane whether its access is allowed.
         match self.service.authorize(Transport::Ssh, credential, None, false).await {
             Ok(GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound) => {
                 self.is_authenticated.store(true, Ordering::Relaxed);
                 self.login = None;
             }
             Ok(GitAccess::Unauthenticated) => return Ok(Auth::reject()),
-            // Accept the key if the control plane is unavailable. The command can then tell the user so; otherwise SSH
-            // would report a refused key. The connection keeps the limits of one without authentication.
+            // If the control plane is unavailable, the key is accepted, so that the command can report this to the
+            // user; otherwise SSH would report a refused key. The connection keeps the limits of an unauthenticated
+            // one.
             Err(_) => {}
         }
         self.fingerprint = Some(fingerprint);
@@ -245,7 +246,7 @@ impl Handler for Connection {
                 channel.protocol = Some(value.to_owned());
                 session.channel_success(id)
             }
-            // No other variable reaches git.
+            // Other variables are not passed to git.
             None => session.channel_failure(id),
         }
     }
@@ -367,11 +368,14 @@ impl Command {
                         Output::Refusal(reason) => {
                             writer.extended_data_bytes(1, format!("svc: {reason}\n").into_bytes()).await
                         }
+                        // The exit code is the client's error.
+                        Output::Abort => Ok(()),
                     }
                 };
-                // The send waits until the client can receive more data, and does not notice that the connection ended.
+                // The send waits until the client can receive more data. It does not detect the end of the connection,
+                // so it has a timeout.
                 if !timeout(WRITE_TIMEOUT, send).await.is_ok_and(|sent| sent.is_ok()) {
-                    // The client disconnected. The exchange ends when the receiver is dropped.
+                    // The client disconnected. Dropping the receiver ends the exchange.
                     break;
                 }
             }
@@ -404,8 +408,8 @@ async fn end(writer: &ChannelWriteHalf<Msg>, code: u8) -> Result<(), russh::Erro
     writer.close().await
 }
 
-/// Parses a command of a git client: `git-upload-pack '/ada/site/app.git'`. There is no shell: only the quotes that git
-/// writes are understood.
+/// Parses a command of a git client, such as `git-upload-pack '/ada/site/app.git'`. No shell is involved: only the
+/// quotes that git writes are parsed.
 fn parse(command: &[u8]) -> Option<(Program, String)> {
     let command = str::from_utf8(command).ok().filter(|command| command.len() <= MAX_COMMAND_BYTES)?;
     let (program, path) = match command.strip_prefix("git ") {
@@ -442,7 +446,7 @@ fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
             let mut seed = [0; 32];
             SystemRandom::new().fill(&mut seed).map_err(io::Error::other)?;
             let key = PrivateKey::from(Ed25519Keypair::from_seed(&seed));
-            // A temporary file can be read only by its owner.
+            // Only the owner can read a temporary file.
             let mut file = tempfile::NamedTempFile::new_in(path.parent().context("the key has a directory")?)?;
             file.write_all(key.to_openssh(LineEnding::LF)?.as_bytes())?;
             file.as_file().sync_all()?;

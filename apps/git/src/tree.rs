@@ -1,4 +1,4 @@
-//! The tree of a commit as a folder to pack.
+//! The tree of a commit as a folder that can be packed.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -10,11 +10,11 @@ use bundle::pack::{Entry, Folder, Kind};
 
 use crate::objects::ObjectReader;
 
-/// The largest commit that is read, in bytes.
+/// The maximum size of a commit object that is read, in bytes.
 const MAX_COMMIT_BYTES: u64 = 4 << 20;
-/// The largest directory that is read, in bytes: about 200,000 entries.
+/// The maximum size of a directory object that is read, in bytes. About 200,000 entries fit.
 const MAX_TREE_BYTES: u64 = 8 << 20;
-/// The largest ignore file, in bytes.
+/// The maximum size of an ignore file, in bytes.
 const MAX_IGNORE_FILE_BYTES: u64 = 256 << 10;
 
 /// The tree of a commit.
@@ -40,7 +40,7 @@ impl CommitTree {
 }
 
 impl Folder for CommitTree {
-    /// The id of the object.
+    /// Returns the id of an object.
     type Id = String;
 
     fn list(&mut self, _: &Path, id: Option<&String>) -> io::Result<Vec<Entry<String>>> {

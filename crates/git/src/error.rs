@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::model::RepoName;
 
-/// An error of the service of repositories.
+/// An error of the repository service.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     #[error("there is no such repository in this project")]
@@ -34,16 +34,16 @@ impl GitError {
     /// 409: the name of the repository is taken.
     pub const REPO_EXISTS: Code =
         Code::new("repo_exists", Kind::Conflict, "The project already has a repository with this name.");
-    /// 409: the project has the maximum number of repositories.
+    /// 404: the repository has no such ref.
     pub const REPO_LIMIT: Code = Code::new(
         "repo_limit",
         Kind::Conflict,
         "The project has reached the limit of repositories. `details` contains `limit`.",
     );
-    /// 404: no such ref.
+    /// 404: the commit has no such path.
     pub const NO_REF: Code =
         Code::new("no_ref", Kind::NotFound, "The repository has no such branch, tag or commit, or no commits at all.");
-    /// 404: no such path.
+    /// 503: the installation has no git node.
     pub const NO_PATH: Code = Code::new("no_path", Kind::NotFound, "The commit has no file or directory at this path.");
     /// 503: no git node.
     pub const UNAVAILABLE: Code = Code::new("git_unavailable", Kind::Unavailable, "The installation has no git node.");

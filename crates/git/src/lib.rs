@@ -1,11 +1,11 @@
 //! Git repositories of projects.
 //!
-//! Owns the Postgres schema `git`: names, visibility, default branches, and the log of ref updates. The git node has
-//! the contents. It asks this context for the repository of a path and reports each ref update ([`Repositories`]);
-//! browsing reads the contents through the port [`Contents`].
+//! Owns the Postgres schema `git`: names, visibility, default branches, and the log of ref updates. The git node stores
+//! the contents. It asks this context which repository a path names, and reports each ref update ([`Repositories`]).
+//! Browse requests read the contents through the port [`Contents`].
 //!
-//! The id alone identifies a repository: the git node never stores a name. So a rename affects no push in progress, and
-//! a new repository with the name of a deleted one is empty.
+//! A repository is identified by its id: the git node never stores a name. So a rename does not affect a push in
+//! progress, and a new repository with the name of a deleted one is empty.
 
 mod error;
 mod model;

@@ -1,4 +1,4 @@
-//! The ports that other parts implement.
+//! The ports that the git node's adapter implements.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use kernel::RepositoryId;
 use crate::model::{BranchName, Commits, PathQuery, RepoBlob, RepoRefs, RepoTree};
 use crate::service::NodeAddress;
 
-/// A failed call of the git node.
+/// The reason why a call to the git node failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentsError {
     /// The repository has no such branch, tag or commit.
@@ -19,7 +19,7 @@ pub enum ContentsError {
     Unreachable(String),
 }
 
-/// The contents of repositories, which the git node has. An implementation bounds the time of a call.
+/// The contents of repositories, which are stored at the git node. An implementation limits the duration of a call.
 #[async_trait]
 pub trait Contents: Send + Sync {
     /// Returns the branches and tags.

@@ -1,7 +1,8 @@
 //! The file of a repository in the journal.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -9,16 +10,21 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::git::Git;
-use crate::hook::Update;
+use crate::sync;
+use crate::update::Update;
+
+/// The maximum number of refs that are read with one git process. The system limits the length of its arguments.
+pub(super) const MAX_NAMES: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Book {
     path: PathBuf,
-    /// The number of the last update that was removed from the journal. The first update has the next number.
+    /// The number of the last update that was removed from the journal. The next number belongs to the first update in
+    /// the file.
     pub(super) after: i64,
     pub(super) transactions: Vec<Transaction>,
     file: Option<File>,
-    /// The bytes of the file that are complete lines.
+    /// The number of bytes in the file's complete lines.
     length: u64,
 }
 
@@ -43,12 +49,12 @@ enum Line {
     /// The first line.
     After(i64),
     Prepared(Transaction),
-    /// The outcome of the last transaction of a push without one.
+    /// The outcome of the push's last transaction that has none yet.
     Ended {
         push: String,
         is_committed: bool,
     },
-    /// The refs that a push changed in its first transaction without an outcome.
+    /// The refs that changed in the push's first transaction that has no outcome yet.
     Resolved {
         push: String,
         committed: Vec<String>,
@@ -65,8 +71,8 @@ impl Book {
         let text = fs::read(path)?;
         let (mut lines, mut length) = (text.split_inclusive(|byte| *byte == b'\n').peekable(), 0);
         while let Some(line) = lines.next() {
-            // A crash can leave the last line incomplete. Its transaction was not confirmed, so git did not continue
-            // it.
+            // A crash can leave the last line incomplete. The node did not confirm its transaction, so git did not
+            // execute it.
             match serde_json::from_slice(line).ok().filter(|_| line.ends_with(b"\n")) {
                 Some(Line::After(after)) => book.after = after,
                 Some(Line::Prepared(transaction)) => book.transactions.push(transaction),
@@ -93,8 +99,9 @@ impl Book {
         Ok(book)
     }
 
-    /// Appends a line. After an error, the file is as before.
-    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+    /// Appends a line, and syncs it together with these folders of refs. After an error, the file is unchanged, or the
+    /// next call restores it.
+    fn write(&mut self, line: &Line, folders: &[PathBuf]) -> anyhow::Result<()> {
         let mut text = Vec::new();
         let is_new = self.file.is_none();
         if is_new {
@@ -105,25 +112,25 @@ impl Book {
             Some(file) => file,
             None => OpenOptions::new().create(true).append(true).open(&self.path)?,
         };
-        let append = |file: &mut File| {
-            if is_new {
-                file.set_len(0)?;
-            }
-            file.write_all(&text)?;
-            file.sync_data()?;
-            if is_new && let Some(directory) = self.path.parent() {
-                File::open(directory)?.sync_all()?;
-            }
-            Ok::<_, io::Error>(())
-        };
         let length = if is_new { 0 } else { self.length };
+        let mut files = vec![self.path.clone()];
+        if is_new {
+            files.extend(self.path.parent().map(Path::to_owned));
+        }
+        let append = |file: &mut File| {
+            file.set_len(length)?;
+            file.write_all(&text)?;
+            if is_new || !folders.is_empty() { sync::with_ref_folders(&files, folders) } else { file.sync_data() }
+        };
         if let Err(error) = append(&mut file) {
             if is_new {
                 fs::remove_file(&self.path)?;
             } else {
-                // Without the file, the next line would begin a new one. So the incomplete line must go.
-                file.set_len(length)?;
+                // Removes the incomplete line. The file stays open even if this fails, because the next write would
+                // otherwise begin a new file.
+                let restored = file.set_len(length);
                 self.file = Some(file);
+                restored?;
             }
             return Err(error.into());
         }
@@ -132,26 +139,34 @@ impl Book {
     }
 
     pub(super) fn append(&mut self, transaction: Transaction) -> anyhow::Result<()> {
-        self.write(&Line::Prepared(transaction.clone()))?;
+        self.write(&Line::Prepared(transaction.clone()), &[])?;
         self.transactions.push(transaction);
         Ok(())
     }
 
-    /// Records the end of the transaction of the push that has these updates. This is a no-op if the journal does not
-    /// contain such a transaction. The transaction was then never recorded, and git aborts it.
-    pub(super) fn end(&mut self, push: &str, updates: &[Update], is_committed: bool) -> anyhow::Result<()> {
+    /// Records the end of the push's transaction that has these updates, and syncs the changes of the refs. This is a
+    /// no-op if the journal has no such transaction: it was then never recorded, and git aborts it.
+    pub(super) fn end(
+        &mut self,
+        repository: &Path,
+        push: &str,
+        updates: &[Update],
+        is_committed: bool,
+    ) -> anyhow::Result<()> {
         let is_ended = |it: &Transaction| it.is_open(push) && it.updates == updates;
         let Some(index) = self.transactions.iter().rposition(is_ended) else { return Ok(()) };
-        self.write(&Line::Ended { push: push.to_owned(), is_committed })?;
+        let changed = if is_committed { updates } else { &[] };
+        let folders = sync::ref_folders(repository, changed.iter().map(|update| update.name.as_str()));
+        self.write(&Line::Ended { push: push.to_owned(), is_committed }, &folders)?;
         if let Some(ended) = self.transactions.get_mut(index) {
             ended.outcome = Some(is_committed);
         }
         Ok(())
     }
 
-    /// Decides about the transactions without an outcome: those of one push, or of all pushes for `None`. An update
-    /// took effect if the ref has its new value, or if a later update replaced that value. git changes the refs of a
-    /// transaction one by one, so it may have changed only some of them.
+    /// Determines the outcome of the transactions that have none: those of one push, or all of them if `push` is
+    /// `None`. An update took effect if the ref has its new value, or if a later update replaced that value. git
+    /// changes the refs of a transaction one by one, so after a crash only some of them may have changed.
     pub(super) fn resolve(&mut self, git: &Git, repository: &Path, push: Option<&str>) -> anyhow::Result<()> {
         for index in 0..self.transactions.len() {
             let (before, after) = self.transactions.split_at(index + 1);
@@ -159,19 +174,16 @@ impl Book {
             if transaction.outcome.is_some() || push.is_some_and(|push| transaction.push != push) {
                 continue;
             }
-            let mut committed = Vec::new();
-            for update in &transaction.updates {
+            let current = read_refs(git, repository, transaction.updates.iter().map(|it| it.name.as_str()))?;
+            let took_effect = |update: &&Update| {
                 let later = after.iter().flat_map(|it| &it.updates).find(|later| later.name == update.name);
-                let current = match later {
-                    Some(later) => later.old.clone(),
-                    None => read_ref(git, repository, &update.name)?,
-                };
-                if current == update.new {
-                    committed.push(update.name.clone());
-                }
-            }
+                let next = later.map_or_else(|| current.get(&update.name), |later| later.old.as_ref());
+                next == update.new.as_ref()
+            };
+            let committed: Vec<_> = transaction.updates.iter().filter(took_effect).map(|it| it.name.clone()).collect();
+            let folders = sync::ref_folders(repository, committed.iter().map(String::as_str));
             let push = transaction.push.clone();
-            self.write(&Line::Resolved { push, committed: committed.clone() })?;
+            self.write(&Line::Resolved { push, committed: committed.clone() }, &folders)?;
             if let Some(transaction) = self.transactions.get_mut(index) {
                 transaction.resolve(&committed);
             }
@@ -179,23 +191,24 @@ impl Book {
         Ok(())
     }
 
-    /// The transactions before the first one without an outcome.
+    /// Returns the transactions before the first one without an outcome.
     pub(super) fn decided(&self) -> Vec<Transaction> {
         self.transactions.iter().take_while(|transaction| transaction.outcome.is_some()).cloned().collect()
     }
 
-    /// Removes the first transactions. `after` is the number of their last update.
+    /// Removes the first `count` transactions. `after` is the number of their last update.
     pub(super) fn forget(&mut self, count: usize, after: i64) -> anyhow::Result<()> {
         self.transactions.drain(..count);
         self.after = after;
+        let journal = self.path.parent().context("the journal has a directory")?;
         if self.transactions.is_empty() {
             self.file = None;
             fs::remove_file(&self.path)?;
-            return Ok(());
+            return Ok(sync::all(&[journal.to_owned()])?);
         }
-        // The file is replaced as a whole: a line cannot be removed. Temporary files are not in the folder of the
-        // journal.
-        let folder = self.path.parent().and_then(Path::parent).context("the journal has a directory")?.join("new");
+        // The file is replaced as a whole, because a line cannot be removed. Temporary files are outside the folder of
+        // the journal.
+        let folder = journal.parent().context("the journal has a parent directory")?.join("new");
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         let mut text = Vec::new();
         encode(&Line::After(after), &mut text)?;
@@ -209,7 +222,7 @@ impl Book {
         new.as_file().sync_data()?;
         let file = new.persist(&self.path)?;
         (self.file, self.length) = (Some(file), u64::try_from(text.len())?);
-        Ok(())
+        Ok(sync::all(&[journal.to_owned()])?)
     }
 }
 
@@ -232,16 +245,26 @@ fn encode(line: &Line, text: &mut Vec<u8>) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// The object of a ref; `None` if the ref does not exist.
-pub(super) fn read_ref(git: &Git, repository: &Path, name: &str) -> anyhow::Result<Option<String>> {
+/// Returns the object ids of those of these refs that exist.
+pub(super) fn read_refs<'a>(
+    git: &Git,
+    repository: &Path,
+    names: impl IntoIterator<Item = &'a str>,
+) -> anyhow::Result<HashMap<String, String>> {
+    let mut found = HashMap::new();
     if !repository.is_dir() {
-        return Ok(None);
+        return Ok(found);
     }
-    let mut command = git.maintenance(Some(repository));
-    let output =
-        command.args(["for-each-ref", "--format=%(objectname) %(refname)", name]).stdout(Stdio::piped()).output()?;
-    ensure!(output.status.success(), "git for-each-ref failed: {}", output.status);
-    let listed = String::from_utf8(output.stdout)?;
-    let mut refs = listed.lines().filter_map(|line| line.split_once(' '));
-    Ok(refs.find_map(|(object, found)| (found == name).then(|| object.to_owned())))
+    let names: Vec<&str> = names.into_iter().collect();
+    for names in names.chunks(MAX_NAMES) {
+        let mut command = git.maintenance(Some(repository));
+        command.args(["for-each-ref", "--format=%(objectname) %(refname)", "--"]).args(names).stdout(Stdio::piped());
+        let output = command.output()?;
+        ensure!(output.status.success(), "git for-each-ref failed: {}", output.status);
+        let listed = String::from_utf8(output.stdout)?;
+        // A name is a pattern for git, which can match further refs.
+        let refs = listed.lines().filter_map(|line| line.split_once(' ')).filter(|(_, name)| names.contains(name));
+        found.extend(refs.map(|(object, name)| (name.to_owned(), object.to_owned())));
+    }
+    Ok(found)
 }

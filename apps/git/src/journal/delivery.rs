@@ -1,8 +1,8 @@
-//! The delivery of updates to the control plane.
+//! Delivers updates to the control plane.
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{GitUpdate, GitUpdates};
@@ -14,22 +14,22 @@ use super::book::Transaction;
 use crate::core::Core;
 use crate::deploy::Deployer;
 use crate::git::{Git, run};
-use crate::hook::Update;
 use crate::metrics::Metrics;
+use crate::update::Update;
 
-/// The updates of one request to the control plane.
+/// The maximum number of updates per request to the control plane.
 const MAX_UPDATES_PER_REQUEST: usize = 1000;
-/// The repositories whose updates are delivered at the same time.
+/// The maximum number of repositories whose updates are delivered at the same time.
 const MAX_DELIVERIES: usize = 8;
-/// The longest comparison of two commits.
+/// The maximum duration of a comparison of two commits.
 const MAX_COMPARISON: Duration = Duration::from_secs(10);
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// The longest delay before a failed delivery is repeated.
+/// The maximum delay before a failed delivery is repeated.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 impl Journal {
-    /// Delivers updates to the control plane, and starts their deploys: of several repositories at the same time, and
-    /// of each in order.
+    /// Delivers updates to the control plane, and starts their deploys. Handles several repositories at the same time,
+    /// and the updates of each repository in order.
     pub async fn deliver_all(
         self,
         core: Core,
@@ -51,7 +51,7 @@ impl Journal {
                     repository
                 }
                 Some(ended) = deliveries.join_next() => {
-                    // The task panicked. The updates stay in the journal, and a restart delivers them.
+                    // The task panicked. The updates are still in the journal, and are delivered after a restart.
                     let Ok(repository) = ended else { return };
                     running.remove(&repository);
                     if !again.remove(&repository) {
@@ -97,10 +97,10 @@ impl Journal {
 
     /// Delivers the updates of a repository that are known to have taken effect. Returns their number.
     async fn deliver(&self, core: &Core, deployer: &Deployer, repository: &str) -> anyhow::Result<usize> {
-        let (book, mut delivered) = (self.book(repository), 0);
+        let (state, mut delivered) = (self.state(repository), 0);
         loop {
             let (transactions, after) = {
-                let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+                let book = state.book();
                 (book.decided(), book.after)
             };
             if transactions.is_empty() {
@@ -114,18 +114,17 @@ impl Journal {
                 let receipt = core.report(&GitUpdates { repository: repository.to_owned(), updates: report }).await?;
                 delivered += chunk.len();
                 if receipt.has_deploys {
-                    // The client of the push need not wait for it.
+                    // The deploy runs in the background: the delivery does not wait for it.
                     drop(deployer.start(repository.to_owned()));
                 }
                 chunk.iter().for_each(|(push, update)| self.note_number(push, update));
             }
-            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            book.forget(count, after + i64::try_from(updates.len())?)?;
+            state.book().forget(count, after + i64::try_from(updates.len())?)?;
         }
     }
 }
 
-/// The updates of transactions that took effect, with their pushes and their numbers.
+/// Returns the updates of the transactions that took effect, with their pushes and their numbers.
 async fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, after: i64) -> Vec<(String, GitUpdate)> {
     let (mut numbered, mut number) = (Vec::new(), after);
     for transaction in transactions.into_iter().filter(|transaction| transaction.outcome == Some(true)) {
@@ -145,8 +144,8 @@ async fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, a
     numbered
 }
 
-/// Returns whether an update keeps all commits of the ref. Returns false if git does not decide in time, so the update
-/// then counts as forced.
+/// Returns whether the ref still contains all its earlier commits after the update. Returns false if git cannot decide
+/// in time; the update then counts as forced.
 async fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
     let mut command = git.maintenance(Some(repository));
     command.args(["merge-base", "--is-ancestor", old, new]);

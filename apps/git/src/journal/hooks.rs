@@ -1,4 +1,4 @@
-//! The requests of the hooks, and the result of a deploy for the client of a push.
+//! Serves the requests of the hooks, and sends the result of a deploy to the client of a push.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -11,14 +11,15 @@ use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::{Journal, Push, Refused};
+use super::{Journal, Push};
 use crate::deploy::Deployer;
 use crate::hook::{OK, Phase, Step};
 use crate::leftovers::remove_file;
+use crate::sync::FailedPacks;
 
-/// The largest message of a hook, in bytes: 2,000 updates of refs with long names.
+/// The maximum size of a hook's message, in bytes. 2,000 updates of refs with long names fit.
 const MAX_STEP_BYTES: u64 = 16 << 20;
-/// How long a client waits for the deploy of its push.
+/// The maximum time for which a client waits for the deploy of its push.
 const MAX_DEPLOY_WAIT: Duration = Duration::from_secs(300);
 
 impl Journal {
@@ -52,19 +53,17 @@ impl Journal {
         let journal = self.clone();
         let response = match spawn_blocking(move || journal.record(step)).await? {
             Ok(()) => OK.to_owned(),
-            Err(error) => match error.downcast::<Refused>() {
-                Ok(Refused(message)) => message,
-                Err(error) => {
-                    tracing::error!(error = format!("{error:#}"), "failed to record a transaction");
-                    "its journal cannot be written".to_owned()
-                }
-            },
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "failed to record a transaction");
+                let refusal = error.downcast_ref::<FailedPacks>().map(ToString::to_string);
+                refusal.unwrap_or_else(|| "its journal cannot be written".to_owned())
+            }
         };
         stream.write_all(response.as_bytes()).await?;
         Ok(())
     }
 
-    /// Sends the number of an update to the push, which waits for the deploy of the update.
+    /// Sends the number of an update to its push, which waits for the deploy of this update.
     pub(super) fn note_number(&self, push: &str, update: &GitUpdate) {
         let deploy = self.pushes().get(push).and_then(|push| push.deploy.clone());
         if let Some(deploy) = deploy.filter(|deploy| deploy.name == update.name) {
@@ -72,10 +71,15 @@ impl Journal {
         }
     }
 
-    /// Waits for the deploy of a push, which does not depend on the client. Returns the result for the user; `None` if
-    /// the push is not deployed.
+    /// Waits for the deploy of a push. The deploy continues if the client disconnects. Returns the result for the user;
+    /// `None` if the push is not deployed.
     async fn deploy(&self, step: &Step, deployer: &Deployer) -> Option<String> {
-        let Push { repository, deploy, permit, .. } = self.pushes().get(&step.push).cloned()?;
+        let push = self.push(&step.push).ok()?;
+        if push.progress().has_failed {
+            // The update has no number yet.
+            return None;
+        }
+        let Push { repository, deploy, permit, .. } = push;
         let deploy = deploy?;
         step.updates.iter().find(|update| update.name == deploy.name && update.new.is_some())?;
         permit.release();
@@ -99,7 +103,7 @@ impl Journal {
     }
 }
 
-/// The result of a deploy, for the user; `None` if the push is not deployed.
+/// Returns the result of a deploy for the user; `None` if the push is not deployed.
 fn show(state: GitDeployState) -> Option<String> {
     match state {
         GitDeployState::None => None,

@@ -1,33 +1,36 @@
-//! The journal of ref updates: a file per repository with updates that the control plane does not have yet.
+//! The journal of ref updates. It has one file per repository, with the updates that the control plane does not have
+//! yet.
 //!
-//! The hook of git appends the updates of a transaction while git holds the locks of its refs, and before it changes
-//! them. So the order of the file is the order of the updates of each ref. When the transaction ends, the hook appends
-//! its outcome, before git reports it to the client. After a crash, a transaction without an outcome is compared with
-//! the refs. The updates that took effect are numbered in the order of the file, and delivered until the control plane
-//! has them; it records each number once.
+//! git runs the hook while it holds the locks of a transaction's refs, and before it changes them. The hook appends the
+//! updates to the file, so the file has the same order as the updates of each ref. When the transaction ends, the hook
+//! appends its outcome, before git reports it to the client. After a crash, the node compares a transaction without an
+//! outcome with the refs. The node numbers the updates that took effect in the order of the file, and delivers them
+//! until the control plane has them. The control plane records each number once.
 
 mod book;
 mod delivery;
 mod hooks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-use std::{fs, io};
+use std::{fs, io, thread};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, ensure};
 use chrono::{DateTime, SecondsFormat, Utc};
 use protocol::GitGrant;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
-use self::book::{Book, Transaction, read_ref};
-use crate::hook::{Phase, Step};
+use self::book::{Book, MAX_NAMES, Transaction, read_refs};
+use crate::hook::{HookSet, Phase, PushHooks, Step};
 use crate::leftovers;
 use crate::limits::NodePermit;
 use crate::random;
 use crate::repository::Repositories;
+use crate::sync::Packs;
+use crate::update::Update;
 
 /// The journal. Cheap to clone.
 #[derive(Clone)]
@@ -35,10 +38,31 @@ pub struct Journal(Arc<Inner>);
 
 struct Inner {
     repositories: Repositories,
-    books: Mutex<HashMap<String, Arc<Mutex<Book>>>>,
+    states: Mutex<HashMap<String, Arc<RepositoryState>>>,
     pushes: Mutex<HashMap<String, Push>>,
-    /// The repositories with updates to deliver.
+    /// The ids of the repositories that have updates to deliver.
     changed: mpsc::UnboundedSender<String>,
+}
+
+/// The state of a repository, as far as the journal needs it.
+struct RepositoryState {
+    book: Mutex<Book>,
+    /// Locked while packs are synced, so that concurrent pushes neither sync a pack twice nor miss that a sync failed.
+    packs: Mutex<Packs>,
+}
+
+impl RepositoryState {
+    fn new(book: Book) -> Arc<Self> {
+        Arc::new(Self { book: Mutex::new(book), packs: Mutex::default() })
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn packs(&self) -> MutexGuard<'_, Packs> {
+        self.packs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A push in progress.
@@ -48,40 +72,59 @@ struct Push {
     path: PathBuf,
     pusher: Option<String>,
     credential: Option<String>,
-    /// The updates that the control plane had when it authorized the push.
+    /// The number of the last update that the control plane had when it authorized the push.
     last_update: i64,
     deploy: Option<Arc<DeployRef>>,
-    /// The permit of the program, which a push that waits for its deploy does not need.
+    /// The permit of the git process. It is released while the push only waits for its deploy.
     permit: NodePermit,
+    progress: Arc<Mutex<PushProgress>>,
 }
 
-/// The ref whose pushes are deployed.
+/// The steps of a push that the node observed.
+#[derive(Debug, Default)]
+struct PushProgress {
+    /// The updates that the client requested.
+    commands: Vec<Update>,
+    /// The names of the refs whose updates the hook recorded.
+    recorded: HashSet<String>,
+    /// Whether the node could not record or sync the end of a committed transaction.
+    has_failed: bool,
+}
+
+impl Push {
+    fn progress(&self) -> MutexGuard<'_, PushProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The ref of the deploy branch.
 #[derive(Debug)]
 struct DeployRef {
     name: String,
-    /// The number of the update of this ref by the push; `None` until the update is delivered.
+    /// The number of this push's update of the ref; `None` until the update is delivered.
     number: watch::Sender<Option<i64>>,
 }
 
-/// A registered push. Its transactions are resolved when it is finished.
+/// A registered push. When it is finished, the outcomes of its transactions are determined.
 pub struct PushGuard {
     journal: Journal,
     id: String,
+    hooks: HookSet,
     is_finished: bool,
 }
 
-/// A push that is refused, with the reason for the user.
+/// The deletion of this ref is refused.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Refused(String);
+#[error("{0} changed. Fetch, and delete it again.")]
+pub struct StaleDeletion(String);
 
 impl Journal {
-    /// Loads the journal, and decides about transactions without an outcome. No process of git may run.
+    /// Loads the journal, and determines the outcomes of transactions that have none. No git process may be running.
     pub fn open(repositories: &Repositories) -> anyhow::Result<(Self, mpsc::UnboundedReceiver<String>)> {
         let dir = repositories.journal_dir();
         fs::create_dir_all(&dir)?;
         let (changed, receiver) = mpsc::unbounded_channel();
-        let mut books = HashMap::new();
+        let mut states = HashMap::new();
         for id in repositories.all() {
             leftovers::remove(&repositories.path(&id)?)?;
         }
@@ -94,16 +137,17 @@ impl Journal {
             book.resolve(repositories.git(), &repository, None)?;
             // This fails only if the receiver is closed.
             let _ = changed.send(id.clone());
-            books.insert(id, Arc::new(Mutex::new(book)));
+            states.insert(id, RepositoryState::new(book));
         }
         let repositories = repositories.clone();
-        let inner = Inner { repositories, books: Mutex::new(books), pushes: Mutex::default(), changed };
+        let inner = Inner { repositories, states: Mutex::new(states), pushes: Mutex::default(), changed };
         Ok((Self(Arc::new(inner)), receiver))
     }
 
     /// Registers a push to a repository.
     pub fn begin(&self, repository: &Path, grant: &GitGrant, permit: NodePermit) -> io::Result<PushGuard> {
         let id = random::token()?;
+        let hooks = if grant.deploy_branch.is_some() { HookSet::Deploy } else { HookSet::Journal };
         let deploy = grant.deploy_branch.as_ref().map(|branch| {
             Arc::new(DeployRef { name: format!("refs/heads/{branch}"), number: watch::Sender::new(None) })
         });
@@ -115,118 +159,210 @@ impl Journal {
             last_update: grant.last_update,
             deploy,
             permit,
+            progress: Arc::default(),
         };
         self.pushes().insert(id.clone(), push);
-        Ok(PushGuard { journal: self.clone(), id, is_finished: false })
+        Ok(PushGuard { journal: self.clone(), id, hooks, is_finished: false })
     }
 
     fn pushes(&self) -> MutexGuard<'_, HashMap<String, Push>> {
         self.0.pushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn book(&self, repository: &str) -> Arc<Mutex<Book>> {
-        let mut books = self.0.books.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Mutex::new(Book::new(self.0.repositories.journal_dir().join(repository))));
-        Arc::clone(books.entry(repository.to_owned()).or_insert_with(new))
+    fn state(&self, repository: &str) -> Arc<RepositoryState> {
+        let mut states = self.0.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || RepositoryState::new(Book::new(self.0.repositories.journal_dir().join(repository)));
+        Arc::clone(states.entry(repository.to_owned()).or_insert_with(new))
+    }
+
+    fn push(&self, id: &str) -> anyhow::Result<Push> {
+        self.pushes().get(id).cloned().context("there is no such push")
     }
 
     /// Records a step of a transaction.
     fn record(&self, step: Step) -> anyhow::Result<()> {
         let Step { push: id, phase, mut updates } = step;
-        let find = || self.pushes().get(&id).cloned().context("there is no such push");
-        let repository = find()?.repository;
-        updates.retain(|update| update.name.starts_with("refs/") && !update.name.starts_with("refs/svc/"));
-        if updates.is_empty() {
-            return Ok(());
-        }
-        let book = self.book(&repository);
-        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read the push again under the lock, because a push that has finished must not record anything.
-        let push = find()?;
+        updates.retain(is_recorded);
         match phase {
-            Phase::Received => {
-                // git deletes a ref without a check if it cannot read the old object, and reports no old object then.
-                for update in updates.iter().filter(|update| update.new.is_none()) {
-                    let current = read_ref(self.0.repositories.git(), &push.path, &update.name)?;
-                    if update.old.is_none() || current != update.old {
-                        return Err(Refused(format!("{} changed. Fetch, and delete it again.", update.name)).into());
-                    }
-                }
-                Ok(())
-            }
-            Phase::Prepared => {
-                // Resolve an earlier transaction of the push whose end was not reported.
-                book.resolve(self.0.repositories.git(), &push.path, Some(&id))?;
-                if book.transactions.is_empty() {
-                    book.after = book.after.max(push.last_update);
-                }
-                let at: DateTime<Utc> = now().into();
-                let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
-                let Push { pusher, credential, .. } = push;
-                book.append(Transaction { push: id, pusher, credential, at, updates, outcome: None })
-            }
-            Phase::Committed | Phase::Aborted => {
-                book.end(&id, &updates, phase == Phase::Committed)?;
-                self.notify(push.repository);
-                Ok(())
-            }
+            _ if updates.is_empty() => Ok(()),
+            Phase::Prepared => self.prepare(&id, updates),
+            Phase::Committed | Phase::Aborted => self.end(&id, &updates, phase == Phase::Committed),
             Phase::Finished => Ok(()),
         }
     }
 
-    /// After the processes of a push have ended, decides about its transactions.
-    fn finish(&self, id: &str) -> anyhow::Result<()> {
-        let Some(push) = self.pushes().get(id).cloned() else { return Ok(()) };
-        let book = self.book(&push.repository);
-        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        let resolved = book.resolve(self.0.repositories.git(), &push.path, Some(id));
-        self.pushes().remove(id);
-        resolved?;
-        self.notify(push.repository);
+    /// Records the updates of a transaction, and syncs its objects and refs, before git changes the refs.
+    fn prepare(&self, id: &str, updates: Vec<Update>) -> anyhow::Result<()> {
+        let push = self.push(id)?;
+        let state = self.state(&push.repository);
+        let changes = updates.clone();
+        thread::scope(|scope| {
+            // Does not lock the book, because the objects of a large push take long to sync.
+            let sync = || state.packs().sync_push(&push.path, &changes);
+            let files = thread::Builder::new().spawn_scoped(scope, sync)?;
+            let recorded = self.append(id, updates);
+            files.join().map_err(|_| anyhow!("the thread that syncs a push failed"))??;
+            recorded
+        })?;
+        push.progress().recorded.extend(changes.into_iter().map(|update| update.name));
         Ok(())
     }
 
-    /// Lets the updates of a repository be delivered.
+    fn append(&self, id: &str, updates: Vec<Update>) -> anyhow::Result<()> {
+        self.with_book(id, |book, Push { path, pusher, credential, last_update, .. }| {
+            // Determines the outcome of an earlier transaction of this push, if its end was not reported.
+            book.resolve(self.0.repositories.git(), &path, Some(id))?;
+            if book.transactions.is_empty() {
+                book.after = book.after.max(last_update);
+            }
+            let at: DateTime<Utc> = now().into();
+            let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
+            book.append(Transaction { push: id.to_owned(), pusher, credential, at, updates, outcome: None })
+        })
+    }
+
+    fn end(&self, id: &str, updates: &[Update], is_committed: bool) -> anyhow::Result<()> {
+        self.with_book(id, |book, push| {
+            if let Err(error) = book.end(&push.path, id, updates, is_committed) {
+                // git ignores the result of the hook at this step.
+                push.progress().has_failed |= is_committed;
+                return Err(error);
+            }
+            if push.deploy.is_some() {
+                // The hook `post-receive` waits for the delivery. Other updates are delivered when git has ended.
+                self.notify(push.repository);
+            }
+            Ok(())
+        })
+    }
+
+    /// Locks the file of a push's repository.
+    fn with_book(&self, id: &str, work: impl FnOnce(&mut Book, Push) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let state = self.state(&self.push(id)?.repository);
+        let mut book = state.book();
+        // Reads the push under the lock, because a push that has finished must not record anything.
+        let push = self.push(id)?;
+        work(&mut book, push)
+    }
+
+    /// Checks that refs have the values that a client expects.
+    fn check_deletions(&self, id: &str, deletions: &[Update]) -> anyhow::Result<()> {
+        for deletions in deletions.chunks(MAX_NAMES) {
+            // Fails if the push has ended.
+            let path = self.push(id)?.path;
+            let names = deletions.iter().map(|deletion| deletion.name.as_str());
+            let current = read_refs(self.0.repositories.git(), &path, names)?;
+            let is_stale = |it: &&Update| it.old.is_none() || current.get(&it.name) != it.old.as_ref();
+            if let Some(stale) = deletions.iter().find(is_stale) {
+                return Err(StaleDeletion(stale.name.clone()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Determines the outcomes of the push's transactions. The processes of the push have ended.
+    fn finish(&self, id: &str, has_succeeded: bool) -> anyhow::Result<()> {
+        let Some(push) = self.pushes().get(id).cloned() else { return Ok(()) };
+        let state = self.state(&push.repository);
+        let mut book = state.book();
+        let resolved = book.resolve(self.0.repositories.git(), &push.path, Some(id));
+        self.pushes().remove(id);
+        drop(book);
+        // The updates of other transactions are delivered even if one has no outcome.
+        self.notify(push.repository.clone());
+        resolved?;
+        let progress = push.progress();
+        ensure!(!progress.has_failed, "the end of a transaction was not recorded");
+        if has_succeeded { self.check_recorded(&push, &progress) } else { Ok(()) }
+    }
+
+    /// Checks that git ran the hook for each ref of a push that has the requested value. git skips a hook that it
+    /// cannot execute.
+    fn check_recorded(&self, push: &Push, progress: &PushProgress) -> anyhow::Result<()> {
+        let is_unrecorded = |it: &&Update| is_recorded(it) && it.old != it.new && !progress.recorded.contains(&it.name);
+        let unrecorded: Vec<&Update> = progress.commands.iter().filter(is_unrecorded).collect();
+        let names = unrecorded.iter().map(|update| update.name.as_str());
+        let current = read_refs(self.0.repositories.git(), &push.path, names)?;
+        match unrecorded.iter().find(|update| current.get(&update.name) == update.new.as_ref()) {
+            // A concurrent push that requested the same value is the other possible cause.
+            Some(update) => Err(anyhow!("{} has the requested value, and git did not run the hook", update.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the delivery of a repository's updates.
     fn notify(&self, repository: String) {
-        // The send fails only if the receiver is closed. Then nothing is delivered any more.
+        // The send fails only after the receiver was closed, when nothing is delivered any more.
         let _ = self.0.changed.send(repository);
     }
 
-    /// The old objects of updates that are not delivered yet.
+    /// Returns the old objects of updates that are not delivered yet.
     pub fn undelivered_objects(&self, repository: &str) -> Vec<String> {
-        let book = self.book(repository);
-        let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state(repository);
+        let book = state.book();
         let updates = book.transactions.iter().flat_map(|transaction| &transaction.updates);
         updates.filter_map(|update| update.old.clone()).collect()
     }
 }
 
 impl PushGuard {
-    /// The id, for the environment of git.
-    pub fn id(&self) -> &str {
-        &self.id
+    /// The hooks that git runs for the push.
+    pub fn hooks(&self) -> PushHooks<'_> {
+        PushHooks { id: &self.id, set: self.hooks }
     }
 
-    /// Decides about transactions that did not report their end. The processes of the push have ended.
-    pub async fn finish(mut self) {
+    /// Registers commands of the push, and checks their deletions before git receives them. If git cannot read the old
+    /// object that a client names, it deletes the ref without a check, and reports no old object.
+    ///
+    /// # Errors
+    /// Returns [`StaleDeletion`], or another error, which only belongs in the log.
+    pub async fn register(&self, commands: Vec<Update>) -> anyhow::Result<()> {
+        // git itself refuses the deletion of other refs.
+        let deletions = commands.iter().filter(|it| it.new.is_none() && is_recorded(it));
+        let deletions: Vec<_> = deletions.cloned().collect();
+        self.journal.push(&self.id)?.progress().commands.extend(commands);
+        if deletions.is_empty() {
+            return Ok(());
+        }
+        let (journal, id) = (self.journal.clone(), self.id.clone());
+        spawn_blocking(move || journal.check_deletions(&id, &deletions)).await?
+    }
+
+    /// Starts the delivery of the push's updates whose outcome is known.
+    pub fn deliver(&self) {
+        if let Ok(push) = self.journal.push(&self.id) {
+            self.journal.notify(push.repository);
+        }
+    }
+
+    /// Determines the outcomes of transactions that did not report their end. The processes of the push must have
+    /// ended. `has_succeeded` states whether git reported success.
+    ///
+    /// # Errors
+    /// Returns an error, which is in the log, if the push must not be reported as recorded.
+    pub async fn finish(mut self, has_succeeded: bool) -> anyhow::Result<()> {
         self.is_finished = true;
         let (journal, id) = (self.journal.clone(), self.id.clone());
-        match spawn_blocking(move || journal.finish(&id)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "failed to end a push in the journal"),
-            Err(error) => tracing::error!(%error, "the task that ends a push failed"),
-        }
+        let finished = spawn_blocking(move || journal.finish(&id, has_succeeded)).await;
+        let finished = finished.context("the task that ends a push failed").flatten();
+        finished.inspect_err(|error| {
+            tracing::error!(error = format!("{error:#}"), "failed to end a push in the journal");
+        })
     }
 }
 
 impl Drop for PushGuard {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Transactions without an outcome keep this state until the next start. The transactions before them are
-            // delivered.
+            // The transactions keep this state until the next start. Only the transactions before them are delivered.
             tracing::error!("a push was not ended in the journal");
         }
     }
+}
+
+/// Returns whether the journal records updates of this ref.
+fn is_recorded(update: &Update) -> bool {
+    update.name.starts_with("refs/") && !update.name.starts_with("refs/svc/")
 }
 
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]

@@ -1,5 +1,5 @@
-//! The contents of a repository, for browsing. Names and paths that are not UTF-8 are shown with escapes: each such byte
-//! as `\xHH`, and a backslash as `\\` in a name that has such a byte.
+//! The contents of a repository, for browsing. Names and paths that are not UTF-8 are shown with escapes: each invalid
+//! byte as `\xHH`. In such a name, a backslash becomes `\\`.
 
 use kernel::Time;
 use serde::{Deserialize, Serialize};
@@ -26,9 +26,9 @@ pub struct RepoRefs {
     "commit": "c1d4f2ab9f0f3a6e2a0c3d8d4ce2b9d1f5f0a6b7",
 })))]
 pub struct RefTarget {
-    /// Without `refs/heads/` or `refs/tags/`.
+    /// The name without `refs/heads/` or `refs/tags/`.
     pub name: String,
-    /// The id of the commit. For an annotated tag, the commit to which it points.
+    /// The id of the commit. For an annotated tag, the commit that it points to.
     pub commit: String,
 }
 
@@ -91,7 +91,7 @@ pub struct TreeEntry {
     pub name: String,
     #[serde(rename = "type")]
     pub kind: EntryType,
-    /// Six octal digits, as git shows them.
+    /// The mode as six octal digits, as git shows it.
     pub mode: String,
     pub oid: String,
     /// The size of a file in bytes; null for other entries.
@@ -123,7 +123,7 @@ pub struct RepoBlob {
     pub too_large: bool,
     /// Whether the file is not UTF-8, or has a NUL among its first 8,000 bytes.
     pub binary: bool,
-    /// Null for a file that is too large or binary. For a symbolic link, its target.
+    /// The text of the file. Null if the file is too large or binary. For a symbolic link, its target.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub contents: Option<String>,
 }
@@ -132,7 +132,7 @@ pub struct RepoBlob {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Commits {
-    /// The newest first. The history continues at the parents of the last commit.
+    /// The commits, newest first. The history continues at the parents of the last commit.
     pub items: Vec<Commit>,
 }
 
@@ -146,14 +146,15 @@ pub struct Commits {
 })))]
 pub struct Commit {
     pub oid: String,
-    /// Decoded by the commit's encoding; bytes that it does not have are U+FFFD.
+    /// The message, decoded from the encoding that the commit states. Bytes that are invalid in this encoding become
+    /// U+FFFD.
     pub message: String,
     pub author: Person,
     pub committer: Person,
     pub parents: Vec<String>,
 }
 
-/// The author or committer of a commit, as the commit states it: git does not verify it.
+/// The author or committer, as stated in the commit. git does not verify it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "name": "Ada", "email": "ada@example.org" })))]

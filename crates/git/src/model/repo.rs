@@ -12,7 +12,7 @@ kernel::text! {
 }
 
 impl RepoName {
-    /// Whether the name ends with `.git`, which is the optional end of a repository's URL.
+    /// Returns whether the name ends with `.git`, which is an optional suffix in a repository's URL.
     #[must_use]
     pub fn has_git_suffix(&self) -> bool {
         self.as_str().ends_with(".git")
@@ -26,7 +26,7 @@ kernel::text! {
 }
 
 impl BranchName {
-    /// Whether git accepts the name as the name of a branch (git-check-ref-format).
+    /// Returns whether git accepts the name for a branch (git-check-ref-format).
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let name = self.as_str();
@@ -41,11 +41,11 @@ impl BranchName {
 }
 
 kernel::words! {
-    /// The readers of a repository.
+    /// Who can read a repository.
     pub enum Visibility {
-        /// The members of the organization.
+        /// Only the members of the organization.
         Private = "private",
-        /// Everyone, also without an account. Only members can push.
+        /// Everyone, even without an account. Only members can push.
         Public = "public",
     } example Private
 }
@@ -62,7 +62,7 @@ pub struct NewRepo {
     /// `main` by default.
     #[serde(default)]
     pub default_branch: Option<BranchName>,
-    /// A push to this branch is deployed. Null by default.
+    /// Pushes to this branch are deployed. Null by default: no push is deployed.
     #[serde(default)]
     pub deploy_branch: Option<BranchName>,
 }
@@ -78,13 +78,13 @@ pub struct RepoChange {
     pub visibility: Option<Visibility>,
     #[serde(default)]
     pub default_branch: Option<BranchName>,
-    /// Null turns deploys off.
+    /// The branch whose pushes are deployed. Null turns deploys off.
     #[serde(default, deserialize_with = "present")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<BranchName>))]
     pub deploy_branch: Option<Option<BranchName>>,
 }
 
-/// Distinguishes null from an absent field.
+/// Distinguishes a null from an absent field.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -97,9 +97,10 @@ pub struct Repo {
     pub id: RepositoryId,
     pub name: RepoName,
     pub visibility: Visibility,
-    /// The branch of `HEAD`, which need not exist.
+    /// The branch that `HEAD` points to. It need not exist.
     pub default_branch: BranchName,
-    /// A push to this branch is deployed as the pusher, if the root of the commit has an `svc.json`. Null if no push is.
+    /// Pushes to this branch are deployed as the pushing user, if the root of the commit contains an `svc.json`. Null
+    /// if pushes are not deployed.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub deploy_branch: Option<BranchName>,
     pub clone_urls: CloneUrls,
@@ -144,7 +145,7 @@ pub struct RefUpdate {
     /// The object id after the update; null for a deleted ref. For an annotated tag, the id of the tag object.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub new: Option<String>,
-    /// Whether the update of a branch removed commits from it. False for other refs.
+    /// Whether the update removed commits from a branch. Always false for other refs.
     pub forced: bool,
     /// The user who pushed.
     #[cfg_attr(feature = "openapi", schema(required))]
@@ -156,9 +157,9 @@ pub struct RefUpdate {
 }
 
 kernel::words! {
-    /// The state of a deploy.
+    /// The state of a push's deploy.
     pub enum DeployStatus {
-        /// The git node deploys it, and repeats that after a failure.
+        /// The git node is deploying it, or will retry after a failure.
         Pending = "pending",
         Deployed = "deployed",
         /// It cannot be deployed.
@@ -172,10 +173,10 @@ kernel::words! {
 #[cfg_attr(feature = "openapi", schema(example = json!({ "version": 7, "message": null })))]
 pub struct PushDeploy {
     pub status: DeployStatus,
-    /// The version of the project; null if it was not deployed.
+    /// The version of the project that the push became; null if it was not deployed.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub version: Option<i32>,
-    /// The reason of a rejection.
+    /// The reason why the push was rejected.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub message: Option<String>,
 }

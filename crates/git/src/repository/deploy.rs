@@ -30,9 +30,9 @@ pub struct Deploy {
     /// The name of the push's credential, from the decision about the access. It is not a secret.
     pub credential: String,
     pub state: PushDeploy,
-    /// Whether the repository still exists and deploys pushes to the branch.
+    /// Whether the repository still exists, and its deploy branch is still this one.
     pub is_wanted: bool,
-    /// The project; `None` for a deleted one.
+    /// The project; `None` if it is deleted.
     pub project: Option<DeployProject>,
 }
 
@@ -61,20 +61,20 @@ pub trait DeployRepository {
     /// Inserts pending deploys of a repository.
     async fn deploy_insert(&mut self, repository: RepositoryId, deploys: &[DeployRecord]) -> Result<()>;
 
-    /// Returns the lowest number of the pending deploys of a repository.
+    /// Returns the lowest number among the pending deploys of a repository.
     async fn deploy_next(&mut self, repository: RepositoryId) -> Result<Option<i64>>;
 
-    /// Returns the first repositories with pending deploys after this id, in ascending order.
+    /// Returns the repositories with pending deploys whose ids are greater than `after`, in ascending order.
     async fn deploy_list_repositories(&mut self, after: Option<RepositoryId>, limit: i64) -> Result<Vec<RepositoryId>>;
 
     /// Returns a deploy.
     async fn deploy_find(&mut self, repository: RepositoryId, number: i64) -> Result<Option<Deploy>>;
 
-    /// Ends a pending deploy with the version that it became. Returns false if the deploy is not pending, not the next
-    /// one of its repository, or not wanted any more.
+    /// Ends a pending deploy, and stores its version. Returns false if the deploy is not pending, is not the next one
+    /// of its repository, or its repository no longer deploys pushes to the branch.
     async fn deploy_complete(&mut self, repository: RepositoryId, number: i64, version: i32) -> Result<bool>;
 
-    /// Ends a pending deploy with the reason why it is not deployed. A no-op for one that is not pending.
+    /// Ends a pending deploy, and stores the reason why it is not deployed. A no-op if the deploy has ended.
     async fn deploy_reject(&mut self, repository: RepositoryId, number: i64, message: &str) -> Result<()>;
 
     /// Deletes the ended deploys of a repository up to this number.

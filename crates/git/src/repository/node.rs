@@ -15,7 +15,7 @@ pub struct NodeRecord {
     pub id: NodeId,
     /// The base URL of its internal listener.
     pub url: String,
-    /// The credential of the control plane at that listener.
+    /// The secret with which the control plane authenticates at that listener.
     pub secret: Sealed,
     pub announced_at: Time,
 }

@@ -17,7 +17,7 @@ pub struct RefUpdateRecord {
     pub credential: Option<String>,
 }
 
-/// The state of a repository that the updates of its refs change.
+/// The columns of a repository that depend on its ref updates.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable)]
 pub struct LockedRefs {
     /// The number of the last update.
@@ -27,10 +27,10 @@ pub struct LockedRefs {
 
 /// Ref updates on a [`store::Connection`].
 pub trait RefUpdateRepository {
-    /// Locks the row of a repository, deleted or not, until the transaction ends.
+    /// Locks the row of a repository until the transaction ends, even if the repository is deleted.
     async fn ref_update_lock(&mut self, repository: RepositoryId) -> Result<Option<LockedRefs>>;
 
-    /// Inserts ref updates of a locked repository. The numbers continue those that were inserted before.
+    /// Inserts ref updates of a locked repository. Their numbers follow those of the earlier updates.
     async fn ref_update_insert(&mut self, repository: RepositoryId, updates: &[RefUpdateRecord]) -> Result<()>;
 
     /// Deletes the ref updates of a locked repository up to this number.

@@ -28,7 +28,7 @@ pub struct RepoRecord {
 
 /// Repositories on a [`store::Connection`].
 pub trait RepoRepository {
-    /// Increases the number of repositories of the project. Returns false if it would exceed `limit`. Locks the number
+    /// Increments the project's number of repositories. Returns false if it would exceed `limit`. Locks this number
     /// until the transaction ends.
     ///
     /// # Errors
@@ -56,16 +56,16 @@ pub trait RepoRepository {
     /// Returns a violation of `repositories_project_id_name_live_key` if the name is taken.
     async fn repo_update(&mut self, repo: &RepoRecord) -> Result<()>;
 
-    /// Deletes a locked repository, whose contents are to be erased at this time.
+    /// Deletes a locked repository. Its contents become due for erasure at `erase_at`.
     async fn repo_delete(&mut self, repo: &RepoRecord, erase_at: Time) -> Result<()>;
 
-    /// Deletes all repositories of purged projects, whose contents are to be erased at this time.
+    /// Deletes all repositories of purged projects. Their contents become due for erasure at `erase_at`.
     async fn repo_purge(&mut self, projects: &[ProjectId], erase_at: Time) -> Result<()>;
 
     /// Returns repositories whose contents are due for erasure, in ascending order.
     async fn repo_list_erasable(&mut self, now: Time, limit: i64) -> Result<Vec<RepositoryId>>;
 
-    /// Removes a repository whose contents were erased. A no-op for a repository that is not due.
+    /// Removes the row of a repository whose contents were erased. A no-op if the repository is not due for erasure.
     async fn repo_erase(&mut self, repository: RepositoryId, now: Time) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! Browsing: the contents of repositories, from the git node.
+//! Browsing: reads the contents of repositories from the git node.
 
 use kernel::InvalidField;
 
@@ -8,9 +8,9 @@ use crate::model::{BranchName, Commits, PathQuery, RepoBlob, RepoRefs, RepoTree}
 use crate::ports::ContentsError;
 use crate::repository::RepoRecord;
 
-/// The largest number of commits in a response.
+/// The maximum number of commits in a response.
 const MAX_COMMITS: u16 = 200;
-/// The longest path, as the OpenAPI document states it.
+/// The maximum length of a path, which the OpenAPI document also states.
 const MAX_PATH_CHARACTERS: usize = 4096;
 
 impl Repositories {
@@ -43,7 +43,7 @@ impl Repositories {
         Ok(self.ports.contents.blob(&node, repo.id, &at_default(repo, at)?).await?)
     }
 
-    /// Returns the history of a ref, or of a path in it. `limit` above 200 counts as 200.
+    /// Returns the history of a ref, or the commits in it that changed a path. A `limit` above 200 counts as 200.
     ///
     /// # Errors
     /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
@@ -59,8 +59,7 @@ impl Repositories {
     }
 }
 
-/// Returns the query, with the default branch if it names no ref. Rejects expressions such as `main~1`, which are not
-/// refs.
+/// Adds the default branch to a query without a ref. Rejects expressions such as `main~1`, which are not refs.
 fn at_default(repo: &RepoRecord, at: PathQuery) -> Result<PathQuery> {
     let PathQuery { name, path } = at;
     let name = name.unwrap_or_else(|| repo.default_branch.to_string());

@@ -1,4 +1,4 @@
-//! The deploys of pushes. The git node packs and uploads the commits; each deploy ends once.
+//! The deploys of pushes. The git node packs and uploads the commits. The result of each deploy is recorded once.
 
 use kernel::RepositoryId;
 use store::Connection;
@@ -6,11 +6,11 @@ use store::Connection;
 use super::{Repositories, Result};
 use crate::repository::{Deploy, DeployRepository as _};
 
-/// The largest number of repositories in one response to the git node.
+/// The maximum number of repositories in one response to the git node.
 const MAX_REPOSITORIES: i64 = 100;
 
 impl Repositories {
-    /// Returns the next pending deploy of a repository: the one with the lowest number.
+    /// Returns the pending deploy of a repository that has the lowest number.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
@@ -20,7 +20,7 @@ impl Repositories {
         Ok(connection.deploy_find(repository, number).await?)
     }
 
-    /// Returns the first repositories with pending deploys after this id, in ascending order.
+    /// Returns the repositories with pending deploys whose ids are greater than `after`, in ascending order.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
@@ -28,7 +28,7 @@ impl Repositories {
         Ok(self.store.connection().await?.deploy_list_repositories(after, MAX_REPOSITORIES).await?)
     }
 
-    /// Returns the deploy of a ref update; `None` if its ref was not the deploy branch.
+    /// Returns the deploy of a ref update; `None` if the update was not of the deploy branch.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
@@ -36,8 +36,9 @@ impl Repositories {
         Ok(self.store.connection().await?.deploy_find(repository, number).await?)
     }
 
-    /// Ends a pending deploy with its version, in the transaction that creates the version. Returns false if the deploy
-    /// has ended, is not the next one, or is not wanted any more; the version must not be created then.
+    /// Ends a pending deploy, in the transaction that creates its version. Returns false if the deploy has ended, is
+    /// not the next one, or its repository no longer deploys the branch. In these cases, the caller must not create the
+    /// version.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -51,7 +52,7 @@ impl Repositories {
         tx.deploy_complete(repository, number, version).await
     }
 
-    /// Ends a pending deploy with the reason why it is not deployed. A no-op for one that has ended.
+    /// Ends a pending deploy with the reason why it is not deployed. A no-op if the deploy has ended.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].

@@ -26,16 +26,16 @@ pub struct Target {
     pub project: ProjectId,
 }
 
-/// The addresses of the git node for users.
+/// The addresses of the git node that users see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
     /// The base URL of repositories over HTTPS, without a trailing slash.
     pub git_url: Option<String>,
-    /// The host of repositories over SSH, with its port if that is not 22.
+    /// The host of repositories over SSH, with the port if it is not 22.
     pub ssh_host: Option<String>,
 }
 
-/// The service of repositories. Cheap to clone.
+/// The repository service. Cheap to clone.
 #[derive(Clone)]
 pub struct Repositories {
     store: Store,

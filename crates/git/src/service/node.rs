@@ -1,4 +1,4 @@
-//! The operations of the git node.
+//! The operations that the git node calls.
 
 use kernel::{NodeId, RepositoryId, Secret};
 use store::{Connection, Error, SealedColumn};
@@ -11,14 +11,14 @@ use crate::repository::{
     RepoRepository as _,
 };
 
-/// The credential of the control plane at the git node.
+/// The secret with which the control plane authenticates at the git node.
 pub(super) const SECRET: SealedColumn =
     SealedColumn { table: "git.nodes", column: "sealed", row_key: &[("node_id", "uuid")] };
 
-/// The largest number of repositories in one response to the git node.
+/// The maximum number of repositories in one response to the git node.
 const MAX_ERASABLE: i64 = 100;
 
-/// How the control plane reaches the git node.
+/// The URL and the secret with which the control plane reaches the git node.
 #[derive(Debug, Clone)]
 pub struct NodeAddress {
     /// The base URL of its internal listener.
@@ -28,7 +28,7 @@ pub struct NodeAddress {
 }
 
 impl Repositories {
-    /// Stores how the control plane reaches a git node.
+    /// Stores the URL and the secret of a git node's internal listener.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
@@ -39,7 +39,7 @@ impl Repositories {
         Ok(self.store.connection().await?.git_node_upsert(record).await?)
     }
 
-    /// Returns how the control plane reaches the git node that announced itself last.
+    /// Returns the URL and the secret of the git node that announced itself last.
     pub(super) async fn node_address(&self) -> Result<Option<NodeAddress>> {
         let Some(node) = self.store.connection().await?.git_node_last().await? else { return Ok(None) };
         let row = SealedColumn::row(&[node.id.as_uuid().to_string()]);
@@ -48,9 +48,9 @@ impl Repositories {
         Ok(Some(NodeAddress { url: node.url, secret: Secret::new(secret) }))
     }
 
-    /// Records ref updates of a repository, in ascending order of their numbers. Safe to repeat: updates that were
-    /// recorded before are skipped. Updates of an erased repository are dropped. A new commit of the deploy branch
-    /// becomes a pending deploy.
+    /// Records ref updates of a repository, in ascending order of their numbers. Safe to repeat: updates that are
+    /// already recorded are skipped. Updates of an erased repository are dropped. If an update sets the deploy branch
+    /// to a commit, a pending deploy is recorded too.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
@@ -60,7 +60,7 @@ impl Repositories {
                 let Some(refs) = tx.ref_update_lock(repository).await? else { return Ok(()) };
                 let mut new: Vec<_> = updates.into_iter().filter(|it| it.number > refs.last_update).collect();
                 let deploys = deploys(refs.deploy_branch.as_ref(), &new);
-                // Only the most recent updates are kept.
+                // Only the newest updates are kept.
                 let skipped = new.len().saturating_sub(usize::try_from(MAX_REF_UPDATES).unwrap_or(usize::MAX));
                 let new = new.split_off(skipped);
                 let Some(newest) = new.last().map(|record| record.number) else { return Ok(()) };
@@ -75,7 +75,7 @@ impl Repositories {
             .await
     }
 
-    /// Returns the object ids that the ref updates of a repository list, which must stay readable.
+    /// Returns the object ids in the ref updates of a repository. These objects must stay readable.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
@@ -84,7 +84,7 @@ impl Repositories {
         Ok(updates.into_iter().filter_map(|update| update.old).collect())
     }
 
-    /// Returns deleted repositories whose contents are to be erased now.
+    /// Returns deleted repositories whose contents are due for erasure.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].

@@ -10,7 +10,7 @@ use crate::error::GitError;
 use crate::model::{BranchName, CloneUrls, NewRepo, RefUpdate, Repo, RepoChange, RepoName, Visibility};
 use crate::repository::{RefUpdateRepository as _, RepoRecord, RepoRepository as _};
 
-/// The largest number of repositories of a project.
+/// The maximum number of repositories per project.
 const MAX_REPOSITORIES: i32 = 1000;
 
 /// The number of ref updates that are kept for each repository (specification, "Limits").
@@ -104,8 +104,7 @@ impl Repositories {
         Ok(found.map(|(_, record)| record))
     }
 
-    /// Changes the name, the visibility, the default branch or the deploy branch. Without a difference, nothing
-    /// happens.
+    /// Changes the name, the visibility, the default branch or the deploy branch. A no-op if all values stay the same.
     ///
     /// # Errors
     /// Returns [`GitError::Field`], [`GitError::RepoNotFound`] or [`GitError::RepoExists`].

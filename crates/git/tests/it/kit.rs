@@ -20,7 +20,7 @@ pub struct Kit {
     base: TestStore,
 }
 
-/// No git node: these tests read no contents.
+/// A port without a git node, because these tests read no contents.
 struct NoContents;
 
 fn unreachable<T>() -> Result<T, ContentsError> {
@@ -55,7 +55,7 @@ impl Deref for Kit {
 }
 
 impl Kit {
-    /// A project `site` of the organization `acme`.
+    /// Creates a project `site` in the organization `acme`.
     pub async fn start() -> Self {
         let base = TestStore::start().await;
         let (org, project): (OrgId, ProjectId) = (base.store.clock_rng().id(), base.store.clock_rng().id());

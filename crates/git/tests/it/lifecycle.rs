@@ -1,4 +1,4 @@
-//! Creation, deletion and erasure.
+//! Tests of creation, deletion and erasure.
 
 use git::{GitError, NewRepo};
 use kernel::Secret;
@@ -16,7 +16,7 @@ async fn deleted_repository_is_erased_after_thirty_days() {
     assert_eq!(kit.repositories.find_by_path(AT, "app").await.unwrap().unwrap().id, second.id);
     kit.clock.advance_days(29);
     assert_eq!(kit.repositories.erasable().await.unwrap(), []);
-    // A node that reports too early erases nothing.
+    // A node that reports the erasure too early changes nothing.
     kit.repositories.erased(first.id).await.unwrap();
     assert_eq!(kit.db_number("SELECT count(*) FROM git.repositories").await, 2);
     kit.clock.advance_days(1);

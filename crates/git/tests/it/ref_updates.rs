@@ -1,4 +1,4 @@
-//! The updates of refs that the git node reports.
+//! Tests of the ref updates that the git node reports.
 
 use git::{NewRepo, RefUpdate, RefUpdateRecord};
 
@@ -16,7 +16,7 @@ fn update(kit: &Kit, number: i64) -> RefUpdateRecord {
     RefUpdateRecord { number, update, credential: Some("token".to_owned()) }
 }
 
-/// A node repeats reports whose response was lost, also together with new ones.
+/// A node repeats reports whose response was lost, sometimes together with new ones.
 #[tokio::test]
 async fn repeated_reports_are_recorded_once() {
     let kit = Kit::start().await;
@@ -32,7 +32,8 @@ async fn repeated_reports_are_recorded_once() {
     assert_eq!(kit.repositories.listed_objects(repo.id).await.unwrap().len(), 5);
 }
 
-/// The node asks for the repositories after those that it knows, so that failing ones do not hide others.
+/// The node requests the repositories after those that it has seen, so that repositories whose deploys fail do not hide
+/// others.
 #[tokio::test]
 async fn repositories_with_pending_deploys_are_listed_in_pages() {
     let kit = Kit::start().await;
@@ -75,7 +76,7 @@ async fn the_200_most_recent_updates_are_kept() {
     assert_eq!((listed.items.len(), listed.items[0].new.clone()), (200, id(900)));
 }
 
-/// A push continues after the deletion of its repository. Reports about an erased repository are dropped.
+/// A push can continue after the deletion of its repository. Reports about an erased repository are dropped.
 #[tokio::test]
 async fn reports_of_deleted_repositories_are_accepted() {
     let kit = Kit::start().await;
