@@ -5,13 +5,18 @@ CREATE SCHEMA mail;
 -- hourly limit is exact. A row outlives its project until the project's mail is deleted, so there is no foreign key.
 CREATE TABLE mail.mailboxes (
     project_id uuid CONSTRAINT mailboxes_pkey PRIMARY KEY,
+    -- The bytes of the stored raw messages: the sums of size_bytes of the messages with has_raw, by direction.
+    received_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT mailboxes_received_bytes_check CHECK (received_bytes >= 0),
+    sent_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT mailboxes_sent_bytes_check CHECK (sent_bytes >= 0),
+    -- The time of the last notification about the hourly limit. Later refusals in the same hour raise no other one.
+    limit_notice_at timestamptz,
     -- The time at which the project was purged. From then on, a job deletes its mail.
     purged_at timestamptz
 );
 CREATE INDEX mailboxes_purged_at_idx ON mail.mailboxes (purged_at) WHERE purged_at IS NOT NULL;
 
 -- The log: a row for each mail that was sent or received. The partitions are the months (UTC) of the ids, which are
--- UUIDv7, so that a look-up by id reads one partition.
+-- UUIDv7, so that a lookup by id reads one partition.
 CREATE TABLE mail.messages (
     -- The node or the mail node creates the id.
     id uuid CONSTRAINT messages_pkey PRIMARY KEY,
@@ -119,6 +124,7 @@ CREATE TABLE mail.deliveries (
 );
 CREATE INDEX deliveries_project_id_next_attempt_at_idx ON mail.deliveries (project_id, next_attempt_at);
 CREATE INDEX deliveries_expires_at_idx ON mail.deliveries (expires_at);
+CREATE INDEX deliveries_node_id_idx ON mail.deliveries (node_id) WHERE node_id IS NOT NULL;
 
 -- Recipients that a project may not send to, because a mail to them bounced permanently or they complained.
 CREATE TABLE mail.suppressions (
@@ -130,6 +136,8 @@ CREATE TABLE mail.suppressions (
     created_at timestamptz NOT NULL,
     CONSTRAINT suppressions_pkey PRIMARY KEY (project_id, address)
 );
+-- For the deletion of the oldest ones of a project that has too many.
+CREATE INDEX suppressions_project_id_reason_created_at_idx ON mail.suppressions (project_id, reason, created_at);
 
 -- The notifications of the relay's service. Rows are kept permanently, so that each one is applied only once.
 CREATE TABLE mail.notifications (

@@ -1,4 +1,4 @@
-//! `mail`: the DNS records of the mail domain. Like `migrate`, it is also for operators.
+//! `mail`: prints and writes the DNS records of the mail domain. Like `migrate`, it is also for operators.
 
 mod records;
 
@@ -31,7 +31,7 @@ pub enum Command {
     /// Reads SVC_MAIL_DOMAIN, SVC_DKIM_KEY, SVC_DKIM_SELECTOR and SVC_SMTP_URL as the server, and SVC_MX_HOSTNAME as
     /// the mail node.
     DnsRecords {
-        /// A mechanism of SPF for the relay, such as include:amazonses.com [default: the host of SVC_SMTP_URL]
+        /// An SPF mechanism for the relay, such as include:amazonses.com [default: the host of SVC_SMTP_URL]
         #[arg(long, value_name = "MECHANISM")]
         spf: Vec<String>,
         /// Write the records to this zone, which the installation hosts; needs the database and SVC_NAMESERVERS
@@ -74,7 +74,7 @@ fn mail_domain(mut spf: Vec<String>) -> Result<MailDomain> {
     })
 }
 
-/// Returns the mechanism of SPF for the host in the URL of a relay.
+/// Returns the SPF mechanism for the host in the URL of a relay.
 fn relay_mechanism(url: &str) -> Option<String> {
     let authority = url.split_once("://")?.1.split(['/', '?']).next()?;
     let host = authority.rsplit('@').next()?;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::host::HostName;
 
-/// The limit of the local part in octets (RFC 5321 section 4.5.3.1.1).
+/// The maximum length of the local part in octets (RFC 5321 section 4.5.3.1.1).
 const MAX_LOCAL: usize = 64;
 
 /// A path in MAIL or RCPT.
@@ -21,7 +21,7 @@ pub enum Path {
 /// A mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mailbox {
-    /// The local part without quotes and escapes. It contains no control characters.
+    /// The local part after its quotes and escapes were removed. It contains no control characters.
     pub local: String,
     pub domain: Domain,
 }
@@ -55,7 +55,7 @@ impl Path {
     }
 }
 
-/// Parses a local part: atoms with dots between them, or a quoted string. Returns it without quotes.
+/// Parses a local part: either atoms separated by dots, or a quoted string. Returns it without quotes.
 fn parse_local(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let (local, rest) = text.split_at(text.find(['@', '>'])?);

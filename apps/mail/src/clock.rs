@@ -1,4 +1,4 @@
-//! The time and new ids.
+//! The current time, and new ids.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;

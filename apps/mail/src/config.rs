@@ -12,10 +12,10 @@ use crate::host::HostName;
 use crate::limits::Limits;
 
 settings::table! {
-    /// The address that the node listens on for SMTP: port 25 of a public address in production.
+    /// The address on which the node accepts SMTP. In production, port 25 of a public address.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_MX_LISTEN", "127.0.0.1:2525");
-    /// The name of the node, to which the MX record of the mail domain points. It names the node in SMTP, in `Received`
-    /// and in `Authentication-Results`.
+    /// The host name of the node. The MX record of the mail domain points to it, and the node uses it in SMTP replies,
+    /// in `Received` and in `Authentication-Results`.
     pub HOSTNAME: String = Setting::required("SVC_MX_HOSTNAME");
     /// Base address of the control plane's internal listener.
     pub CORE_URL: Url = Setting::with_default("SVC_MX_CORE_URL", "http://127.0.0.1:8081");
@@ -26,18 +26,20 @@ settings::table! {
     pub TLS_CERT: Option<PathBuf> = Setting::optional("SVC_MX_TLS_CERT");
     /// The path of the certificate's private key, in PEM.
     pub TLS_KEY: Option<PathBuf> = Setting::optional("SVC_MX_TLS_KEY");
-    /// `ip:port` of the name server for SPF (default: the system's).
+    /// `ip:port` of the name server for SPF (default: the system's name server).
     pub RESOLVER: Option<SocketAddr> = Setting::optional("SVC_MX_RESOLVER");
-    /// The directory of the queue: accepted mail that the control plane does not have yet. It must survive restarts.
-    /// One process uses it.
+    /// The directory of the queue, which contains accepted mail until the control plane has received it. The directory
+    /// must survive restarts, and only one process may use it.
     pub DIR: PathBuf = Setting::required("SVC_MX_DIR");
-    /// The address at which Prometheus finds `/metrics`, and a probe `/healthz`. Never expose it to the internet.
+    /// The address that serves `/metrics` for Prometheus and `/healthz` for health probes. Never expose it to the
+    /// internet.
     pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_MX_INTERNAL_LISTEN", "127.0.0.1:8095");
-    /// The connections at the same time.
+    /// The maximum number of concurrent connections.
     pub MAX_CONNECTIONS: usize = Setting::with_default("SVC_MX_MAX_CONNECTIONS", "1000");
-    /// The connections of a client at the same time: of an IPv4 address, or of a /64 network of IPv6 addresses.
+    /// The maximum number of concurrent connections per client. A client is an IPv4 address or a /64 network of IPv6
+    /// addresses.
     pub MAX_CONNECTIONS_PER_ADDRESS: usize = Setting::with_default("SVC_MX_MAX_CONNECTIONS_PER_ADDRESS", "20");
-    /// The mails that the node accepts from a client in a minute, on average.
+    /// The number of mails per minute that the node accepts from one client, on average.
     pub MAX_MAILS_PER_MINUTE: u32 = Setting::with_default("SVC_MX_MAX_MAILS_PER_MINUTE_PER_ADDRESS", "600");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_MX_LOG", "info,actix_server=warn");
@@ -49,27 +51,27 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_MX_"], except: &[] };
 /// The validated configuration of a mail node.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The address for SMTP.
+    /// The address on which the node accepts SMTP.
     pub listen: SocketAddr,
-    /// The name of the node.
+    /// The host name of the node.
     pub hostname: HostName,
     /// Base address of the control plane's internal listener, without a trailing slash.
     pub core_url: String,
     /// The `Authorization` header for the control plane; marked as sensitive, so `Debug` does not show it.
     pub authorization: HeaderValue,
-    /// The files for STARTTLS.
+    /// The files with the certificate and the key for STARTTLS.
     pub tls: Option<TlsFiles>,
-    /// The name server for SPF, if it is not the system's.
+    /// The name server for SPF; `None` for the system's name server.
     pub resolver: Option<SocketAddr>,
     /// The directory of the queue.
     pub dir: PathBuf,
-    /// The address of the metrics.
+    /// The address that serves the metrics.
     pub internal_listen: SocketAddr,
-    /// The limits of clients.
+    /// The limits that apply to clients.
     pub limits: Limits,
 }
 
-/// The files of a certificate.
+/// The paths of a certificate and its private key.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     pub chain: PathBuf,

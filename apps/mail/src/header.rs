@@ -1,4 +1,4 @@
-//! The header of a received mail.
+//! Parses and cleans the header of a received mail.
 
 use std::borrow::Cow;
 
@@ -6,28 +6,28 @@ use mail_parser::MessageParser;
 
 use crate::host::HostName;
 
-/// The limit of a subject in characters.
+/// The maximum length of a subject in characters.
 const MAX_SUBJECT: usize = 1000;
 
-/// A header without the `Authentication-Results` fields that a sender put under this host's name.
+/// A header, without the `Authentication-Results` fields in which a sender pretended to be this host.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The bytes that remain.
+    /// The remaining bytes of the header.
     pub bytes: Vec<u8>,
-    /// Whether the mail does not start with a header field. The node's own fields then need an empty line after them.
-    /// Otherwise the first line of the mail could continue the last of these fields.
+    /// Whether the mail does not start with a header field. In this case, an empty line must follow the node's own
+    /// fields. Otherwise, the first line of the mail could be read as a continuation of the last of these fields.
     pub is_body: bool,
     /// The decoded subject, without control characters.
     pub subject: Option<String>,
-    /// The number of lines, without continuations.
+    /// The number of header fields.
     pub fields: usize,
     /// The number of `Received` fields.
     pub hops: usize,
 }
 
 impl Header {
-    /// Reads the bytes before the first empty line, which consist of whole lines. Removes the `Authentication-Results`
-    /// fields that name this host, as RFC 8601 section 5 requires.
+    /// Parses the header: the bytes before the first empty line, which consist of whole lines. Removes the
+    /// `Authentication-Results` fields that name this host, as RFC 8601 section 5 requires.
     pub fn read(bytes: &[u8], host: &HostName) -> Self {
         let fields = Fields { rest: bytes };
         let starts_with_field = bytes.is_empty() || fields.clone().next().is_some_and(|first| name(first).is_some());
@@ -51,7 +51,7 @@ impl Header {
     }
 }
 
-/// The lines of a header, each with its continuations.
+/// The fields of a header, each with its continuation lines.
 #[derive(Clone)]
 struct Fields<'a> {
     rest: &'a [u8],
@@ -83,9 +83,9 @@ fn name(field: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty() && name.iter().all(u8::is_ascii_graphic)).then_some((name, value))
 }
 
-/// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for a field whose
-/// identifier is ambiguous, because another parser could read this host's name in it. Worker code reads repeated fields
-/// as one text with commas between them. So a part after a comma must not look like a field of this host either.
+/// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for an ambiguous
+/// identifier, because another parser could read this host's name in it. Worker code receives repeated fields as one
+/// text, joined with commas. Therefore the text after a comma must not look like a field of this host either.
 fn claims(value: &[u8], host: &HostName) -> bool {
     let value = String::from_utf8_lossy(value);
     let is_host = |identifier: String| HostName::parse(&identifier).is_some_and(|name| name == *host);
@@ -105,7 +105,7 @@ fn identifier(value: &str) -> Option<String> {
         Some(quoted) => quoted.split_once('"')?,
         None => text.split_at(text.find([' ', '\t', '\r', '\n', ';']).unwrap_or(text.len())),
     };
-    // A quoted pair or an encoded word can spell a name in another way.
+    // A quoted pair or an encoded word can be another spelling of the same name.
     let is_plain = !identifier.is_empty() && !identifier.contains(['\\', '=', '"']);
     let version = rest.trim_start();
     let version_end = version.find(';').unwrap_or(version.len());

@@ -9,11 +9,11 @@ use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 pub struct HostName(String);
 
 impl HostName {
-    /// Parses a host name in any spelling. Returns `None` if it has other characters than letters, digits and hyphens,
-    /// or a wrong length.
+    /// Parses a host name in any spelling. Returns `None` if the length is invalid, or if there are other characters
+    /// than letters, digits and hyphens.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
-        // DNS has names with hyphens at other places than UTS 46 allows, such as `r3---sn-x.example`.
+        // Some names in DNS have hyphens at positions that UTS 46 forbids, such as `r3---sn-x.example`.
         let ascii =
             Uts46::new().to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::Allow, DnsLength::Verify).ok()?;
         Some(Self(ascii.into_owned()))

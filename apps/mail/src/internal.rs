@@ -11,7 +11,7 @@ use daemon::show_metrics;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 
-/// Starts to serve `GET /metrics` and `GET /healthz`.
+/// Starts a server for `GET /metrics` and `GET /healthz`.
 pub fn listen(address: SocketAddr, metrics: &Metrics, queue: Queue) -> io::Result<(SocketAddr, Server)> {
     let listener = TcpListener::bind(address)?;
     let (address, registry) = (listener.local_addr()?, metrics.registry());
@@ -25,8 +25,8 @@ pub fn listen(address: SocketAddr, metrics: &Metrics, queue: Queue) -> io::Resul
     Ok((address, HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run()))
 }
 
-/// The node is healthy if it has space for a mail. An outage of the control plane does not make it unhealthy: the node
-/// then refuses mail temporarily.
+/// The node is healthy while it has space for a mail. An outage of the control plane does not make it unhealthy: during
+/// the outage, the node refuses mail temporarily.
 async fn show_health(queue: Data<Queue>) -> HttpResponse {
     if queue.has_space(0) {
         HttpResponse::Ok().body("ok\n")

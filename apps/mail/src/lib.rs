@@ -1,8 +1,8 @@
 //! The mail node: receives mail for the addresses of projects over SMTP and hands it over to the control plane.
 //!
-//! The control plane decides about each recipient, and the node caches its answers. An accepted mail stays in a durable
-//! queue (see `queue`) until the control plane has it. While the control plane is down, the node accepts mail for
-//! cached recipients and refuses other mail temporarily, so that senders try again.
+//! The control plane decides about each recipient, and the node caches its decisions. An accepted mail stays in a
+//! durable queue (see `queue`) until the control plane has received it. While the control plane is down, the node
+//! accepts mail for cached recipients and refuses all other mail temporarily, so that senders try again.
 
 mod address;
 mod clock;
@@ -40,8 +40,9 @@ use crate::spf::Spf;
 use crate::tls::Tls;
 
 pub use host::HostName;
+pub use queue::QueueLimits;
 
-/// A mail node that listens; [`MailNode::run_until`] drives it.
+/// A mail node whose sockets are open. [`MailNode::run_until`] runs it.
 pub struct MailNode {
     address: SocketAddr,
     internal_address: SocketAddr,
@@ -52,13 +53,13 @@ pub struct MailNode {
 }
 
 impl MailNode {
-    /// Opens the queue, continues with its mails, and listens.
+    /// Opens the queue, resumes the delivery of its mails, and opens the listeners.
     ///
     /// # Errors
     /// Returns an error if the queue, the certificate or an address cannot be used.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         let (core, metrics) = (Core::new(&config)?, Metrics::new()?);
-        let (queue, committed) = Queue::open(&config.dir, config.limits.free_bytes).context("cannot use SVC_MX_DIR")?;
+        let (queue, committed) = Queue::open(&config.dir, config.limits.queue).context("cannot use SVC_MX_DIR")?;
         let mut tasks = JoinSet::new();
         let (tls, reload) = config.tls.map(Tls::load).transpose().context("cannot use SVC_MX_TLS_CERT")?.unzip();
         if let Some(reload) = reload {
@@ -87,7 +88,7 @@ impl MailNode {
         Ok(Self { address, internal_address, internal, smtp, stopping, tasks })
     }
 
-    /// The address for SMTP.
+    /// Returns the address on which the node accepts SMTP.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -99,10 +100,11 @@ impl MailNode {
         self.internal_address
     }
 
-    /// Serves until `stop`, then finishes the mails in transmission. Mail in the queue stays there for the next start.
+    /// Serves until `stop` completes, then waits for the mails that clients are transmitting. Queued mail stays on disk
+    /// for the next start.
     ///
     /// # Errors
-    /// Returns an error if a listener or a background task ends before `stop`.
+    /// Returns an error if a listener or a background task ends before `stop` completes.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let handle = self.internal.handle();
         let mut internal = tokio::spawn(self.internal);

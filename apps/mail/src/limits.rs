@@ -1,4 +1,4 @@
-//! The limits of connections and mails, and of clients that guess addresses.
+//! The limits of connections and mails, and the delays for clients that guess addresses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,71 +8,76 @@ use std::time::{Duration, Instant};
 use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::queue::QueueLimits;
+
 /// The number of clients above which idle ones are forgotten.
 const MAX_IDLE_CLIENTS: usize = 10_000;
-/// A client can send the mails of this time at once.
+/// The rate limiter lets a client send the mails of this period in one burst.
 const MAIL_BURST: Duration = Duration::from_secs(60);
-/// The number of unknown recipients after which the replies to a client are delayed.
+/// The number of unknown recipients that a client can use before its replies are delayed.
 const FREE_GUESSES: f64 = 5.0;
+/// The node is busy while fewer than this part of its connections are free: a fifth.
+const FREE_PART: usize = 5;
 /// After this time, half of a client's unknown recipients are forgotten.
 const GUESS_HALF_LIFE: Duration = Duration::from_secs(600);
 
-/// The limits of clients.
+/// The limits that apply to clients.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The connections at the same time.
+    /// The maximum number of concurrent connections.
     pub connections: usize,
-    /// The connections of a client at the same time.
+    /// The maximum number of concurrent connections per client.
     pub connections_per_client: usize,
-    /// The mails of a client in a minute, on average.
+    /// The number of mails per minute from one client, on average.
     pub mails_per_minute: u32,
-    /// The recipients of a mail (RFC 5321 section 4.5.3.1.8 requires 100).
+    /// The maximum number of recipients per mail (RFC 5321 section 4.5.3.1.8 requires at least 100).
     pub recipients: usize,
-    /// The refused commands of a connection.
+    /// The maximum number of refused commands per connection.
     pub errors: u32,
-    /// The commands of a connection after the last accepted mail.
+    /// The maximum number of commands on a connection since the last accepted mail.
     pub commands: u32,
-    /// The size of a mail, as the client sends it.
+    /// The maximum size of a mail, as the client sends it.
     pub mail_bytes: u64,
-    /// The size of the header.
+    /// The maximum size of the header.
     pub header_bytes: usize,
-    /// The lines of the header, without continuations.
+    /// The maximum number of header fields.
     pub header_fields: usize,
-    /// The `Received` fields of a mail. Each server adds one, so a mail in a loop exceeds this limit (RFC 5321 section
-    /// 6.3 requires at least 100).
+    /// The maximum number of `Received` fields per mail. Each server adds one, so a mail in a loop exceeds this limit
+    /// (RFC 5321 section 6.3 requires at least 100).
     pub hops: usize,
-    /// The look-ups of recipients at the control plane in a second, on average.
+    /// The number of lookups at the control plane per second, on average.
     pub lookups_per_second: u32,
-    /// The space on its file system that the queue leaves free.
-    pub free_bytes: u64,
+    pub queue: QueueLimits,
     pub timeouts: Timeouts,
 }
 
 /// The timeouts of a connection. RFC 5321 section 4.5.3.2 recommends 5 minutes for a command, and 3 minutes for a block
-/// of a mail.
+/// of data.
 #[derive(Debug, Clone)]
 pub struct Timeouts {
-    /// For a whole command.
+    /// For receiving a complete command.
     pub command: Duration,
+    /// For a whole command while the node is busy.
+    pub busy_command: Duration,
     /// For the next bytes of a mail.
     pub data_block: Duration,
-    /// For a whole mail.
+    /// For receiving a complete mail.
     pub data: Duration,
-    /// The time after which the minimum rate of a mail applies.
+    /// The time after which the minimum transfer rate of a mail applies.
     pub data_grace: Duration,
-    /// The minimum rate of a mail, in bytes per second.
+    /// The minimum transfer rate of a mail, in bytes per second.
     pub data_rate: u64,
-    /// For a whole connection.
+    /// For the whole connection.
     pub connection: Duration,
     /// For the TLS handshake.
     pub tls: Duration,
     /// For sending a reply.
     pub write: Duration,
-    /// For SPF. RFC 7208 section 4.6.4 recommends at least 20 seconds.
+    /// For the SPF check. RFC 7208 section 4.6.4 recommends at least 20 seconds.
     pub spf: Duration,
-    /// The longest delay of the reply to an unknown recipient.
+    /// The maximum delay of the reply to an unknown recipient.
     pub tarpit: Duration,
-    /// For mails in transmission when the node stops.
+    /// For the mails that clients are transmitting when the node stops.
     pub stop: Duration,
 }
 
@@ -90,7 +95,7 @@ impl Default for Limits {
             header_fields: 1000,
             hops: 100,
             lookups_per_second: 500,
-            free_bytes: 256 << 20,
+            queue: QueueLimits { free_bytes: 256 << 20, project_bytes: 256 << 20 },
             timeouts: Timeouts::default(),
         }
     }
@@ -100,6 +105,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             command: Duration::from_secs(120),
+            busy_command: Duration::from_secs(15),
             data_block: Duration::from_secs(120),
             data: Duration::from_secs(15 * 60),
             data_grace: Duration::from_secs(30),
@@ -114,21 +120,21 @@ impl Default for Timeouts {
     }
 }
 
-/// A connection above a limit.
+/// The reason why a connection is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooManyConnections {
-    /// The node has too many.
+    /// The node has too many connections.
     Node,
-    /// The client has too many.
+    /// The client has too many connections.
     Client,
 }
 
 /// A rate limiter (GCRA).
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
-    /// The time between events, on average.
+    /// The average time between events.
     interval: Duration,
-    /// The events of this time can occur at once.
+    /// The length of a burst: the events of this period can occur at once.
     burst: Duration,
     /// The earliest time at which the admitted events no longer exceed the average rate.
     paid_at: Instant,
@@ -139,7 +145,7 @@ impl Rate {
         Self { interval, burst, paid_at: now }
     }
 
-    /// Counts an event, if it is within the rate.
+    /// Returns whether the rate allows another event, and counts it if so.
     pub fn admit(&mut self, now: Instant) -> bool {
         let paid_at = self.paid_at.max(now) + self.interval;
         let admitted = paid_at.duration_since(now) <= self.burst;
@@ -153,6 +159,7 @@ impl Rate {
 /// The clients that have or recently had connections. A client is an IPv4 address or a /64 network of IPv6 addresses.
 #[derive(Clone)]
 pub struct Clients {
+    max_connections: usize,
     max_per_client: usize,
     mail_interval: Duration,
     tarpit: Duration,
@@ -163,12 +170,12 @@ pub struct Clients {
 struct Client {
     connections: usize,
     mails: Rate,
-    /// The unknown recipients, which decay, at a time.
+    /// The number of unknown recipients at the time `guessed_at`. It decays.
     guesses: f64,
     guessed_at: Instant,
 }
 
-/// A counted connection of a client.
+/// A connection that counts against its client's limit until it is dropped.
 pub struct ClientConnection {
     clients: Clients,
     key: IpAddr,
@@ -178,6 +185,7 @@ pub struct ClientConnection {
 impl Clients {
     pub fn new(limits: &Limits) -> Self {
         Self {
+            max_connections: limits.connections,
             max_per_client: limits.connections_per_client,
             mail_interval: Duration::from_secs(60) / limits.mails_per_minute.max(1),
             tarpit: limits.timeouts.tarpit,
@@ -186,10 +194,25 @@ impl Clients {
         }
     }
 
+    /// Returns whether most connections are in use.
+    pub fn is_busy(&self) -> bool {
+        self.connections.available_permits() < self.max_connections / FREE_PART
+    }
+
+    /// Returns the limit of a client's connections. It falls while the node is busy, so that a few clients cannot use all
+    /// connections.
+    fn max_per_client(&self) -> usize {
+        if !self.is_busy() {
+            return self.max_per_client;
+        }
+        let free = self.connections.available_permits();
+        (self.max_per_client * free / (self.max_connections / FREE_PART)).max(1)
+    }
+
     /// Counts a connection from an address.
     pub fn connect(&self, address: IpAddr) -> Result<ClientConnection, TooManyConnections> {
         let permit = Arc::clone(&self.connections).try_acquire_owned().map_err(|_| TooManyConnections::Node)?;
-        let (key, now) = (rate_limit_key(address.to_canonical()), Instant::now());
+        let (key, now, max) = (rate_limit_key(address.to_canonical()), Instant::now(), self.max_per_client());
         let mut clients = self.lock();
         if clients.len() >= MAX_IDLE_CLIENTS && !clients.contains_key(&key) {
             clients.retain(|_, client| !client.is_idle(now));
@@ -198,7 +221,7 @@ impl Clients {
             clients.retain(|_, client| client.connections > 0);
         }
         let client = clients.entry(key).or_insert_with(|| Client::new(self.mail_interval, now));
-        if client.connections >= self.max_per_client {
+        if client.connections >= max {
             return Err(TooManyConnections::Client);
         }
         client.connections += 1;
@@ -227,13 +250,13 @@ impl Client {
 }
 
 impl ClientConnection {
-    /// Counts a mail. Returns false if the client sent too many mails.
+    /// Returns whether the client may send another mail, and counts it if so.
     pub fn admit_mail(&self) -> bool {
         let (now, mut clients) = (Instant::now(), self.clients.lock());
         clients.get_mut(&self.key).is_some_and(|client| client.mails.admit(now))
     }
 
-    /// Counts an unknown recipient. Returns the delay of the reply.
+    /// Counts an unknown recipient. Returns the delay before the reply.
     pub fn count_guess(&self) -> Duration {
         let (now, mut clients) = (Instant::now(), self.clients.lock());
         let Some(client) = clients.get_mut(&self.key) else { return Duration::ZERO };
@@ -243,7 +266,7 @@ impl ClientConnection {
     }
 }
 
-/// Returns the delay of the reply to a client with this number of unknown recipients.
+/// Returns the delay before the reply to a client with this number of unknown recipients.
 fn delay(guesses: f64) -> Duration {
     Duration::from_millis(500).mul_f64((guesses - FREE_GUESSES).max(0.0))
 }
@@ -276,6 +299,25 @@ mod tests {
         assert_eq!(connect("192.0.2.2").err(), Some(TooManyConnections::Node));
         drop(first);
         assert!(connect("::ffff:192.0.2.1").is_ok());
+    }
+
+    #[test]
+    fn a_few_clients_cannot_use_all_connections() {
+        let clients = clients(Limits::default());
+        let mut held = Vec::new();
+        for client in 0..60 {
+            while let Ok(connection) = clients.connect([192, 0, 2, client].into()) {
+                held.push(connection);
+            }
+        }
+        assert!(clients.is_busy() && held.len() < 1000);
+        let others: Vec<_> = (0..5).map(|other| clients.connect([198, 51, 100, other].into())).collect();
+        assert!(others.iter().all(Result::is_ok));
+        held.truncate(500);
+        drop(others);
+        assert!(!clients.is_busy());
+        let one: Vec<_> = std::iter::from_fn(|| clients.connect([203, 0, 113, 1].into()).ok()).take(100).collect();
+        assert_eq!(one.len(), 20);
     }
 
     #[test]

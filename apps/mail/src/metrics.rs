@@ -19,7 +19,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics. Fails only if two have one name.
+    /// Creates the metrics. Fails only if two metrics have the same name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, label| IntCounterVec::new(Opts::new(name, help), &[label]);
         let sizes = prometheus::exponential_buckets(1024.0, 4.0, 9)?;
@@ -49,12 +49,12 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts a new connection: `accepted`, `tls`, or the limit that it exceeds.
+    /// Counts a new connection. The outcome is `accepted`, `tls`, or the limit that refused the connection.
     pub fn connection(&self, outcome: &str) {
         self.connections.with_label_values(&[outcome]).inc();
     }
 
-    /// Counts an open connection until the value is dropped.
+    /// Counts a connection as open until the returned value is dropped.
     pub fn open_connection(&self) -> OpenConnection {
         self.open.inc();
         OpenConnection(self.open.clone())
@@ -65,19 +65,19 @@ impl Metrics {
         self.replies.with_label_values(&[code.to_string()]).inc();
     }
 
-    /// Counts an accepted mail of this size.
+    /// Counts an accepted mail, and records its size.
     pub fn accepted(&self, bytes: u64) {
         self.mails.with_label_values(&["accepted"]).inc();
         #[expect(clippy::cast_precision_loss, reason = "at most 26 MiB")]
         self.sizes.observe(bytes as f64);
     }
 
-    /// Counts a mail that was not accepted.
+    /// Counts a refused mail.
     pub fn refused(&self, outcome: &str) {
         self.mails.with_label_values(&[outcome]).inc();
     }
 
-    /// Counts a look-up of a recipient.
+    /// Counts a lookup of a recipient.
     pub fn lookup(&self, outcome: &str) {
         self.lookups.with_label_values(&[outcome]).inc();
     }
@@ -87,12 +87,12 @@ impl Metrics {
         self.spf.with_label_values(&[result]).inc();
     }
 
-    /// Counts an attempt to hand over a copy.
+    /// Counts an attempt to hand over a mail to one project.
     pub fn handover(&self, outcome: &str) {
         self.handovers.with_label_values(&[outcome]).inc();
     }
 
-    /// Sets the length of the queue, and the age of its oldest mail in seconds.
+    /// Sets the number of mails in the queue, and the age of the oldest one in seconds.
     pub fn queue(&self, mails: usize, age: f64) {
         self.queue.set(i64::try_from(mails).unwrap_or(i64::MAX));
         self.queue_age.set(age);
@@ -104,7 +104,7 @@ impl Metrics {
     }
 }
 
-/// An open connection in the metrics.
+/// Counts as an open connection until it is dropped.
 pub struct OpenConnection(IntGauge);
 
 impl Drop for OpenConnection {

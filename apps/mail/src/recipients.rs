@@ -13,15 +13,15 @@ use crate::host::HostName;
 use crate::limits::Rate;
 use crate::metrics::Metrics;
 
-/// How long the project of a domain is cached. Mail to a revoked address is refused after this time.
+/// How long the cache keeps the project of a domain. For this time, the node still accepts mail to a revoked address.
 const KNOWN_TTL: Duration = Duration::from_secs(10);
-/// How long the cache keeps that a domain has no project.
+/// How long the cache keeps that a domain has no project, or that the mailbox of its project is full.
 const UNKNOWN_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED: usize = 10_000;
-/// The look-ups of this time can occur at once.
+/// The rate limiter allows the lookups of this period in one burst.
 const BURST: Duration = Duration::from_secs(2);
 
-/// The control plane's answers about domains. Clones share their cache.
+/// Looks up recipients at the control plane. Clones share the cache.
 #[derive(Clone)]
 pub struct Recipients {
     core: Core,
@@ -31,11 +31,11 @@ pub struct Recipients {
 
 struct Cache {
     lookups: HashMap<HostName, Lookup>,
-    /// The rate of look-ups at the control plane.
+    /// The rate of lookups at the control plane.
     rate: Rate,
 }
 
-/// A look-up in progress or its answer. All clients that ask for a domain share it.
+/// A lookup in progress, or its answer. All sessions that need the same domain share it.
 type Lookup = Shared<BoxFuture<'static, Answer>>;
 
 #[derive(Clone)]
@@ -52,8 +52,8 @@ impl Recipients {
         Self { core, metrics, cache }
     }
 
-    /// Returns the project of a domain. Returns `None` if the control plane is unavailable or the node asks it too
-    /// often.
+    /// Returns the project of a domain. Returns `None` if the control plane is unavailable, or if the node exceeds the
+    /// rate of lookups.
     pub async fn find(&self, domain: &HostName) -> Option<Recipient> {
         self.lookup(domain)?.await.recipient
     }
@@ -84,6 +84,7 @@ impl Recipients {
         let recipient = self.core.recipient(domain).await;
         let (outcome, ttl) = match &recipient {
             Ok(Recipient::Project(_)) => ("project", KNOWN_TTL),
+            Ok(Recipient::Full) => ("full", UNKNOWN_TTL),
             Ok(Recipient::Unknown) => ("unknown", UNKNOWN_TTL),
             Ok(Recipient::Foreign) => ("foreign", UNKNOWN_TTL),
             Err(_) => ("failed", Duration::ZERO),

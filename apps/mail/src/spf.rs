@@ -5,11 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{Name, RData};
-use hickory_resolver::system_conf::read_system_conf;
 use mail_auth::MessageAuthenticator;
 use mail_auth::spf::verify::SpfParameters;
 use tokio::task::JoinSet;
@@ -19,8 +15,6 @@ use crate::address::Mailbox;
 use crate::host::HostName;
 
 const VERSION: &str = "v=spf1";
-/// The timeout of a DNS query.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A result of SPF (RFC 7208 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +29,7 @@ pub enum SpfResult {
 }
 
 impl SpfResult {
-    /// Returns the result's name in `Authentication-Results`.
+    /// Returns the name of the result in `Authentication-Results`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -78,21 +72,21 @@ pub struct Spf {
 }
 
 impl Spf {
-    /// Uses the name server at this address, or those of the system.
+    /// Creates a checker that uses the name server at this address, or the name servers of the system.
     pub fn new(server: Option<SocketAddr>, host: HostName, timeout: Duration) -> anyhow::Result<Self> {
-        Ok(Self { authenticator: MessageAuthenticator(resolver(server)?), host, timeout })
+        Ok(Self { authenticator: MessageAuthenticator(daemon::resolver(server)?), host, timeout })
     }
 
-    /// Checks whether a client may send for the domain of the sender, or of EHLO for the null sender.
+    /// Checks whether a client may send mail for the sender's domain. For the null sender, checks the domain in EHLO.
     pub async fn check(&self, client: IpAddr, ehlo: &str, from: Option<&Mailbox>) -> SpfResult {
         let ehlo = HostName::parse(ehlo).map_or_else(|| "unknown".to_owned(), |name| name.to_string());
         let domain = from.map_or_else(|| HostName::parse(&ehlo), |from| from.domain.name().cloned());
         let Some(domain) = domain.filter(HostName::is_qualified) else { return SpfResult::None };
         let local = from.map_or("postmaster", |from| &from.local);
-        // A quoted local part can contain this character, at which mail-auth splits the sender for macros.
+        // A quoted local part can contain `@`, but mail-auth splits the sender at `@` when it expands macros.
         let sender = format!("{}@{domain}", local.replace('@', "_"));
         let (this, mut check) = (self.clone(), JoinSet::new());
-        // In a task, so that a panic in the evaluation of a sender's record ends only this check.
+        // The check runs in a task, so that a panic in the evaluation of a record ends only this check.
         check.spawn(async move { this.evaluate(client.to_canonical(), &ehlo, &domain, &sender).await });
         match timeout(self.timeout, check.join_next()).await {
             Ok(Some(Ok(result))) => result,
@@ -105,9 +99,9 @@ impl Spf {
     }
 
     async fn evaluate(&self, client: IpAddr, ehlo: &str, domain: &HostName, sender: &str) -> SpfResult {
-        // RFC 7208 sections 4.5 and 4.6 require permerror for several records, and for invalid ones. mail-auth does not
-        // return it in these cases: it uses the first valid one of several records, reports none for an invalid record
-        // next to other TXT records, and accepts unknown mechanisms and malformed addresses.
+        // RFC 7208 sections 4.5 and 4.6 require permerror for several records and for an invalid record. mail-auth
+        // deviates: it uses the first valid record of several, reports `none` for an invalid record next to other TXT
+        // records, and accepts unknown mechanisms and malformed addresses. So this function checks the records first.
         match self.records(domain).await.as_deref() {
             Ok([]) => return SpfResult::None,
             Ok([record]) if record.split(' ').skip(1).filter(|term| !term.is_empty()).all(is_valid_term) => {}
@@ -146,7 +140,7 @@ fn spf_record(data: &RData) -> Option<String> {
     (version.eq_ignore_ascii_case(VERSION) && (rest.is_empty() || rest.starts_with(' '))).then_some(text)
 }
 
-/// Returns whether a term of a record is a modifier or a known mechanism, and its address is valid.
+/// Returns whether a term of a record is a modifier, or a known mechanism with a valid address.
 fn is_valid_term(term: &str) -> bool {
     let (name, rest) = term.split_at(term.find([':', '/', '=']).unwrap_or(term.len()));
     let name = name.trim_start_matches(['+', '-', '~', '?']).to_ascii_lowercase();
@@ -159,34 +153,9 @@ fn is_valid_term(term: &str) -> bool {
     }
 }
 
-/// Returns whether a text is `:` and an address, optionally with the length of a prefix.
+/// Returns whether a text consists of `:` and an address, optionally followed by a prefix length.
 fn is_network<A: FromStr>(text: &str, max_prefix: u8) -> bool {
     let network = text.strip_prefix(':').unwrap_or_default();
     let (address, prefix) = network.split_once('/').unwrap_or((network, "0"));
     address.parse::<A>().is_ok() && prefix.parse::<u8>().is_ok_and(|prefix| prefix <= max_prefix)
-}
-
-fn resolver(server: Option<SocketAddr>) -> anyhow::Result<TokioResolver> {
-    let servers = match server {
-        Some(server) => vec![name_server(server)],
-        None => read_system_conf().map(|(config, _)| config.into_parts().2).unwrap_or_else(|error| {
-            tracing::error!(%error, "the system has no name server: SPF results are temperror");
-            Vec::new()
-        }),
-    };
-    let config = ResolverConfig::from_name_servers(servers);
-    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-    let options = builder.options_mut();
-    options.timeout = QUERY_TIMEOUT;
-    options.attempts = 1;
-    options.use_hosts_file = ResolveHosts::Never;
-    Ok(builder.build()?)
-}
-
-fn name_server(address: SocketAddr) -> NameServerConfig {
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-        connection.port = address.port();
-        connection
-    });
-    NameServerConfig::new(address.ip(), true, connections.into())
 }

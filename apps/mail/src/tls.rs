@@ -15,14 +15,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
 
-/// How often the files are read.
+/// The interval at which the files are read again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The current certificate.
 #[derive(Clone)]
 pub struct Tls(watch::Receiver<TlsAcceptor>);
 
-/// Reads the files again, because certificates are renewed.
+/// Reads the files repeatedly, because certificates are renewed.
 pub struct Reload {
     files: TlsFiles,
     contents: [Vec<u8>; 2],
@@ -44,7 +44,7 @@ impl Tls {
 }
 
 impl Reload {
-    /// Reads the files repeatedly. Keeps the last valid certificate.
+    /// Reads the files at each interval. If they are invalid, the last valid certificate stays in use.
     pub async fn run(mut self) {
         loop {
             sleep(RELOAD_INTERVAL).await;
@@ -59,7 +59,7 @@ impl Reload {
         }
     }
 
-    /// Returns whether the files changed.
+    /// Reads the files. Returns whether they changed.
     fn reload(&mut self) -> anyhow::Result<bool> {
         let contents = read(&self.files)?;
         if contents == self.contents {

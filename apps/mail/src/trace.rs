@@ -1,8 +1,8 @@
-//! The trace fields that the node adds on top of a mail: `Received` and `Authentication-Results`.
+//! The trace fields that the node adds at the top of a mail: `Received` and `Authentication-Results`.
 //!
-//! A sender chooses the EHLO name and the addresses. The node accepts only EHLO names of letters, digits and `-._:[]`,
-//! and writes only the domain of the sender. A recipient can have a quoted local part, so it is written in its
-//! canonical form, and only in `Received`.
+//! The sender of a mail chooses the name in EHLO and the addresses, so they must not inject text into these fields. The
+//! node accepts only EHLO names of letters, digits and `-._:[]`, and writes only the domain of the sender's address. A
+//! recipient can have a quoted local part, so it is written in canonical form, and only in `Received`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use crate::address::{Domain, Mailbox};
 use crate::host::HostName;
 use crate::spf::SpfResult;
 
-/// The data of the trace fields.
+/// The values in the trace fields.
 pub struct Trace<'a> {
-    /// The name of this node.
+    /// The host name of this node.
     pub host: &'a HostName,
     /// The name in EHLO or HELO.
     pub ehlo: &'a str,
@@ -27,7 +27,7 @@ pub struct Trace<'a> {
     pub received_at: DateTime<Utc>,
 }
 
-/// The protocol of a transmission.
+/// The protocol with which the mail was sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Protocol {
     pub extended: bool,
@@ -49,8 +49,8 @@ impl Protocol {
 }
 
 impl Trace<'_> {
-    /// Returns the fields for the copy with this id. Names the recipient if it is the only one of the copy, so that a
-    /// project does not learn of other recipients.
+    /// Returns the fields for the copy with this id. Names the recipient only if the copy has a single one, so that the
+    /// recipients do not learn of each other.
     pub fn fields(&self, id: &str, recipients: &[Mailbox]) -> String {
         let Self { host, ehlo, client, .. } = self;
         let client = match client {

@@ -4,7 +4,7 @@ use kernel::Email;
 use kernel::domain::{self, Characters};
 use lettre::Address;
 
-/// The longest display name, in characters.
+/// The maximum length of a display name, in characters.
 const MAX_NAME_CHARS: usize = 200;
 
 /// An address, and optionally a display name (RFC 5322 section 3.4).

@@ -10,7 +10,7 @@ use mail_auth::dkim::Done;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
-/// The signed headers (RFC 6376 section 5.4.1). The signature also lists headers that the mail does not have. So a
+/// The signed headers (RFC 6376 section 5.4.1). The list also contains headers that the mail does not have, so that a
 /// server that adds one of them breaks the signature.
 const SIGNED_HEADERS: [&str; 11] = [
     "From",
@@ -30,7 +30,7 @@ const SIGNED_HEADERS: [&str; 11] = [
 #[derive(Clone)]
 pub struct DkimSigner(Arc<mail_auth::dkim::DkimSigner<DkimKey, Done>>);
 
-/// A key that cannot sign.
+/// The key is malformed, or its algorithm is not supported.
 #[derive(Debug, thiserror::Error)]
 #[error("must be a PEM file with an RSA or Ed25519 private key (PKCS #8, or PKCS #1 for RSA)")]
 pub struct InvalidDkimKey;
@@ -57,7 +57,7 @@ impl PrivateKey {
 /// Returns the TXT record with the public key of a private key in PEM (RFC 6376 section 3.6.1, RFC 8463 section 4).
 ///
 /// # Errors
-/// Returns the error of [`DkimSigner::new`].
+/// Returns the same error as [`DkimSigner::new`].
 pub fn dkim_record(pem: &str) -> Result<String, InvalidDkimKey> {
     let (kind, key) = match PrivateKey::parse(pem)? {
         PrivateKey::Ed25519(key) => ("ed25519", key.public_key()),
@@ -66,8 +66,8 @@ pub fn dkim_record(pem: &str) -> Result<String, InvalidDkimKey> {
     Ok(format!("v=DKIM1; k={kind}; p={}", STANDARD.encode(key)))
 }
 
-/// Returns the SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7) of an RSAPublicKey. Verifiers expect this structure in
-/// the TXT record.
+/// Returns the SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7) of an RSAPublicKey, because verifiers expect this
+/// structure in the TXT record.
 fn rsa_public_key_info(public_key: &[u8]) -> Vec<u8> {
     /// The algorithm `rsaEncryption`, with the parameter NULL.
     const ALGORITHM: [u8; 15] = *b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
@@ -75,13 +75,13 @@ fn rsa_public_key_info(public_key: &[u8]) -> Vec<u8> {
     der(0x30, &[ALGORITHM.as_slice(), &bits].concat())
 }
 
-/// Returns the DER of a value with this tag.
+/// Returns the DER encoding of a value with this tag.
 fn der(tag: u8, value: &[u8]) -> Vec<u8> {
     let length: Vec<u8> = value.len().to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
     let header = match length.as_slice() {
         [] => vec![tag, 0],
         [short @ 0..=127] => vec![tag, *short],
-        // At most 8 bytes of length.
+        // The length has at most 8 bytes.
         long => [&[tag, 0x80 | u8::try_from(long.len()).unwrap_or_default()], long].concat(),
     };
     [header, value.to_vec()].concat()
@@ -89,8 +89,8 @@ fn der(tag: u8, value: &[u8]) -> Vec<u8> {
 
 impl DkimSigner {
     /// Creates a signer with a private key in PEM. The public key must be published at
-    /// `<selector>._domainkey.<domain>`. The domain is the parent of the senders' domains, so that one record is enough
-    /// for all projects. DMARC's relaxed alignment accepts such a signature (RFC 7489 section 3.1.1).
+    /// `<selector>._domainkey.<domain>`. `domain` is the parent of all projects' mail domains, so one record is enough
+    /// for all projects. DMARC's relaxed alignment accepts a signature of the parent domain (RFC 7489 section 3.1.1).
     ///
     /// # Errors
     /// Returns an error if the text is not a private key, or the algorithm is not supported.
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn rsa_keys_have_their_algorithm() {
-        // The beginning that each key of 2048 bits has.
+        // The bytes at the start of every key of 2048 bits.
         let key = [7; 270];
         let info = STANDARD.encode(rsa_public_key_info(&key));
         assert_eq!(info, ["MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A", &STANDARD.encode(key)].concat());

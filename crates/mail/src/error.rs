@@ -1,12 +1,14 @@
 //! The errors of this context.
 
+use std::sync::Arc;
+
 use kernel::{ApiError, Code, InvalidField, Kind};
 use serde_json::Value;
 use webhooks::sns::InvalidSnsMessage;
 
 use crate::ports::ServiceUnavailable;
 
-/// An error of the mail service. A mail of a worker that is not sent is a [`crate::Refusal`] instead.
+/// An error of the mail service. If a worker's mail is refused, the result is a [`crate::Refusal`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum MailError {
     #[error("the project has no such mail")]
@@ -25,6 +27,9 @@ pub enum MailError {
     Field(#[from] InvalidField),
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The error of a transaction that several requests share.
+    #[error(transparent)]
+    Shared(Arc<Self>),
 }
 
 impl ApiError for MailError {
@@ -35,6 +40,7 @@ impl ApiError for MailError {
             Self::UploadBroken(_) | Self::Field(_) => &Code::BAD_REQUEST,
             Self::MailStore(_) => &Code::UNAVAILABLE,
             Self::Store(error) => error.code(),
+            Self::Shared(error) => error.code(),
         }
     }
 
@@ -43,12 +49,13 @@ impl ApiError for MailError {
             Self::MessageTooLarge { limit } => Some(serde_json::json!({ "limit": limit })),
             Self::Field(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
+            Self::Shared(error) => error.details(),
             _ => None,
         }
     }
 }
 
-/// The reason why a message of the notification service is not applied. The sender receives only the status.
+/// The reason why a message of the notification service is rejected. The service receives only the status.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// 501: no topic is configured.
@@ -60,7 +67,8 @@ pub enum HookError {
     /// 403: the message belongs to another topic, names another host, or has no valid signature.
     #[error(transparent)]
     NotAuthentic(InvalidSnsMessage),
-    /// 503: the certificate cannot be fetched, or the subscription cannot be confirmed. The sender repeats the message.
+    /// 503: the certificate could not be fetched, or the subscription could not be confirmed. The service sends the
+    /// message again.
     #[error(transparent)]
     Unavailable(#[from] ServiceUnavailable),
     #[error(transparent)]

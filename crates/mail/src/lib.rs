@@ -3,12 +3,12 @@
 //! Owns the Postgres schema `mail`: the log, deliveries to workers, and suppressed recipients. The raw messages are in an
 //! object store.
 //!
-//! **Sending.** A node submits a mail of a worker ([`Mail::submit`]). The submission assembles the message, stores it,
-//! and queues it in one commit with its row in the log. [`MailRelay`] then hands the message to the relay, from the
-//! outbox. The relay's service reports the outcome later ([`Mail::apply_event`]).
+//! **Sending.** A node submits a mail that a worker sends ([`Mail::submit`]). The submission assembles and stores the
+//! message. It then commits the row in the log together with an outbox message. From the outbox, [`MailRelay`] hands
+//! the message to the relay. Later, the relay's notification service reports the outcome ([`Mail::apply_event`]).
 //!
-//! **Receiving.** The mail node uploads the message and then commits it ([`Mail::receive`]). The home node of the project
-//! claims it ([`Mail::claim`]), runs `email()` and reports the result. Each operation is safe to repeat.
+//! **Receiving.** The mail node uploads the message and then commits it ([`Mail::receive`]). The home node of the
+//! project claims it ([`Mail::claim`]), calls `email()` and reports the result. Each operation is safe to repeat.
 
 mod address;
 mod dkim;

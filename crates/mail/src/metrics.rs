@@ -37,8 +37,8 @@ pub(crate) fn submission(result: &'static str) {
     SUBMISSIONS.add(1, &[KeyValue::new("result", result)]);
 }
 
-pub(crate) fn received() {
-    RECEIVED.add(1, &[]);
+pub(crate) fn received(mails: u64) {
+    RECEIVED.add(mails, &[]);
 }
 
 pub(crate) fn delivery(result: &'static str) {

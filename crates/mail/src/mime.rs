@@ -1,6 +1,7 @@
 //! Assembly of outgoing mail (RFC 5322, RFC 2045).
 //!
-//! The same mail always has the same bytes, because boundaries, date and Message-ID depend only on its id.
+//! The boundaries, the date and the Message-ID depend only on the mail's id, so the same mail always has the same
+//! bytes.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,8 +11,8 @@ use lettre::message::{Attachment, Body, Message, MultiPart, SinglePart};
 
 use crate::outgoing::{ValidAttachment, ValidMail};
 
-/// Assembles the message of a mail. Recipients in `bcc` are only in the envelope. Returns `None` for a mail that the
-/// library rejects.
+/// Assembles the message of a mail. Recipients in `bcc` appear only in the envelope. Returns `None` if the library
+/// rejects the mail.
 pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<u8>> {
     let ValidMail { from, reply_to, to, cc, recipients: _, subject, text, html, headers, attachments } = mail;
     let mut message = Message::builder()
@@ -41,7 +42,7 @@ pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<
     Some(message.ok()?.formatted())
 }
 
-/// The text of a mail: one part, or alternatives.
+/// The text of a mail: a single part, or alternatives (text and HTML).
 enum Content {
     Part(SinglePart),
     Parts(MultiPart),
@@ -74,12 +75,12 @@ fn with_attachments(id: MailId, content: Content, attachments: Vec<ValidAttachme
     Some(parts)
 }
 
-/// Replaces all line endings, including bare CRs and LFs, by CRLF. The library would do it in quadratic time.
+/// Replaces each line ending with CRLF, including bare CRs and LFs. The library needs quadratic time for this.
 fn lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n").replace('\n', "\r\n")
 }
 
-/// Returns the time of the id (RFC 9562 section 5.7), at most the end of the year 9999.
+/// Returns the creation time in the id (RFC 9562 section 5.7), at most the end of the year 9999.
 fn millis(id: MailId) -> u64 {
     const LAST_MILLIS: u64 = 253_402_300_799_000;
     let millis = u64::try_from(id.as_uuid().as_u128() >> 80).unwrap_or(LAST_MILLIS);

@@ -1,18 +1,18 @@
-//! The notifications of Amazon SES ("Amazon SNS notification contents for Amazon SES"). Fields can be absent, and
-//! further ones can be present.
+//! The notifications of Amazon SES ("Amazon SNS notification contents for Amazon SES"). A notification may lack fields,
+//! and may have unknown ones.
 
 use serde_json::Value;
 
 use crate::model::{DeliveryEvent, DeliveryEventKind, EventRecipient};
 
-/// The number of recipients of a notification that are read. A mail has at most 50.
+/// The maximum number of recipients that are read from a notification. A mail has at most 50.
 const MAX_RECIPIENTS: usize = 100;
 
 /// Parses a notification: the relay's id of the mail, and the event. Returns `None` for a text that is not a
 /// notification of a known type.
 pub(crate) fn parse(text: &str) -> Option<(String, DeliveryEvent)> {
     let notification: Value = serde_json::from_str(text).ok()?;
-    // Event publishing names the type differently.
+    // Notifications of SES event publishing have another field for the type.
     let kind = ["/notificationType", "/eventType"].into_iter().find_map(|path| text_at(&notification, path))?;
     let (kind, recipients) = match kind.as_str() {
         "Delivery" => (DeliveryEventKind::Delivered, delivered(&notification)),
@@ -29,7 +29,7 @@ fn delivered(notification: &Value) -> Vec<EventRecipient> {
 }
 
 fn bounced(notification: &Value) -> (DeliveryEventKind, Vec<EventRecipient>) {
-    // Other types than "Permanent" mean that a later mail may be delivered.
+    // Any other type than "Permanent" means that a later mail may be delivered.
     let permanent = text_at(notification, "/bounce/bounceType").as_deref() == Some("Permanent");
     let subtype = text_at(notification, "/bounce/bounceSubType");
     let recipient = |recipient: &Value| {
@@ -149,7 +149,7 @@ mod tests {
             r#"{"notificationType":"Delivery","mail":{"messageId":"a\u0000"},"delivery":{"recipients":["b\u0000"]}}"#;
         let (relay_id, event) = parse(nul).unwrap();
         assert_eq!((relay_id.as_str(), &event.recipients[..]), ("a\u{fffd}", &[recipient("b\u{fffd}", None)][..]));
-        // Recipients of another form are left out.
+        // Recipients of an unexpected form are skipped.
         let odd = r#"{"notificationType":"Bounce","mail":{"messageId":"1"},"bounce":{"bouncedRecipients":[17,{},{"emailAddress":null}]}}"#;
         let (_, event) = parse(odd).unwrap();
         assert_eq!(

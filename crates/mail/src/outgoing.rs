@@ -9,19 +9,20 @@ use lettre::message::header::{ContentType, HeaderName};
 use crate::address::{Mailbox, suppression_key};
 use crate::model::{Attachment, OutgoingMail, Refusal};
 
-/// The largest assembled mail, in bytes.
+/// The maximum size of an assembled mail, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 10 * 1024 * 1024;
 
-/// The most recipients of a mail, with `cc` and `bcc`.
+/// The maximum number of recipients of a mail, including `cc` and `bcc`.
 const MAX_RECIPIENTS: usize = 50;
 const MAX_SUBJECT_CHARS: usize = 1000;
 const MAX_HEADERS: usize = 50;
-/// The longest value of a header, in bytes.
+/// The maximum length of a header's value, in bytes.
 const MAX_HEADER_BYTES: usize = 4096;
 const MAX_ATTACHMENTS: usize = 100;
 const MAX_FILENAME_CHARS: usize = 255;
 
-/// The headers that the platform or servers set. `Content-…`, `Resent-…`, `ARC-…` and `X-SES-…` are reserved as well.
+/// The headers that the platform or a mail server sets. Headers that begin with `Content-`, `Resent-`, `ARC-` or
+/// `X-SES-` are reserved as well.
 const RESERVED_HEADERS: &[&str] = &[
     "from",
     "sender",
@@ -48,7 +49,7 @@ pub(crate) struct ValidMail {
     pub(crate) reply_to: Option<Mailbox>,
     pub(crate) to: Vec<Mailbox>,
     pub(crate) cc: Vec<Mailbox>,
-    /// The recipients of the envelope, with `cc` and `bcc`.
+    /// The recipients in the envelope, including `cc` and `bcc`.
     pub(crate) recipients: Vec<String>,
     pub(crate) subject: String,
     pub(crate) text: Option<String>,
@@ -68,7 +69,7 @@ pub(crate) fn default_sender(domain: &str) -> String {
     format!("noreply@{domain}")
 }
 
-/// Validates a mail of the project that has this domain.
+/// Validates a mail of the project with this mail domain.
 pub(crate) fn validate(mail: OutgoingMail, domain: &str) -> Result<ValidMail, Refusal> {
     let OutgoingMail { from, reply_to, to, cc, bcc, subject, text, html, headers, attachments } = mail;
     let from = sender(from, domain)?;
@@ -95,8 +96,7 @@ pub(crate) fn validate(mail: OutgoingMail, domain: &str) -> Result<ValidMail, Re
     }
     let headers = headers.into_iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?;
     let attachments = attachments.into_iter().map(attachment).collect::<Result<Vec<_>, _>>()?;
-    // The encoded content is never shorter than the content. So a mail whose content exceeds the limit need not be
-    // assembled.
+    // Encoding never makes content shorter. So a mail whose content exceeds the limit need not be assembled.
     let bodies = [&text, &html].into_iter().flatten().map(String::len);
     let size = bodies.chain(attachments.iter().map(|it: &ValidAttachment| it.content.len())).sum();
     if size > MAX_MESSAGE_BYTES {
@@ -148,7 +148,7 @@ fn attachment(attachment: Attachment) -> Result<ValidAttachment, Refusal> {
         let message = format!("the filename of an attachment must be one line of 1 to {MAX_FILENAME_CHARS} characters");
         return Err(Refusal::InvalidMessage(message));
     }
-    // Multiparts and messages must not be encoded in base64 (RFC 2045 section 6.4).
+    // Multipart and message types must not be encoded in base64 (RFC 2045 section 6.4).
     let lower = content_type.to_ascii_lowercase();
     let is_valid =
         !content_type.contains(char::is_control) && !lower.starts_with("multipart/") && !lower.starts_with("message/");

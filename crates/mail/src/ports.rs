@@ -9,14 +9,14 @@ use store::Connection;
 use url::Url;
 use webhooks::sns::SnsCertificate;
 
-/// The relay: the SMTP server that takes mail to other domains.
+/// The relay: the SMTP server that delivers mail to other domains.
 #[async_trait]
 pub trait Relay: Send + Sync {
     /// Submits a message for these recipients. `Ok` means that the relay accepted it for at least one of them.
     ///
     /// # Errors
-    /// Returns an error if the relay refused the message for all recipients, or if the implementation does not know
-    /// whether the relay accepted it.
+    /// Returns an error if the relay refused the message for all recipients, or if it is unknown whether the relay
+    /// accepted it.
     async fn send(&self, envelope: &Envelope, message: &[u8]) -> Result<Relayed, RelayError>;
 }
 
@@ -80,15 +80,15 @@ pub trait Organizations: Send + Sync {
 /// The notifications that this context raises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// A mail of the project was refused because of the plan's hourly limit. The organization is notified at most once an
-    /// hour.
+    /// A mail of the project was refused because of the plan's hourly limit. The organization gets this notification at
+    /// most once an hour.
     EmailLimit { project: String, per_hour: u32 },
 }
 
-/// The link to the nodes, which carries wake-ups and no state.
+/// The wake-ups of nodes. They carry no state.
 #[async_trait]
 pub trait Nodes: Send + Sync {
-    /// Wakes the claims of a node if and when the transaction commits.
+    /// Wakes the waiting claims of a node when the transaction commits.
     async fn wake(&self, tx: &mut Connection, node: NodeId) -> store::Result<()>;
 
     /// Returns a future that completes at the first wake-up of the node after this call.

@@ -1,6 +1,4 @@
 //! The raw messages: an object `<project>/<mail>` per mail.
-//!
-//! The mail node uploads a received message before it names the project, so the upload is in `incoming/` until then.
 
 use std::sync::Arc;
 
@@ -14,13 +12,18 @@ use objects::{ObjectWriter, Store};
 
 use crate::error::MailError;
 
-/// The folder of uploads whose project is not known yet.
-const INCOMING: &str = "incoming";
-
 type Result<T> = std::result::Result<T, MailError>;
 
 /// The bytes of a raw message.
 pub type RawStream = BoxStream<'static, object_store::Result<Bytes>>;
+
+/// The properties of a raw message.
+pub(crate) struct RawStat {
+    /// The length in bytes.
+    pub size: u64,
+    /// The time of the last upload, by the clock of the object store.
+    pub written_at: Time,
+}
 
 /// The store of raw messages. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -58,9 +61,19 @@ impl RawMails {
         Ok(message)
     }
 
-    /// Deletes a message. This is a no-op if it is not stored.
+    /// Deletes a message, if it is stored.
     pub(crate) async fn delete(&self, project: ProjectId, mail: MailId) -> Result<()> {
         self.delete_object(&path(project, mail)).await
+    }
+
+    /// Returns the messages of a project that were written before `before`, and whose id is not earlier than `since`. The
+    /// names of objects are in the order of the ids, so the store does not list older ones.
+    pub(crate) async fn list(&self, project: ProjectId, since: MailId, before: Time) -> Result<Vec<MailId>> {
+        let folder = Path::from_iter([project.to_string()]);
+        let objects = self.objects().list_with_offset(Some(&folder), &path(project, since));
+        let old = objects.try_filter(|object| std::future::ready(Time::new(object.last_modified) < before));
+        let names: Vec<_> = old.map_ok(|object| object.location).try_collect().await.map_err(MailError::MailStore)?;
+        Ok(names.iter().filter_map(|name| name.filename()?.parse().ok()).collect())
     }
 
     /// Deletes all messages of a project.
@@ -72,14 +85,16 @@ impl RawMails {
         Ok(())
     }
 
-    /// Stores the upload of a received message of at most `limit` bytes. A failed upload leaves no object behind.
+    /// Stores the uploaded bytes of a received message, at most `limit` bytes. A repeated upload replaces the message. A
+    /// failed upload leaves no object behind.
     pub(crate) async fn upload<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
+        project: ProjectId,
         mail: MailId,
         limit: u64,
         mut body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
     ) -> Result<()> {
-        let mut writer = ObjectWriter::new(self.0.objects.clone(), incoming_path(mail), self.0.parts.clone());
+        let mut writer = ObjectWriter::new(self.0.objects.clone(), path(project, mail), self.0.parts.clone());
         let mut size = 0;
         while let Some(chunk) = body.next().await {
             let written = match chunk {
@@ -101,40 +116,18 @@ impl RawMails {
                 return Err(error);
             }
         }
-        // Run in a task, which completes the upload even if the request is cancelled.
+        // This runs in a task, so that the upload completes even if the request is cancelled.
         let finished = tokio::spawn(writer.finish()).await.map_err(store::Error::inconsistent)?;
         finished.map_err(MailError::MailStore)
     }
 
-    /// Moves an upload to its project, and returns the message's size. If an earlier call moved it, only returns the
-    /// size.
-    pub(crate) async fn assign(&self, project: ProjectId, mail: MailId) -> Result<Option<u64>> {
-        let (from, to) = (incoming_path(mail), path(project, mail));
-        match self.objects().rename(&from, &to).await {
-            Ok(()) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(MailError::MailStore(error)),
-        }
-        match self.objects().head(&to).await {
-            Ok(meta) => Ok(Some(meta.size)),
+    /// Returns the properties of a message, or `None` if it is not stored.
+    pub(crate) async fn stat(&self, project: ProjectId, mail: MailId) -> Result<Option<RawStat>> {
+        match self.objects().head(&path(project, mail)).await {
+            Ok(meta) => Ok(Some(RawStat { size: meta.size, written_at: Time::new(meta.last_modified) })),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(MailError::MailStore(error)),
         }
-    }
-
-    /// Deletes an upload that no project gets.
-    pub(crate) async fn discard(&self, mail: MailId) -> Result<()> {
-        self.delete_object(&incoming_path(mail)).await
-    }
-
-    /// Deletes the uploads that were last written before `before`.
-    pub(crate) async fn discard_old(&self, before: Time) -> Result<usize> {
-        let uploads = self.objects().list(Some(&Path::from(INCOMING)));
-        let old = uploads.try_filter(|object| std::future::ready(Time::new(object.last_modified) < before));
-        let old: Vec<_> = old.map_ok(|object| object.location).try_collect().await.map_err(MailError::MailStore)?;
-        for upload in &old {
-            self.delete_object(upload).await?;
-        }
-        Ok(old.len())
     }
 
     fn objects(&self) -> &Arc<dyn ObjectStore> {
@@ -149,8 +142,9 @@ impl RawMails {
     }
 }
 
-/// Reads the rest of a body of at most `max` bytes, so that a client that is still sending receives the response.
-async fn drain<E>(body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin), max: u64) {
+/// Reads and discards the rest of a body, at most `max` bytes, so that a client that is still sending can receive the
+/// response.
+pub(crate) async fn drain<E>(body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> + Unpin), max: u64) {
     let mut drained = 0;
     while drained < max
         && let Some(Ok(chunk)) = body.next().await
@@ -161,8 +155,4 @@ async fn drain<E>(body: &mut (impl Stream<Item = std::result::Result<Bytes, E>> 
 
 fn path(project: ProjectId, mail: MailId) -> Path {
     Path::from_iter([project.to_string(), mail.to_string()])
-}
-
-fn incoming_path(mail: MailId) -> Path {
-    Path::from_iter([INCOMING.to_owned(), mail.to_string()])
 }

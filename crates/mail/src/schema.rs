@@ -14,6 +14,9 @@ diesel::table! {
 diesel::table! {
     mail.mailboxes (project_id) {
         project_id -> Uuid,
+        received_bytes -> BigInt,
+        sent_bytes -> BigInt,
+        limit_notice_at -> Nullable<Timestamptz>,
         purged_at -> Nullable<Timestamptz>,
     }
 }

@@ -4,22 +4,22 @@ use std::fmt;
 
 /// The TTL of the records in seconds.
 pub const TTL: u32 = 3600;
-/// The beginnings of TXT records with a purpose.
+/// The prefixes by which the purpose of a TXT record is recognized.
 const VERSIONS: [&str; 3] = ["v=spf1", "v=DMARC1", "v=DKIM1"];
 
-/// The parts of the installation that the records describe.
+/// The settings of the installation that the records describe.
 pub struct MailDomain {
-    /// The parent of the domains of projects' addresses.
+    /// The parent of the projects' mail domains.
     pub domain: String,
-    /// The name of the mail node.
+    /// The host name of the mail node.
     pub mx: String,
-    /// The mechanisms of SPF for the relay, such as `include:amazonses.com`.
+    /// The SPF mechanisms for the relay, such as `include:amazonses.com`.
     pub spf: Vec<String>,
-    /// The selector and the record of the DKIM key.
+    /// The selector and the TXT record of the DKIM key.
     pub dkim: Option<(String, String)>,
 }
 
-/// The records of a name and a type that the platform needs.
+/// The records with one name and one type that the platform needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailRecords {
     /// The absolute name, without the final dot.
@@ -30,9 +30,9 @@ pub struct MailRecords {
 }
 
 impl MailDomain {
-    /// Returns the records. A project's domain is `<project>.<org>.<domain>`, so wildcards match all of them. The TXT
-    /// wildcard contains both the SPF and the DMARC record, because it also matches the name at which receivers look up
-    /// the DMARC policy of a project's domain. Receivers ignore the records of the other kind.
+    /// Returns the records. A project's mail domain is `<project>.<org>.<domain>`, so wildcards match all of them. The
+    /// TXT wildcard contains both the SPF and the DMARC record, because it also matches the name at which receivers
+    /// look up the DMARC policy of a project's domain. Receivers ignore the TXT records of other kinds.
     pub fn records(&self) -> Vec<MailRecords> {
         let Self { domain, mx, spf, dkim } = self;
         let txt = |name: String, texts: &[&str]| MailRecords {
@@ -56,8 +56,8 @@ impl MailDomain {
 }
 
 impl MailRecords {
-    /// Returns the records together with the existing ones of the name that have another purpose, such as the TXT
-    /// record of another service.
+    /// Returns the records, and the existing records with the same name and another purpose, such as the TXT record of
+    /// another service.
     pub fn merged_with(&self, existing: &[String]) -> Vec<String> {
         let has_purpose = |record: &str, version: &str| record.starts_with(&format!("\"{version}"));
         let is_replaced = |record: &str| {

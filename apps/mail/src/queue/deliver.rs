@@ -1,61 +1,66 @@
 //! Hands queued mail over to the control plane.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Cursor, ErrorKind};
+use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use bytes::BytesMut;
 use daemon::Backoff;
-use futures_util::stream::try_unfold;
 use protocol::InboundMail;
-use reqwest::Body;
-use tokio::fs::File;
-use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
-use super::{Envelope, ProjectCopy, Queue};
+use super::pace::{Availability, Pace, Period};
+use super::schedule::Schedule;
+use super::stored::StoredMail;
+use super::{ProjectCopy, Queue, QueuedMail};
 use crate::clock::now;
-use crate::core::{Core, Handover};
+use crate::core::{Core, Handover, HandoverError};
 use crate::metrics::Metrics;
 
-/// The mails that are handed over at the same time.
-const MAX_DELIVERIES: usize = 16;
-/// The longest time between attempts to hand over a mail.
+/// The maximum delay between attempts to hand over a mail.
 const MAX_DELAY: Duration = Duration::from_secs(60);
-/// How often the age of the oldest mail is measured.
+/// The interval at which the age of the oldest mail is measured.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
-const BLOCK: usize = 64 << 10;
 
-/// A queued mail.
+/// A mail that waits for an attempt, or whose attempt is in progress.
 struct Entry {
-    id: Uuid,
+    mail: QueuedMail,
     backoff: Backoff,
-    /// The indices of the copies that were handed over.
+    /// The indices of the copies that the control plane has received.
     done: BTreeSet<usize>,
 }
 
-/// Hands over each mail, and repeats failed attempts until the control plane has the mail.
+/// The result of an attempt.
+struct Ended {
+    /// The mail needs no further attempt.
+    is_done: bool,
+    availability: Availability,
+}
+
+/// Hands over each mail, and repeats failed attempts until the control plane has the mail. The projects take turns: a
+/// mail counts for the project of its first copy.
 pub struct Deliverer {
     queue: Queue,
     core: Core,
     metrics: Metrics,
-    committed: UnboundedReceiver<Uuid>,
+    committed: UnboundedReceiver<QueuedMail>,
     /// All mails that are not handed over. They are ordered by time.
     queued: BTreeSet<Uuid>,
-    /// The mails that wait for their next attempt.
-    waiting: BTreeMap<(Instant, Uuid), Entry>,
-    /// The attempts in progress. An attempt returns its mail if it must be repeated.
-    attempts: JoinSet<(Uuid, Option<Entry>)>,
+    schedule: Schedule<Entry>,
+    pace: Pace,
+    /// The attempts in progress. An attempt returns its mail.
+    attempts: JoinSet<(Entry, Ended)>,
+    /// The projects and periods of the attempts in progress.
+    started: HashMap<task::Id, (String, Period)>,
 }
 
 impl Deliverer {
-    pub fn new(queue: Queue, core: Core, metrics: Metrics, committed: UnboundedReceiver<Uuid>) -> Self {
-        let (queued, waiting, attempts) = (BTreeSet::new(), BTreeMap::new(), JoinSet::new());
-        Self { queue, core, metrics, committed, queued, waiting, attempts }
+    pub fn new(queue: Queue, core: Core, metrics: Metrics, committed: UnboundedReceiver<QueuedMail>) -> Self {
+        let (queued, schedule, pace) = (BTreeSet::new(), Schedule::new(), Pace::new());
+        let (attempts, started) = (JoinSet::new(), HashMap::new());
+        Self { queue, core, metrics, committed, queued, schedule, pace, attempts, started }
     }
 
     /// Runs until it is aborted. An interrupted attempt is repeated after the next start.
@@ -64,14 +69,14 @@ impl Deliverer {
         measure.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.start_due();
-            let next = self.waiting.first_key_value().map(|((due, _), _)| *due);
-            let next = next.filter(|_| self.attempts.len() < MAX_DELIVERIES);
+            let permitted = self.pace.next_attempt();
+            let next = permitted.and_then(|permitted| Some(self.schedule.next_due()?.max(permitted)));
             tokio::select! {
                 committed = self.committed.recv() => match committed {
-                    Some(id) => self.add(id),
+                    Some(mail) => self.add(mail),
                     None => return,
                 },
-                Some(ended) = self.attempts.join_next() => self.finish(ended),
+                Some(ended) = self.attempts.join_next_with_id() => self.finish(ended),
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
                 _ = measure.tick() => {}
             }
@@ -79,35 +84,48 @@ impl Deliverer {
         }
     }
 
-    fn add(&mut self, id: Uuid) {
-        self.queued.insert(id);
-        let entry = Entry { id, backoff: Backoff::up_to(MAX_DELAY), done: BTreeSet::new() };
-        self.waiting.insert((Instant::now(), id), entry);
+    fn add(&mut self, mail: QueuedMail) {
+        self.queued.insert(mail.id);
+        let entry = Entry { mail, backoff: Backoff::up_to(MAX_DELAY), done: BTreeSet::new() };
+        self.wait(entry, Instant::now());
+    }
+
+    fn wait(&mut self, entry: Entry, due: Instant) {
+        let project = entry.mail.projects.first().cloned().unwrap_or_default();
+        self.schedule.add(&project, due, entry.mail.id, entry);
     }
 
     fn start_due(&mut self) {
-        while self.attempts.len() < MAX_DELIVERIES {
-            let Some(first) = self.waiting.first_entry().filter(|entry| entry.key().0 <= Instant::now()) else {
-                return;
-            };
-            let mut entry = first.remove();
+        let now = Instant::now();
+        while self.pace.next_attempt().is_some_and(|permitted| permitted <= now) {
+            let Some((project, mut entry)) = self.schedule.take_due(now) else { return };
             let attempt = Attempt { queue: self.queue.clone(), core: self.core.clone(), metrics: self.metrics.clone() };
-            self.attempts.spawn(async move {
-                let id = entry.id;
-                let done = attempt.run(&mut entry).await;
-                (id, (!done).then_some(entry))
+            let task = self.attempts.spawn(async move {
+                let ended = attempt.run(&mut entry).await;
+                (entry, ended)
             });
+            self.started.insert(task.id(), (project, self.pace.start()));
         }
     }
 
-    fn finish(&mut self, ended: Result<(Uuid, Option<Entry>), tokio::task::JoinError>) {
+    fn finish(&mut self, ended: Result<(task::Id, (Entry, Ended)), task::JoinError>) {
+        let now = Instant::now();
+        let task = ended.as_ref().map_or_else(task::JoinError::id, |(task, _)| *task);
+        if let Some((project, period)) = self.started.remove(&task) {
+            self.schedule.end(&project);
+            let availability = ended.as_ref().map_or(Availability::Unknown, |(_, (_, ended))| ended.availability);
+            self.pace.end(period, availability, now);
+        }
         match ended {
-            Ok((id, None)) => drop(self.queued.remove(&id)),
-            Ok((id, Some(mut entry))) => {
-                let due = Instant::now() + entry.backoff.next_delay();
-                self.waiting.insert((due, id), entry);
+            Ok((_, (entry, Ended { is_done: true, .. }))) => {
+                self.queued.remove(&entry.mail.id);
+                self.queue.end(&entry.mail);
             }
-            // The file of the mail stays, so the next start of the node repeats the attempt.
+            Ok((_, (mut entry, _))) => {
+                let due = now + entry.backoff.next_delay();
+                self.wait(entry, due);
+            }
+            // The file of the mail still exists, so the next start of the node repeats the attempt.
             Err(error) => tracing::error!(%error, "an attempt to hand over a mail ended unexpectedly"),
         }
     }
@@ -132,59 +150,61 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Returns whether the mail is done: the control plane has all copies, or its file is damaged.
-    async fn run(&self, entry: &mut Entry) -> bool {
-        let id = entry.id.simple();
-        let envelope = match self.read(entry.id).await {
-            Ok((envelope, _)) => envelope,
+    /// Hands over the missing copies. The mail is done if the control plane has all copies, or if the file is damaged.
+    async fn run(&self, entry: &mut Entry) -> Ended {
+        let (id, path) = (entry.mail.id.simple(), self.queue.path(entry.mail.id));
+        let mut availability = Availability::Unknown;
+        let mail = match StoredMail::open(path.clone()).await {
+            Ok(mail) => mail,
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                let path = self.queue.path(entry.id);
                 let moved = tokio::fs::rename(&path, path.with_extension("damaged")).await;
                 tracing::error!(%error, %id, moved = moved.is_ok(), "a mail in the queue is damaged");
                 self.metrics.handover("damaged");
-                return moved.is_ok();
+                return Ended { is_done: moved.is_ok(), availability };
             }
             Err(error) => {
                 tracing::error!(%error, %id, "failed to read a mail in the queue");
-                return false;
+                return Ended { is_done: false, availability };
             }
         };
-        for (index, copy) in envelope.copies.iter().enumerate() {
+        for (index, copy) in mail.envelope.copies.iter().enumerate() {
             if entry.done.contains(&index) {
                 continue;
             }
-            match self.hand_over(entry.id, &envelope, copy).await {
+            match self.hand_over(&mail, copy).await {
                 Ok(outcome) => {
                     self.metrics.handover(if outcome == Handover::Received { "received" } else { "no_project" });
                     tracing::info!(%id, mail = copy.id, project = copy.project, ?outcome, "handed over a mail");
                     entry.done.insert(index);
+                    availability = availability.max(Availability::Available);
                 }
                 Err(error) => {
-                    let error = format!("{error:#}");
+                    availability = availability.max(match &error {
+                        HandoverError::Unreadable(_) => Availability::Unknown,
+                        error if error.is_outage() => Availability::Unavailable,
+                        _ => Availability::Available,
+                    });
+                    let error = format!("{:#}", anyhow::Error::from(error));
                     tracing::warn!(error, %id, mail = copy.id, "failed to hand over a mail; retrying");
                     self.metrics.handover("failed");
                 }
             }
         }
-        if entry.done.len() < envelope.copies.len() {
-            return false;
+        if entry.done.len() < mail.envelope.copies.len() {
+            return Ended { is_done: false, availability };
         }
         // If the process is killed before it removes the file, the control plane receives the same ids again.
-        if let Err(error) = tokio::fs::remove_file(self.queue.path(entry.id)).await {
+        if let Err(error) = tokio::fs::remove_file(path).await {
             tracing::error!(%error, %id, "failed to remove a mail from the queue");
         }
-        true
+        Ended { is_done: true, availability }
     }
 
-    async fn read(&self, id: Uuid) -> std::io::Result<(Envelope, File)> {
-        let mut file = File::open(self.queue.path(id)).await?;
-        Ok((Envelope::read(&mut file).await?, file))
-    }
-
-    async fn hand_over(&self, id: Uuid, envelope: &Envelope, copy: &ProjectCopy) -> anyhow::Result<Handover> {
-        let (_, file) = self.read(id).await.context("cannot read the mail")?;
-        let size_bytes = envelope.size + u64::try_from(copy.trace.len())?;
-        self.core.upload(&copy.id, size_bytes, body(&copy.trace, file, envelope.size)).await?;
+    async fn hand_over(&self, stored: &StoredMail, copy: &ProjectCopy) -> Result<Handover, HandoverError> {
+        let envelope = &stored.envelope;
+        let size_bytes = envelope.size + copy.trace.len() as u64;
+        let body = stored.body(&copy.trace).await.map_err(|error| HandoverError::Unreadable(error.into()))?;
+        self.core.upload(&copy.project, &copy.id, size_bytes, body).await?;
         let mail = InboundMail {
             project: copy.project.clone(),
             from: envelope.from.clone(),
@@ -196,14 +216,4 @@ impl Attempt {
         };
         self.core.hand_over(&copy.id, &mail).await
     }
-}
-
-/// Streams the trace fields, and then the bytes of the mail, which are the first `size` bytes of the file.
-fn body(trace: &str, file: File, size: u64) -> Body {
-    let reader = Cursor::new(trace.to_owned().into_bytes()).chain(file.take(size));
-    Body::wrap_stream(try_unfold(reader, |mut reader| async move {
-        let mut block = BytesMut::with_capacity(BLOCK);
-        let length = reader.read_buf(&mut block).await?;
-        Ok::<_, std::io::Error>((length > 0).then(|| (block.freeze(), reader)))
-    }))
 }

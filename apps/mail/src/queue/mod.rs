@@ -1,18 +1,22 @@
-//! The durable queue: mail that was accepted and that the control plane does not have yet.
+//! The durable queue of accepted mail that the control plane has not received yet.
 //!
-//! A mail is a file of the directory. It is received into `<id>.new`. Before the client gets the reply 250, the file is
-//! synchronized, renamed to `<id>`, and the directory is synchronized. The file is removed when the control plane has
-//! all copies.
+//! Each mail is a file in the directory. The node receives it into `<id>.new`. It then synchronizes the file, renames
+//! it to `<id>`, and synchronizes the directory. Only after that does it send the reply 250. It removes the file when
+//! the control plane has all copies.
 
 mod deliver;
 mod envelope;
+mod pace;
+mod schedule;
+mod stored;
 mod sync;
 
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, bail};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -24,9 +28,32 @@ use sync::DirectorySync;
 
 pub use deliver::Deliverer;
 pub use envelope::{Envelope, ProjectCopy};
+pub use stored::ReadError;
 
-/// The bytes of a mail that are kept in memory before they are written.
+/// The number of bytes of a mail that are buffered in memory before they are written.
 const BLOCK: usize = 64 << 10;
+
+/// The size of a small mail on the disk.
+const MIN_BYTES: u64 = 4 << 10;
+
+/// The limits of the queue.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueLimits {
+    /// The space on its file system that the queue leaves free.
+    pub free_bytes: u64,
+    /// The bytes of a project's mails. While a project has more, other mail for it is refused.
+    pub project_bytes: u64,
+}
+
+/// A mail of the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMail {
+    pub id: Uuid,
+    /// The projects that get a copy. Empty if the file is damaged.
+    pub projects: Vec<String>,
+    /// The size of the mail.
+    bytes: u64,
+}
 
 /// The queue. Clones share it.
 #[derive(Clone)]
@@ -35,16 +62,18 @@ pub struct Queue(Arc<Shared>);
 struct Shared {
     directory: PathBuf,
     sync: DirectorySync,
-    free_bytes: u64,
-    committed: UnboundedSender<Uuid>,
+    limits: QueueLimits,
+    /// The bytes of the mails of each project.
+    bytes: Mutex<HashMap<String, u64>>,
+    committed: UnboundedSender<QueuedMail>,
     /// Prevents a second process from using the directory.
     _lock: File,
 }
 
 impl Queue {
-    /// Opens the directory, which is created if necessary. Returns the queue and a channel with the ids of its mails:
-    /// first the mails of an earlier run, then each mail when it is committed.
-    pub fn open(directory: &Path, free_bytes: u64) -> anyhow::Result<(Self, UnboundedReceiver<Uuid>)> {
+    /// Opens the directory, which is created if necessary. Returns the queue and a channel with its mails: first those of
+    /// an earlier run, then each mail when it is committed.
+    pub fn open(directory: &Path, limits: QueueLimits) -> anyhow::Result<(Self, UnboundedReceiver<QueuedMail>)> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let lock = File::create(directory.join("lock"))?;
         match lock.try_lock() {
@@ -52,26 +81,36 @@ impl Queue {
             Err(TryLockError::WouldBlock) => bail!("another process uses it"),
             Err(TryLockError::Error(error)) => return Err(error).context("cannot lock it"),
         }
-        let (committed, ids) = unbounded_channel();
+        let (committed, mails) = unbounded_channel();
+        let sync = DirectorySync::open(directory)?;
+        let bytes = Mutex::default();
+        let shared = Shared { directory: directory.to_owned(), sync, limits, bytes, committed, _lock: lock };
+        let queue = Self(Arc::new(shared));
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             if name.ends_with(".new") {
-                // The client did not get the reply 250.
+                // The node was stopped before it sent the reply 250, so the client sends this mail again.
                 fs::remove_file(&path)?;
             } else if let Ok(id) = Uuid::try_parse(name) {
-                committed.send(id)?;
+                // The deliverer reports a damaged file.
+                let envelope = File::open(&path).and_then(|mut file| Envelope::read(&mut file)).ok();
+                let projects = envelope.as_ref().map(Envelope::projects).unwrap_or_default();
+                queue.add(QueuedMail { id, projects, bytes: envelope.map_or(0, |envelope| envelope.size) });
             }
         }
-        let sync = DirectorySync::open(directory)?;
-        let shared = Shared { directory: directory.to_owned(), sync, free_bytes, committed, _lock: lock };
-        Ok((Self(Arc::new(shared)), ids))
+        Ok((queue, mails))
     }
 
     /// Returns whether the file system has space for a mail of this size.
     pub fn has_space(&self, size: u64) -> bool {
         let free = rustix::fs::statvfs(&self.0.directory).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
-        free.is_ok_and(|free| free >= size.saturating_add(self.0.free_bytes))
+        free.is_ok_and(|free| free >= size.saturating_add(self.0.limits.free_bytes))
+    }
+
+    /// Returns whether the queue accepts other mail of a project.
+    pub fn has_room(&self, project: &str) -> bool {
+        self.bytes().get(project).is_none_or(|bytes| *bytes < self.0.limits.project_bytes)
     }
 
     /// Starts to receive a mail.
@@ -86,9 +125,33 @@ impl Queue {
     fn remove(&self, id: Uuid) -> io::Result<()> {
         fs::remove_file(self.path(id))
     }
+
+    /// Counts a mail and passes it to the deliverer.
+    fn add(&self, mail: QueuedMail) {
+        for project in &mail.projects {
+            *self.bytes().entry(project.clone()).or_default() += mail.bytes.max(MIN_BYTES);
+        }
+        // The send fails only while the node stops. The next start finds the mail.
+        let _ = self.0.committed.send(mail);
+    }
+
+    /// Ends the count of a mail that is not in the queue any more.
+    fn end(&self, mail: &QueuedMail) {
+        let mut bytes = self.bytes();
+        for project in &mail.projects {
+            if let Some(count) = bytes.get_mut(project) {
+                *count = count.saturating_sub(mail.bytes.max(MIN_BYTES));
+            }
+        }
+        bytes.retain(|_, count| *count > 0);
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// A mail that is being received. Its file is removed unless it is committed.
+/// A mail whose bytes are still arriving. Its file is removed unless it is committed.
 pub struct Spool {
     queue: Queue,
     id: Uuid,
@@ -103,7 +166,7 @@ impl Spool {
         self.id
     }
 
-    /// Returns the number of bytes so far.
+    /// Returns the number of bytes received so far.
     pub const fn size(&self) -> u64 {
         self.size
     }
@@ -114,6 +177,10 @@ impl Spool {
         self.size += u64::try_from(bytes.len()).map_err(io::Error::other)?;
         if self.block.len() < BLOCK {
             return Ok(());
+        }
+        // The client may have declared no size, and others fill the disk at the same time.
+        if !self.queue.has_space(BLOCK as u64) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         let (file, path, block) = (self.file.take(), self.new_path(), std::mem::take(&mut self.block));
         self.file = Some(blocking(move || write(file, &path, &block)).await?);
@@ -131,12 +198,11 @@ impl Spool {
         })
         .await?;
         if let Err(error) = self.queue.0.sync.sync().await {
-            // The client sends the mail again.
+            // The commit failed, so the client sends the mail again.
             self.queue.remove(self.id)?;
             return Err(error);
         }
-        // The send fails only while the node stops. The next start finds the mail.
-        let _ = self.queue.0.committed.send(self.id);
+        self.queue.add(QueuedMail { id: self.id, projects: envelope.projects(), bytes: envelope.size });
         Ok(())
     }
 
@@ -147,7 +213,7 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        // After a commit, the file has another name.
+        // After a commit, the file has its final name.
         match fs::remove_file(self.new_path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, "failed to remove an incomplete mail");
@@ -157,7 +223,7 @@ impl Drop for Spool {
     }
 }
 
-/// Appends to a file, which is created if it is not open yet.
+/// Appends to the file. Creates it if it is not open yet.
 fn write(file: Option<File>, path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = file.map_or_else(|| File::create_new(path), Ok)?;
     file.write_all(bytes)?;
@@ -189,18 +255,29 @@ mod tests {
         }
     }
 
+    const NO_LIMITS: QueueLimits = QueueLimits { free_bytes: 0, project_bytes: u64::MAX };
+
+    fn open(directory: &Path) -> (Queue, UnboundedReceiver<QueuedMail>) {
+        Queue::open(directory, NO_LIMITS).unwrap()
+    }
+
+    fn read_envelope(path: &Path) -> io::Result<Envelope> {
+        Envelope::read(&mut File::open(path)?)
+    }
+
     #[tokio::test]
     async fn committed_mail_survives_and_incomplete_mail_does_not() {
         let directory = tempfile::tempdir().unwrap();
-        let (queue, mut ids) = Queue::open(directory.path(), 0).unwrap();
-        assert!(Queue::open(directory.path(), 0).is_err(), "the directory is locked");
+        let (queue, mut mails) = open(directory.path());
+        assert!(Queue::open(directory.path(), NO_LIMITS).is_err(), "the directory is locked");
         let mut spool = queue.receive();
         for _ in 0..3 {
             spool.write(&[b'x'; BLOCK - 1]).await.unwrap();
         }
         let (id, size) = (spool.id(), spool.size());
         spool.commit(&envelope(size)).await.unwrap();
-        assert_eq!(ids.recv().await, Some(id));
+        let mail = QueuedMail { id, projects: vec!["prj_1".to_owned()], bytes: size };
+        assert_eq!(mails.recv().await.as_ref(), Some(&mail));
         let mut incomplete = queue.receive();
         incomplete.write(&[b'x'; 2 * BLOCK]).await.unwrap();
         let path = incomplete.new_path();
@@ -208,34 +285,56 @@ mod tests {
         drop(incomplete);
         assert!(!path.exists());
         fs::write(&path, "of a killed process").unwrap();
-        drop((queue, ids));
+        drop((queue, mails));
 
-        let (queue, mut ids) = Queue::open(directory.path(), 0).unwrap();
+        let (queue, mut mails) = open(directory.path());
         assert!(!path.exists());
-        assert_eq!(ids.recv().await, Some(id));
-        let mut file = tokio::fs::File::open(queue.path(id)).await.unwrap();
-        assert_eq!(Envelope::read(&mut file).await.unwrap(), envelope(size));
-    }
-
-    #[tokio::test]
-    async fn damaged_file_is_recognized() {
-        let directory = tempfile::tempdir().unwrap();
-        let whole = [b"mail".to_vec(), envelope(4).encode().unwrap()].concat();
-        let path = directory.path().join("mail");
-        for length in 0..whole.len() {
-            fs::write(&path, &whole[..length]).unwrap();
-            let error = Envelope::read(&mut tokio::fs::File::open(&path).await.unwrap()).await.unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{length}");
-        }
-        fs::write(&path, [b"x".to_vec(), whole].concat()).unwrap();
-        let error = Envelope::read(&mut tokio::fs::File::open(&path).await.unwrap()).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(mails.recv().await, Some(mail));
+        assert_eq!(read_envelope(&queue.path(id)).unwrap(), envelope(size));
     }
 
     #[test]
-    fn space_is_reserved() {
+    fn damaged_file_is_recognized() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(Queue::open(directory.path(), 0).unwrap().0.has_space(1));
-        assert!(!Queue::open(directory.path(), u64::MAX).unwrap().0.has_space(1));
+        let whole = [b"mail".to_vec(), envelope(4).encode().unwrap()].concat();
+        let path = directory.path().join(new_id().simple().to_string());
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(read_envelope(&path).unwrap_err().kind(), io::ErrorKind::InvalidData, "{length}");
+        }
+        fs::write(&path, [b"x".to_vec(), whole].concat()).unwrap();
+        assert_eq!(read_envelope(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        // The deliverer gets it, too.
+        let (_queue, mut mails) = open(directory.path());
+        assert!(mails.try_recv().unwrap().projects.is_empty());
+    }
+
+    #[tokio::test]
+    async fn space_is_reserved() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(open(directory.path()).0.has_space(1));
+        let limits = QueueLimits { free_bytes: u64::MAX, ..NO_LIMITS };
+        let (queue, _mails) = Queue::open(directory.path(), limits).unwrap();
+        assert!(!queue.has_space(1));
+        let mut spool = queue.receive();
+        spool.write(&[b'x'; BLOCK - 1]).await.unwrap();
+        assert_eq!(spool.write(b"x").await.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[tokio::test]
+    async fn mails_of_a_project_are_limited() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = QueueLimits { project_bytes: 2 * MIN_BYTES, ..NO_LIMITS };
+        let (queue, mails) = Queue::open(directory.path(), limits).unwrap();
+        for _ in 0..2 {
+            assert!(queue.has_room("prj_1"));
+            queue.receive().commit(&envelope(0)).await.unwrap();
+        }
+        assert!(!queue.has_room("prj_1") && queue.has_room("prj_2"));
+        drop((queue, mails));
+        let (queue, mut mails) = Queue::open(directory.path(), limits).unwrap();
+        assert!(!queue.has_room("prj_1"));
+        queue.end(&mails.recv().await.unwrap());
+        assert!(queue.has_room("prj_1"));
     }
 }

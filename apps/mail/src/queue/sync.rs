@@ -1,4 +1,4 @@
-//! Synchronization of the directory, which concurrent commits share.
+//! A synchronization (fsync) of the directory that concurrent commits share.
 
 use std::fs::File;
 use std::io;
@@ -10,12 +10,12 @@ use tokio::sync::Mutex;
 
 use super::blocking;
 
-/// A directory whose entries are synchronized.
+/// A directory, with the state of its synchronization.
 pub struct DirectorySync {
     directory: Arc<File>,
     /// The number of requests so far.
     requested: AtomicU64,
-    /// The number of requests that a finished synchronization covers.
+    /// The number of requests that completed synchronizations cover.
     covered: Mutex<u64>,
 }
 
@@ -26,8 +26,8 @@ impl DirectorySync {
         Ok(Self { directory: Arc::new(directory), requested: AtomicU64::new(0), covered: Mutex::new(0) })
     }
 
-    /// Makes all earlier changes of the directory durable. While a synchronization is in progress, requests wait. The
-    /// next synchronization then covers all of them.
+    /// Makes all earlier changes of the directory durable. Requests that arrive during a synchronization wait for the
+    /// next one, which covers all of them.
     pub async fn sync(&self) -> io::Result<()> {
         let request = self.requested.fetch_add(1, Ordering::SeqCst) + 1;
         let mut covered = self.covered.lock().await;

@@ -5,7 +5,7 @@ use smtp_proto::{Error, MAIL_BODY_7BIT, MAIL_BODY_8BITMIME, MAIL_SMTPUTF8, MailF
 use super::reply::Reply;
 use crate::address::Path;
 
-/// The longest name of a client.
+/// The maximum length of the client's name in EHLO.
 const MAX_EHLO: usize = 255;
 
 /// A valid command.
@@ -18,7 +18,7 @@ pub enum Command {
     },
     Mail {
         from: Path,
-        /// The declared size, or 0.
+        /// The size that the client declared, or 0.
         size: u64,
         utf8: bool,
     },
@@ -35,16 +35,17 @@ pub enum Command {
     Quit,
     /// A command of an extension that the server does not offer.
     NotOffered,
-    /// A command that the client may have sent together with bytes that are not commands: BDAT, or a request of HTTP.
+    /// A command that comes from a client that sends other bytes than commands: BDAT, whose data follows it, or an HTTP
+    /// request.
     NotSafe,
 }
 
 impl Command {
-    /// Parses a line without its line break. Returns the reply to a malformed command.
+    /// Parses a line without its line break. Returns the reply to send if the command is malformed.
     ///
-    /// `smtp_proto` parses only the parameters of MAIL and RCPT. It would accept malformed paths, remove the quotes of
-    /// local parts, and reject address literals. So this module parses the path, and passes `smtp_proto` the line with
-    /// a valid path instead.
+    /// `smtp_proto` parses only the parameters of MAIL and RCPT. For paths, it is unsuitable: it accepts malformed
+    /// ones, removes the quotes of local parts, and rejects address literals. So this module parses the path itself,
+    /// and replaces it with a valid path in the line that it passes to `smtp_proto`.
     pub fn parse(line: &[u8]) -> Result<Self, Reply> {
         let text = std::str::from_utf8(line).ok().filter(|text| !text.contains(char::is_control));
         let text = text.ok_or_else(|| Reply::new(500, "5.5.2", "the command has invalid characters"))?;
@@ -82,8 +83,8 @@ impl Command {
         }
     }
 
-    /// The name of EHLO or HELO becomes part of trace fields. So only the characters of host names and address literals
-    /// are allowed, and underscores, which some clients use.
+    /// The name in EHLO or HELO becomes part of trace fields. So it may contain only the characters of host names and
+    /// address literals, and underscores, which some clients use.
     fn hello(name: &str, extended: bool) -> Result<Self, Reply> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         if name.len() > MAX_EHLO || !name.bytes().all(is_valid) {
@@ -121,14 +122,14 @@ fn parse_rcpt(argument: &str) -> Result<Command, Reply> {
     Ok(Command::Rcpt(to))
 }
 
-/// Returns the text after a keyword in any case. Spaces before the path are not valid, but common.
+/// Returns the text after a keyword, whose case is ignored. Spaces before the path are invalid but common.
 fn after_keyword<'a>(argument: &'a str, keyword: &str) -> Option<&'a str> {
     let argument = argument.trim_start();
     let found = argument.get(..keyword.len())?.eq_ignore_ascii_case(keyword);
     found.then(|| argument.get(keyword.len()..))?.map(str::trim_start)
 }
 
-/// Returns the path and the parameters, which begin with a space.
+/// Returns the path, and the text with the parameters, which begins with a space.
 fn parse_path(text: &str) -> Option<(Path, &str)> {
     Path::parse(text).filter(|(_, parameters)| parameters.is_empty() || parameters.starts_with(' '))
 }

@@ -14,10 +14,11 @@ use crate::metrics::Metrics;
 
 /// The limit of a command line with its line break. RFC 5321 section 4.5.3.1.4 requires 512, and extensions add to it.
 const MAX_LINE: usize = 2048;
-/// The bytes that are read at once.
+/// The number of bytes per read.
 const COMMAND_BLOCK: usize = 4 << 10;
 const DATA_BLOCK: usize = 32 << 10;
-/// Before a connection is closed, this many bytes are read for this long, so that the client can read the last reply.
+/// The maximum number of bytes, and the maximum time, that the server reads before it closes a connection, so that the
+/// client can read the last reply.
 const MAX_LINGER: usize = 1 << 20;
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -29,24 +30,24 @@ pub struct Connection {
     /// `None` after a failed handshake.
     transport: Option<Box<dyn Transport>>,
     input: BytesMut,
-    /// Replies that were not sent yet: those to pipelined commands are sent together.
+    /// Replies that are not sent yet. The replies to pipelined commands are sent together.
     output: Vec<u8>,
     write_timeout: Duration,
     metrics: Metrics,
 }
 
-/// A line of a client.
+/// A line that the client sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Without its line break.
+    /// A line that ended with CRLF, without this line break.
     Command(Vec<u8>),
     /// Longer than [`MAX_LINE`].
     TooLong,
-    /// With another line break than `CRLF`.
+    /// A line that ended with another line break than CRLF.
     WrongBreak,
 }
 
-/// The reason why the connection cannot be used any more.
+/// The reason why a connection is unusable.
 #[derive(Debug)]
 pub enum Lost {
     Closed,
@@ -65,13 +66,13 @@ impl Connection {
         Self { transport: Some(Box::new(stream)), input, output, write_timeout, metrics }
     }
 
-    /// Adds a reply to those that are sent before the connection is read the next time.
+    /// Queues a reply. It is sent before the next read.
     pub fn reply(&mut self, reply: &Reply) {
         self.metrics.reply(reply.code);
         self.output.extend(reply.to_string().into_bytes());
     }
 
-    /// Returns whether bytes were received that were not read.
+    /// Returns whether there are received bytes that were not processed yet.
     pub fn has_input(&self) -> bool {
         !self.input.is_empty()
     }
@@ -100,12 +101,12 @@ impl Connection {
         }
     }
 
-    /// Waits for the next bytes of a mail, unless some were received.
+    /// Waits for the next bytes of a mail, unless the buffer already contains some.
     pub async fn wait_for_data(&mut self, deadline: Instant) -> Result<(), Lost> {
         if self.input.is_empty() { self.fill(DATA_BLOCK, deadline).await } else { Ok(()) }
     }
 
-    /// Returns the received bytes.
+    /// Returns the buffered bytes.
     pub fn data(&self) -> &[u8] {
         &self.input
     }
@@ -144,7 +145,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Starts TLS after the replies were sent. Bytes that were received before are discarded: they were not encrypted.
+    /// Sends the queued replies, then starts TLS. Discards the bytes that arrived before the handshake, because they
+    /// were not encrypted.
     pub async fn start_tls(&mut self, acceptor: &TlsAcceptor, limit: Duration) -> Result<(), Lost> {
         self.flush().await?;
         self.input.clear();
@@ -156,8 +158,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the last replies and closes the connection. The client's bytes are read for a while, because the kernel
-    /// otherwise resets the connection, and the client could lose the last reply.
+    /// Sends the last replies and closes the connection. Then reads and discards the client's bytes for a short time.
+    /// Otherwise, the kernel would reset the connection, and the client could lose the last reply.
     pub async fn close(mut self) {
         if self.flush().await.is_err() {
             return;

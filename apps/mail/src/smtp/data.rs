@@ -1,11 +1,11 @@
-//! The bytes after DATA (RFC 5321 section 4.5.2).
+//! Decodes the bytes after DATA (RFC 5321 section 4.5.2).
 //!
-//! Servers and clients that disagree about the end of a mail let a sender smuggle mail: commands in one mail's bytes
-//! that another server executes. So exactly one sequence ends the bytes, `CRLF.CRLF`. A carriage return or line feed
-//! that is not part of `CRLF` is an error that ends the connection, before anything after it is read. The same applies
-//! to NUL, which mail must not contain.
+//! If two servers disagree about the end of a mail, a sender can smuggle mail: the first server accepts one mail, and
+//! the second one executes a part of it as commands. So only one sequence ends a mail, `CRLF.CRLF`. A carriage return
+//! or line feed that is not part of `CRLF` is an error, which ends the connection before anything after it is read. The
+//! same applies to NUL, which mail must not contain.
 
-/// An error in the bytes, after which the connection ends.
+/// An invalid byte in a mail. It ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataError {
     BareCr,
@@ -13,14 +13,14 @@ pub enum DataError {
     Nul,
 }
 
-/// The position after the bytes so far.
+/// The position of the decoder in the current line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before the first byte of a line.
+    /// At the start of a line.
     LineStart,
-    /// After a dot at the start of a line. The dot is not part of the mail.
+    /// After a dot at the start of a line. This dot is not part of the mail.
     Dot,
-    /// After a dot and a carriage return.
+    /// After a dot at the start of a line, and a carriage return.
     DotCr,
     Text,
     Cr,
@@ -32,17 +32,18 @@ pub struct DataDecoder {
     state: State,
 }
 
-/// The result of a block of bytes.
+/// The result of decoding a block.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// The block contains no end.
+    /// The mail continues after the block.
     More,
-    /// The mail ends within the block, after this number of bytes.
+    /// The mail ends in this block, after this number of bytes.
     End(usize),
 }
 
 impl DataDecoder {
-    /// Creates a decoder. The state is a line start, because the line break of the command DATA precedes the mail.
+    /// Creates a decoder. It begins at the start of a line, because the mail follows the line break of the command
+    /// DATA.
     pub const fn new() -> Self {
         Self { state: State::LineStart }
     }

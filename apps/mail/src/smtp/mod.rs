@@ -1,4 +1,5 @@
-//! The SMTP server (RFC 5321) with SIZE, 8BITMIME, SMTPUTF8, PIPELINING, ENHANCEDSTATUSCODES and STARTTLS.
+//! The SMTP server (RFC 5321), with the extensions SIZE, 8BITMIME, SMTPUTF8, PIPELINING, ENHANCEDSTATUSCODES and
+//! STARTTLS.
 
 mod command;
 mod connection;
@@ -28,7 +29,7 @@ use connection::Connection;
 use reply::Reply;
 use session::Session;
 
-/// The pause after a failure to accept a connection, for example without a free file descriptor.
+/// The pause after a connection could not be accepted, for example because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The state that all sessions share.
@@ -43,7 +44,7 @@ pub struct Server {
     pub metrics: Metrics,
 }
 
-/// Serves clients until the node stops. Then it waits for mails in transmission.
+/// Serves clients until the node stops. Then waits for the mails that clients are transmitting.
 pub async fn serve(listener: TcpListener, server: Arc<Server>, mut stopping: watch::Receiver<bool>) {
     let mut sessions = JoinSet::new();
     loop {
@@ -70,7 +71,7 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, mut stopping: wat
 }
 
 async fn serve_client(stream: TcpStream, address: SocketAddr, server: Arc<Server>, stopping: watch::Receiver<bool>) {
-    // Fails only if the connection is closed already.
+    // Fails only if the connection is already closed.
     let _: io::Result<()> = stream.set_nodelay(true);
     let client = address.ip().to_canonical();
     let mut connection = Connection::new(stream, server.limits.timeouts.write, server.metrics.clone());
@@ -89,7 +90,7 @@ async fn serve_client(stream: TcpStream, address: SocketAddr, server: Arc<Server
             };
             server.metrics.connection(outcome);
             connection.reply(&reply);
-            // Do not wait for the client to close the connection, because such waits would need a limit too.
+            // Do not wait until the client closes the connection: the number of such waits would need another limit.
             let _ = timeout(ACCEPT_PAUSE, connection.flush()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! The reception of a mail after DATA.
+//! Receives a mail after DATA.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::queue::{Envelope, ProjectCopy, Spool};
 use crate::spf::SpfResult;
 use crate::trace::{Protocol, Trace};
 
-/// The reason why a mail is not stored.
+/// The reason why the node refuses a mail.
 #[derive(Debug)]
 enum Refusal {
     TooLarge,
@@ -29,13 +29,13 @@ enum Refusal {
     Storage(io::Error),
 }
 
-/// A mail that is being received.
+/// A mail whose bytes are still arriving.
 struct Incoming<'a> {
     limits: &'a Limits,
     host: &'a HostName,
-    /// The bytes so far, as the client sent them.
+    /// The number of bytes so far, as the client sent them.
     size: u64,
-    /// The bytes so far, until the header is complete; `None` afterwards.
+    /// The bytes so far, until the header is complete; then `None`.
     head: Option<Vec<u8>>,
     header: Option<Header>,
     spool: Result<Spool, Refusal>,
@@ -46,7 +46,7 @@ impl<'a> Incoming<'a> {
         Self { limits, host, size: 0, head: Some(Vec::new()), header: None, spool: Ok(spool) }
     }
 
-    /// Adds bytes of the mail. After a refusal, the bytes are only counted.
+    /// Adds bytes of the mail. After a refusal, only counts them.
     async fn add(&mut self, bytes: &[u8]) {
         self.size += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if self.size > self.limits.mail_bytes {
@@ -67,7 +67,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Stores the beginning of the mail, whose first bytes are the header.
+    /// Stores the header, and the first bytes of the body that follow it.
     async fn finish_header(&mut self, end: usize) {
         let Some(head) = self.head.take() else { return };
         let (header, rest) = head.split_at(end.min(head.len()));
@@ -90,7 +90,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Ends the mail. Returns its header, and the file with its bytes.
+    /// Completes the reception. Returns the header, and the file that contains the mail.
     async fn finish(mut self) -> Result<(Header, Spool), Refusal> {
         let length = self.head.as_ref().map(Vec::len);
         if let Some(length) = length {
@@ -101,14 +101,14 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Returns the end of the header: the position after the last line before the first empty line.
+/// Returns the end of the header: the position before the first empty line.
 fn end_of_header(head: &[u8], searched: usize) -> Option<usize> {
     let rest = head.get(searched..)?;
     rest.windows(4).position(|window| window == b"\r\n\r\n").map(|position| searched + position + 2)
 }
 
 impl Session {
-    /// Receives a mail. `Ok` is the reply to it. The client waits for the reply before it considers the mail sent.
+    /// Receives a mail. `Ok` contains the reply. Until the client gets this reply, it does not consider the mail sent.
     pub(super) async fn data(&mut self) -> Result<Reply, End> {
         let Some(transaction) = self.transaction.take() else {
             return Ok(Reply::new(503, "5.5.1", "send MAIL first"));
@@ -120,7 +120,7 @@ impl Session {
         self.connection.reply(&Reply::new(354, "", "end the mail with <CRLF>.<CRLF>"));
         let (server, ehlo) = (self.server.clone(), self.ehlo.clone().unwrap_or_default());
         let (client, from) = (self.client, transaction.from.clone());
-        // SPF is checked while the mail is received. Dropping the set ends the check.
+        // The SPF check runs while the mail arrives. Dropping the set cancels the check.
         let (spf, mut check) = (server.spf.clone(), JoinSet::new());
         check.spawn(async move { spf.check(client, &ehlo, from.as_ref()).await });
         let incoming = Incoming::new(&server.limits, &server.host, server.queue.receive());
@@ -170,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Stores a mail durably, with a copy for each project.
+    /// Stores a mail durably, with one copy per project.
     async fn store(
         &mut self,
         transaction: &Transaction,
@@ -215,7 +215,12 @@ impl Session {
             %spf,
             "accepted a mail"
         );
-        Ok(Reply::new(250, "2.0.0", format!("queued as {id}")))
+        let queued = match envelope.copies.as_slice() {
+            // The project finds the mail in its log by this id.
+            [copy] => copy.id.clone(),
+            _ => id.to_string(),
+        };
+        Ok(Reply::new(250, "2.0.0", format!("queued as {queued}")))
     }
 
     fn reply_to(&self, refusal: &Refusal) -> Reply {
@@ -248,8 +253,7 @@ impl Session {
     }
 }
 
-/// Returns the time by which more bytes must arrive. Otherwise a mail of which this many bytes were received is too
-/// slow.
+/// Returns the deadline for the next bytes. It enforces the minimum transfer rate, given the number of received bytes.
 fn block_deadline(timeouts: &Timeouts, started_at: Instant, received: u64) -> Instant {
     let paid = Duration::from_secs(received / timeouts.data_rate.max(1));
     let total = timeouts.data.min(timeouts.data_grace + paid);

@@ -7,9 +7,9 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub code: u16,
-    /// The enhanced status code; empty for the greeting and for replies to EHLO, HELO and DATA.
+    /// The enhanced status code; empty for the greeting, and for replies to EHLO, HELO and DATA.
     pub status: &'static str,
-    /// One or more lines.
+    /// The text, in one or more lines.
     pub text: Cow<'static, str>,
 }
 
@@ -18,7 +18,7 @@ impl Reply {
         Self { code, status, text: text.into() }
     }
 
-    /// Returns whether the client made an error.
+    /// Returns whether the reply reports an error of the client.
     pub const fn is_error(&self) -> bool {
         self.code >= 500
     }

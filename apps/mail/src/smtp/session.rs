@@ -1,4 +1,4 @@
-//! The dialogue with a client.
+//! An SMTP session with a client.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::command::Command;
 use super::connection::{Connection, Line, Lost};
 use super::reply::Reply;
 use crate::address::{Domain, Mailbox, Path};
-use crate::limits::ClientConnection;
+use crate::limits::{ClientConnection, Timeouts};
 use crate::trace::Protocol;
 
 /// A session with a client.
@@ -29,23 +29,23 @@ pub struct Session {
     pub(super) protocol: Protocol,
     pub(super) transaction: Option<Transaction>,
     errors: u32,
-    /// The commands since the last accepted mail.
+    /// The number of commands since the last accepted mail.
     pub(super) commands: u32,
 }
 
-/// A mail transaction, from MAIL to the end of the mail.
+/// A mail transaction, which begins with MAIL and ends after the data.
 pub struct Transaction {
-    /// `None` for the null sender.
+    /// The sender; `None` for the null sender (`<>`).
     pub from: Option<Mailbox>,
     pub utf8: bool,
     /// The recipients with their projects.
     pub recipients: Vec<(Mailbox, String)>,
 }
 
-/// The end of a session.
+/// The reason why a session ends.
 #[derive(Debug)]
 pub enum End {
-    /// The client closed the connection, or the session added its last reply.
+    /// The client closed the connection, or the session queued its last reply.
     Closed,
     /// The client was too slow.
     Timeout,
@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// Serves the client until the session ends, and closes the connection.
+    /// Serves the client until the session ends, then closes the connection.
     pub async fn run(mut self) {
         let ready = format!("{} ESMTP", self.server.host);
         self.connection.reply(&Reply::new(220, "", ready));
@@ -104,7 +104,9 @@ impl Session {
     }
 
     async fn serve_command(&mut self) -> Result<(), End> {
-        let deadline = self.deadline.min(Instant::now() + self.server.limits.timeouts.command);
+        let Timeouts { command, busy_command, .. } = self.server.limits.timeouts;
+        let limit = if self.server.clients.is_busy() { busy_command } else { command };
+        let deadline = self.deadline.min(Instant::now() + limit);
         let line = tokio::select! {
             line = self.connection.read_line(deadline) => line?,
             _ = self.stopping.wait_for(|stopping| *stopping) => return Err(End::Stopping),
@@ -122,7 +124,7 @@ impl Session {
                 Err(reply) => reply,
             },
             Line::TooLong => Reply::new(500, "5.5.2", "the command is too long"),
-            // Another server could see other commands here.
+            // Another server could split these bytes into other commands.
             Line::WrongBreak => return self.refuse(Reply::new(554, "5.5.2", "a command must end with CRLF")),
         };
         self.errors += u32::from(reply.is_error());
@@ -133,13 +135,13 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session with a reply.
+    /// Queues a last reply, and ends the session.
     pub(super) fn refuse<T>(&mut self, reply: Reply) -> Result<T, End> {
         self.connection.reply(&reply);
         Err(End::Closed)
     }
 
-    /// Returns the reply. A TLS handshake has none.
+    /// Executes a command and returns the reply. There is no reply after a TLS handshake.
     async fn execute(&mut self, command: Command) -> Result<Option<Reply>, End> {
         Ok(Some(match command {
             Command::Hello { name, extended } => {
@@ -170,8 +172,8 @@ impl Session {
         }))
     }
 
-    /// Refuses EHLO, HELO, DATA or STARTTLS if bytes follow it: a client must wait for the reply to these commands (RFC
-    /// 2920 section 3.1, RFC 3207 section 4). Bytes before the reply may come from an attacker.
+    /// Refuses EHLO, HELO, DATA or STARTTLS if the client has already sent more bytes. A client must wait for the reply
+    /// to these commands (RFC 2920 section 3.1, RFC 3207 section 4). Bytes before the reply may come from an attacker.
     fn refuse_pipelining(&mut self) -> Result<(), End> {
         if self.connection.has_input() {
             return self.refuse(Reply::new(554, "5.5.0", "wait for the reply before you send more"));
@@ -240,6 +242,9 @@ impl Session {
             Domain::Literal(_) => Some(Recipient::Foreign),
         };
         let refusal = match found {
+            Some(Recipient::Project(project)) if !self.server.queue.has_room(&project) => {
+                return Reply::new(452, "4.3.1", "too much mail for the recipient waits; try again later");
+            }
             Some(Recipient::Project(project)) => {
                 let recipient = (mailbox, project);
                 if !transaction.recipients.contains(&recipient) {
@@ -247,6 +252,7 @@ impl Session {
                 }
                 return Reply::new(250, "2.1.5", "OK");
             }
+            Some(Recipient::Full) => return Reply::new(452, "4.2.2", "the mailbox is full; try again later"),
             None => return Reply::new(451, "4.3.0", "the recipient cannot be checked; try again later"),
             Some(Recipient::Unknown) => Reply::new(550, "5.1.1", "no such address"),
             Some(Recipient::Foreign) => Reply::new(550, "5.7.1", "relaying denied"),
@@ -270,7 +276,7 @@ impl Session {
             return Err(lost.into());
         }
         self.server.metrics.connection("tls");
-        // RFC 3207 section 4.2: the server forgets what the client said before.
+        // RFC 3207 section 4.2: the server discards all information from before the handshake.
         (self.ehlo, self.transaction) = (None, None);
         self.protocol = Protocol { encrypted: true, ..Protocol::default() };
         Ok(None)

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::http::header::AUTHORIZATION;
@@ -11,12 +12,15 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use protocol::{InboundMail, Recipient, RecipientRequest};
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 pub const TOKEN: &str = "svc_nod_of-the-tests";
 /// The domain of the project `prj_blog`.
 pub const BLOG: &str = "blog.acme.mail.example";
 /// The domain of the project `prj_shop`.
 pub const SHOP: &str = "shop.acme.mail.example";
+/// The domain of a project whose mailbox is full.
+pub const FULL: &str = "full.acme.mail.example";
 
 /// A mail that the control plane received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,13 +51,13 @@ struct Table {
     /// All ids that were handed over, with repetitions.
     handovers: Vec<String>,
     lookups: Vec<String>,
-    /// Projects that do not exist any more.
+    /// Projects that no longer exist.
     gone: BTreeSet<String>,
     /// Mails of this project are rejected with 503. An empty text selects all mails.
     failing: Option<String>,
     /// Look-ups are rejected with 503.
     failing_lookups: bool,
-    /// Uploads are rejected with 404, as by another server at the address.
+    /// Uploads are rejected with 404, as if another server had this address.
     unknown_uploads: bool,
 }
 
@@ -66,7 +70,7 @@ impl ControlPlane {
                 .app_data(state.clone())
                 .app_data(PayloadConfig::new(26 << 20))
                 .route("/internal/v1/mail/recipients", web::post().to(recipients))
-                .route("/internal/v1/mail/inbound/{id}/raw", web::put().to(upload))
+                .route("/internal/v1/mail/uploads/{project}/{id}", web::put().to(upload))
                 .route("/internal/v1/mail/inbound/{id}", web::put().to(receive))
         };
         let server = HttpServer::new(app).workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
@@ -81,9 +85,13 @@ impl ControlPlane {
         format!("http://{}", self.address)
     }
 
-    /// Stops. The port stays bound, so that no other process answers there.
+    /// Stops the server. The port stays bound, so that no other process can use it.
     pub async fn stop(&self) {
         self.server.stop(false).await;
+        // The worker still serves open connections for a moment, and then drops its state.
+        while Arc::strong_count(&self.shared) > 1 {
+            sleep(Duration::from_millis(1)).await;
+        }
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(self.address).unwrap();
@@ -152,13 +160,19 @@ async fn recipients(request: HttpRequest, asked: Json<RecipientRequest>, shared:
     HttpResponse::Ok().json(match domain.as_str() {
         BLOG => Recipient::Project("prj_blog".to_owned()),
         SHOP => Recipient::Project("prj_shop".to_owned()),
+        FULL => Recipient::Full,
         "mail.example" => Recipient::Unknown,
         domain if domain.ends_with(".mail.example") => Recipient::Unknown,
         _ => Recipient::Foreign,
     })
 }
 
-async fn upload(request: HttpRequest, id: Path<String>, bytes: Bytes, shared: Data<Shared>) -> HttpResponse {
+async fn upload(
+    request: HttpRequest,
+    path: Path<(String, String)>,
+    bytes: Bytes,
+    shared: Data<Shared>,
+) -> HttpResponse {
     if !is_authorized(&request) {
         return HttpResponse::Unauthorized().finish();
     }
@@ -166,7 +180,7 @@ async fn upload(request: HttpRequest, id: Path<String>, bytes: Bytes, shared: Da
     if table.unknown_uploads {
         return HttpResponse::NotFound().finish();
     }
-    table.raw.insert(id.into_inner(), bytes);
+    table.raw.insert(path.into_inner().1, bytes);
     HttpResponse::NoContent().finish()
 }
 

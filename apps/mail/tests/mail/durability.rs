@@ -1,4 +1,4 @@
-//! Kills of the program.
+//! The node loses no accepted mail when its process is killed.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -45,7 +45,7 @@ impl Drop for Process {
     }
 }
 
-/// A mail in the journal of the clients.
+/// The outcome of a mail in the journal of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Acknowledged,
@@ -100,7 +100,7 @@ async fn acknowledged_mail_survives_kills() {
     let (core, directory) = (ControlPlane::start(), tempfile::tempdir().unwrap());
     let mut journal = Vec::new();
     for round in 0..6 {
-        // In some rounds, the control plane receives mail, so kills also interrupt handovers.
+        // Only in some rounds, the control plane receives mail, so that kills also interrupt hand-overs.
         core.fail((round % 2 == 0).then_some(""));
         let process = Process::start(address, &core.url(), directory.path());
         wait_until_ready(address).await;
@@ -128,7 +128,7 @@ async fn acknowledged_mail_survives_kills() {
         let counts = [count("prj_blog"), count("prj_shop")];
         match outcome {
             Outcome::Acknowledged => assert_eq!(counts, [1, 1], "{subject}"),
-            // Both copies or none: a mail is stored as a whole.
+            // Both copies exist or none, because a mail is stored as a whole.
             Outcome::Unknown => assert!([[0, 0], [1, 1]].contains(&counts), "{subject}: {counts:?}"),
         }
     }

@@ -1,4 +1,4 @@
-//! A mail node in this process, and a client that can break all rules.
+//! A mail node in this process, and a client that can violate every rule.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use tokio::time::{sleep, timeout};
 use super::control_plane::{ControlPlane, Received, TOKEN};
 
 pub const HOST: &str = "mx.mail.example";
-/// The longest wait for something that happens in a correct node.
+/// The maximum wait for an event that must happen in a correct node.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A mail node with its systems.
+/// A mail node, with the control plane and the name server that it uses.
 pub struct Fixture {
     pub core: ControlPlane,
     pub dns: DnsServer,
@@ -44,7 +44,7 @@ impl Fixture {
         let (certificate, directory) = (Certificate::generate(), tempfile::tempdir().unwrap());
         let mut config = config(&core.url(), dns.address(), &certificate, directory.path());
         config.limits.mails_per_minute = 1_000_000;
-        config.limits.free_bytes = 0;
+        config.limits.queue.free_bytes = 0;
         config.limits.timeouts.tarpit = Duration::ZERO;
         change(&mut config.limits);
         let node = MailNode::start(config).await.unwrap();

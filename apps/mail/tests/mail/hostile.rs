@@ -1,10 +1,10 @@
-//! Hostile dialogues: each has documented replies, leaves no mail that should not exist, and does not disturb the next
-//! client.
+//! Hostile dialogues. Each one gets documented replies, leaves no mail that should not exist, and does not affect the
+//! next client.
 
 use super::control_plane::{BLOG, Received};
 use super::fixture::{Client, Fixture, HOST};
 
-/// The state of the connection after a dialogue.
+/// The expected state of the connection after a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Open,
@@ -12,12 +12,12 @@ enum After {
 }
 use After::{Closed, Open};
 
-/// A dialogue: what the client sends at once, with the codes of the replies.
+/// A dialogue: the bytes that the client sends at once, and the expected codes of the replies.
 struct Dialogue {
     name: String,
     steps: Vec<(Vec<u8>, &'static str)>,
     after: After,
-    /// The mails that arrive.
+    /// The expected number of accepted mails.
     mails: usize,
 }
 
@@ -62,7 +62,7 @@ async fn run(fixture: &Fixture, dialogues: Vec<Dialogue>) -> Vec<Vec<Received>> 
     all
 }
 
-/// A mail in the bytes of another one.
+/// Returns a mail that contains another mail after the separator.
 fn smuggled(separator: &[u8]) -> Vec<u8> {
     let inner =
         format!("MAIL FROM:<evil@bank.example>\r\nRCPT TO:<a@{BLOG}>\r\nDATA\r\nSubject: evil\r\n\r\nx\r\n.\r\n");
@@ -96,7 +96,7 @@ async fn no_other_sequence_ends_a_mail() {
     let fixture = Fixture::start().await;
     let refused = separators.map(|separator| data(format!("{separator:?}"), smuggled(separator), "554", Closed, 0));
     run(&fixture, refused.into()).await;
-    // These are text. The mail contains all of it.
+    // These separators are text, so the mail contains the whole text.
     let text: [&[u8]; 6] = [
         b"\r\n .\r\n",
         b"\r\n..\r\n",
@@ -214,7 +214,7 @@ async fn a_mail_has_at_most_100_recipients() {
     assert!(client.reply().await.starts_with("250 2.0.0"));
     assert_eq!(fixture.drain().await[0].mail.to.len(), 100);
 
-    // The 10,000 recipients end the session with 421, before the client can send the mail.
+    // The 10,000 unknown recipients end the session with 421, before the client can send the mail.
     client.command("MAIL FROM:<>").await;
     let rcpts: String = (0..10_000).map(|number| format!("RCPT TO:<{number}@{BLOG}>\r\n")).collect();
     client.send(rcpts).await;
@@ -328,7 +328,7 @@ async fn large_mails_are_refused() {
         ],
     )
     .await;
-    // A client that goes away leaves no file behind.
+    // A client that disconnects leaves no file behind.
     let mut client = fixture.greet().await;
     client.command("MAIL FROM:<>").await;
     client.command(&format!("RCPT TO:<a@{BLOG}>")).await;

@@ -1,4 +1,4 @@
-//! The reception of mail, and its trace fields.
+//! Tests of receiving mail, and of its trace fields.
 
 use super::control_plane::{BLOG, Received, SHOP};
 use super::fixture::{Fixture, HOST};
@@ -22,8 +22,8 @@ async fn extensions_are_offered_and_a_mail_is_received() {
     );
     let data = "From: Ada <ada@sender.example>\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n\r\n..dot\r\nGrüße";
     let queued = client.mail("Ada@Sender.Example", &[&format!("Hello+1@{}.", BLOG.to_uppercase())], data).await;
-    assert!(queued.starts_with("250 2.0.0 queued as "), "{queued}");
     let received = fixture.core.wait_for(1).await.remove(0);
+    assert_eq!(queued, format!("250 2.0.0 queued as {}", received.id));
     let mail = &received.mail;
     assert_eq!((mail.project.as_str(), mail.from.as_str()), ("prj_blog", "Ada@sender.example"));
     assert_eq!(mail.to, [format!("Hello+1@{BLOG}")]);
@@ -102,7 +102,7 @@ async fn pipelined_commands_are_answered_in_order() {
     }
     assert_eq!(replies[1..4], ["250 2.1.5 OK", "550 5.1.1 no such address", "550 5.7.1 relaying denied"]);
     assert!(replies[4].starts_with("354 "));
-    // The end of a mail and the next mail can be sent together.
+    // A client can send the end of a mail and the next mail together.
     client.send(format!("Subject: 1\r\n\r\n.\r\nMAIL FROM:<>\r\nRCPT TO:<b@{BLOG}>\r\nDATA\r\n")).await;
     for start in ["250 2.0.0", "250 2.1.0", "250 2.1.5", "354 "] {
         assert!(client.reply().await.starts_with(start));
@@ -185,7 +185,7 @@ async fn copies_are_handed_over_independently() {
     assert_eq!(fixture.core.wait_for(2).await.len(), 2);
     let shop = fixture.core.received()[0].id.clone();
     assert_eq!(fixture.core.handovers().iter().filter(|id| **id == shop).count(), 1);
-    // The copy of a project that is gone is dropped.
+    // The copy of a project that no longer exists is dropped.
     fixture.core.remove("prj_blog");
     client.mail("", &to.each_ref().map(String::as_str), "Subject: 2\r\n\r\n").await;
     assert_eq!(fixture.drain().await.len(), 3);

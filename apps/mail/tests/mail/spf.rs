@@ -1,11 +1,11 @@
-//! SPF against a real name server.
+//! SPF checks with a real name server.
 
 use sandbox::{DnsServer, RecordType};
 
 use super::control_plane::BLOG;
 use super::fixture::Fixture;
 
-/// A domain with an SPF record, or with none for an empty text, and the expected result for a client at 127.0.0.1.
+/// A domain, its SPF record (none if the text is empty), and the expected result for a client at 127.0.0.1.
 const CASES: &[(&str, &str, &str)] = &[
     ("none", "", "none"),
     ("other-txt", "google-site-verification=x", "none"),

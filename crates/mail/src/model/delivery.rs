@@ -2,7 +2,7 @@
 
 use kernel::{MailId, ProjectId, Time};
 
-/// A mail that the mail node received, for one project.
+/// A mail that the mail node received, as one project gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewInboundMail {
     /// The id, which the mail node created.
@@ -23,15 +23,17 @@ pub struct NewInboundMail {
 /// The owner of a recipient's domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecipientOwner {
-    /// Each address at the domain belongs to this project.
+    /// All addresses at the domain belong to this project.
     Project(ProjectId),
+    /// A project has the domain, but its mailbox is full: it stores as much received mail as its plan allows.
+    Full,
     /// The domain is the platform's, but no project has it.
     Unknown,
     /// The platform does not receive mail for the domain.
     Foreign,
 }
 
-/// A received mail that a node claimed for an attempt.
+/// A received mail that a node has claimed for one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedMail {
     pub id: MailId,

@@ -13,9 +13,9 @@ pub struct DeliveryEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryEventKind {
-    /// The recipients' server accepted the mail.
+    /// The recipient's server accepted the mail.
     Delivered,
-    /// The recipients' server refused the mail. A temporary refusal does not change the outcome.
+    /// The recipient's server refused the mail. A temporary refusal does not change the outcome.
     Bounced { permanent: bool },
     /// The recipients reported the mail as spam.
     Complained,

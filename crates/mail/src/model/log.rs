@@ -32,7 +32,7 @@ kernel::words! {
 }
 
 impl MailOutcome {
-    /// Returns the outcomes of a sent mail that this outcome replaces. Outcomes never go backwards.
+    /// Returns the outcomes that this outcome can replace. The outcome of a sent mail never goes backwards.
     pub(crate) const fn predecessors(self) -> &'static [Self] {
         match self {
             Self::Delivered => &[Self::Queued, Self::Sent],
@@ -58,23 +58,32 @@ impl MailOutcome {
         "sentLast24h": 17,
         "receivedLast24h": 4,
         "keepDays": 30,
+        "receivedBytes": 81_920,
+        "sentBytes": 2_048,
+        "maxBytes": 1_073_741_824,
     }))
 )]
 pub struct EmailStatus {
     pub granted: bool,
-    /// The domain of the project's addresses: each local part at it reaches `email()`. While it is not granted, the domain
-    /// that a grant would give; empty if the installation has no mail.
+    /// The domain of the project's addresses: `email()` receives the mail for each local part at it. If email is not
+    /// granted, the domain that a grant would give. Empty if the installation has no mail.
     pub address: String,
     /// The default sender.
     pub from: String,
-    /// The number of calls of `send()` that the plan allows per hour.
+    /// The maximum number of calls of `send()` per hour on the organization's plan.
     pub hourly_limit: u32,
-    /// The calls of `send()` in the last hour. Refused calls do not count.
+    /// The number of calls of `send()` in the last hour, without refused calls.
     pub sent_last_hour: i64,
     pub sent_last24h: i64,
     pub received_last24h: i64,
-    /// The days for which the log is kept.
+    /// The number of days for which the log is kept.
     pub keep_days: u32,
+    /// The bytes of the stored received mail. At `maxBytes`, other mail is refused.
+    pub received_bytes: i64,
+    /// The bytes of the stored sent mail. `send()` fails if another mail would exceed `maxBytes`.
+    pub sent_bytes: i64,
+    /// The bytes of received mail, and of sent mail, that the plan allows.
+    pub max_bytes: u64,
 }
 
 /// A mail in the log.
@@ -105,7 +114,7 @@ pub struct MailLogEntry {
     /// The reason for the outcome, such as the reply of a server.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub detail: Option<String>,
-    /// The length of the raw message.
+    /// The length of the raw message in bytes.
     pub size_bytes: i64,
     /// The SPF result of a received mail (RFC 7208 section 2.6), in lower case.
     #[cfg_attr(feature = "openapi", schema(required))]

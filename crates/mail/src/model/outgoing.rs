@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kernel::{MailId, ProjectId};
 
-/// A submission of a node.
+/// A mail that a node submits for a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
     /// The id of the mail, which the node created.
@@ -13,7 +13,7 @@ pub struct Submission {
     pub mail: OutgoingMail,
 }
 
-/// A mail as worker code wrote it, so each text can have any content.
+/// A mail as the worker code wrote it, so its texts are not validated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutgoingMail {
     /// The sender: `address` or `name <address>`. `None` for the project's default sender.
@@ -38,11 +38,13 @@ pub struct Attachment {
     pub content: String,
 }
 
-/// The reason why a mail is not sent. The message is for the developer of the worker.
+/// The reason why a worker's mail is refused. The message is for the developer of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the project sent {limit} mails in the last hour, the limit of its plan; send the mail later")]
     RateLimited { limit: u32 },
+    #[error("the project stores {limit} bytes of sent mail, the limit of its plan; the oldest mail is deleted first")]
+    MailboxFull { limit: u64 },
     #[error("{0}")]
     Suppressed(String),
     #[error("{0}")]

@@ -15,7 +15,7 @@ pub struct NewDelivery {
     pub mail_id: MailId,
     pub project_id: ProjectId,
     pub next_attempt_at: Time,
-    /// The time after which there is no further attempt.
+    /// The time after which no further attempt is made.
     pub expires_at: Time,
 }
 
@@ -40,19 +40,19 @@ pub struct DeliveryClaim {
 /// The limits of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimLimits {
-    /// The most mails of a claim.
+    /// The maximum number of mails per claim.
     pub total: i32,
-    /// The most mails of a project that are claimed at the same time. A worker that does not return then cannot delay
-    /// the mail of other projects.
+    /// The maximum number of mails of one project that are claimed at the same time. So a worker that does not return
+    /// cannot delay the mail of other projects.
     pub per_project: i32,
 }
 
 /// Deliveries on a [`store::Connection`].
 pub trait DeliveryRepository {
-    /// Inserts a delivery.
-    async fn delivery_insert(&mut self, delivery: NewDelivery) -> Result<()>;
+    /// Inserts deliveries.
+    async fn delivery_insert_all(&mut self, deliveries: &[NewDelivery]) -> Result<()>;
 
-    /// Claims due mails of projects whose home node this is, until the end of the lease.
+    /// Claims due mails of projects whose home node is this node, until the end of the lease.
     async fn delivery_claim(
         &mut self,
         node: NodeId,
@@ -61,14 +61,17 @@ pub trait DeliveryRepository {
         limits: ClaimLimits,
     ) -> Result<Vec<DeliveryClaim>>;
 
+    /// Makes the mails that the node has claimed due again.
+    async fn delivery_release(&mut self, node: NodeId, now: Time) -> Result<()>;
+
     /// Returns the project of a mail that the node has claimed.
     async fn delivery_find_claim(&mut self, node: NodeId, mail: MailId, now: Time) -> Result<Option<ProjectId>>;
 
-    /// Deletes the delivery of a mail if this is the node's latest attempt. Returns false otherwise.
+    /// Deletes the delivery of a mail if this is the node's latest attempt. Otherwise returns false.
     async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<bool>;
 
-    /// Schedules another attempt if this is the node's latest attempt and the next one is before the expiry. Returns false
-    /// otherwise.
+    /// Schedules another attempt if this is the node's latest attempt and the next one would be before the expiry.
+    /// Otherwise returns false.
     async fn delivery_retry(&mut self, node: NodeId, mail: MailId, attempt: i32, next: Time) -> Result<bool>;
 
     /// Deletes expired deliveries, and returns their mails.
@@ -81,8 +84,8 @@ pub trait DeliveryRepository {
     async fn delivery_count(&mut self) -> Result<i64>;
 }
 
-// Selects the due mails per project, so that a project with many of them does not delay the others. The array prevents
-// that Postgres executes the subquery for each row.
+// Selects the due mails per project, so that a project with many mails does not delay the others. Because of the array,
+// Postgres does not execute the subquery for each row.
 const CLAIM: &str = "UPDATE mail.deliveries d SET attempts = d.attempts + 1, node_id = $1, next_attempt_at = $3
     FROM mail.messages m
     WHERE m.id = d.mail_id AND d.mail_id = ANY (ARRAY(
@@ -110,8 +113,8 @@ struct Expired {
 }
 
 impl DeliveryRepository for Connection {
-    async fn delivery_insert(&mut self, delivery: NewDelivery) -> Result<()> {
-        diesel::insert_into(deliveries::table).values(delivery).execute(self).await?;
+    async fn delivery_insert_all(&mut self, deliveries: &[NewDelivery]) -> Result<()> {
+        diesel::insert_into(deliveries::table).values(deliveries).execute(self).await?;
         Ok(())
     }
 
@@ -129,6 +132,13 @@ impl DeliveryRepository for Connection {
             .bind::<Integer, _>(limits.total)
             .bind::<Integer, _>(limits.per_project);
         Ok(Prepared(claim).load(self).await?)
+    }
+
+    async fn delivery_release(&mut self, node: NodeId, now: Time) -> Result<()> {
+        let claimed = deliveries::node_id.eq(node).and(deliveries::next_attempt_at.gt(now));
+        let change = (deliveries::node_id.eq(None::<NodeId>), deliveries::next_attempt_at.eq(now));
+        Prepared(diesel::update(deliveries::table.filter(claimed)).set(change)).execute(self).await?;
+        Ok(())
     }
 
     async fn delivery_find_claim(&mut self, node: NodeId, mail: MailId, now: Time) -> Result<Option<ProjectId>> {

@@ -6,6 +6,7 @@ use diesel_async::RunQueryDsl;
 use kernel::{MailId, Paging, ProjectId, Time};
 use store::{Connection, Prepared, Result, newest_first};
 
+use super::MailBytes;
 use crate::model::{MailDirection, MailLogEntry, MailOutcome};
 use crate::schema::messages;
 
@@ -28,10 +29,10 @@ pub struct MessageRecord {
     pub created_at: Time,
 }
 
-/// The numbers of recent mails of a project.
+/// The numbers of a project's recent mails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub struct MessageCounts {
-    /// The mails that were submitted in the last hour, without those to suppressed recipients.
+    /// The number of mails that were submitted in the last hour, without those to suppressed recipients.
     #[diesel(sql_type = BigInt)]
     pub sent_last_hour: i64,
     #[diesel(sql_type = BigInt)]
@@ -40,13 +41,13 @@ pub struct MessageCounts {
     pub received_last_day: i64,
 }
 
-/// The submissions of a project in a period.
+/// The numbers of a project's submissions in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
 pub struct SubmittedCounts {
-    /// The mails without those to suppressed recipients.
+    /// The number of mails, without those to suppressed recipients.
     #[diesel(sql_type = BigInt)]
     pub sent: i64,
-    /// The mails to suppressed recipients.
+    /// The number of mails to suppressed recipients.
     #[diesel(sql_type = BigInt)]
     pub suppressed: i64,
 }
@@ -55,6 +56,9 @@ pub struct SubmittedCounts {
 pub trait MessageRepository {
     /// Inserts a mail. Returns false if the id exists.
     async fn message_insert(&mut self, message: &MessageRecord) -> Result<bool>;
+
+    /// Inserts mails. Returns the ids of those that did not exist.
+    async fn message_insert_all(&mut self, messages: &[MessageRecord]) -> Result<Vec<MailId>>;
 
     /// Returns the mail with this id.
     async fn message_find(&mut self, id: MailId) -> Result<Option<MessageRecord>>;
@@ -67,14 +71,14 @@ pub trait MessageRepository {
         paging: &Paging<MailId>,
     ) -> Result<Vec<MessageRecord>>;
 
-    /// Counts the submissions of a project since this time. Unlike [`Self::message_count`], it reads no received mail,
-    /// whose number the senders determine.
+    /// Counts the submissions of a project since this time. Unlike [`Self::message_count`], it does not read received
+    /// mails, because any sender can increase their number.
     async fn message_count_submitted(&mut self, project: ProjectId, since: Time) -> Result<SubmittedCounts>;
 
     /// Counts the recent mails of a project.
     async fn message_count(&mut self, project: ProjectId, now: Time) -> Result<MessageCounts>;
 
-    /// Stores the outcome of a mail if its outcome is one of `from`, with another `detail` if there is one.
+    /// Stores the outcome of a mail, and `detail` if it is set, provided that the current outcome is one of `from`.
     async fn message_set_outcome(
         &mut self,
         id: MailId,
@@ -89,17 +93,20 @@ pub trait MessageRepository {
     /// Stores the detail of a mail.
     async fn message_set_detail(&mut self, id: MailId, detail: Option<&str>) -> Result<()>;
 
-    /// Appends a text to the details of mails.
+    /// Appends a text to the detail of each of these mails.
     async fn message_append_detail(&mut self, ids: &[MailId], added: &str) -> Result<()>;
 
-    /// Locks the mails that have this id of the relay, until the transaction ends, and returns them, newest first.
+    /// Locks the mails to which the relay gave this id until the transaction ends, and returns them, newest first.
     async fn message_lock_by_relay_id(&mut self, relay_id: &str) -> Result<Vec<MessageRecord>>;
 
     /// Returns mails of a project that are older than `before`.
     async fn message_list_old(&mut self, project: ProjectId, before: Time, limit: i64) -> Result<Vec<MailId>>;
 
-    /// Deletes mails.
-    async fn message_delete(&mut self, ids: &[MailId]) -> Result<()>;
+    /// Returns those of these ids that are in the log.
+    async fn message_list_known(&mut self, ids: &[MailId]) -> Result<Vec<MailId>>;
+
+    /// Deletes mails. Returns the bytes of those that have a raw message.
+    async fn message_delete(&mut self, ids: &[MailId]) -> Result<MailBytes>;
 
     /// Creates the partitions for the month of `day` and the next `months` months.
     async fn partition_create(&mut self, now: Time, months: i32) -> Result<()>;
@@ -124,6 +131,11 @@ const SET_OUTCOME: &str = "UPDATE mail.messages SET outcome = $3, detail = coale
 const APPEND_DETAIL: &str =
     "UPDATE mail.messages SET detail = left(concat_ws('; ', detail, $2), 2000) WHERE id = ANY ($1)";
 
+const DELETE: &str = "WITH deleted AS (DELETE FROM mail.messages WHERE id = ANY ($1) RETURNING *)
+    SELECT coalesce(sum(size_bytes) FILTER (WHERE direction = 'in'), 0)::bigint AS received,
+        coalesce(sum(size_bytes) FILTER (WHERE direction = 'out'), 0)::bigint AS sent
+    FROM deleted WHERE has_raw";
+
 const CREATE_PARTITIONS: &str = "SELECT mail.create_partition((date_trunc('month', $1 AT TIME ZONE 'UTC') \
         + make_interval(months => month))::date) FROM generate_series(0, $2) month";
 
@@ -133,6 +145,11 @@ impl MessageRepository for Connection {
     async fn message_insert(&mut self, message: &MessageRecord) -> Result<bool> {
         let insert = diesel::insert_into(messages::table).values(message);
         Ok(Prepared(insert.on_conflict(messages::id).do_nothing()).execute(self).await? == 1)
+    }
+
+    async fn message_insert_all(&mut self, messages: &[MessageRecord]) -> Result<Vec<MailId>> {
+        let insert = diesel::insert_into(messages::table).values(messages).on_conflict(messages::id).do_nothing();
+        Ok(insert.returning(messages::id).get_results(self).await?)
     }
 
     async fn message_find(&mut self, id: MailId) -> Result<Option<MessageRecord>> {
@@ -191,7 +208,9 @@ impl MessageRepository for Connection {
     }
 
     async fn message_set_detail(&mut self, id: MailId, detail: Option<&str>) -> Result<()> {
-        Prepared(diesel::update(messages::table.find(id)).set(messages::detail.eq(detail))).execute(self).await?;
+        // Most mails have no detail before and after: they need no new version of the row.
+        let changed = messages::table.find(id).filter(messages::detail.is_distinct_from(detail));
+        Prepared(diesel::update(changed).set(messages::detail.eq(detail))).execute(self).await?;
         Ok(())
     }
 
@@ -213,9 +232,12 @@ impl MessageRepository for Connection {
         Ok(query.limit(limit).load(self).await?)
     }
 
-    async fn message_delete(&mut self, ids: &[MailId]) -> Result<()> {
-        diesel::delete(messages::table.filter(messages::id.eq_any(ids))).execute(self).await?;
-        Ok(())
+    async fn message_list_known(&mut self, ids: &[MailId]) -> Result<Vec<MailId>> {
+        Ok(messages::table.filter(messages::id.eq_any(ids)).select(messages::id).load(self).await?)
+    }
+
+    async fn message_delete(&mut self, ids: &[MailId]) -> Result<MailBytes> {
+        Ok(Prepared(diesel::sql_query(DELETE).bind::<Array<Uuid>, _>(ids)).get_result(self).await?)
     }
 
     async fn partition_create(&mut self, now: Time, months: i32) -> Result<()> {

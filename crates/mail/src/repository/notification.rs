@@ -12,7 +12,6 @@ use crate::schema::{messages, notifications};
 #[derive(Debug, Clone, PartialEq, Eq, Queryable)]
 pub struct PendingNotification {
     pub id: String,
-    pub relay_id: String,
     pub event: Option<Value>,
 }
 
@@ -24,9 +23,11 @@ pub trait NotificationRepository {
     /// Stores the event of a notification until a mail has the relay's id.
     async fn notification_set_pending(&mut self, id: &str, event: &Value) -> Result<()>;
 
-    /// Locks and returns the notifications whose event is stored for this id of the relay. With `None`, locks and
-    /// returns the notifications for all relay ids that mails have by now.
-    async fn notification_lock_pending(&mut self, relay_id: Option<&str>) -> Result<Vec<PendingNotification>>;
+    /// Returns ids of the relay for which an event is stored, and which a mail has by now.
+    async fn notification_list_pending(&mut self) -> Result<Vec<String>>;
+
+    /// Locks and returns the notifications whose event is stored for this id of the relay.
+    async fn notification_lock_pending(&mut self, relay_id: &str) -> Result<Vec<PendingNotification>>;
 
     /// Deletes the stored events of these notifications. The notifications stay recorded.
     async fn notification_clear(&mut self, ids: &[String]) -> Result<()>;
@@ -35,7 +36,7 @@ pub trait NotificationRepository {
     async fn notification_expire(&mut self, before: Time) -> Result<()>;
 }
 
-/// The most notifications of one transaction.
+/// The most notifications of one transaction, and the most ids of a list.
 const BATCH: i64 = 100;
 
 impl NotificationRepository for Connection {
@@ -51,21 +52,17 @@ impl NotificationRepository for Connection {
         Ok(())
     }
 
-    async fn notification_lock_pending(&mut self, relay_id: Option<&str>) -> Result<Vec<PendingNotification>> {
-        let pending = notifications::table
-            .filter(notifications::pending.is_not_null())
-            .select((notifications::id, notifications::relay_id, notifications::pending))
-            .limit(BATCH)
-            .for_update()
-            .skip_locked();
-        Ok(match relay_id {
-            Some(relay_id) => pending.filter(notifications::relay_id.eq(relay_id)).load(self).await?,
-            None => {
-                let same_id = messages::relay_id.eq(notifications::relay_id.nullable());
-                let known = messages::table.filter(same_id).select(messages::id);
-                pending.filter(diesel::dsl::exists(known)).load(self).await?
-            }
-        })
+    async fn notification_list_pending(&mut self) -> Result<Vec<String>> {
+        let same_id = messages::relay_id.eq(notifications::relay_id.nullable());
+        let known = diesel::dsl::exists(messages::table.filter(same_id).select(messages::id));
+        let pending = notifications::table.filter(notifications::pending.is_not_null().and(known));
+        Ok(pending.select(notifications::relay_id).distinct().limit(BATCH).load(self).await?)
+    }
+
+    async fn notification_lock_pending(&mut self, relay_id: &str) -> Result<Vec<PendingNotification>> {
+        let pending = notifications::relay_id.eq(relay_id).and(notifications::pending.is_not_null());
+        let query = notifications::table.filter(pending).select((notifications::id, notifications::pending));
+        Ok(query.limit(BATCH).for_update().skip_locked().load(self).await?)
     }
 
     async fn notification_clear(&mut self, ids: &[String]) -> Result<()> {

@@ -1,11 +1,11 @@
-//! Projects, as this context sees them.
+//! Projects, as seen by this context.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{NodeId, OrgId, Plan, ProjectId};
 use store::{Connection, Result};
 
-use crate::schema::projects;
+use crate::schema::{mailboxes, projects};
 
 /// A project that is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
@@ -20,9 +20,18 @@ pub struct MailProject {
     pub plan: Plan,
     /// The granted mail domain.
     pub email_domain: Option<String>,
-    /// The home node; `None` for a project that no node serves.
+    /// The home node; `None` if no node serves the project.
     #[diesel(column_name = home_node_id)]
     pub home_node: Option<NodeId>,
+}
+
+/// The project that has a mail domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable)]
+pub struct DomainOwner {
+    pub project: ProjectId,
+    pub plan: Plan,
+    /// The bytes of the stored received messages; `None` for a project without a mailbox.
+    pub received_bytes: Option<i64>,
 }
 
 /// Projects on a [`store::Connection`].
@@ -30,8 +39,11 @@ pub trait ProjectRepository {
     /// Returns a project, or `None` for a deleted project.
     async fn project_find(&mut self, project: ProjectId) -> Result<Option<MailProject>>;
 
-    /// Returns the project that has this mail domain.
-    async fn project_by_domain(&mut self, domain: &str) -> Result<Option<ProjectId>>;
+    /// Returns the owner of this mail domain.
+    async fn project_by_domain(&mut self, domain: &str) -> Result<Option<DomainOwner>>;
+
+    /// Returns whether a project has a mailbox, or `None` for a deleted project.
+    async fn project_has_mailbox(&mut self, project: ProjectId) -> Result<Option<bool>>;
 }
 
 impl ProjectRepository for Connection {
@@ -40,8 +52,19 @@ impl ProjectRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn project_by_domain(&mut self, domain: &str) -> Result<Option<ProjectId>> {
-        let query = projects::table.filter(projects::email_domain.eq(domain)).select(projects::id);
+    async fn project_by_domain(&mut self, domain: &str) -> Result<Option<DomainOwner>> {
+        let query = projects::table
+            .left_join(mailboxes::table.on(mailboxes::project_id.eq(projects::id)))
+            .filter(projects::email_domain.eq(domain))
+            .select((projects::id, projects::plan, mailboxes::received_bytes.nullable()));
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn project_has_mailbox(&mut self, project: ProjectId) -> Result<Option<bool>> {
+        let query = projects::table
+            .left_join(mailboxes::table.on(mailboxes::project_id.eq(projects::id)))
+            .filter(projects::id.eq(project))
+            .select(mailboxes::project_id.nullable().is_not_null());
         Ok(query.first(self).await.optional()?)
     }
 }

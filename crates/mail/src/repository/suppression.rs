@@ -1,6 +1,7 @@
 //! Suppressed recipients.
 
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Uuid};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{Paging, ProjectId, Time};
@@ -35,9 +36,17 @@ pub trait SuppressionRepository {
     /// Deletes a suppressed recipient. Returns false if the recipient is not suppressed.
     async fn suppression_delete(&mut self, project: ProjectId, address: &str) -> Result<bool>;
 
+    /// Deletes the suppressed recipients of a project except this many of them: first the oldest bounces, and then the
+    /// oldest complaints. Returns the number of deleted ones.
+    async fn suppression_trim(&mut self, project: ProjectId, keep: i64) -> Result<usize>;
+
     /// Deletes all suppressed recipients of a project.
     async fn suppression_purge(&mut self, project: ProjectId) -> Result<()>;
 }
+
+const TRIM: &str = "DELETE FROM mail.suppressions WHERE project_id = $1 AND address = ANY (ARRAY(
+        SELECT address FROM mail.suppressions WHERE project_id = $1
+        ORDER BY project_id DESC, reason DESC, created_at DESC OFFSET $2))";
 
 impl SuppressionRepository for Connection {
     async fn suppression_put(&mut self, project: ProjectId, suppression: &SuppressionRecord) -> Result<()> {
@@ -55,7 +64,7 @@ impl SuppressionRepository for Connection {
                 suppressions::reason.eq(excluded(suppressions::reason)),
                 suppressions::detail.eq(excluded(suppressions::detail)),
             ));
-        // A later bounce does not replace a complaint.
+        // A bounce does not replace an earlier complaint.
         let is_bounce = suppressions::reason.eq(SuppressionReason::Bounce);
         let replaces = is_bounce.or(excluded(suppressions::reason).eq(SuppressionReason::Complaint));
         Prepared(diesel::query_dsl::methods::FilterDsl::filter(upsert, replaces)).execute(self).await?;
@@ -77,7 +86,7 @@ impl SuppressionRepository for Connection {
         project: ProjectId,
         paging: &Paging<String>,
     ) -> Result<Vec<SuppressionRecord>> {
-        // An address is never empty.
+        // Addresses are not empty, so the empty text is before all of them.
         let after = paging.after.as_deref().unwrap_or_default();
         let page = suppressions::project_id.eq(project).and(suppressions::address.gt(after));
         let query = suppressions::table.filter(page).order(suppressions::address).limit(paging.fetch());
@@ -86,6 +95,11 @@ impl SuppressionRepository for Connection {
 
     async fn suppression_delete(&mut self, project: ProjectId, address: &str) -> Result<bool> {
         Ok(diesel::delete(suppressions::table.find((project, address))).execute(self).await? == 1)
+    }
+
+    async fn suppression_trim(&mut self, project: ProjectId, keep: i64) -> Result<usize> {
+        let delete = diesel::sql_query(TRIM).bind::<Uuid, _>(project).bind::<BigInt, _>(keep);
+        Ok(Prepared(delete).execute(self).await?)
     }
 
     async fn suppression_purge(&mut self, project: ProjectId) -> Result<()> {

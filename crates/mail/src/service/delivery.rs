@@ -13,30 +13,35 @@ use crate::model::{ClaimedMail, DeliveryResult, MailOutcome};
 use crate::raw::RawStream;
 use crate::repository::{ClaimLimits, DeliveryClaim, DeliveryRepository as _, MessageRepository as _};
 
-/// The lease of a claimed mail, in seconds.
+/// The duration of the lease of a claimed mail, in seconds.
 const LEASE_SECONDS: i64 = 300;
 
 const CLAIM_LIMITS: ClaimLimits = ClaimLimits { total: 20, per_project: 5 };
 
-/// The delays after the first failed attempts, in seconds. Later attempts follow hourly.
+/// The delays after the first failed attempts, in seconds. Later attempts follow every hour.
 const BACKOFF_SECONDS: &[i64] = &[5, 15, 60, 300, 900];
 const LATER_BACKOFF_SECONDS: i64 = 3600;
 
-/// The time after which a claim reads the due mails again without a wake-up. A retry becomes due without a wake-up.
+/// The interval at which a waiting claim reads the due mails, because a retry becomes due without a wake-up.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 impl Mail {
     /// Claims due mail of projects whose home node this is. Waits for the first mail for up to `wait`, but at most for 30
-    /// seconds.
+    /// seconds. An idle node has no mail in progress. So its earlier claims, of a killed process or with a lost response,
+    /// end now.
     ///
     /// # Errors
     /// Returns [`MailError::Store`].
-    pub async fn claim(&self, node: NodeId, wait: Duration) -> Result<Vec<ClaimedMail>> {
+    pub async fn claim(&self, node: NodeId, is_idle: bool, wait: Duration) -> Result<Vec<ClaimedMail>> {
+        if is_idle {
+            let now = self.store.clock_rng().now();
+            self.store.connection().await?.delivery_release(node, now).await?;
+        }
         let deadline = Instant::now() + wait.min(MAX_WAIT);
         loop {
-            // Subscribe before the read, so that no wake-up is missed.
+            // Subscribes before the read, so that it misses no wake-up.
             let wake_up = self.ports.nodes.next_wake_up(node);
             let claimed = self.claim_due(node).await?;
             if !claimed.is_empty() || Instant::now() >= deadline {
@@ -56,7 +61,7 @@ impl Mail {
         Ok(claims.into_iter().map(ClaimedMail::from).collect())
     }
 
-    /// Returns the size and the bytes of a mail that the node has claimed.
+    /// Returns the size and the bytes of a mail that this node has claimed.
     ///
     /// # Errors
     /// Returns [`MailError::MailNotFound`] for a mail that the node has not claimed, [`MailError::NoRawMessage`] or
@@ -67,7 +72,7 @@ impl Mail {
         self.raws.open(project.ok_or(MailError::MailNotFound)?, mail).await
     }
 
-    /// Stores the result of an attempt. The result of an earlier attempt, or of another node's attempt, has no effect.
+    /// Stores the result of an attempt. Ignores the result of an earlier attempt, or of another node.
     ///
     /// # Errors
     /// Returns [`MailError::Store`].
@@ -105,7 +110,7 @@ impl Mail {
         Ok(())
     }
 
-    /// Ends the deliveries whose period is over, for example because the project had no node. The mail stays in the
+    /// Ends the deliveries whose period has ended, for example because the project had no node. The mail stays in the
     /// log.
     ///
     /// # Errors

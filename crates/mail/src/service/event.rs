@@ -14,21 +14,22 @@ use crate::repository::{
     SuppressionRepository as _,
 };
 
-/// The longest id of a notification and of a relay, in bytes.
+/// The maximum length of a notification's id and of a relay's id, in bytes.
 const MAX_ID_BYTES: usize = 256;
 
-/// The longest address that is suppressed (RFC 5321 section 4.5.3.1).
+/// The maximum length of an address that can be suppressed (RFC 5321 section 4.5.3.1).
 const MAX_ADDRESS_BYTES: usize = 320;
 
-/// The time for which an early event waits for a mail, in seconds.
+/// How long an event waits for a mail with its relay id, in seconds.
 const PENDING_SECONDS: i64 = 24 * 3600;
 
 impl Mail {
-    /// Applies an event once per notification id. If no mail has the relay's message id, the event is stored for a day,
-    /// because the relay's response may not be recorded yet. It is applied when the response is recorded.
+    /// Applies an event once per notification id. If no mail has the relay's id, the event is stored for a day and
+    /// applied when a mail gets this id: the relay's response may not be recorded yet.
     ///
     /// # Errors
-    /// Returns [`crate::MailError::Store`]. Then the notification is not recorded, and can be sent again.
+    /// Returns [`crate::MailError::Store`]. In this case the notification is not recorded, and the service can send it
+    /// again.
     pub async fn apply_event(&self, notification: &str, relay_id: &str, event: &DeliveryEvent) -> Result<()> {
         let is_id = |id: &str| id.len() <= MAX_ID_BYTES && !id.contains('\0');
         if !is_id(notification) || !is_id(relay_id) {
@@ -49,38 +50,44 @@ impl Mail {
         Ok(())
     }
 
-    /// Applies the events that arrived before the relay's response was stored, and discards those that are a day old.
+    /// Applies the events that arrived before the relay's response was stored, and discards those that are a day old. The
+    /// events of each id of the relay have their own transaction, which locks only the mails with this id.
     ///
     /// # Errors
-    /// Returns [`crate::MailError::Store`].
+    /// Returns [`crate::MailError::Store`] after it has applied all other events.
     pub async fn apply_pending_events(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
-        self.store.transaction_unaudited(async |tx: &mut Connection| apply_pending(tx, None, now).await).await?;
-        Ok(self.store.connection().await?.notification_expire(now.plus_seconds(-PENDING_SECONDS)).await?)
+        let relay_ids = self.store.connection().await?.notification_list_pending().await?;
+        let mut applied = Ok(());
+        for relay_id in &relay_ids {
+            let apply = async |tx: &mut Connection| apply_pending(tx, relay_id, now).await;
+            applied = self.store.transaction_unaudited(apply).await.and(applied);
+        }
+        self.store.connection().await?.notification_expire(now.plus_seconds(-PENDING_SECONDS)).await?;
+        Ok(applied?)
     }
 }
 
-/// Applies the stored events about this id of the relay. Without an id, applies the stored events about each relay id
-/// that a mail has by now.
-pub(super) async fn apply_pending(tx: &mut Connection, relay_id: Option<&str>, now: Time) -> store::Result<()> {
+/// Applies the stored events about this id of the relay.
+pub(super) async fn apply_pending(tx: &mut Connection, relay_id: &str, now: Time) -> store::Result<()> {
     let pending = tx.notification_lock_pending(relay_id).await?;
     let mut applied = Vec::with_capacity(pending.len());
-    for PendingNotification { id, relay_id, event } in pending {
+    for PendingNotification { id, event } in pending {
         let event = DeliveryEvent::deserialize(event.unwrap_or_default()).map_err(Error::inconsistent)?;
-        apply(tx, &relay_id, &event, now).await?;
+        apply(tx, relay_id, &event, now).await?;
         applied.push(id);
     }
     if applied.is_empty() { Ok(()) } else { tx.notification_clear(&applied).await }
 }
 
-/// Applies an event. Returns false if no mail has the relay's id.
+/// Applies an event. Returns false if no mail has the relay id.
 async fn apply(tx: &mut Connection, relay_id: &str, event: &DeliveryEvent, now: Time) -> store::Result<bool> {
     let mut mails = tx.message_lock_by_relay_id(relay_id).await?;
     let key = |address: &str| one_line(&suppression_key(address), MAX_ADDRESS_BYTES);
     let recipients =
         event.recipients.iter().map(|EventRecipient { address, detail }| (key(address), detail.as_deref()));
     let mut recipients: Vec<(String, Option<&str>)> = recipients.collect();
-    // Concurrent events lock the rows of suppressions in one order.
+    // Concurrent events must lock the suppressions in the same order.
     recipients.sort();
     for (address, detail) in recipients {
         let Some(mail) = find(&mut mails, &address) else { continue };
@@ -101,7 +108,7 @@ async fn apply(tx: &mut Connection, relay_id: &str, event: &DeliveryEvent, now: 
     Ok(!mails.is_empty())
 }
 
-/// Returns the mail to this recipient. If the relay used its id for several mails, returns the newest one to the
+/// Returns the mail to this recipient. If the relay gave several mails the same id, returns the newest one to the
 /// recipient.
 fn find<'a>(mails: &'a mut [MessageRecord], address: &str) -> Option<&'a mut MessageRecord> {
     let is_recipient = |mail: &MessageRecord| mail.recipients.iter().any(|it| suppression_key(it) == address);

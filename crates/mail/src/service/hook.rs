@@ -1,4 +1,4 @@
-//! The hook of the relay's notification service.
+//! The webhook that receives the messages of the relay's notification service.
 
 use std::sync::Arc;
 
@@ -32,15 +32,16 @@ impl MailHook {
         Self { mail, source }
     }
 
-    /// Applies a message. The checks that need no connection come first. Each message is applied once, however often it
-    /// is delivered. A message without a known meaning has no effect.
+    /// Applies a message. The checks that need no network connection come first. A message is applied once, even if it
+    /// is delivered several times. Messages of unknown types are ignored.
     ///
     /// # Errors
-    /// Returns [`HookError`]. Then the message is not recorded, and can be delivered again.
+    /// Returns [`HookError`]. In this case the message is not recorded, and can be delivered again.
     pub async fn receive(&self, body: &[u8]) -> Result<(), HookError> {
         let received = self.receive_authentic(body).await;
         match &received {
-            // Anyone can send such a request, so count it only: a log line for each request could fill the log.
+            // Only count this error, because anyone can send such a request, and a log line for each could fill the
+            // log.
             Err(HookError::Malformed(_)) => metrics::event("malformed"),
             Err(HookError::NotAuthentic(_)) => metrics::event("not_authentic"),
             Err(HookError::Unavailable(error)) => {
@@ -65,7 +66,7 @@ impl MailHook {
                     Ok(())
                 }
             },
-            // Confirm at each delivery of the message: to confirm a subscription again has no effect.
+            // Confirm at each delivery of this message, because repeated confirmations have no effect.
             SnsMessage::SubscriptionConfirmation { subscribe_url, .. } => {
                 service.confirm(&subscribe_url).await?;
                 tracing::info!("confirmed the subscription to the notification service");

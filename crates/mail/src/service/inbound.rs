@@ -5,32 +5,32 @@ use std::error::Error as StdError;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use kernel::{InvalidField, MailId};
+use kernel::{InvalidField, MailId, ProjectId, Time};
 use store::Connection;
 
 use super::{Mail, Result, one_line};
 use crate::error::MailError;
-use crate::metrics;
 use crate::model::{MailDirection, MailOutcome, NewInboundMail, RecipientOwner};
+use crate::raw::drain;
 use crate::repository::{
-    DeliveryRepository as _, MailboxRepository as _, MessageRecord, MessageRepository as _, NewDelivery,
+    DeliveryRepository as _, MailBytes, MailboxRepository as _, MessageRecord, MessageRepository as _, NewDelivery,
     ProjectRepository as _,
 };
 
-/// The largest received message, with the headers that the mail node adds, in bytes.
+/// The maximum size of a received message in bytes, including the headers that the mail node adds.
 const MAX_MESSAGE_BYTES: u64 = 26 * 1024 * 1024;
 
 const MAX_SUBJECT_CHARS: usize = 1000;
 const MAX_ADDRESS_CHARS: usize = 320;
 
-/// The time for which a mail is delivered to a worker, in seconds.
+/// The period in which a received mail is delivered to the worker, in seconds.
 const DELIVERY_PERIOD_SECONDS: i64 = 24 * 3600;
 
 /// The results of SPF (RFC 7208 section 2.6).
 const SPF_RESULTS: &[&str] = &["none", "neutral", "pass", "fail", "softfail", "temperror", "permerror"];
 
 impl Mail {
-    /// Returns the owner of a domain, for a recipient at it.
+    /// Returns the owner of the domain of a recipient.
     ///
     /// # Errors
     /// Returns [`MailError::Store`].
@@ -39,8 +39,10 @@ impl Mail {
         if domain.contains('\0') {
             return Ok(RecipientOwner::Foreign);
         }
-        if let Some(project) = self.store.connection().await?.project_by_domain(&domain).await? {
-            return Ok(RecipientOwner::Project(project));
+        if let Some(owner) = self.store.connection().await?.project_by_domain(&domain).await? {
+            let stored = owner.received_bytes.unwrap_or_default().unsigned_abs();
+            let is_full = stored >= self.limits.for_plan(owner.plan).mail_bytes;
+            return Ok(if is_full { RecipientOwner::Full } else { RecipientOwner::Project(owner.project) });
         }
         let is_platform = |parent: &String| domain == *parent || domain.ends_with(&format!(".{parent}"));
         Ok(if self.domain.as_ref().is_some_and(is_platform) {
@@ -50,88 +52,115 @@ impl Mail {
         })
     }
 
-    /// Stores the bytes of a received message. Safe to repeat.
+    /// Stores the bytes of a received message of a project. Safe to repeat. If the project is deleted, reads the bytes, but
+    /// does not store them: [`Self::receive`] then returns [`MailError::ProjectNotFound`].
     ///
     /// # Errors
-    /// Returns [`MailError::MessageTooLarge`], [`MailError::UploadBroken`] or [`MailError::MailStore`].
+    /// Returns [`MailError::MessageTooLarge`], [`MailError::UploadBroken`], [`MailError::MailStore`] or
+    /// [`MailError::Store`].
     pub async fn upload<E: Into<Box<dyn StdError + Send + Sync>>>(
         &self,
+        project: ProjectId,
         mail: MailId,
-        body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
+        mut body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
     ) -> Result<()> {
-        self.raws.upload(mail, MAX_MESSAGE_BYTES, body).await
+        let mut connection = self.store.connection().await?;
+        let Some(has_mailbox) = connection.project_has_mailbox(project).await? else {
+            drop(connection);
+            drain(&mut body, MAX_MESSAGE_BYTES).await;
+            return Ok(());
+        };
+        // The background jobs find the messages of a project by its mailbox, even if they are never committed. To insert an
+        // existing mailbox would wait for the transaction that changes it.
+        if !has_mailbox {
+            connection.mailbox_create(project).await?;
+        }
+        drop(connection);
+        self.raws.upload(project, mail, MAX_MESSAGE_BYTES, body).await
     }
 
-    /// Adds an uploaded message to the log of its project, and makes it due at the project's home node. Safe to repeat.
+    /// Adds an uploaded message to the log of its project, and makes it due for the project's home node. Safe to
+    /// repeat.
     ///
     /// # Errors
-    /// Returns [`MailError::ProjectNotFound`] if the project was deleted, or if a recipient's domain belongs to another
-    /// project now. Returns [`MailError::Field`] if the bytes were not
-    /// uploaded or a field is invalid, or [`MailError::MailStore`].
+    /// Returns [`MailError::ProjectNotFound`] if the project is deleted, or if the domain of a recipient now belongs to
+    /// another project: a background job deletes the uploaded message. Returns [`MailError::Field`] if the bytes were
+    /// not uploaded or a field is invalid, and [`MailError::MailStore`] if the object store failed.
     pub async fn receive(&self, mail: NewInboundMail) -> Result<()> {
         let mut connection = self.store.connection().await?;
         if let Some(known) = connection.message_find(mail.id).await? {
-            self.raws.discard(mail.id).await?;
             let is_same = known.project == mail.project;
             return if is_same { Ok(()) } else { Err(InvalidField::new("project", "is not that of this id").into()) };
         }
-        let found = connection.project_find(mail.project).await?;
-        let own_domain = found.as_ref().and_then(|project| project.email_domain.as_deref());
-        let is_foreign = has_other_owner(&mut connection, &mail, own_domain).await?;
-        drop(connection);
-        if found.is_none() || is_foreign {
-            self.raws.discard(mail.id).await?;
+        let found = connection.project_find(mail.project).await?.ok_or(MailError::ProjectNotFound)?;
+        if has_other_owner(&mut connection, &mail, found.email_domain.as_deref()).await? {
             return Err(MailError::ProjectNotFound);
         }
+        drop(connection);
         if !SPF_RESULTS.contains(&&*mail.spf) {
             return Err(InvalidField::new("spf", format!("must be one of: {}", SPF_RESULTS.join(" "))).into());
         }
-        let size = self.raws.assign(mail.project, mail.id).await?;
-        let size = size.ok_or_else(|| InvalidField::new("id", "has no message; upload the message first"))?;
+        let raw = self.raws.stat(mail.project, mail.id).await?;
+        let size = raw.ok_or_else(|| InvalidField::new("id", "has no message; upload the message first"))?.size;
         if size != mail.size_bytes {
             let message = format!("must be the length of the message, which is {size}");
             return Err(InvalidField::new("sizeBytes", message).into());
         }
-        self.store.transaction_unaudited(async |tx: &mut Connection| self.insert(tx, &mail).await).await?;
-        metrics::received();
-        Ok(())
+        self.insert_in_batch(mail).await
     }
 
-    async fn insert(&self, tx: &mut Connection, mail: &NewInboundMail) -> Result<()> {
+    /// Adds mails of a project to the log, and skips mails that the log contains. Returns the number of added mails.
+    pub(super) async fn insert_received(
+        &self,
+        tx: &mut Connection,
+        project: ProjectId,
+        mails: Vec<NewInboundMail>,
+    ) -> Result<u64> {
         let now = self.store.clock_rng().now();
-        let project = tx.project_find(mail.project).await?.ok_or(MailError::ProjectNotFound)?;
-        tx.mailbox_create(mail.project).await?;
-        let record = MessageRecord {
-            id: mail.id,
-            project: mail.project,
-            direction: MailDirection::In,
-            sender: one_line(&mail.from, MAX_ADDRESS_CHARS),
-            recipients: mail.to.iter().map(|to| one_line(to, MAX_ADDRESS_CHARS)).collect(),
-            subject: mail.subject.as_deref().map(|subject| one_line(subject, MAX_SUBJECT_CHARS)),
-            outcome: MailOutcome::Received,
-            detail: None,
-            size_bytes: i64::try_from(mail.size_bytes).unwrap_or(i64::MAX),
-            spf: Some(mail.spf.clone()),
-            has_raw: true,
-            created_at: mail.received_at.min(now),
-        };
-        if !tx.message_insert(&record).await? {
-            return Ok(());
+        let found = tx.project_find(project).await?.ok_or(MailError::ProjectNotFound)?;
+        let mut records: Vec<_> = mails.into_iter().map(|mail| log_record(mail, now)).collect();
+        // Two servers can insert the same mails concurrently. In the same order, they cannot deadlock.
+        records.sort_by_key(|record| record.id);
+        let inserted = tx.message_insert_all(&records).await?;
+        if inserted.is_empty() {
+            return Ok(0);
         }
+        records.retain(|record| inserted.contains(&record.id));
         // The period begins now and not at the reception, because the mail node may have kept the mail during an outage
         // of the control plane.
         let expires_at = now.plus_seconds(DELIVERY_PERIOD_SECONDS);
-        let delivery = NewDelivery { mail_id: mail.id, project_id: mail.project, next_attempt_at: now, expires_at };
-        tx.delivery_insert(delivery).await?;
-        if let Some(node) = project.home_node {
+        let delivery = |mail_id| NewDelivery { mail_id, project_id: project, next_attempt_at: now, expires_at };
+        tx.delivery_insert_all(&inserted.iter().copied().map(delivery).collect::<Vec<_>>()).await?;
+        if let Some(node) = found.home_node {
             self.ports.nodes.wake(tx, node).await?;
         }
-        Ok(())
+        // The mail node has acknowledged the mails, so they are stored even if the mailbox has become full. This locks the
+        // mailbox, so it comes last.
+        let received = records.iter().map(|record| record.size_bytes).sum();
+        tx.mailbox_add(project, MailBytes { received, sent: 0 }).await?;
+        Ok(inserted.len() as u64)
     }
 }
 
-/// Returns whether another project has the domain of a recipient. It can have received it after the mail node accepted
-/// the mail.
+fn log_record(mail: NewInboundMail, now: Time) -> MessageRecord {
+    MessageRecord {
+        id: mail.id,
+        project: mail.project,
+        direction: MailDirection::In,
+        sender: one_line(&mail.from, MAX_ADDRESS_CHARS),
+        recipients: mail.to.iter().map(|to| one_line(to, MAX_ADDRESS_CHARS)).collect(),
+        subject: mail.subject.as_deref().map(|subject| one_line(subject, MAX_SUBJECT_CHARS)),
+        outcome: MailOutcome::Received,
+        detail: None,
+        size_bytes: i64::try_from(mail.size_bytes).unwrap_or(i64::MAX),
+        spf: Some(mail.spf),
+        has_raw: true,
+        created_at: mail.received_at.min(now),
+    }
+}
+
+/// Returns whether the domain of a recipient belongs to another project, which can have received it after the mail node
+/// accepted the mail.
 async fn has_other_owner(
     connection: &mut Connection,
     mail: &NewInboundMail,
@@ -140,7 +169,7 @@ async fn has_other_owner(
     let domains = mail.to.iter().filter_map(|to| Some(to.rsplit_once('@')?.1.to_ascii_lowercase()));
     let others = domains.filter(|domain| Some(domain.as_str()) != own_domain);
     for domain in others.collect::<BTreeSet<_>>() {
-        if connection.project_by_domain(&domain).await?.is_some_and(|owner| owner != mail.project) {
+        if connection.project_by_domain(&domain).await?.is_some_and(|owner| owner.project != mail.project) {
             return Ok(true);
         }
     }

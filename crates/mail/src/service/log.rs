@@ -7,7 +7,9 @@ use crate::error::MailError;
 use crate::model::{EmailStatus, MailDirection, MailLogEntry};
 use crate::outgoing::default_sender;
 use crate::raw::RawStream;
-use crate::repository::{MessageCounts, MessageRecord, MessageRepository as _, ProjectRepository as _};
+use crate::repository::{
+    MailboxRepository as _, MessageCounts, MessageRecord, MessageRepository as _, ProjectRepository as _,
+};
 
 impl Mail {
     /// Returns the mail address of a project, with its limits and usage.
@@ -19,6 +21,7 @@ impl Mail {
         let project = connection.project_find(target.project).await?.ok_or(MailError::ProjectNotFound)?;
         let now = self.store.clock_rng().now();
         let counts = connection.message_count(target.project, now).await?;
+        let stored = connection.mailbox_bytes(target.project).await?;
         let MessageCounts { sent_last_hour, sent_last_day, received_last_day } = counts;
         let granted = project.email_domain.is_some();
         let future = || Some(format!("{}.{}.{}", project.name, project.org_slug, self.domain.as_ref()?));
@@ -33,6 +36,9 @@ impl Mail {
             sent_last24h: sent_last_day,
             received_last24h: received_last_day,
             keep_days: limits.mail_log_days,
+            received_bytes: stored.received,
+            sent_bytes: stored.sent,
+            max_bytes: limits.mail_bytes,
         })
     }
 
@@ -58,8 +64,8 @@ impl Mail {
         Ok(self.record(project, mail).await?.into())
     }
 
-    /// Returns the size and the bytes of a raw message. A received message has the headers that the mail node added; a
-    /// sent message has the bytes that the relay gets.
+    /// Returns the size and the bytes of a raw message. A received message includes the headers that the mail node
+    /// added; a sent message has exactly the bytes that the relay gets.
     ///
     /// # Errors
     /// Returns [`MailError::MailNotFound`], [`MailError::NoRawMessage`] or [`MailError::MailStore`].

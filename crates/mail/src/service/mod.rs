@@ -6,24 +6,28 @@ mod hook;
 mod inbound;
 mod log;
 mod purge;
+mod receptions;
 mod relay;
 mod submission;
 mod suppression;
 
-use kernel::{Limits, OrgId, Plan, ProjectId};
+use std::sync::Arc;
+
+use kernel::{KeyedSemaphores, Limits, OrgId, Plan, ProjectId};
 use store::Store;
 
 use crate::dkim::DkimSigner;
 use crate::error::MailError;
 use crate::ports::Ports;
 use crate::raw::RawMails;
+use receptions::Receptions;
 
 pub use hook::{MailHook, NotificationSource};
 pub use relay::MailRelay;
 
 type Result<T> = std::result::Result<T, MailError>;
 
-/// The longest detail of a mail, in characters.
+/// The maximum length of a mail's detail, in characters.
 const MAX_DETAIL_CHARS: usize = 2000;
 
 /// The project of a request, with its organization.
@@ -44,13 +48,18 @@ pub struct Mail {
     domain: Option<String>,
     dkim: Option<DkimSigner>,
     ports: Ports,
+    receptions: Arc<Receptions>,
+    /// Permits for the transactions of submissions.
+    submissions: Arc<KeyedSemaphores<ProjectId>>,
 }
 
 impl Mail {
     /// Creates the service.
     #[must_use]
-    pub const fn new(store: Store, raws: RawMails, limits: Limits, domain: Option<String>, ports: Ports) -> Self {
-        Self { store, raws, limits, domain, dkim: None, ports }
+    pub fn new(store: Store, raws: RawMails, limits: Limits, domain: Option<String>, ports: Ports) -> Self {
+        let receptions = Arc::new(Receptions::new());
+        let submissions = Arc::new(KeyedSemaphores::new(submission::MAX_TRANSACTIONS));
+        Self { store, raws, limits, domain, dkim: None, ports, receptions, submissions }
     }
 
     /// Signs outgoing mail.
@@ -60,7 +69,7 @@ impl Mail {
     }
 }
 
-/// Returns a text from outside as one line of at most `max` characters, which Postgres accepts.
+/// Converts a text from outside into one line of at most `max` characters that Postgres accepts.
 fn one_line(text: &str, max: usize) -> String {
     text.chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

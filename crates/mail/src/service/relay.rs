@@ -1,6 +1,6 @@
-//! The relay of queued mail, from the outbox.
+//! Hands queued mail to the relay, from the outbox.
 //!
-//! If the relay's response is lost, the same bytes with the same Message-ID are sent again.
+//! If the relay's response is lost, the next attempt sends the same bytes with the same Message-ID.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::repository::{MessageRecord, MessageRepository as _};
 
 pub(super) const RELAY_TOPIC: &str = "mail.relay";
 
-/// The time after which a mail that the relay has not accepted is bounced, in seconds. It is shorter than the time for
-/// which the outbox retries a message. So each mail is bounced before its message becomes a dead letter.
+/// The time in seconds after which a mail that the relay has not accepted counts as bounced. It is shorter than the
+/// time for which the outbox retries, so each mail is bounced before its outbox message becomes a dead letter.
 const RELAY_PERIOD_SECONDS: i64 = 48 * 3600;
 
-/// The longest id of a relay. A longer one is not an id.
+/// The maximum length of a relay's id, in bytes. A longer text is not an id.
 const MAX_RELAY_ID_BYTES: usize = 256;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,15 +32,15 @@ pub(super) struct RelayMessage {
     pub(super) mail: MailId,
 }
 
-/// The result of handing a mail to the relay. The handler passes it to the transaction that records the delivery.
+/// The result of handing a mail to the relay, which the handler passes to the transaction that records the delivery.
 #[derive(Debug, Serialize, Deserialize)]
 struct RelayResult {
     relay_id: Option<String>,
-    /// The reason of a bounce. `None` if the relay accepted the mail for all recipients.
+    /// The reason for a bounce. `None` if the relay accepted the mail for all recipients.
     bounce: Option<String>,
 }
 
-/// The outbox handler that hands queued mail to the relay. A process needs one if it relays mail.
+/// The outbox handler that hands queued mail to the relay. Only processes that relay mail need one.
 pub struct MailRelay {
     mail: Mail,
     relay: Arc<dyn Relay>,
@@ -97,7 +97,7 @@ impl OutboxHandler for MailRelay {
         let RelayMessage { mail } = message.parse()?;
         let Some(record) = self.queued(mail).await.map_err(|error| transient(&error))? else { return Ok(()) };
         let result = self.relay(record, message.created_at).await?;
-        // Each attempt has a new `Message`, so its response is not set yet.
+        // Each attempt has its own `Message`, so its response is not set yet.
         let _ = message.response.set(json!(result));
         Ok(())
     }
@@ -113,7 +113,7 @@ impl OutboxHandler for MailRelay {
         tx.message_set_outcome(mail, &[MailOutcome::Queued], outcome, detail.as_deref()).await?;
         if let Some(relay_id) = relay_id {
             tx.message_set_relay_id(mail, &relay_id).await?;
-            apply_pending(tx, Some(&relay_id), at).await?;
+            apply_pending(tx, &relay_id, at).await?;
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Submissions: a worker sends a mail.
 
-use kernel::{MailId, NodeId, ProjectId, error_chain};
+use std::time::Duration;
+
+use kernel::{MailId, NodeId, OrgId, PlanLimits, ProjectId};
 use store::{Connection, Error};
 
 use super::relay::{RELAY_TOPIC, RelayMessage};
@@ -13,13 +15,21 @@ use crate::model::{MailDirection, MailOutcome, OutgoingMail, Refusal, Submission
 use crate::outgoing::{MAX_MESSAGE_BYTES, validate};
 use crate::ports::Notice;
 use crate::repository::{
-    MailProject, MailboxRepository as _, MessageRecord, MessageRepository as _, ProjectRepository as _,
-    SuppressionRecord, SuppressionRepository as _,
+    MailBytes, MailProject, MailboxRepository as _, MessageRecord, MessageRepository as _, ProjectRepository as _,
+    SubmittedCounts, SuppressionRecord, SuppressionRepository as _,
 };
+
+/// The concurrent transactions of a project on a server. Each locks the mailbox of the project: one proceeds, and the
+/// other waits for it. More would hold connections that other projects need.
+pub(super) const MAX_TRANSACTIONS: usize = 2;
+
+/// The longest wait for one of these transactions.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An assembled mail.
 struct Assembled {
     id: MailId,
+    org: OrgId,
     project: ProjectId,
     sender: String,
     recipients: Vec<String>,
@@ -27,14 +37,14 @@ struct Assembled {
     message: Vec<u8>,
 }
 
-/// What to do with a submission, as of one read.
+/// The decision about a submission, based on one read of the database.
 enum Decision {
     Accept,
     /// An earlier submission with this id was accepted.
     Repeated,
     Refuse(Refusal),
-    /// A recipient is suppressed. The refused mail gets a row in the log, unless there were many of them in the last
-    /// hour.
+    /// A recipient is suppressed. The refused mail gets a row in the log, unless the last hour already has many such
+    /// rows.
     RefuseSuppressed {
         detail: String,
         is_logged: bool,
@@ -42,8 +52,8 @@ enum Decision {
 }
 
 impl Mail {
-    /// Accepts a mail of a worker from the project's home node: stores and queues it. If a submission with the same id
-    /// was accepted before, this is a no-op.
+    /// Accepts a mail that a worker on the project's home node sends: stores and queues it. If a submission with the
+    /// same id was accepted before, this is a no-op.
     ///
     /// # Errors
     /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`]. The same submission may succeed later.
@@ -61,30 +71,17 @@ impl Mail {
         node: NodeId,
         Submission { id, project, mail }: Submission,
     ) -> Result<std::result::Result<(), Refusal>> {
-        let found = self.store.connection().await?.project_find(project).await?;
+        let mut connection = self.store.connection().await?;
+        let found = connection.project_find(project).await?;
         let Some((found, domain)) = sender_domain(found, node) else { return Ok(Err(Refusal::NotGranted)) };
-        let assembled = match self.assemble(id, project, domain, mail).await? {
-            Ok(assembled) => assembled,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        // Decide before the message is stored, and again in the transaction.
-        let decision = self.decide(&mut *self.store.connection().await?, node, &assembled, false).await?;
-        let decision = match decision {
-            Decision::Accept => {
-                self.raws.put(project, id, assembled.message.clone()).await?;
-                let decision = self.commit(node, &assembled).await?;
-                if !matches!(decision, Decision::Accept | Decision::Repeated) {
-                    self.discard(project, id).await;
-                }
-                decision
-            }
-            decision @ Decision::RefuseSuppressed { is_logged: true, .. } => {
-                self.store
-                    .transaction_unaudited(async |tx: &mut Connection| self.write(tx, &assembled, &decision).await)
-                    .await?;
-                decision
-            }
-            decision => decision,
+        let early = self.decide_early(&mut connection, id, &found).await?;
+        drop(connection);
+        let decision = match early {
+            Some(decision) => decision,
+            None => match self.assemble(id, found.clone(), domain, mail).await? {
+                Ok(assembled) => self.accept(node, &assembled).await?,
+                Err(refusal) => Decision::Refuse(refusal),
+            },
         };
         match decision {
             Decision::Accept | Decision::Repeated => Ok(Ok(())),
@@ -98,29 +95,68 @@ impl Mail {
         }
     }
 
+    /// Decides without the message, if the limits or the id suffice. So a call that exceeds a limit does not cost the
+    /// assembly of a mail.
+    async fn decide_early(
+        &self,
+        connection: &mut Connection,
+        id: MailId,
+        project: &MailProject,
+    ) -> Result<Option<Decision>> {
+        let stored = connection.mailbox_bytes(project.id).await?;
+        let counts = self.count_submitted(connection, project.id).await?;
+        let refusal = self.exceeded_limit(project, counts, stored, 1);
+        let known = connection.message_find(id).await?;
+        Ok(known.map(|known| repeated(known, project.id)).or(refusal.map(Decision::Refuse)))
+    }
+
+    /// Stores and queues an assembled mail, unless it is refused.
+    async fn accept(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
+        // Decide before the message is stored, and again in the transaction.
+        let decision = self.decide(&mut *self.store.connection().await?, node, mail, false).await?;
+        match decision {
+            Decision::Accept => {
+                self.raws.put(mail.project, mail.id, mail.message.clone()).await?;
+                // After a refusal, the message is not deleted here: a repeated submission with the same id can have been
+                // accepted in the meantime. A background job deletes messages without a row.
+                self.commit(node, mail).await
+            }
+            Decision::RefuseSuppressed { is_logged: true, .. } => {
+                self.store
+                    .transaction_unaudited(async |tx: &mut Connection| self.write(tx, mail, &decision).await)
+                    .await?;
+                Ok(decision)
+            }
+            decision => Ok(decision),
+        }
+    }
+
     /// Assembles the message on another thread, because a large mail would delay other requests.
     async fn assemble(
         &self,
         id: MailId,
-        project: ProjectId,
+        project: MailProject,
         domain: String,
         mail: OutgoingMail,
     ) -> Result<std::result::Result<Assembled, Refusal>> {
         let dkim = self.dkim.clone();
-        let assembling = move || assemble_mail(id, project, &domain, dkim.as_ref(), mail);
+        let assembling = move || assemble_mail(id, &project, &domain, dkim.as_ref(), mail);
         let assembled = tokio::task::spawn_blocking(assembling).await.map_err(Error::inconsistent)?;
         Ok(assembled.map_err(Error::inconsistent)?)
     }
 
-    /// Decides again, and stores the row of the log and the outbox message if the mail is accepted.
+    /// Decides again. If the mail is accepted, stores the row of the log and the outbox message.
     async fn commit(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
+        let permit = self.submissions.of(mail.project).acquire_owned();
+        let permit = tokio::time::timeout(PERMIT_TIMEOUT, permit).await;
+        let _permit = permit.map_err(|elapsed| Error::Unavailable(elapsed.into()))?.map_err(Error::inconsistent)?;
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 let decision = self.decide(tx, node, mail, true).await?;
                 if self.write(tx, mail, &decision).await? {
                     return Ok(decision);
                 }
-                // A concurrent submission with the same id can have been accepted.
+                // In the meantime, a concurrent submission with the same id can have been accepted.
                 let known = tx.message_find(mail.id).await?;
                 Ok(known.map_or(decision, |known| repeated(known, mail.project)))
             })
@@ -153,13 +189,15 @@ impl Mail {
         }
         let is_new = tx.message_insert(&record).await?;
         if is_new && outcome == MailOutcome::Queued {
-            self.store.enqueue(tx, RELAY_TOPIC, &mail.id.to_string(), &RelayMessage { mail: mail.id }).await?;
+            tx.mailbox_add(mail.project, MailBytes { received: 0, sent: record.size_bytes }).await?;
+            let message = RelayMessage { mail: mail.id };
+            self.store.enqueue_for(tx, RELAY_TOPIC, mail.org, &mail.id.to_string(), &message).await?;
         }
         Ok(is_new)
     }
 
-    /// Decides about a mail. The id is looked up last: otherwise, a concurrent submission with the same id could be
-    /// accepted after the look-up, and count against this one.
+    /// Decides about a mail. Looks up the id last. Otherwise, a concurrent submission with the same id could be
+    /// accepted after the lookup, and count against the limit of this one.
     async fn decide(
         &self,
         connection: &mut Connection,
@@ -172,8 +210,8 @@ impl Mail {
         Ok(known.map_or(decision, |known| repeated(known, mail.project)))
     }
 
-    /// Decides about a mail with an unknown id. With `is_exact`, first locks the mailbox, which makes the hourly limit
-    /// exact. The lock comes as late as possible, because all submissions of the project wait for it.
+    /// Decides about a mail with an unknown id. If `is_exact` is true, locks the mailbox first, which makes the hourly
+    /// limit exact. The lock comes as late as possible, because other submissions of the project wait for it.
     async fn decide_as_new(
         &self,
         connection: &mut Connection,
@@ -185,40 +223,58 @@ impl Mail {
         let Some((project, _)) = sender_domain(project, node) else {
             return Ok(Decision::Refuse(Refusal::NotGranted));
         };
-        let limit = self.limits.for_plan(project.plan).mails_per_hour;
         let addresses: Vec<String> = mail.recipients.iter().map(|address| suppression_key(address)).collect();
         let suppressed = connection.suppression_find(mail.project, &addresses).await?;
-        if is_exact && suppressed.is_none() {
-            connection.mailbox_lock(mail.project).await?;
-        }
-        let an_hour_ago = self.store.clock_rng().now().plus_seconds(-3600);
-        let counts = connection.message_count_submitted(mail.project, an_hour_ago).await?;
+        let stored = match suppressed {
+            None if is_exact => connection.mailbox_lock(mail.project).await?,
+            _ => connection.mailbox_bytes(mail.project).await?,
+        };
+        let counts = self.count_submitted(connection, mail.project).await?;
         if let Some(suppressed) = suppressed {
             // Do not log every refusal: a worker that ignores refusals must not fill the log.
-            let is_logged = counts.suppressed < i64::from(limit);
+            let is_logged = counts.suppressed < i64::from(self.limits.for_plan(project.plan).mails_per_hour);
             return Ok(Decision::RefuseSuppressed { detail: describe(&suppressed), is_logged });
         }
-        if counts.sent >= i64::from(limit) {
-            return Ok(Decision::Refuse(Refusal::RateLimited { limit }));
-        }
-        Ok(Decision::Accept)
+        let refusal = self.exceeded_limit(&project, counts, stored, mail.message.len() as u64);
+        Ok(refusal.map_or(Decision::Accept, Decision::Refuse))
     }
 
-    /// Notifies the organization, in its own transaction: the organization's row must not be locked after the mailbox.
+    async fn count_submitted(&self, connection: &mut Connection, project: ProjectId) -> store::Result<SubmittedCounts> {
+        let an_hour_ago = self.store.clock_rng().now().plus_seconds(-3600);
+        connection.message_count_submitted(project, an_hour_ago).await
+    }
+
+    /// Returns the refusal of another mail of this size by the limits of the plan.
+    fn exceeded_limit(
+        &self,
+        project: &MailProject,
+        counts: SubmittedCounts,
+        stored: MailBytes,
+        size: u64,
+    ) -> Option<Refusal> {
+        let PlanLimits { mails_per_hour, mail_bytes, .. } = *self.limits.for_plan(project.plan);
+        if counts.sent >= i64::from(mails_per_hour) {
+            return Some(Refusal::RateLimited { limit: mails_per_hour });
+        }
+        let is_full = stored.sent.unsigned_abs() + size > mail_bytes;
+        is_full.then_some(Refusal::MailboxFull { limit: mail_bytes })
+    }
+
+    /// Notifies the organization, at most once an hour for each project: the notification locks the organization's row.
+    /// It has its own transaction, because the organization's row must not be locked after the mailbox.
     async fn notify(&self, project: &MailProject, per_hour: u32) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        let mut connection = self.store.connection().await?;
+        if !connection.mailbox_claim_notice(project.id, now, now.plus_seconds(-3600)).await? {
+            return Ok(());
+        }
+        drop(connection);
         let notice = Notice::EmailLimit { project: project.name.clone(), per_hour };
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 Ok(self.ports.organizations.raise(tx, project.org, notice).await?)
             })
             .await
-    }
-
-    /// Deletes the stored message of a mail that was not accepted.
-    async fn discard(&self, project: ProjectId, mail: MailId) {
-        if let Err(error) = self.raws.delete(project, mail).await {
-            tracing::warn!(%project, %mail, error = %error_chain(&error), "failed to delete the message of a refused mail");
-        }
     }
 }
 
@@ -244,7 +300,7 @@ fn repeated(known: MessageRecord, project: ProjectId) -> Decision {
 
 fn assemble_mail(
     id: MailId,
-    project: ProjectId,
+    project: &MailProject,
     domain: &str,
     dkim: Option<&DkimSigner>,
     mail: OutgoingMail,
@@ -265,7 +321,7 @@ fn assemble_mail(
     if message.len() > MAX_MESSAGE_BYTES {
         return Ok(Err(Refusal::TooLarge { size: message.len(), limit: MAX_MESSAGE_BYTES }));
     }
-    Ok(Ok(Assembled { id, project, sender, recipients, subject, message }))
+    Ok(Ok(Assembled { id, org: project.org, project: project.id, sender, recipients, subject, message }))
 }
 
 fn describe(suppressed: &SuppressionRecord) -> String {
@@ -282,6 +338,7 @@ impl Refusal {
     const fn code(&self) -> &'static str {
         match self {
             Self::RateLimited { .. } => "rate_limited",
+            Self::MailboxFull { .. } => "mailbox_full",
             Self::Suppressed(_) => "suppressed",
             Self::InvalidRecipient(_) => "invalid_recipient",
             Self::InvalidSender { .. } => "invalid_sender",

@@ -13,7 +13,7 @@ fn failed() -> DeliveryResult {
 
 impl Kit {
     async fn claim(&self) -> Vec<ClaimedMail> {
-        self.mail.claim(self.node, Duration::ZERO).await.unwrap()
+        self.mail.claim(self.node, false, Duration::ZERO).await.unwrap()
     }
 
     async fn complete(&self, claimed: &ClaimedMail, result: DeliveryResult) {
@@ -26,12 +26,31 @@ impl Kit {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn claims_of_an_idle_node_end() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.receive(shop, "eve@example.org").await;
+    let first = kit.claim().await;
+    assert_eq!((first[0].id, first[0].attempt), (id, 1));
+    // Another node that is idle does not end the claim.
+    let other = kit.store.clock_rng().id();
+    assert_eq!(kit.mail.claim(other, true, Duration::ZERO).await.unwrap(), []);
+    assert_eq!(kit.claim().await, []);
+    let second = kit.mail.claim(kit.node, true, Duration::ZERO).await.unwrap();
+    assert_eq!((second[0].id, second[0].attempt), (id, 2));
+    kit.complete(&first[0], DeliveryResult::Rejected("late".to_owned())).await;
+    assert_eq!(kit.outcome(shop, id).await.0, "received");
+    kit.complete(&second[0], DeliveryResult::Handled).await;
+    assert_eq!(kit.mail.claim(kit.node, true, Duration::ZERO).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn home_node_claims_a_mail_once() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
     let id = kit.receive(shop, "eve@example.org").await;
     let other: NodeId = kit.store.clock_rng().id();
-    assert_eq!(kit.mail.claim(other, Duration::ZERO).await.unwrap(), []);
+    assert_eq!(kit.mail.claim(other, false, Duration::ZERO).await.unwrap(), []);
     let claimed = kit.claim().await;
     let to = vec!["sales@shop.acme.mail.example".to_owned()];
     let expected =
@@ -85,7 +104,7 @@ async fn failed_attempt_is_repeated_with_backoff_for_a_day() {
         elapsed += delay;
     }
     assert_eq!(elapsed, 1280 + 23 * 3600);
-    // The next attempt would be after a day.
+    // The next attempt would be later than a day after the reception.
     let claimed = kit.claim().await;
     kit.complete(&claimed[0], failed()).await;
     assert_eq!(kit.pending().await, 0);
@@ -122,7 +141,7 @@ async fn project_with_many_mails_does_not_delay_the_others() {
     let claimed = kit.claim().await;
     let of = |claimed: &[ClaimedMail], project| claimed.iter().filter(|it| it.project == project).count();
     assert_eq!((of(&claimed, busy.project), of(&claimed, quiet.project)), (5, 1));
-    // While its mails are in progress, the project gets no more.
+    // While this number of its mails is in progress, the project gets no more.
     assert_eq!(kit.claim().await, []);
     let done = claimed.iter().find(|it| it.project == busy.project).unwrap();
     kit.complete(done, DeliveryResult::Handled).await;
@@ -155,7 +174,7 @@ async fn waiting_claim_returns_as_soon_as_a_mail_arrives() {
     let shop = kit.project("shop").await;
     let waiting = tokio::spawn({
         let kit = kit.clone();
-        async move { kit.mail.claim(kit.node, Duration::from_secs(20)).await.unwrap() }
+        async move { kit.mail.claim(kit.node, false, Duration::from_secs(20)).await.unwrap() }
     });
     let id = kit.receive(shop, "a@example.org").await;
     assert_eq!(waiting.await.unwrap()[0].id, id);

@@ -1,18 +1,20 @@
 //! Mail that the mail node received.
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use futures_util::stream;
 use kernel::MailId;
 use mail::{MailError, NewInboundMail, RecipientOwner, Target};
+use tokio::task::JoinSet;
 
 use crate::kit::Kit;
 
 pub const MESSAGE: &[u8] = b"Subject: Hi\r\n\r\nHello\r\n";
 
 impl Kit {
-    pub async fn upload(&self, id: MailId, message: &'static [u8]) -> Result<(), MailError> {
+    pub async fn upload(&self, target: Target, id: MailId, message: &'static [u8]) -> Result<(), MailError> {
         let chunks = message.chunks(7).map(|chunk| Ok::<_, std::io::Error>(Bytes::from_static(chunk)));
-        self.mail.upload(id, stream::iter(chunks)).await
+        self.mail.upload(target.project, id, stream::iter(chunks)).await
     }
 
     pub fn inbound(&self, id: MailId, target: Target, from: &str) -> NewInboundMail {
@@ -31,7 +33,7 @@ impl Kit {
     /// Receives a mail for a project.
     pub async fn receive(&self, target: Target, from: &str) -> MailId {
         let id = self.new_id();
-        self.upload(id, MESSAGE).await.unwrap();
+        self.upload(target, id, MESSAGE).await.unwrap();
         let mut mail = self.inbound(id, target, from);
         mail.to = vec![format!("sales@{}", self.mail.status(target).await.unwrap().address)];
         self.mail.receive(mail).await.unwrap();
@@ -45,7 +47,7 @@ async fn mail_to_an_address_of_another_project_is_not_stored() {
     let kit = Kit::start().await;
     let (_, blog) = (kit.project("shop").await, kit.project("blog").await);
     let id = kit.new_id();
-    kit.upload(id, MESSAGE).await.unwrap();
+    kit.upload(blog, id, MESSAGE).await.unwrap();
     let received = kit.mail.receive(kit.inbound(id, blog, "eve@example.org")).await;
     assert!(matches!(received, Err(MailError::ProjectNotFound)), "{received:?}");
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, 0);
@@ -58,10 +60,10 @@ async fn received_mail_is_in_the_log_once() {
     let id = kit.new_id();
     let mut mail = kit.inbound(id, shop, "");
     mail.subject = Some("a\0b\r\nc".to_owned());
-    // After the first run, each step can be repeated in any order.
+    // After the first round, each step can be repeated in any order.
     for _ in 0..2 {
-        kit.upload(id, MESSAGE).await.unwrap();
-        kit.upload(id, MESSAGE).await.unwrap();
+        kit.upload(shop, id, MESSAGE).await.unwrap();
+        kit.upload(shop, id, MESSAGE).await.unwrap();
         kit.mail.receive(mail.clone()).await.unwrap();
         kit.mail.receive(mail.clone()).await.unwrap();
     }
@@ -78,13 +80,37 @@ async fn received_mail_is_in_the_log_once() {
     assert_eq!(kit.mail.status(shop).await.unwrap().received_last24h, 1);
 }
 
+/// The mails that arrive during a transaction share the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn mails_of_a_project_share_transactions() {
+    let kit = Kit::start().await;
+    let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);
+    let ids: Vec<MailId> = (0..10).map(|_| kit.new_id()).collect();
+    for id in &ids {
+        kit.upload(shop, *id, MESSAGE).await.unwrap();
+    }
+    let size = i64::try_from(MESSAGE.len()).unwrap();
+    let transactions =
+        format!("SELECT count(DISTINCT xmin::text) FROM mail.messages WHERE project_id = '{}'", shop.project.as_uuid());
+    // A mail that is handed over twice at the same time is counted once.
+    let repeated = ids.iter().chain(&ids).map(|id| kit.mail.receive(kit.inbound(*id, shop, "eve@example.org")));
+    for received in join_all(repeated).await {
+        received.unwrap();
+    }
+    kit.receive(blog, "eve@example.org").await;
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, 11);
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.deliveries").await, 11);
+    assert!(kit.db_number(&transactions).await < 10);
+    assert_eq!(kit.mail.status(shop).await.unwrap().received_bytes, 10 * size);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn mail_of_a_deleted_project_is_dropped() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
     let id = kit.new_id();
-    kit.upload(id, MESSAGE).await.unwrap();
     kit.db_execute("UPDATE projects.projects SET deleted_at = now()").await;
+    kit.upload(shop, id, MESSAGE).await.unwrap();
     assert!(matches!(kit.mail.receive(kit.inbound(id, shop, "a@b.org")).await, Err(MailError::ProjectNotFound)));
     assert_eq!(kit.objects(), 0);
 }
@@ -100,7 +126,7 @@ async fn mail_without_its_message_or_with_another_size_is_rejected() {
     };
     let valid = kit.inbound(id, shop, "a@b.org");
     assert_eq!(field(valid.clone()).await, "id");
-    kit.upload(id, MESSAGE).await.unwrap();
+    kit.upload(shop, id, MESSAGE).await.unwrap();
     assert_eq!(field(NewInboundMail { spf: "maybe".to_owned(), ..valid.clone() }).await, "spf");
     assert_eq!(field(NewInboundMail { size_bytes: 21, ..valid.clone() }).await, "sizeBytes");
     kit.mail.receive(valid.clone()).await.unwrap();
@@ -111,10 +137,11 @@ async fn mail_without_its_message_or_with_another_size_is_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_or_large_upload_leaves_nothing() {
     let kit = Kit::start().await;
+    let shop = kit.project("shop").await.project;
     let broken = stream::iter([Ok(Bytes::from_static(b"a")), Err(std::io::Error::other("closed"))]);
-    assert!(matches!(kit.mail.upload(kit.new_id(), broken).await, Err(MailError::UploadBroken(_))));
+    assert!(matches!(kit.mail.upload(shop, kit.new_id(), broken).await, Err(MailError::UploadBroken(_))));
     let large = stream::iter((0..27).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 1024 * 1024]))));
-    assert!(matches!(kit.mail.upload(kit.new_id(), large).await, Err(MailError::MessageTooLarge { .. })));
+    assert!(matches!(kit.mail.upload(shop, kit.new_id(), large).await, Err(MailError::MessageTooLarge { .. })));
     assert_eq!(kit.objects(), 0);
 }
 
@@ -135,4 +162,23 @@ async fn recipient_belongs_to_the_project_that_has_its_domain() {
     kit.grant(shop, "shop").await;
     kit.db_execute("UPDATE projects.projects SET deleted_at = now()").await;
     assert_eq!(owner("shop.acme.mail.example").await, RecipientOwner::Unknown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_hand_overs_do_not_block_the_project() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    for _ in 0..20 {
+        let mut handovers = JoinSet::new();
+        for _ in 0..4 {
+            let id = kit.new_id();
+            kit.upload(shop, id, MESSAGE).await.unwrap();
+            let (service, mail) = (kit.mail.clone(), kit.inbound(id, shop, "eve@example.org"));
+            handovers.spawn(async move { service.receive(mail).await });
+        }
+        handovers.join_next().await.unwrap().unwrap().unwrap();
+        handovers.abort_all();
+        let id = kit.receive(shop, "eve@example.org").await;
+        assert_eq!(kit.entry(shop, id).await.id, id);
+    }
 }

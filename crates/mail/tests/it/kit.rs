@@ -15,7 +15,7 @@ use mail::{
     Envelope, Mail, MailDirection, MailLogEntry, MailRelay, Nodes, Notice, Organizations, OutgoingMail, Ports,
     RawMails, Refusal, Relay, RelayError, Relayed, Submission, Target,
 };
-use objects::StoreConfig;
+use objects::{Store, StoreConfig};
 use store::Connection;
 use tempfile::TempDir;
 use testkit::{TestStore, session_actor};
@@ -52,8 +52,8 @@ impl Notices {
     }
 }
 
-/// Wakes the claims of this process. The wake-up comes before the commit, so a claim may need a second read to see the
-/// mail.
+/// Wakes the claims of this process. The wake-up is sent before the commit, so a claim may need a second read to see
+/// the mail.
 struct LocalNodes(broadcast::Sender<NodeId>);
 
 #[async_trait]
@@ -69,7 +69,7 @@ impl Nodes for LocalNodes {
     }
 }
 
-/// A relay that records messages. Its id for a message is `relay-<number>`, unless a response is set.
+/// A relay that records messages. It gives each message the id `relay-<number>`, unless a response is set.
 #[derive(Default)]
 pub struct RecordingRelay {
     sent: Mutex<Vec<(Envelope, Vec<u8>)>>,
@@ -110,6 +110,18 @@ impl Kit {
     }
 
     pub async fn with(limits: Limits, change: impl FnOnce(Mail) -> Mail) -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = StoreConfig::Folder(folder.path().to_owned());
+        Self::on(folder, &store, limits, change).await
+    }
+
+    /// Starts on this mail store. `folder` is deleted at the end.
+    pub async fn on(folder: TempDir, store: &StoreConfig, limits: Limits, change: impl FnOnce(Mail) -> Mail) -> Self {
+        Self::on_objects(folder, store.open().unwrap(), limits, change).await
+    }
+
+    /// Starts on this opened mail store. `folder` is deleted at the end.
+    pub async fn on_objects(folder: TempDir, store: Store, limits: Limits, change: impl FnOnce(Mail) -> Mail) -> Self {
         let base = TestStore::start().await;
         let (org, node): (OrgId, NodeId) = (base.store.clock_rng().id(), base.store.clock_rng().id());
         base.db_execute(&format!(
@@ -120,8 +132,7 @@ impl Kit {
             node.as_uuid()
         ))
         .await;
-        let folder = TempDir::new().unwrap();
-        let raws = RawMails::new(StoreConfig::Folder(folder.path().to_owned()).open().unwrap());
+        let raws = RawMails::new(store);
         let (notices, wake_ups) = (Notices::default(), broadcast::channel(16).0);
         let ports = Ports { organizations: Arc::new(notices.clone()), nodes: Arc::new(LocalNodes(wake_ups)) };
         let mail = change(Mail::new(base.store.clone(), raws, limits, Some(DOMAIN.to_owned()), ports));
@@ -129,7 +140,7 @@ impl Kit {
         Self { mail, notices, relay: Arc::default(), actor, node, folder, org, base }
     }
 
-    /// Inserts a project with a mail domain, whose home node is the node.
+    /// Inserts a project that has a mail domain and this node as its home node.
     pub async fn project(&self, name: &str) -> Target {
         let target = self.ungranted(name).await;
         self.grant(target, name).await;
@@ -180,7 +191,7 @@ impl Kit {
 
     /// Attempts all due messages of the outbox.
     pub async fn relay(&self) {
-        // When this counts zero, each due message is delivered, waits for a retry, or is a dead letter.
+        // When this count is zero, each due message is delivered, waits for a retry, or is a dead letter.
         let unattempted = format!(
             "SELECT count(*) FROM store.outbox WHERE last_error IS NULL AND (attempts > 0 OR next_attempt_at <= '{}')",
             self.now()
@@ -224,7 +235,7 @@ impl Kit {
     }
 }
 
-/// Returns a mail to these recipients.
+/// Returns an outgoing mail to these recipients.
 pub fn outgoing(to: &[&str]) -> OutgoingMail {
     OutgoingMail {
         to: to.iter().map(|to| (*to).to_owned()).collect(),

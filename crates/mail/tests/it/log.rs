@@ -11,7 +11,7 @@ async fn pages_contain_each_mail_once_newest_first() {
     let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);
     let mut sent = Vec::new();
     for minute in 0..25 {
-        // Two mails in each minute are of another project or direction.
+        // Two mails per minute belong to another project or have another direction.
         kit.receive(blog, "eve@example.org").await;
         if minute % 5 == 0 {
             kit.receive(shop, "eve@example.org").await;

@@ -1,9 +1,11 @@
 //! The assembled message.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
 
 use kernel::{Limits, MailId};
-use mail::{Attachment, DkimSigner, OutgoingMail};
+use mail::{Attachment, DkimSigner, OutgoingMail, dkim_record};
 use mail_parser::{Message, MessageParser, MimeHeaders as _};
 use ring::signature::{self, KeyPair as _, UnparsedPublicKey};
 
@@ -87,7 +89,7 @@ async fn headers_and_parts_have_the_given_content() {
     assert_eq!(attachments[1].contents(), [0, 1, 2, 3]);
     let (envelope, _) = kit.relay.sent().pop().unwrap();
     assert_eq!(envelope.from, "support@shop.acme.mail.example");
-    // The envelope has each recipient once.
+    // The envelope contains each recipient once.
     let recipients = ["ada@example.org", "bob@xn--mller-kva.example", "cy@example.org", "eve@example.org"];
     assert_eq!(envelope.to, recipients);
 }
@@ -148,6 +150,41 @@ async fn signature_covers_headers_and_body() {
     }
 }
 
+/// Runs Debian's `opendkim-testmsg`, which only root can direct to another name server.
+#[tokio::test(flavor = "multi_thread")]
+async fn opendkim_verifies_the_signature() {
+    let is_installed = |program: &&str| Command::new("which").arg(program).output().is_ok_and(|it| it.status.success());
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root || !["opendkim-testmsg", "unshare", "python3"].iter().all(is_installed) {
+        eprintln!("skipped: needs root, opendkim-testmsg, unshare and python3");
+        return;
+    }
+    // opendkim does not know Ed25519.
+    let signer = DkimSigner::new(RSA_KEY, "mail.example", "s1").unwrap();
+    let kit = Kit::with(Limits::default(), |mail| mail.with_dkim(Some(signer))).await;
+    let attachment = Attachment {
+        filename: "ü.txt".to_owned(),
+        content_type: "text/plain".to_owned(),
+        content: "R3LDvMOfZQ==".to_owned(),
+    };
+    let (subject, attachments) = ("Grüße ".repeat(30), vec![attachment]);
+    let (_, bytes) = sent(&kit, OutgoingMail { subject, attachments, ..outgoing(&["ada@example.org"]) }).await;
+    let record = dkim_record(RSA_KEY).unwrap();
+    let verify = |message: &str| {
+        // The program reads lines that end with a line feed.
+        let file = kit.folder.path().join("message.eml");
+        std::fs::write(&file, message.replace("\r\n", "\n")).unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/opendkim.py");
+        let mut verify = Command::new("unshare");
+        verify.args(["--net", "--mount", "python3", script, "s1._domainkey.mail.example", &record]);
+        verify.stdin(std::fs::File::open(file).unwrap()).output().unwrap()
+    };
+    let message = String::from_utf8(bytes).unwrap();
+    let verified = verify(&message);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    assert!(!verify(&message.replacen("Hello", "Hullo", 1)).status.success());
+}
+
 /// Returns the tags of the signature without white space (RFC 6376 section 3.2).
 fn dkim_tags(message: &str) -> BTreeMap<String, String> {
     let header = message.strip_prefix("DKIM-Signature:").unwrap();
@@ -157,8 +194,8 @@ fn dkim_tags(message: &str) -> BTreeMap<String, String> {
     tags.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Returns the hash of the body and the signed text, both in the relaxed form (RFC 6376 section 3.4 and 3.7). Written
-/// independently of the library that signs.
+/// Returns the hash of the body and the signed text, both in relaxed form (RFC 6376 sections 3.4 and 3.7). This code is
+/// independent of the library that signs.
 fn canonical(message: &str, tags: &BTreeMap<String, String>) -> (String, String) {
     let (head, body) = message.split_once("\r\n\r\n").unwrap();
     let mut lines: Vec<String> = body.split("\r\n").map(relaxed_line).collect();
@@ -196,7 +233,7 @@ fn canonical(message: &str, tags: &BTreeMap<String, String>) -> (String, String)
     (hash, signed)
 }
 
-/// Reduces white space and removes it at the end of the line.
+/// Reduces white space to single spaces, and removes it at the end of the line.
 fn relaxed_line(line: &str) -> String {
     let mut relaxed = String::new();
     for c in line.chars() {

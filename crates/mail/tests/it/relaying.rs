@@ -66,7 +66,7 @@ async fn refused_recipients_and_messages_are_bounced_with_the_reply() {
     let id = kit.send(shop, &["ada@example.org"]).await;
     assert_eq!(kit.outcome(shop, id).await, ("bounced".to_owned(), Some("554 5.6.0 rejected".to_owned())));
     assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
-    // A refusal by the relay can concern the sender, so it does not suppress the recipient.
+    // The relay may have refused the mail because of the sender, so the recipient is not suppressed.
     kit.submit(shop, outgoing(&["bob@example.org"])).await.unwrap();
 }
 

@@ -22,7 +22,7 @@ async fn mail_is_deleted_after_the_days_of_the_plan() {
     assert_eq!(kit.entry(shop, kept).await.id, kept);
     assert_eq!((kit.db_number("SELECT count(*) FROM mail.messages").await, kit.objects()), (1, 1));
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.deliveries").await, 0);
-    // The mail of the pro plan is kept for 365 days.
+    // On the pro plan, mail is kept for 365 days.
     kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
     kit.advance(335 * DAY);
     kit.mail.purge_old().await.unwrap();
@@ -61,6 +61,65 @@ async fn mail_of_a_purged_project_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn oldest_bounces_are_forgotten_above_the_limit_of_suppressions() {
+    let kit = Kit::start().await;
+    let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);
+    for project in [shop, blog] {
+        kit.receive(project, "eve@example.org").await;
+    }
+    let suppress = async |reason: &str, first: u32, last: u32, project: kernel::ProjectId| {
+        kit.db_execute(&format!(
+            "INSERT INTO mail.suppressions SELECT '{}', n || '@{reason}.example', '{reason}', NULL,
+                 now() + n * interval '1 second' FROM generate_series({first}, {last}) n",
+            project.as_uuid()
+        ))
+        .await;
+    };
+    suppress("complaint", 1, 2, shop.project).await;
+    suppress("bounce", 1, 20_001, shop.project).await;
+    suppress("bounce", 1, 20_000, blog.project).await;
+    kit.mail.purge_old().await.unwrap();
+    let count =
+        async |condition: &str| kit.db_number(&format!("SELECT count(*) FROM mail.suppressions {condition}")).await;
+    assert_eq!(count("").await, 40_000);
+    assert_eq!(count("WHERE reason = 'complaint'").await, 2);
+    let project = shop.project.as_uuid();
+    let deleted = "AND address IN ('1@bounce.example', '2@bounce.example', '3@bounce.example')";
+    assert_eq!(count(&format!("WHERE project_id = '{project}' {deleted}")).await, 0);
+    assert_eq!(count(&format!("WHERE project_id = '{project}' AND address = '4@bounce.example'")).await, 1);
+    // Complaints are deleted only if there are no bounces.
+    suppress("complaint", 3, 20_001, shop.project).await;
+    kit.mail.purge_old().await.unwrap();
+    assert_eq!(count(&format!("WHERE project_id = '{project}' AND reason = 'complaint'")).await, 20_000);
+    assert_eq!(count(&format!("WHERE project_id = '{project}' AND address = '1@complaint.example'")).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_without_a_row_are_deleted_after_a_day() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    // The age of a message depends on the file system's clock, not on the clock of the tests.
+    let days = (kernel::ClockRng::system().now().unix_seconds() - kit.now().unix_seconds()) / DAY;
+    kit.advance(days * DAY);
+    let kept = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    let write_orphan = || {
+        let path = kit.folder.path().join(shop.project.to_string()).join(kit.new_id().to_string());
+        std::fs::write(path, "of a killed process").unwrap();
+    };
+    write_orphan();
+    // The project has not received mail, and the mail node never commits this upload.
+    let blog = kit.project("blog").await;
+    kit.upload(blog, kit.new_id(), crate::inbound::MESSAGE).await.unwrap();
+    kit.mail.purge_orphans().await.unwrap();
+    assert_eq!(kit.objects(), 4);
+    kit.advance(2 * DAY);
+    kit.mail.purge_orphans().await.unwrap();
+    assert_eq!(kit.objects(), 2);
+    assert!(kit.mail.raw(shop.project, kept).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn partitions_are_created_ahead_and_dropped_when_they_are_empty() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
@@ -70,7 +129,8 @@ async fn partitions_are_created_ahead_and_dropped_when_they_are_empty() {
         let rows = kit.db_rows(names).await;
         rows.iter().map(|row| row["name"].as_str().unwrap().replace("messages_", "")).collect::<Vec<_>>()
     };
-    // The clock of the tests starts on 2026-11-21. A mail from before the first run is in the default partition.
+    // The clock of the tests starts on 2026-11-21. A mail from before the first run of the job is in the default
+    // partition.
     let id = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages_default").await, 1);
     for _ in 0..2 {
@@ -90,17 +150,22 @@ async fn partitions_are_created_ahead_and_dropped_when_they_are_empty() {
     assert_eq!(partitions().await, ["2026_12", "2027_01", "2027_02", "2027_03"]);
 }
 
+/// In production, the role of the server cannot create tables.
 #[tokio::test(flavor = "multi_thread")]
-async fn uploads_that_are_never_committed_are_deleted() {
+async fn partitions_need_no_right_to_create_tables() {
     let kit = Kit::start().await;
-    kit.upload(kit.new_id(), crate::inbound::MESSAGE).await.unwrap();
-    kit.mail.purge_old().await.unwrap();
-    // The age of an upload depends on the file system's clock, not on the clock of the tests.
-    let days = (kernel::ClockRng::system().now().unix_seconds() - kit.now().unix_seconds()) / DAY;
-    kit.advance((days + 6) * DAY);
-    kit.mail.purge_old().await.unwrap();
-    assert_eq!(kit.objects(), 1);
-    kit.advance(2 * DAY);
-    kit.mail.purge_old().await.unwrap();
-    assert_eq!(kit.objects(), 0);
+    let role = format!("role_{}", kit.new_id());
+    let as_role = async |statement: &str| {
+        kit.db_execute(&format!("SET ROLE {role}; {statement}; RESET ROLE")).await;
+        kit.db_number("SELECT count(*) FROM pg_inherits WHERE inhparent = 'mail.messages'::regclass").await
+    };
+    kit.db_execute(&format!("CREATE ROLE {role}; GRANT USAGE ON SCHEMA mail TO {role}")).await;
+    assert_eq!(as_role("SELECT mail.create_partition('2026-11-01'), mail.create_partition('2026-12-01')").await, 3);
+    let denied = format!(
+        "DO $$ BEGIN SET LOCAL ROLE {role}; CREATE TABLE mail.other (); RAISE 'created';
+         EXCEPTION WHEN insufficient_privilege THEN NULL; END $$"
+    );
+    kit.db_execute(&denied).await;
+    assert_eq!(as_role("SELECT mail.drop_partitions('2026-12-01')").await, 2);
+    kit.db_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }

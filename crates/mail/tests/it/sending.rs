@@ -17,6 +17,7 @@ fn code(result: Result<kernel::MailId, Refusal>) -> &'static str {
         Err(Refusal::InvalidMessage(_)) => "invalid_message",
         Err(Refusal::TooLarge { .. }) => "too_large",
         Err(Refusal::NotGranted) => "not_granted",
+        Err(Refusal::MailboxFull { .. }) => "mailbox_full",
     }
 }
 
@@ -121,7 +122,7 @@ async fn invalid_content_is_refused() {
         assert_eq!(code(kit.submit(shop, mail.clone()).await), "invalid_message", "{mail:?}");
     }
     assert_eq!((kit.objects(), kit.db_number("SELECT count(*) FROM mail.messages").await), (0, 0));
-    // The second mail is larger than the limit only after its assembly.
+    // The content of the second mail is within the limit, but the assembled mail exceeds it.
     for lines in [11 * 1024 * 1024, 6 * 1024 * 1024] {
         let large = OutgoingMail { text: Some("\n".repeat(lines)), ..base() };
         assert_eq!(code(kit.submit(shop, large).await), "too_large");
