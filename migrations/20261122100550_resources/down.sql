@@ -1,5 +1,7 @@
 DROP VIEW resources.project_plans;
 DROP TABLE resources.storage;
+DROP TABLE resources.auth_providers;
+DROP TABLE resources.auth;
 DROP TABLE resources.email_domains;
 DROP TABLE resources.secrets;
 DROP TABLE resources.secret_sets;

@@ -1,4 +1,4 @@
--- Optional resources of projects: grants, secrets and object storage.
+-- Optional resources of projects: grants, secrets, object storage and app user auth.
 CREATE SCHEMA resources;
 
 CREATE TABLE resources.grants (
@@ -43,6 +43,40 @@ CREATE TABLE resources.email_domains (
         CONSTRAINT email_domains_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
     -- Lowercase, without the final dot.
     domain text COLLATE "C" NOT NULL CONSTRAINT email_domains_domain_key UNIQUE
+);
+
+-- The settings of app user auth. A row is kept after the grant is revoked, because the settings stay. The lock of this
+-- row serializes changes of the settings, of the providers and of the grant.
+CREATE TABLE resources.auth (
+    project_id uuid CONSTRAINT auth_pkey PRIMARY KEY
+        CONSTRAINT auth_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
+    session_days integer NOT NULL CONSTRAINT auth_session_days_check CHECK (session_days BETWEEN 1 AND 365),
+    brand_name text,
+    brand_color text,
+    brand_logo_url text,
+    -- The number of the current grant, or of the next one. Increased by each revocation, which ends all sessions.
+    grant_number bigint NOT NULL DEFAULT 1 CONSTRAINT auth_grant_number_check CHECK (grant_number > 0),
+    -- Increased each time a provider is set.
+    provider_revision bigint NOT NULL DEFAULT 0
+        CONSTRAINT auth_provider_revision_check CHECK (provider_revision >= 0)
+);
+
+-- The clients of projects at identity providers. They stay after the grant is revoked, like the settings.
+CREATE TABLE resources.auth_providers (
+    project_id uuid NOT NULL
+        CONSTRAINT auth_providers_project_id_fkey REFERENCES resources.auth (project_id) ON DELETE CASCADE,
+    -- The reserved name of the client secret: `auth/` and the provider.
+    secret_name text NOT NULL CONSTRAINT auth_providers_secret_name_check
+        CHECK (secret_name IN ('auth/codehost', 'auth/webaccount', 'auth/messenger')),
+    -- The provider revision at which the provider was registered. A replaced client keeps it.
+    registration bigint NOT NULL CONSTRAINT auth_providers_registration_check CHECK (registration > 0),
+    -- The provider revision at which the client was set.
+    revision bigint NOT NULL CONSTRAINT auth_providers_revision_check CHECK (revision >= registration),
+    client_id text NOT NULL,
+    -- The sealed client secret. The row in its associated data consists of project, name and revision.
+    key_id text NOT NULL,
+    sealed bytea NOT NULL,
+    CONSTRAINT auth_providers_pkey PRIMARY KEY (project_id, secret_name)
 );
 
 -- Object storage. A row is kept after the grant is revoked, because the objects stay. It outlives the project until the

@@ -13,7 +13,7 @@ settings::table! {
     /// The address of the SMTP server.
     pub SMTP_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_SMTP_LISTEN", "127.0.0.1:8025");
     /// The address of the notification service, over HTTPS.
-    pub SNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_SNS_LISTEN", "127.0.0.1:8094");
+    pub SNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_SNS_LISTEN", "127.0.0.1:8091");
     /// The address of the mail server that receives mail for projects, for the form that sends mail to them.
     pub MX: SocketAddr = Setting::with_default("SVC_SANDBOX_MX", "127.0.0.1:2525");
     /// The address of the name server, over UDP and TCP.

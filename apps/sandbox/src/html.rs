@@ -56,11 +56,16 @@ impl Html {
 
     /// Adds a form that selects one of these faults. The selected one is marked.
     pub fn select_fault<'a>(&mut self, label: &str, faults: impl IntoIterator<Item = (&'a str, bool)>) -> &mut Self {
-        self.raw("<form method=post><label>").text(label).raw(" <select name=fault>");
+        self.raw("<form method=post>").fault_field(label, faults).raw("<button>Set</button></form>")
+    }
+
+    /// Adds the field `fault` of a form, which selects one of these faults. The selected one is marked.
+    pub fn fault_field<'a>(&mut self, label: &str, faults: impl IntoIterator<Item = (&'a str, bool)>) -> &mut Self {
+        self.raw("<label>").text(label).raw(" <select name=fault>");
         for (name, is_selected) in faults {
             self.raw(if is_selected { "<option selected>" } else { "<option>" }).text(name).raw("</option>");
         }
-        self.raw("</select></label><button>Set</button></form>")
+        self.raw("</select></label>")
     }
 
     pub fn as_str(&self) -> &str {
@@ -79,7 +84,7 @@ pub(crate) fn page(title: &str, body: &Html) -> Response {
     html.raw(" · <a href=\"/dns\">DNS records</a>");
     html.raw(" · <a href=\"/s3\">Objects</a> · <a href=\"/app\">Connected app</a>");
     html.raw(" · <a href=\"/payments\">Payments</a> · <a href=\"/registrar\">Registrar</a>");
-    html.raw(" · <a href=\"/ai\">AI models</a></nav>");
+    html.raw(" · <a href=\"/ai\">AI models</a> · <a href=\"/identity\">Identity providers</a></nav>");
     html.raw("<h1>").text(title).raw("</h1>").raw(body.as_str());
     Response { policy: Some(POLICY), ..Response::new(200, "text/html; charset=utf-8", html.0) }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Lending {
     fault: watch::Sender<Option<Fault>>,
 }
 
-/// A fault of every following request.
+/// A fault that affects all following requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// Responds with 503.

@@ -1,7 +1,7 @@
-//! Simulated external systems that use the real protocols: a code host, an SMTP server, a notification service, a name
-//! server, an S3 server, a model-lending service, a payments provider, a registrar, AI models, and a connected app with
-//! the page on which users approve it. Tests start single systems. `svc-sandbox` runs all of them in one program, with
-//! web pages.
+//! Simulated external systems that use the real protocols: a code host, identity providers for the end users of apps, an
+//! SMTP server, a notification service, a name server, an S3 server, a model-lending service, a payments provider, a
+//! registrar, AI models, and a connected app with the page on which users approve it. Tests start single systems.
+//! `svc-sandbox` runs all of them in one program, with web pages.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,11 +20,14 @@ mod consent;
 mod dns;
 mod html;
 mod http;
+mod identity;
 mod lending;
+mod oauth;
 mod pages;
 mod payments;
 mod program;
 mod registrar;
+mod rsa_key;
 mod s3;
 mod sessions;
 mod smtp;
@@ -36,10 +39,14 @@ mod webhooks;
 pub use ai::{AI_KEY, AI_PATH, AiFault, AiServer};
 pub use app::AppClient;
 pub use certificate::Certificate;
-pub use codehost::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
+pub use codehost::{CodeHostServer, Endpoint, OAuthClient};
 pub use dns::{DnsFault, DnsServer, InvalidRecord};
 pub use hickory_resolver::proto::rr::RecordType;
+pub use identity::{
+    IdTokenFault, IdentityClient, IdentityEndpoint, IdentityFault, IdentityProvider, IdentityServer, Person,
+};
 pub use lending::{LENDING_PATH, LENDING_SECRET};
+pub use oauth::ResponseFault;
 pub use payments::{
     CREDIT_PRODUCT, DOMAIN_PRODUCT, PAYMENTS_PATH, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault,
     PaymentsServer,

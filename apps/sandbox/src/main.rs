@@ -10,9 +10,9 @@ use settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
-svc-sandbox simulates the external systems for development: a code host, an SMTP server, a notification service, a name
-server, an S3 server, a model-lending service, a payments provider, a registrar, AI models and a connected app. Its
-environment configures it.
+svc-sandbox simulates the external systems for development: a code host, identity providers for the end users of apps,
+an SMTP server, a notification service, a name server, an S3 server, a model-lending service, a payments provider, a
+registrar, AI models and a connected app. Its environment configures it.
 
   svc-sandbox              runs until SIGTERM or Ctrl-C
   svc-sandbox --settings   prints the settings as Markdown

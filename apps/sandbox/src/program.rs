@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::consent::Consent;
 use crate::dns::DnsServer;
 use crate::http::{self, Request, Response};
+use crate::identity::Identity;
 use crate::lending::{LENDING_PATH, Lending};
 use crate::pages;
 use crate::payments::Payments;
@@ -59,16 +60,27 @@ impl Sandbox {
             Some(url) => url.clone(),
             None => http::base(listener.local_addr()?),
         };
-        let app = Arc::new(DemoApp::new(api.clone(), config.app.clone(), url.trim_end_matches('/')));
+        let url = url.trim_end_matches('/');
+        let app = Arc::new(DemoApp::new(api.clone(), config.app.clone(), url));
         let webhook_url = format!("{}/v1/hooks/payments", api.base);
         let sns = SnsServer::start_on(config.sns_listen, Some(format!("{}/v1/hooks/mailer", api.base))).await?;
         sns.report_outcomes(&smtp);
-        let payments = Payments::new(url.trim_end_matches('/'), Some(webhook_url));
-        let (consent, lending) = (Consent::new(api), Lending::default());
-        let (code_host, ai, registrar) = (CodeHost::new(true), Ai::default(), Registrar::default());
-        let mx = config.mx;
-        let systems = Systems { code_host, smtp, sns, mx, dns, s3, app, consent, lending, payments, registrar, ai };
-        let systems = Arc::new(systems);
+        let payments = Payments::new(url, Some(webhook_url));
+        let systems = Arc::new(Systems {
+            code_host: CodeHost::new(true),
+            identity: Identity::new(url),
+            smtp,
+            sns,
+            mx: config.mx,
+            dns,
+            s3,
+            app,
+            consent: Consent::new(api),
+            lending: Lending::default(),
+            payments,
+            registrar: Registrar::default(),
+            ai: Ai::default(),
+        });
         Ok(Self { listener, systems, temporary })
     }
 
@@ -143,6 +155,9 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
     }
     if CodeHost::serves(&request.path) {
         return systems.code_host.respond(&request).await;
+    }
+    if Identity::serves(&request.path) {
+        return systems.identity.respond(&request).await;
     }
     if request.method == "POST" && request.path.strip_prefix(LENDING_PATH) == Some("/revocations") {
         return systems.lending.receive(&request).await;

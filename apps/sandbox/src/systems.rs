@@ -8,6 +8,7 @@ use crate::app::DemoApp;
 use crate::codehost::CodeHost;
 use crate::consent::Consent;
 use crate::dns::DnsServer;
+use crate::identity::Identity;
 use crate::lending::Lending;
 use crate::payments::Payments;
 use crate::registrar::Registrar;
@@ -18,6 +19,7 @@ use crate::sns::SnsServer;
 #[derive(Debug)]
 pub(crate) struct Systems {
     pub code_host: CodeHost,
+    pub identity: Identity,
     pub smtp: SmtpServer,
     pub sns: SnsServer,
     /// The mail server that receives mail for projects.

@@ -25,6 +25,14 @@ pub enum ResourceError {
     EmailUnavailable,
     #[error("another project has the address {0}; revoke its grant, or rename this project first")]
     EmailAddressTaken(String),
+    #[error("app sign-in needs a database; enable it first, and wait for the end of a deletion")]
+    DatabaseRequired,
+    #[error("app sign-in is not enabled for the project; enable it first")]
+    AuthNotGranted,
+    #[error("the provider must be one of: codehost webaccount messenger")]
+    UnknownProvider,
+    #[error("{0} must not be empty")]
+    EmptyClient(&'static str),
     #[error(transparent)]
     Field(#[from] InvalidField),
     #[error(transparent)]
@@ -51,6 +59,18 @@ impl ResourceError {
     /// 409: the address is in use.
     pub const EMAIL_ADDRESS_TAKEN: Code =
         Code::new("email_address_taken", Kind::Conflict, "Another project has the mail address.");
+    /// 409: app sign-in has no database for its users. The context `databases` has the same code.
+    pub const DATABASE_REQUIRED: Code =
+        Code::new("database_required", Kind::Conflict, "The project has no database. Enable it first.");
+    /// 404: app sign-in is not enabled.
+    pub const NOT_GRANTED: Code =
+        Code::new("not_granted", Kind::NotFound, "App sign-in is not enabled for the project. Enable it first.");
+    /// 400: no such identity provider, or no usable client of it.
+    pub const INVALID_PROVIDER: Code = Code::new(
+        "invalid_provider",
+        Kind::Invalid,
+        "The provider is none of `codehost`, `webaccount` and `messenger`, or `clientId` or `clientSecret` is empty.",
+    );
 }
 
 impl ApiError for ResourceError {
@@ -61,6 +81,9 @@ impl ApiError for ResourceError {
             Self::SecretLimit { .. } | Self::SecretSizeLimit { .. } => &Self::SECRET_LIMIT,
             Self::EmailUnavailable => &Self::EMAIL_UNAVAILABLE,
             Self::EmailAddressTaken(_) => &Self::EMAIL_ADDRESS_TAKEN,
+            Self::DatabaseRequired => &Self::DATABASE_REQUIRED,
+            Self::AuthNotGranted => &Self::NOT_GRANTED,
+            Self::UnknownProvider | Self::EmptyClient(_) => &Self::INVALID_PROVIDER,
             Self::Field(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
         }

@@ -1,10 +1,10 @@
-//! Optional resources of projects: grants, secrets and object storage.
+//! Optional resources of projects: grants, secrets, object storage and app user auth.
 //!
 //! Owns the Postgres schema `resources`. A manifest declares resources for one deployment. A grant gives a resource to
 //! the project, independent of its deployments. The gateway shows both the declared and the granted resources. A
 //! project needs no grant for secrets.
 //!
-//! The home node gives worker code its secrets and its storage. This context publishes each change in the transaction
+//! The home node gives worker code its secrets and its storage, and serves the sign-in of the project's users. This context publishes each change in the transaction
 //! that makes the change ([`DesiredParts`]), and loads the values when the node polls ([`PartValues`]).
 
 mod error;
@@ -17,7 +17,7 @@ mod service;
 
 pub use error::ResourceError;
 pub use model::*;
-pub use parts::{PartValues, SEALED_COLUMNS, SecretSet, StorageGrant};
-pub use ports::{DesiredParts, Notice, Organizations, Ports, ResourcePart};
+pub use parts::{AuthClient, AuthGrant, PartValues, SEALED_COLUMNS, SecretSet, StorageGrant};
+pub use ports::{Databases, DesiredParts, Hostnames, Notice, Organizations, Ports, ResourcePart};
 pub use repository::*;
 pub use service::{Resources, Target};

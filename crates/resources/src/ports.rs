@@ -17,6 +17,8 @@ pub enum ResourcePart {
     Ai,
     /// The mail domain of a project.
     Email,
+    /// The settings and providers of a project's app sign-in.
+    Auth,
 }
 
 /// The desired state of projects on their nodes. It stores no values.
@@ -34,6 +36,21 @@ pub trait DesiredParts: Send + Sync {
 
     /// Removes all remaining desired state of a purged project, because its objects were deleted.
     async fn end(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
+}
+
+/// The databases of projects.
+#[async_trait]
+pub trait Databases: Send + Sync {
+    /// Locks the database of a project until the transaction ends, so that no deletion of it begins. Returns false if
+    /// the project has no database, or if its database is being deleted.
+    async fn lock(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool>;
+}
+
+/// The hostnames of projects.
+#[async_trait]
+pub trait Hostnames: Send + Sync {
+    /// Lists the active hostnames of a project, the default hostname first.
+    async fn active(&self, connection: &mut Connection, project: ProjectId) -> store::Result<Vec<String>>;
 }
 
 /// Access to organizations.
@@ -55,4 +72,6 @@ pub enum Notice {
 pub struct Ports {
     pub parts: Arc<dyn DesiredParts>,
     pub organizations: Arc<dyn Organizations>,
+    pub databases: Arc<dyn Databases>,
+    pub hostnames: Arc<dyn Hostnames>,
 }

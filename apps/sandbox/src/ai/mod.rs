@@ -34,7 +34,7 @@ const TRICKLE: Duration = Duration::from_millis(200);
 /// The time that the server has to send the previous events before a fault cuts the connection.
 const FLUSH: Duration = Duration::from_millis(50);
 
-/// A fault of every following call.
+/// A fault that affects all following calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AiFault {
     /// Responds with this status and an error in OpenAI's shape.

@@ -1,24 +1,26 @@
 //! A code host with GitHub's endpoints: OAuth's authorization code flow with PKCE, and the signed-in user.
 
-mod oauth;
-mod page;
 mod user;
 
-use std::collections::HashMap;
-use std::future::pending;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hyper::header::AUTHORIZATION;
+use hyper::header::USER_AGENT;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use url::Url;
 
+use crate::html::Html;
 use crate::http::{self, Request, Response};
-use oauth::{AUTHORIZE, CLIENT_ID, CLIENT_SECRET, OAuth};
+use crate::oauth::{Account, Grants, ResponseFault, SignInPage, TokenError, github, redirect_back};
 use user::Users;
 
+/// The registered client.
+const CLIENT_ID: &str = "svc-client";
+const CLIENT_SECRET: &str = "svc-client-hush";
+const AUTHORIZE: &str = "/login/oauth/authorize";
 const TOKEN: &str = "/login/oauth/access_token";
 const USER: &str = "/user";
 
@@ -29,25 +31,6 @@ pub enum Endpoint {
     Token,
     /// Returns the user of a token.
     User,
-}
-
-/// A fault of an endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CodeHostFault {
-    /// An HTML page with status 200.
-    Html,
-    /// No response.
-    Hang,
-    /// 50 MB of JSON.
-    Large,
-    /// This JSON with status 200.
-    Json(Value),
-    /// A redirect to `/elsewhere` of the same server.
-    Redirect,
-    /// This status.
-    Status(u16),
-    /// The connection is closed without a response.
-    Close,
 }
 
 /// The registration of the OAuth client.
@@ -126,7 +109,7 @@ impl CodeHostServer {
     }
 
     /// Injects a fault into an endpoint, or removes it.
-    pub fn inject(&self, endpoint: Endpoint, fault: Option<CodeHostFault>) {
+    pub fn inject(&self, endpoint: Endpoint, fault: Option<ResponseFault>) {
         let faults = &mut self.host.state().faults;
         match fault {
             Some(fault) => faults.insert(endpoint, fault),
@@ -161,9 +144,11 @@ struct State {
     /// The user of all browsers, if no page asks for one.
     browser_user: Value,
     denies: bool,
-    faults: HashMap<Endpoint, CodeHostFault>,
+    faults: HashMap<Endpoint, ResponseFault>,
     requested: Vec<String>,
-    oauth: OAuth,
+    /// The number of codes and tokens so far.
+    minted: usize,
+    grants: Grants<Value>,
 }
 
 impl CodeHost {
@@ -175,7 +160,8 @@ impl CodeHost {
             denies: false,
             faults: HashMap::new(),
             requested: Vec::new(),
-            oauth: OAuth::default(),
+            minted: 0,
+            grants: Grants::default(),
         };
         Self { interactive, state: Mutex::new(state) }
     }
@@ -202,51 +188,116 @@ impl CodeHost {
             state.requested.push(format!("{} {}", request.method, request.path));
             endpoint.and_then(|endpoint| state.faults.get(&endpoint).cloned())
         };
-        Some(match fault {
-            Some(CodeHostFault::Close) => return None,
-            Some(CodeHostFault::Hang) => pending().await,
-            Some(CodeHostFault::Html) => Response::new(200, "text/html", "<!DOCTYPE html><title>Unicorn!</title>"),
-            Some(CodeHostFault::Large) => {
-                Response::new(200, "application/json", [b"\"", &*vec![b'x'; 50_000_000], b"\""].concat())
-            }
-            Some(CodeHostFault::Json(json)) => Response::json(&json),
-            Some(CodeHostFault::Redirect) => Response::redirect("/elsewhere"),
-            Some(CodeHostFault::Status(status)) => Response::new(status, "application/json", "{}"),
-            None => self.respond_without_fault(endpoint, request),
-        })
+        let execute = || self.execute(endpoint, request);
+        match fault {
+            Some(fault) => fault.respond(execute).await,
+            None => Some(execute()),
+        }
     }
 
-    fn respond_without_fault(&self, endpoint: Option<Endpoint>, request: &Request) -> Response {
+    fn execute(&self, endpoint: Option<Endpoint>, request: &Request) -> Response {
         let state = &mut *self.state();
         match endpoint {
-            Some(Endpoint::Token) => state.oauth.exchange(request),
-            Some(Endpoint::User) => state.oauth.user(request.header(AUTHORIZATION), request),
+            Some(Endpoint::Token) => state.exchange(request).unwrap_or_else(|error| github::refuse(request, error)),
+            Some(Endpoint::User) => state.user(request),
             None if request.path == AUTHORIZE => self.authorize(state, request),
-            None => Response::new(404, "application/json", r#"{"message":"Not Found","status":"404"}"#),
+            None => github::api_error(404, "Not Found"),
         }
     }
 
     fn authorize(&self, state: &mut State, request: &Request) -> Response {
-        if let Err(response) = oauth::check_authorization(request) {
+        if let Err(response) = check_authorization(request) {
             return response;
         }
         if !self.interactive {
             let user = (!state.denies).then(|| state.browser_user.clone());
-            return state.oauth.redirect_back(request, user);
+            return state.redirect_back(request, user);
         }
         match (request.method.as_str(), request.parameter("login")) {
-            ("POST", "") => state.oauth.redirect_back(request, None),
+            ("POST", "") => state.redirect_back(request, None),
             ("POST", login) => {
                 match state.users.sign_in(login, request.parameter("name"), request.parameter("email")) {
-                    Ok(user) => state.oauth.redirect_back(request, Some(user)),
-                    Err(error) => page::choose_user(&state.users, request, Some(error)),
+                    Ok(user) => state.redirect_back(request, Some(user)),
+                    Err(error) => choose_user(&state.users, request, Some(error)),
                 }
             }
-            _ => page::choose_user(&state.users, request, None),
+            _ => choose_user(&state.users, request, None),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
+}
+
+impl State {
+    /// Sends the browser back with a code for this user, or with a denial.
+    fn redirect_back(&mut self, request: &Request, user: Option<Value>) -> Response {
+        let Some(user) = user else { return redirect_back(request, &[("error", "access_denied")]) };
+        let code = self.mint("code");
+        self.grants.add_code(&code, request, user);
+        redirect_back(request, &[("code", &code)])
+    }
+
+    /// Exchanges a code for a token.
+    fn exchange(&mut self, request: &Request) -> Result<Response, TokenError> {
+        let expected = ["grant_type", "client_id", "client_secret", "code", "redirect_uri", "code_verifier"];
+        if request.parameter_names().collect::<HashSet<_>>() != HashSet::from(expected) {
+            return Err(TokenError::GrantType);
+        }
+        if (request.parameter("client_id"), request.parameter("client_secret")) != (CLIENT_ID, CLIENT_SECRET) {
+            return Err(TokenError::Client);
+        }
+        let user = self.grants.redeem(request)?;
+        let token = self.mint("gho");
+        self.grants.add_token(&token, user);
+        Ok(github::token(request, &token, "read:user"))
+    }
+
+    /// Returns the user of a token.
+    fn user(&self, request: &Request) -> Response {
+        match self.grants.of_token(request) {
+            Some(user) if request.header(USER_AGENT) == "svc" => Response::json(user),
+            Some(_) => github::api_error(403, "Make sure your request has a User-Agent"),
+            None => github::api_error(401, "Bad credentials"),
+        }
+    }
+
+    /// Creates a code or a token. They are predictable, so that tests can search output for them.
+    fn mint(&mut self, kind: &str) -> String {
+        self.minted += 1;
+        format!("{kind}_{:08}", self.minted)
+    }
+}
+
+/// Rejects an authorization request with an invalid redirect URI, an unknown client or no PKCE challenge.
+fn check_authorization(request: &Request) -> Result<(), Response> {
+    if Url::parse(request.parameter("redirect_uri")).is_err() {
+        return Err(Response::new(400, "text/html", "The redirect_uri parameter is missing or invalid."));
+    }
+    if request.parameter("client_id") != CLIENT_ID || request.parameter("code_challenge_method") != "S256" {
+        return Err(Response::new(404, "text/html", "The client_id is unknown, or code_challenge_method is not S256."));
+    }
+    Ok(())
+}
+
+fn choose_user(users: &Users, request: &Request, fault: Option<&str>) -> Response {
+    let account = |user: Value| {
+        let text = |field: &str| user[field].as_str().unwrap_or_default().to_owned();
+        Account { value: text("login"), label: text("login"), detail: format!("{} {}", text("name"), text("email")) }
+    };
+    let page = SignInPage {
+        title: "Sign in to the code host",
+        request,
+        field: "login",
+        accounts: users.all().into_iter().map(account).collect(),
+        options: Html::default(),
+        other: &[
+            ("login", "Login", " required"),
+            ("name", "Name (optional)", ""),
+            ("email", "Email address (optional)", ""),
+        ],
+        fault,
+    };
+    page.respond()
 }

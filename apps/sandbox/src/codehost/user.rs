@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
+
+use crate::values::stable_id;
 
 /// Users by login, as the user endpoint returns them.
 #[derive(Debug)]
@@ -31,12 +32,11 @@ impl Users {
     /// Returns the user with this login, or creates it. A name or an email address that is not empty replaces the
     /// earlier one.
     pub fn sign_in(&mut self, login: &str, name: &str, email: &str) -> Result<Value, &'static str> {
-        let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if !(1..=39).contains(&login.len()) || !login.bytes().all(valid) {
+        if !is_login(login) {
             return Err("A login has 1 to 39 letters, digits, hyphens, underscores and dots.");
         }
         let login = login.to_ascii_lowercase();
-        let user = self.0.entry(login.clone()).or_insert_with(|| user(&login, id(&login), "", ""));
+        let user = self.0.entry(login.clone()).or_insert_with(|| user(&login, stable_id(&login), "", ""));
         for (field, value) in [("name", name.trim()), ("email", email.trim())] {
             if !value.is_empty() {
                 user[field] = value.into();
@@ -46,15 +46,16 @@ impl Users {
     }
 }
 
+/// Returns whether a text can be a login.
+fn is_login(login: &str) -> bool {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=39).contains(&login.len()) && login.bytes().all(valid)
+}
+
 fn user(login: &str, id: u32, name: &str, email: &str) -> Value {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     json!({
         "login": login, "id": id, "name": text(name), "email": text(email),
         "avatar_url": format!("https://avatars.code.example/u/{id}?v=4"), "type": "User", "site_admin": false,
     })
-}
-
-/// Derives an id that is the same in every run, because the service identifies users by id.
-fn id(login: &str) -> u32 {
-    digest(&SHA256, login.as_bytes()).as_ref().iter().take(4).fold(0, |id, byte| id << 8 | u32::from(*byte))
 }

@@ -89,12 +89,12 @@ impl DnsServer {
         self.address
     }
 
-    /// Replaces the records of a name and type. The text of a record is an address or a name. For MX, it contains the
-    /// preference and a name; for SOA, the primary's name, the mailbox and the serial. A TXT text is split into strings
+    /// Replaces the records of a name and type. The text of a record is an address or a name. For CAA, it is
+    /// the authority that may issue, or empty. For MX, it contains the preference and a name; for SOA, the primary's name, the mailbox and the serial. A TXT text is split into strings
     /// of 255 bytes.
     ///
     /// # Panics
-    /// Panics if a text does not match the type, or the type is not A, AAAA, CNAME, MX, NS, SOA or TXT.
+    /// Panics if a text does not match the type, or the type is not A, AAAA, CAA, CNAME, MX, NS, SOA or TXT.
     pub fn set(&self, owner: &str, kind: RecordType, texts: &[&str]) {
         let data = texts.iter().map(|text| parse_data(kind, text).unwrap()).collect();
         self.state().zone.set(parse_name(owner).unwrap(), kind, data);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use hickory_resolver::proto::op::{Edns, Message, Metadata, Query, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, MX, NS, SOA, TXT};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, CAA, CNAME, MX, NS, SOA, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 const TTL: u32 = 300;
@@ -115,7 +115,7 @@ pub(super) fn parse_name(text: &str) -> Result<Name, InvalidRecord> {
     Ok(name)
 }
 
-/// Parses a record's data: an address or a name, the preference and a name for MX, two names and the serial for SOA, or
+/// Parses a record's data: an address or a name, the preference and a name for MX, two names and the serial for SOA, a CA's name for CAA, or
 /// the whole text for TXT.
 pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidRecord> {
     const ADDRESS: InvalidRecord = InvalidRecord("the address");
@@ -133,8 +133,19 @@ pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidR
         RecordType::TXT if text.is_empty() => RData::TXT(TXT::from_bytes(vec![b""])),
         RecordType::TXT => RData::TXT(TXT::from_bytes(text.as_bytes().chunks(255).collect())),
         RecordType::SOA => parse_soa(text)?,
+        RecordType::CAA => parse_caa(text)?,
         _ => return Err(InvalidRecord("the type")),
     })
+}
+
+/// Parses the value of the property `issue`; the empty text forbids every certificate authority.
+fn parse_caa(text: &str) -> Result<RData, InvalidRecord> {
+    let mut issuer = if text.is_empty() { None } else { Some(parse_name(text)?) };
+    // The domain of an issuer has no trailing dot (RFC 8659 section 4.2).
+    if let Some(issuer) = &mut issuer {
+        issuer.set_fqdn(false);
+    }
+    Ok(RData::CAA(CAA::new_issue(false, issuer, Vec::new())))
 }
 
 fn parse_soa(text: &str) -> Result<RData, InvalidRecord> {

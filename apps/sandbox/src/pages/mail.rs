@@ -28,7 +28,7 @@ pub(super) fn list(systems: &Systems, result: Option<Result<String, String>>) ->
     };
     html.raw("<h2>Send a mail to a project</h2><form method=post action=\"/mail\">");
     html.raw("<label>From <input name=from type=email required value=\"ada@navy.example\"></label>");
-    html.raw("<label>To <input name=to type=email required placeholder=\"any@project.org.mail.example\"></label>");
+    html.raw("<label>To <input name=to type=email required placeholder=\"any@project.org.mail.localhost\"></label>");
     html.raw("<label>Subject <input name=subject></label><label>Text <input name=text></label><button>Send</button>");
     html.raw("</form><p>The mail server at ").text(&systems.mx.to_string()).raw(" receives it.</p>");
     html.raw("<h2>Received mail</h2>");

@@ -51,7 +51,8 @@ fn home(systems: &Systems) -> Response {
     for user in systems.code_host.users() {
         html.raw("<li>").text(user["login"].as_str().unwrap_or_default()).raw("</li>");
     }
-    html.raw("</ul><h2>Name server</h2><p>").link("/dns", &format!("{} records", systems.dns.records().len()));
+    html.raw("</ul><h2>Identity providers</h2><p>").link("/identity", "The accounts of end users of deployed apps");
+    html.raw(".</p><h2>Name server</h2><p>").link("/dns", &format!("{} records", systems.dns.records().len()));
     html.raw(" at ").text(&systems.dns.address().to_string()).raw(". It is authoritative for all names.</p>");
     html.raw("<h2>S3 server</h2><p>").link("/s3", &format!("{} buckets", systems.s3.buckets().len()));
     html.raw(" at ").text(&format!("http://{}", systems.s3.address())).raw(", with the access key ID <code>");

@@ -34,7 +34,7 @@ pub const CREDIT_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000002";
 /// Domains, which the service charges by orders.
 pub const DOMAIN_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000003";
 
-/// A fault of every following request to the API.
+/// A fault that affects all following requests to the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PaymentsFault {
     /// Responds with 503.
@@ -324,7 +324,7 @@ impl PaymentsServer {
         paid.map(|order| order.cents - order.refunded_cents).sum()
     }
 
-    /// The orders that are refunded at least in part, the oldest first: their ids and the refunded cents.
+    /// Returns the orders that are refunded at least in part, oldest first: their ids and the refunded cents.
     #[must_use]
     pub fn refunds(&self) -> Vec<(String, i64)> {
         let state = self.payments.state();

@@ -23,7 +23,8 @@ pub(super) enum Behaviour {
     Slow,
 }
 
-/// The behaviour of a request. `is_first` is whether the registrar received no such request for this name before.
+/// Returns the behaviour of a request. `is_first` states whether the registrar receives the first such request for this
+/// name.
 pub(super) fn select(name: &str, operation: RegistrarOperation, is_first: bool) -> Option<Behaviour> {
     let label = name.split('.').next().unwrap_or_default();
     let words: Vec<&str> = label.split('-').collect();
@@ -44,7 +45,7 @@ pub(super) fn select(name: &str, operation: RegistrarOperation, is_first: bool) 
     })
 }
 
-/// Whether the first label begins with this word.
+/// Returns whether the first label begins with this word.
 pub(super) fn has_word(name: &str, word: &str) -> bool {
     name.strip_prefix(word).is_some_and(|rest| rest.starts_with('-'))
 }

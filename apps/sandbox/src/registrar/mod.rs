@@ -48,7 +48,7 @@ pub enum RegistrarOperation {
     Ds,
 }
 
-/// A fault of the following requests.
+/// A fault that affects the following requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistrarFault {
     /// Responds with this status, content type and body, without an effect.
@@ -72,13 +72,13 @@ pub enum RegistrarFault {
 }
 
 impl RegistrarFault {
-    /// A page of a proxy with this status.
+    /// Returns a page of a proxy with this status.
     #[must_use]
     pub fn html(status: u16) -> Self {
         Self::Response(status, "text/html", "<!DOCTYPE html><title>Maintenance</title>".to_owned())
     }
 
-    /// An error of the API with this status. Its message quotes a contact, like those of the real registrar.
+    /// Returns an error of the API with this status. Its message quotes a contact, like those of the real registrar.
     #[must_use]
     pub fn refusal(status: u16) -> Self {
         let body = json!({ "message": "Invalid value", "details": "ada@code.example, +4915112345678" });
@@ -103,7 +103,7 @@ impl Default for Registrar {
 }
 
 impl Registrar {
-    /// Whether a request is for the API or the page of the registrar.
+    /// Returns whether a request is for the API or the page of the registrar.
     pub fn serves(path: &str) -> bool {
         path.strip_prefix(REGISTRAR_PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
@@ -161,7 +161,7 @@ impl Registrar {
         }
     }
 
-    /// The injected fault, or else the behaviour that the name selects.
+    /// Returns the injected fault, or otherwise the behaviour that the name selects.
     fn behaviour(&self, call: &Call<'_>) -> Option<Behaviour> {
         let fault = self.fault.borrow().clone();
         let fault = fault.filter(|(operation, _)| operation.is_none_or(|operation| operation == call.operation));
@@ -185,7 +185,7 @@ impl Registrar {
     }
 }
 
-/// Whether a request has the credentials of the account (RFC 7617).
+/// Returns whether a request has the credentials of the account (RFC 7617).
 fn is_authorized(request: &Request) -> bool {
     let expected = STANDARD.encode(format!("{REGISTRAR_USER}:{REGISTRAR_TOKEN}"));
     request.header(AUTHORIZATION) == format!("Basic {expected}")
@@ -257,13 +257,13 @@ impl RegistrarServer {
         Self { base, registrar, task: task.abort_handle() }
     }
 
-    /// The base URL of the API.
+    /// Returns the base URL of the API.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}{REGISTRAR_PATH}", self.base)
     }
 
-    /// The settings with which a server uses this registrar.
+    /// Returns the settings with which a server uses this registrar.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 3] {
         [
@@ -283,31 +283,31 @@ impl RegistrarServer {
         self.registrar.inject(Some((Some(operation), fault)));
     }
 
-    /// The number of requests that wait for the end of a fault.
+    /// Returns the number of requests that wait for the end of a fault.
     #[must_use]
     pub fn hanging(&self) -> usize {
         self.registrar.fault.receiver_count()
     }
 
-    /// The requests so far, the oldest first: the operation, the domain and the status.
+    /// Returns the requests so far, oldest first: the operation, the domain and the status.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.registrar.state().calls.clone()
     }
 
-    /// The registrations and renewals so far, the oldest first.
+    /// Returns the registrations and renewals so far, oldest first.
     #[must_use]
     pub fn orders(&self) -> Vec<RegistrarOrder> {
         self.registrar.state().orders.clone()
     }
 
-    /// A domain in the account as the API returns it.
+    /// Returns a domain in the account, as the API returns it.
     #[must_use]
     pub fn domain(&self, name: &str) -> Option<Value> {
         self.registrar.state().domain(name).ok()
     }
 
-    /// The DS records of a domain as the API returns them; empty if the account does not contain the domain.
+    /// Returns the DS records of a domain as the API returns them; empty if the account does not contain the domain.
     #[must_use]
     pub fn ds_records(&self, name: &str) -> Vec<Value> {
         self.registrar.state().domains.get(name).map_or_else(Vec::new, |domain| domain.ds.clone())

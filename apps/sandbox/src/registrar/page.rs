@@ -10,7 +10,7 @@ use crate::values::{dollars, now};
 
 const MAX_CALLS: usize = 50;
 
-/// The faults with their names on the page.
+/// Returns the faults with their names on the page.
 fn faults() -> [(&'static str, Option<RegistrarFault>); 11] {
     [
         ("none", None),

@@ -77,7 +77,7 @@ pub(super) struct State {
 type Answer = Result<Value, ApiError>;
 
 impl State {
-    /// The behaviour that the name of a request selects.
+    /// Returns the behaviour that the name in a request selects.
     pub fn behaviour(&mut self, call: &Call<'_>) -> Option<Behaviour> {
         let is_first = self.requested.insert((call.name.to_owned(), call.operation));
         behaviour::select(call.name, call.operation, is_first)
@@ -227,7 +227,7 @@ impl State {
         Ok(record)
     }
 
-    /// A domain in the API's shape.
+    /// Returns a domain in the format of the API.
     pub fn domain(&self, name: &str) -> Answer {
         let domain = self.domains.get(name).ok_or_else(|| ApiError::new(404, "Not Found"))?;
         let mut json = json!({

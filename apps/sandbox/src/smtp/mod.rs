@@ -44,6 +44,8 @@ pub enum SmtpFault {
     Hang,
     /// The server sends an HTTP response.
     NotSmtp,
+    /// The server does not offer SMTPUTF8.
+    NoUtf8,
     /// An attacker appends an unencrypted response to the response to STARTTLS.
     Injected,
 }
@@ -61,6 +63,8 @@ pub struct ReceivedMail {
     pub raw: Vec<u8>,
     /// Whether the connection was encrypted.
     pub encrypted: bool,
+    /// Whether the client requested SMTPUTF8 (RFC 6531).
+    pub utf8: bool,
 }
 
 /// A server that receives mail and keeps it. It refuses recipients named `refuse@…` permanently and `defer@…`

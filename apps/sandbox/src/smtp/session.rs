@@ -21,6 +21,7 @@ struct Session {
     fault: Option<SmtpFault>,
     encrypted: bool,
     authenticated: bool,
+    utf8: bool,
     from: Option<String>,
     to: Vec<String>,
 }
@@ -36,7 +37,8 @@ pub(super) async fn serve(stream: TcpStream, server: Arc<Server>) {
     };
     let stream = BufReader::new(stream);
     let authenticated = server.credentials.is_none();
-    let mut session = Session { stream, server, fault, encrypted, authenticated, from: None, to: Vec::new() };
+    let mut session =
+        Session { stream, server, fault, encrypted, authenticated, utf8: false, from: None, to: Vec::new() };
     // A client may disconnect at any time.
     let _ = session.run().await;
 }
@@ -91,6 +93,9 @@ impl Session {
         if self.server.credentials.is_some() {
             extensions.push("AUTH PLAIN LOGIN");
         }
+        if self.fault != Some(SmtpFault::NoUtf8) {
+            extensions.push("SMTPUTF8");
+        }
         let last = extensions.pop().unwrap_or_default();
         let lines: String = extensions.iter().map(|extension| format!("250-{extension}\r\n")).collect();
         self.respond(&format!("{lines}250 {last}")).await
@@ -135,6 +140,7 @@ impl Session {
             return self.respond(answer).await;
         }
         (self.from, self.to) = (Some(path(rest)), Vec::new());
+        self.utf8 = rest.split(' ').any(|parameter| parameter == "SMTPUTF8");
         self.respond("250 2.1.0 Ok").await
     }
 
@@ -177,7 +183,7 @@ impl Session {
         }
         let (from, to) = (self.from.take().unwrap_or_default(), std::mem::take(&mut self.to));
         let id = new_id();
-        let mail = ReceivedMail { id: id.clone(), from, to, raw, encrypted: self.encrypted };
+        let mail = ReceivedMail { id: id.clone(), from, to, raw, encrypted: self.encrypted, utf8: self.utf8 };
         self.server.received.send_modify(|mails| mails.push(mail));
         match self.fault {
             Some(SmtpFault::DropAfterMessage) => return Ok(false),

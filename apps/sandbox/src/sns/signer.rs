@@ -1,23 +1,15 @@
 //! Signatures and certificates of the notification service.
 
-use std::sync::LazyLock;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_RSA_SHA256, date_time_ymd};
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
-use rsa::pkcs8::DecodePrivateKey as _;
-use rsa::{Pkcs1v15Sign, RsaPrivateKey};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde_json::{Map, Value};
 
-/// This key is public. ring cannot generate RSA keys.
-const KEY: &str = include_str!("../../keys/sns-signer.key");
+use crate::rsa_key;
 
-static PRIVATE_KEY: LazyLock<RsaPrivateKey> = LazyLock::new(|| RsaPrivateKey::from_pkcs8_pem(KEY).unwrap());
-
-/// The beginning of the signed value: the algorithm in DER (RFC 8017 section 9.2, note 1).
+/// The beginning of a signed value with SHA-1: the algorithm in DER (RFC 8017 section 9.2, note 1).
 const SHA1_PREFIX: [u8; 15] = *b"\x30\x21\x30\x09\x06\x05\x2b\x0e\x03\x02\x1a\x05\x00\x04\x14";
-const SHA256_PREFIX: [u8; 19] = *b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
 
 /// The signed fields, in the order of the signed text. Notifications do not sign the token.
 const SIGNED: [&str; 8] = ["Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"];
@@ -31,13 +23,11 @@ pub(super) fn sign(fields: &Map<String, Value>, version: &str) -> String {
             text.extend([name, "\n", value, "\n"]);
         }
     }
-    let (algorithm, prefix) = match version {
-        "1" => (&SHA1_FOR_LEGACY_USE_ONLY, &SHA1_PREFIX[..]),
-        _ => (&SHA256, &SHA256_PREFIX[..]),
+    let signature = match version {
+        "1" => rsa_key::sign_digest(&SHA1_PREFIX, digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()).as_ref()),
+        _ => rsa_key::sign_sha256(text.as_bytes()),
     };
-    let hash = digest(algorithm, text.as_bytes());
-    let padding = Pkcs1v15Sign { hash_len: Some(hash.as_ref().len()), prefix: prefix.into() };
-    STANDARD.encode(PRIVATE_KEY.sign(padding, hash.as_ref()).unwrap())
+    STANDARD.encode(signature)
 }
 
 /// The certificate of the key.
@@ -50,7 +40,7 @@ pub(super) enum Validity {
 
 /// Returns a certificate of the signing key as PEM.
 pub(super) fn certificate(validity: Validity) -> String {
-    let key = KeyPair::from_pkcs8_pem_and_sign_algo(KEY, &PKCS_RSA_SHA256).unwrap();
+    let key = KeyPair::from_pkcs8_pem_and_sign_algo(rsa_key::PEM, &PKCS_RSA_SHA256).unwrap();
     let mut params = params();
     match validity {
         Validity::Valid => {}

@@ -2,7 +2,7 @@
 
 use super::TestSandbox;
 
-const FORMS: [&str; 9] = [
+const FORMS: [&str; 10] = [
     "/app/sign-in",
     "/app/refresh",
     "/app/revoke",
@@ -11,6 +11,7 @@ const FORMS: [&str; 9] = [
     "/oauth/authorize",
     "/oauth/device",
     "/lending",
+    "/identity/codehost",
     "/dns",
 ];
 
@@ -27,7 +28,7 @@ async fn submit(sandbox: &TestSandbox, path: &str, headers: &[(&str, &str)]) -> 
 async fn form_of_another_origin_is_refused() {
     let sandbox = TestSandbox::start().await;
     let other_port = "http://127.0.0.1:1";
-    for path in FORMS.into_iter().chain(["/login/oauth/authorize", "/unknown"]) {
+    for path in FORMS.into_iter().chain(["/login/oauth/authorize", "/identity/codehost/authorize", "/unknown"]) {
         for headers in [
             &[("origin", "https://evil.example")][..],
             &[("origin", "null")],

@@ -8,6 +8,7 @@
 )]
 
 mod cross_origin;
+mod identity;
 mod lending;
 mod objects;
 mod pages;

@@ -12,7 +12,7 @@ pub trait EmailRepository {
     /// Creates the mail domain of a project. This is a no-op if the project has one.
     ///
     /// # Errors
-    /// A violation of `email_domains_domain_key` if another project has the domain.
+    /// Returns a violation of `email_domains_domain_key` if another project has the domain.
     async fn email_domain_create(&mut self, project: ProjectId, domain: &str) -> Result<()>;
 
     /// Deletes the mail domain of a project. This is a no-op if the project has none.

@@ -1,6 +1,7 @@
 //! The resources service. Grants, secrets and storage are in the submodules.
 
 mod ai;
+mod auth;
 mod email;
 mod grant;
 mod secret;

@@ -51,9 +51,13 @@ async fn purge_of_project_deletes_all_its_rows() {
     let project = kit.db_project("shop").await;
     kit.resources.storage_grant(&kit.actor, project).await.unwrap();
     kit.set(project, "API_KEY", "value").await.unwrap();
+    kit.db_database(project).await;
+    kit.resources.auth_grant(&kit.actor, project).await.unwrap();
+    kit.set_provider(project, "codehost", "id", "secret").await.unwrap();
     kit.db_execute("DELETE FROM projects.projects").await;
     // The storage is kept until the node has deleted the objects.
-    for (table, count) in [("grants", 0), ("storage", 1), ("secret_sets", 0), ("secrets", 0)] {
+    let kept = [("grants", 0), ("storage", 1), ("secret_sets", 0), ("secrets", 0), ("auth", 0), ("auth_providers", 0)];
+    for (table, count) in kept {
         assert_eq!(kit.db_number(&format!("SELECT count(*) FROM resources.{table}")).await, count, "{table}");
     }
 }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use kernel::audit::Actor;
 use kernel::{Limits, OrgId, Plan, ProjectId, StorageId, UserId};
 use resources::{
-    DesiredParts, NewSecretValue, Notice, Organizations, PartValues, Ports, ResourceError, ResourcePart, Resources,
-    SecretChanges, SecretMeta, SecretSet, Target,
+    AuthGrant, AuthStatus, Databases, DesiredParts, Hostnames, NewSecretValue, Notice, Organizations, PartValues,
+    Ports, ResourceError, ResourcePart, Resources, SecretChanges, SecretMeta, SecretSet, Target,
 };
 use serde_json::{Value, json};
 use store::Connection;
@@ -79,6 +79,37 @@ impl Organizations for Notices {
     }
 }
 
+/// Reads databases and hostnames from their tables.
+struct Tables;
+
+#[derive(diesel::QueryableByName)]
+struct Name {
+    #[diesel(sql_type = diesel::sql_types::Text)]
+    name: String,
+}
+
+#[async_trait]
+impl Databases for Tables {
+    async fn lock(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool> {
+        use diesel_async::RunQueryDsl as _;
+        let row = format!("SELECT FROM databases.databases WHERE project_id = '{}' FOR UPDATE", project.as_uuid());
+        Ok(diesel::sql_query(row).execute(tx).await? == 1)
+    }
+}
+
+#[async_trait]
+impl Hostnames for Tables {
+    async fn active(&self, connection: &mut Connection, project: ProjectId) -> store::Result<Vec<String>> {
+        use diesel_async::RunQueryDsl as _;
+        let names = format!(
+            "SELECT name FROM projects.hostnames WHERE project_id = '{}' AND state = 'active' ORDER BY kind DESC, name",
+            project.as_uuid()
+        );
+        let names: Vec<Name> = diesel::sql_query(names).load(connection).await?;
+        Ok(names.into_iter().map(|row| row.name).collect())
+    }
+}
+
 impl Node {
     pub fn take_updates(&self) -> Vec<Update> {
         std::mem::take(&mut self.0.lock().unwrap())
@@ -113,7 +144,12 @@ impl Kit {
         ))
         .await;
         let (node, notices) = (Node::default(), Notices::default());
-        let ports = Ports { parts: Arc::new(node.clone()), organizations: Arc::new(notices.clone()) };
+        let ports = Ports {
+            parts: Arc::new(node.clone()),
+            organizations: Arc::new(notices.clone()),
+            databases: Arc::new(Tables),
+            hostnames: Arc::new(Tables),
+        };
         let resources = Resources::new(base.store.clone(), limits, ports);
         let values = PartValues::new(base.store.clone(), limits);
         let actor = session_actor(base.store.clock_rng().id());
@@ -131,6 +167,53 @@ impl Kit {
         ))
         .await;
         Target { org: self.org, plan: Plan::Free, project }
+    }
+
+    /// Inserts the database of a project.
+    pub async fn db_database(&self, at: Target) {
+        let project = at.project.as_uuid();
+        self.db_execute(&format!("INSERT INTO databases.sequences (project_id, revision) VALUES ('{project}', 1)"))
+            .await;
+        self.db_execute(&format!(
+            "INSERT INTO databases.databases (id, project_id, created_at, key_id, sealed, verifier) \
+             VALUES ('{project}', '{project}', now(), 'test', '', '')"
+        ))
+        .await;
+    }
+
+    /// Inserts a project with a database, to which app sign-in is granted.
+    pub async fn signing_in(&self, name: &str) -> Target {
+        let at = self.db_project(name).await;
+        self.db_database(at).await;
+        self.resources.auth_grant(&self.actor, at).await.unwrap();
+        self.audited().await;
+        self.node.take_updates();
+        at
+    }
+
+    pub async fn set_provider(
+        &self,
+        at: Target,
+        provider: &str,
+        id: &str,
+        secret: &str,
+    ) -> Result<AuthStatus, ResourceError> {
+        let put = serde_json::from_value(json!({ "clientId": id, "clientSecret": secret })).unwrap();
+        self.resources.auth_provider_set(&self.actor, at, provider, put).await
+    }
+
+    pub async fn change_auth(&self, at: Target, patch: Value) -> Result<AuthStatus, ResourceError> {
+        self.resources.auth_change(&self.actor, at, serde_json::from_value(patch).unwrap()).await
+    }
+
+    /// Returns app sign-in of these projects, as the node receives it.
+    pub async fn load_auth(&self, projects: &[ProjectId]) -> BTreeMap<ProjectId, store::Result<AuthGrant>> {
+        self.values.auth(&mut *self.connection().await, projects).await.unwrap()
+    }
+
+    /// Returns app sign-in of a project, as the node receives it.
+    pub async fn auth_part(&self, at: Target) -> Option<AuthGrant> {
+        self.load_auth(&[at.project]).await.remove(&at.project).map(Result::unwrap)
     }
 
     /// Soft-deletes a project.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
+mod auth;
+mod auth_races;
 mod example;
 mod grants;
 mod kit;

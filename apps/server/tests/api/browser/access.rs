@@ -97,10 +97,8 @@ async fn visitors_get_access_by_password_sign_in_and_bypass_key() {
     stub.stop(false).await;
 
     let key = ada.post(&format!("{ACCESS}/bypass"), json!({})).await.expect(200)["secret"].clone();
-    let command = |name: &str, params: Value| json!({ "cmd": name, "params": params });
-    browser.call("/goog/cdp/execute", command("Network.enable", json!({}))).await;
-    let headers = json!({ "headers": { "Svc-Access-Bypass": key } });
-    browser.call("/goog/cdp/execute", command("Network.setExtraHTTPHeaders", headers)).await;
+    browser.command("Network.enable", json!({})).await;
+    browser.command("Network.setExtraHTTPHeaders", json!({ "headers": { "Svc-Access-Bypass": key } })).await;
     for _ in 0..100 {
         browser.open(&home).await;
         if browser.run("return Number(location.port)").await == front {

@@ -2,7 +2,10 @@
 //! of them is not installed.
 
 mod access;
+mod accessibility;
 mod payments;
+mod sign_in;
+mod tls;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -41,7 +44,8 @@ impl Browser {
             "--disable-dev-shm-usage".to_owned(),
             format!("--user-data-dir={}", browser.profile.display()),
         ];
-        let capabilities = json!({ "alwaysMatch": { "goog:chromeOptions": { "args": arguments } } });
+        let options = json!({ "goog:chromeOptions": { "args": arguments }, "acceptInsecureCerts": true });
+        let capabilities = json!({ "alwaysMatch": options });
         for attempt in 0.. {
             let asked = client().post(&browser.session).json(&json!({ "capabilities": capabilities })).send().await;
             if let Ok(response) = asked {
@@ -61,6 +65,33 @@ impl Browser {
         let (status, response) = (response.status(), response.json::<Value>().await.unwrap());
         assert!(status.is_success(), "{path}: {response}");
         response["value"].clone()
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let response = client().get(format!("{}{path}", self.session)).send().await.unwrap();
+        response.json::<Value>().await.unwrap()["value"].clone()
+    }
+
+    /// Executes a command of the Chrome DevTools Protocol.
+    async fn command(&self, name: &str, parameters: Value) {
+        self.call("/goog/cdp/execute", json!({ "cmd": name, "params": parameters })).await;
+    }
+
+    /// Opens a tab, and returns its handle. The current tab stays the current one.
+    async fn new_tab(&self) -> String {
+        let tab = self.call("/window/new", json!({ "type": "tab" })).await;
+        tab["handle"].as_str().unwrap().to_owned()
+    }
+
+    async fn switch_to(&self, handle: &str) {
+        self.call("/window", json!({ "handle": handle })).await;
+    }
+
+    /// Returns the names and values of the cookies that the browser sends to the current page.
+    async fn cookies(&self) -> Vec<(String, String)> {
+        let cookies = self.get("/cookie").await;
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        cookies.as_array().unwrap().iter().map(|cookie| (text(&cookie["name"]), text(&cookie["value"]))).collect()
     }
 
     async fn open(&self, url: &str) {

@@ -1,5 +1,7 @@
 //! Optional resources of projects.
 
+mod auth;
+mod auth_races;
 mod deletion;
 mod node_state;
 mod secrets;
@@ -13,6 +15,7 @@ use crate::support::{App, Caller};
 const CANARY: &str = "canary-6f1c0d";
 
 const SECRETS: &str = "/v1/orgs/ada/projects/site/secrets";
+const AUTH: &str = "/v1/orgs/ada/projects/site/auth";
 const STORAGE: &str = "/v1/orgs/ada/projects/site/storage";
 
 /// Signs in Ada, and creates her project `site`.

@@ -1,5 +1,6 @@
 //! Optional resources of a project.
 
+mod auth;
 mod secrets;
 mod storage;
 
@@ -9,6 +10,7 @@ use crate::authority::InProject;
 use crate::http::Routes;
 
 pub(super) fn routes(routes: &mut Routes) {
+    auth::routes(routes);
     secrets::routes(routes);
     storage::routes(routes);
 }

@@ -1,0 +1,100 @@
+//! The providers for tests.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+use super::{Identity, IdentityClient, IdentityFault, IdentityProvider, Person};
+use crate::http;
+
+/// The three providers on a free port. Browsers choose a person on the sign-in page: a form with `person` at the
+/// address of the authorization request, and optionally with `fault`, the name of a fault of this sign-in.
+#[derive(Debug)]
+pub struct IdentityServer {
+    identity: Arc<Identity>,
+    task: AbortHandle,
+}
+
+impl IdentityServer {
+    /// Starts the providers.
+    ///
+    /// # Panics
+    /// Panics if no port is free.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let identity = Arc::new(Identity::new(&http::base(listener.local_addr().unwrap())));
+        let served = Arc::clone(&identity);
+        let task = tokio::spawn(http::serve(listener, move |request| {
+            let identity = Arc::clone(&served);
+            async move { identity.respond(&request).await }
+        }));
+        Self { identity, task: task.abort_handle() }
+    }
+
+    /// Returns the base URL of a provider, which is also the issuer of its ID tokens. The endpoints are `/authorize`,
+    /// `/token`, `/user` and `/jwks`.
+    #[must_use]
+    pub fn url(&self, provider: IdentityProvider) -> &str {
+        &self.identity.provider(provider).issuer
+    }
+
+    /// Returns the settings with which a node uses the providers, and checks the signatures of ID tokens.
+    #[must_use]
+    pub fn settings(&self) -> [(&'static str, String); 13] {
+        use IdentityProvider::{CodeHost, Messenger, WebAccount};
+        [
+            ("SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL", CodeHost, "/authorize"),
+            ("SVC_NODE_AUTH_CODEHOST_TOKEN_URL", CodeHost, "/token"),
+            ("SVC_NODE_AUTH_CODEHOST_USER_URL", CodeHost, "/user"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_AUTHORIZE_URL", WebAccount, "/authorize"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_TOKEN_URL", WebAccount, "/token"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_USER_URL", WebAccount, "/user"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_ISSUER", WebAccount, ""),
+            ("SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL", WebAccount, "/jwks"),
+            ("SVC_NODE_AUTH_MESSENGER_AUTHORIZE_URL", Messenger, "/authorize"),
+            ("SVC_NODE_AUTH_MESSENGER_TOKEN_URL", Messenger, "/token"),
+            ("SVC_NODE_AUTH_MESSENGER_USER_URL", Messenger, "/user"),
+            ("SVC_NODE_AUTH_MESSENGER_ISSUER", Messenger, ""),
+            ("SVC_NODE_AUTH_MESSENGER_JWKS_URL", Messenger, "/jwks"),
+        ]
+        .map(|(name, provider, path)| (name, format!("{}{path}", self.url(provider))))
+    }
+
+    /// Registers a client with these redirect URIs.
+    ///
+    /// # Panics
+    /// Panics if a redirect URI is not allowed.
+    #[must_use]
+    pub fn register(&self, provider: IdentityProvider, redirect_uris: &[&str]) -> IdentityClient {
+        self.identity.provider(provider).state().clients.register(provider, redirect_uris).unwrap()
+    }
+
+    /// Adds a person, or replaces the one with the same key.
+    pub fn add_person(&self, provider: IdentityProvider, person: Person) {
+        self.identity.provider(provider).state().add_person(person);
+    }
+
+    /// Injects a fault into every following request and sign-in at a provider, or removes it.
+    pub fn inject(&self, provider: IdentityProvider, fault: Option<IdentityFault>) {
+        self.identity.provider(provider).state().fault = fault;
+    }
+
+    /// Replaces the key that signs the ID tokens of a provider.
+    pub fn renew_key(&self, provider: IdentityProvider) {
+        self.identity.provider(provider).renew_key();
+    }
+
+    /// Returns the method and path of every request so far that an app's platform sent to a provider.
+    #[must_use]
+    pub fn requests(&self, provider: IdentityProvider) -> Vec<String> {
+        self.identity.provider(provider).state().requested.clone()
+    }
+}
+
+impl Drop for IdentityServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
