@@ -35,6 +35,8 @@ CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON store.au
 CREATE TABLE store.outbox (
     id uuid CONSTRAINT outbox_pkey PRIMARY KEY,
     topic text NOT NULL,
+    -- The organization whose messages take turns with those of others. The nil UUID if the topic has no tenants.
+    tenant_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
     key text NOT NULL,
     payload bytea NOT NULL,
     key_id text NOT NULL,
@@ -45,8 +47,9 @@ CREATE TABLE store.outbox (
     dead_lettered_at timestamptz,
     created_at timestamptz NOT NULL
 );
--- For the due messages of a topic, oldest first.
-CREATE INDEX outbox_topic_next_attempt_at_idx ON store.outbox (topic, next_attempt_at, id) WHERE dead_lettered_at IS NULL;
+-- For the tenants of a topic, and the due messages of a tenant, oldest first.
+CREATE INDEX outbox_topic_tenant_id_next_attempt_at_idx ON store.outbox (topic, tenant_id, next_attempt_at, id)
+    WHERE dead_lettered_at IS NULL;
 -- For the withdrawal of messages by key.
 CREATE INDEX outbox_topic_key_idx ON store.outbox (topic, key);
 

@@ -80,7 +80,13 @@ CREATE TABLE projects.hostnames (
     claim_expires_at timestamptz,
     -- The time until which an unverified claim reserves the name. After it, the claim of any other project replaces
     -- this one.
-    reserved_until timestamptz
+    reserved_until timestamptz,
+    -- Strict-Transport-Security (RFC 6797). hsts_max_age is null if nodes send no such header.
+    hsts_max_age integer,
+    hsts_include_subdomains boolean NOT NULL DEFAULT false,
+    hsts_preload boolean NOT NULL DEFAULT false,
+    CONSTRAINT hostnames_hsts_max_age_check CHECK (hsts_max_age BETWEEN 0 AND 63072000),
+    CONSTRAINT hostnames_hsts_preload_check CHECK (NOT hsts_preload OR hsts_include_subdomains AND hsts_max_age >= 31536000)
 );
 CREATE INDEX hostnames_project_id_idx ON projects.hostnames (project_id, name);
 CREATE UNIQUE INDEX hostnames_default_key ON projects.hostnames (project_id) WHERE kind = 'default';

@@ -5,6 +5,7 @@
 
 mod dev_settings;
 mod knot;
+mod pebble;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use xtask::{credential, probe, workerd};
 use crate::setting::read_setting;
 use dev_settings::{DevSettings, Program};
 use knot::Knot;
+use pebble::Pebble;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -35,6 +37,9 @@ pub struct Args {
     /// Also start Knot DNS, which serves and signs the zones
     #[arg(long)]
     dns: bool,
+    /// Serve projects over https too, with certificates of Pebble, a test authority
+    #[arg(long)]
+    tls: bool,
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -58,27 +63,14 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     let release = args.release;
     let mut settings = DevSettings::read(folder)?;
     let knot = if args.dns { Some(Knot::prepare(&mut settings, folder)?) } else { None };
-    settings.check_ports().await?;
+    let pebble = if args.tls { Some(Pebble::prepare(&mut settings, folder)?) } else { None };
+    settings.check_ports(pebble.iter().flat_map(Pebble::listeners).collect()).await?;
     let database_url = database(services, &mut settings)?;
     project_databases(services, &mut settings, folder)?;
     build(services, release).await?;
     migrate(database_url.clone()).await?;
     register_apps(&database_url, &mut settings).await?;
-    if settings.node_token.is_none() {
-        let token = folder.join("node.token");
-        credential::ensure_node(database_url.clone(), &token).await?;
-        settings.set("SVC_NODE_TOKEN_FILE", token.display());
-    }
-    if settings.git_token.is_none() {
-        let token = folder.join("git.token");
-        credential::ensure_git_node(database_url.clone(), &token).await?;
-        settings.set("SVC_GIT_TOKEN_FILE", token.display());
-    }
-    if settings.mail_token.is_none() {
-        let token = folder.join("mail.token");
-        credential::ensure_mail_node(database_url, &token).await?;
-        settings.set("SVC_MX_TOKEN_FILE", token.display());
-    }
+    add_nodes(&mut settings, folder, database_url).await?;
     if read_setting::<String>("SVC_NODE_WORKERD")?.is_none()
         && let Some(workerd) = workerd::find()
     {
@@ -91,6 +83,12 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     services.supervise(probe::wait_until_ok(settings.sandbox.http, "/")).await?;
     print_step("Sandbox", "ready", start);
 
+    if let Some(pebble) = &pebble {
+        let start = Instant::now();
+        pebble.start(services, folder)?;
+        services.supervise(pebble.save_root()).await?;
+        print_step("Pebble", "ready", start);
+    }
     let start = Instant::now();
     services.start("server", &programs.join("svc-server"), folder, |it| settings.apply_to(Program::Server, it))?;
     services.supervise(probe::wait_until_ok(settings.api, "/readyz")).await?;
@@ -122,8 +120,9 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
 
     let svc = programs.join("svc");
     let zones = knot.map(|_| Knot::usage()).unwrap_or_default();
+    let tls = pebble.map(|pebble| pebble.usage()).unwrap_or_default();
     println!(
-        "\n{zones}{settings} Next, in another terminal (--dev ada signs in without a browser):\n\n    {} login --api {}\n",
+        "\n{zones}{tls}{settings} Next, in another terminal (--dev ada signs in without a browser):\n\n    {} login --api {}\n",
         svc.display(),
         settings.api_url()
     );
@@ -192,6 +191,26 @@ async fn register_apps(database_url: &Secret, settings: &mut DevSettings) -> Res
             let client = credential::ensure_app(database_url.clone(), name, redirect_uris).await?;
             settings.set(setting, client);
         }
+    }
+    Ok(())
+}
+
+/// Creates the nodes and their credentials, unless they exist or are configured.
+async fn add_nodes(settings: &mut DevSettings, folder: &Path, database_url: Secret) -> Result<()> {
+    if settings.node_token.is_none() {
+        let token = folder.join("node.token");
+        credential::ensure_node(database_url.clone(), &token).await?;
+        settings.set("SVC_NODE_TOKEN_FILE", token.display());
+    }
+    if settings.git_token.is_none() {
+        let token = folder.join("git.token");
+        credential::ensure_git_node(database_url.clone(), &token).await?;
+        settings.set("SVC_GIT_TOKEN_FILE", token.display());
+    }
+    if settings.mail_token.is_none() {
+        let token = folder.join("mail.token");
+        credential::ensure_mail_node(database_url, &token).await?;
+        settings.set("SVC_MX_TOKEN_FILE", token.display());
     }
     Ok(())
 }

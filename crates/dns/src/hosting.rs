@@ -1,5 +1,7 @@
 //! The DNS hosting configuration of this installation.
 
+use kernel::OrgId;
+
 use crate::{OwnerName, Rdata, RecordType, Soa, ZoneName};
 
 /// Nameservers and other configuration that all zones share.
@@ -12,8 +14,12 @@ pub struct Hosting {
     pub fallback_origin: String,
     /// Addresses for linked hostnames that cannot have a CNAME.
     pub fallback_addresses: Vec<std::net::IpAddr>,
-    /// The platform's domains, lowercase. Zones of organizations cannot overlap with them.
+    /// The platform's domains, lowercase. Zones of organizations other than `platform_org` cannot overlap with them.
     pub platform_domains: Vec<String>,
+    /// The domains with which no zone can overlap, lowercase.
+    pub reserved_domains: Vec<String>,
+    /// The operator's organization, which may host the zones of the platform's domains.
+    pub platform_org: Option<OrgId>,
     /// Whether this installation runs a hidden primary, which sends NOTIFY messages to the nameservers.
     pub has_primary: bool,
     /// Whether a signer is configured.
@@ -54,6 +60,8 @@ impl Hosting {
             fallback_origin: fallback_origin.to_owned(),
             fallback_addresses: Vec::new(),
             platform_domains: Vec::new(),
+            reserved_domains: Vec::new(),
+            platform_org: None,
             has_primary: false,
             has_signer: false,
         })

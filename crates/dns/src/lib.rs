@@ -29,6 +29,6 @@ pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
 pub use repository::*;
 pub use service::{
-    AtSerial, CreatedZone, DS_TOPIC, Dns, DsMessage, ImportResult, InitialContent, LinkResult, Observation,
-    Precondition, RrsetChanges, WantedDs, ZoneReader,
+    AtSerial, ChallengeResult, CreatedZone, DS_TOPIC, Dns, DsMessage, ImportResult, InitialContent, LinkResult,
+    Observation, Precondition, RrsetChanges, WantedDs, ZoneReader,
 };

@@ -35,7 +35,7 @@ pub struct AiCallRequest {
     /// The id of a model in the catalog.
     #[cfg_attr(feature = "openapi", schema(max_length = 200), validate(length(max = 200)))]
     pub model: String,
-    /// The estimated length of the input, in tokens.
+    /// The estimated number of input tokens.
     pub input_tokens: u32,
 }
 
@@ -56,9 +56,9 @@ pub enum AiAdmission {
 pub struct AdmittedCall {
     /// The name of the model at the upstream.
     pub upstream_model: String,
-    /// The context of the model, in tokens. A larger usage is not plausible.
+    /// The context length of the model, in tokens. A larger usage is not plausible.
     pub context_tokens: u32,
-    /// The longest output that the plan allows, in tokens; 0 if the model decides.
+    /// The maximum number of output tokens that the plan allows; 0 means the model's own limit.
     pub max_output_tokens: u32,
 }
 
@@ -124,7 +124,7 @@ pub struct EndedCall {
 pub struct AiUsage {
     pub input_tokens: u32,
     pub output_tokens: u32,
-    /// Whether the node estimated it, because the upstream did not report a plausible usage.
+    /// Whether the node estimated the usage, because the upstream did not report a plausible one.
     pub estimated: bool,
 }
 
@@ -135,6 +135,6 @@ pub struct AiUsage {
 pub struct OpenCall {
     #[cfg_attr(feature = "openapi", schema(max_length = 36), validate(length(max = 36)))]
     pub id: String,
-    /// The estimated length of the output so far, in tokens.
+    /// The estimated number of output tokens so far.
     pub output_tokens: u32,
 }

@@ -32,9 +32,9 @@ pub struct Database {
     pub verifier: Option<Verifier>,
     /// The valid tokens. A login of the database that is not listed must be refused.
     pub tokens: Vec<DatabaseLogin>,
-    /// The limit of the database's size, in bytes.
+    /// The maximum size of the database, in bytes.
     pub size_bytes: u64,
-    /// The days for which scheduled generations are kept.
+    /// The number of days for which scheduled generations are kept.
     pub backup_days: u32,
     /// The epoch of new generations. A restore raises it.
     pub epoch: i64,
@@ -102,7 +102,7 @@ impl fmt::Debug for Verifier {
 pub struct GenerationRef {
     /// The object, relative to `SVC_NODE_BACKUPS`.
     pub key: String,
-    /// The size of the object.
+    /// The size of the object in bytes.
     pub size_bytes: u64,
     /// The SHA-256 of the object, as 64 hex digits.
     pub sha256: String,
@@ -154,7 +154,7 @@ pub enum OperationPhase {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationKind {
-    /// On the grid of the schedule.
+    /// Made by the schedule.
     Scheduled,
     /// Before a restore.
     PreRestore,
@@ -170,13 +170,13 @@ pub struct DatabaseReport {
     /// The `id` of the part that the node has applied.
     #[cfg_attr(feature = "openapi", schema(pattern = "^dbs_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
     pub database: String,
-    /// The `revision` of the part that the node has applied: from now on it refuses every login that this revision does
-    /// not list.
+    /// The `revision` of the part that the node has applied. From now on, the node refuses every login that this
+    /// revision does not list.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub revision: i64,
     /// Whether the database exists and admits the listed logins.
     pub ready: bool,
-    /// The size of the database.
+    /// The size of the database in bytes.
     pub size_bytes: u64,
     /// Whether the database is read-only because of its size.
     pub read_only: bool,
@@ -250,14 +250,14 @@ pub struct FailedOperation {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GenerationReport {
-    /// The database that it contains.
+    /// The id of the database that it contains.
     #[cfg_attr(feature = "openapi", schema(pattern = "^dbs_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
     pub database: String,
     /// The object, relative to `SVC_NODE_BACKUPS`. Identifies the generation.
     #[cfg_attr(feature = "openapi", schema(max_length = 1000))]
     #[serde(deserialize_with = "text")]
     pub key: String,
-    /// The epoch in which it was made.
+    /// The epoch in which the generation was made.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub epoch: i64,
     pub kind: GenerationKind,

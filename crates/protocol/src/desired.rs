@@ -6,6 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::certificates::CertificateReference;
+
 /// The schema version that this release writes and reads. It increases when a node that ignores the new fields or parts
 /// would behave incorrectly.
 pub const SCHEMA: u32 = 5;
@@ -33,7 +35,7 @@ pub struct Desired {
     /// The parts, by ascending revision.
     pub parts: Vec<Change>,
     /// The parts whose values the control plane could not read. They are not in `parts`. The node keeps their last state,
-    /// also if this is the full state.
+    /// even if this response is a full state.
     #[serde(default)]
     pub unavailable: Vec<UnavailablePart>,
 }
@@ -74,8 +76,11 @@ pub struct Change {
 pub struct Platform {
     /// The base address of the dashboard. Its page `/access/authorize` grants members access.
     pub dashboard_url: String,
-    /// Whether visitors use https, which a proxy in front of the node terminates.
+    /// Whether visitors use https, which the node or a proxy in front of it terminates.
     pub https: bool,
+    /// The certificates of the platform's domain, which every node serves. They are in every response.
+    #[serde(default)]
+    pub certificates: Vec<CertificateReference>,
 }
 
 /// Every part, for the schema of [`Change::desired`].
@@ -86,6 +91,8 @@ pub struct Platform {
 #[expect(dead_code, reason = "describes a schema; nothing constructs it")]
 pub(crate) enum AnyPart {
     Ai(crate::Ai),
+    Auth(crate::Auth),
+    Certificates(crate::Certificates),
     Database(crate::Database),
     Email(crate::Email),
     Secrets(crate::Secrets),

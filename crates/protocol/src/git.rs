@@ -40,7 +40,7 @@ pub enum GitAccess {
     Allowed(GitGrant),
     /// The credential is missing or not valid.
     Unauthenticated,
-    /// The client may see the repository but not do this; with a message for the user.
+    /// The client may read the repository, but this operation is not allowed. Contains a message for the user.
     Forbidden(String),
     /// The repository does not exist for this client.
     NotFound,
@@ -58,7 +58,7 @@ pub struct GitGrant {
     pub deploy_branch: Option<String>,
     /// The user; null for an anonymous client.
     pub user: Option<String>,
-    /// Names the credential in reports. It is not a secret.
+    /// The name of the credential in reports. It is not a secret.
     pub credential: Option<String>,
     /// The number of the last update of a ref that the control plane recorded.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 7))]
@@ -72,7 +72,7 @@ pub struct GitGrant {
 pub struct GitUpdates {
     #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
     pub repository: String,
-    /// In ascending order of their numbers.
+    /// The updates, in ascending order of their numbers.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000), validate(length(max = 1000), nested))]
     pub updates: Vec<GitUpdate>,
 }
@@ -88,19 +88,19 @@ pub struct GitUpdate {
     #[serde(rename = "ref")]
     #[cfg_attr(feature = "openapi", schema(max_length = 1024), validate(length(max = 1024)))]
     pub name: String,
-    /// The object before; null for a new ref.
+    /// The object id before the update; null for a new ref.
     #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
     pub old: Option<String>,
-    /// The object after; null for a deleted ref.
+    /// The object id after the update; null for a deleted ref.
     #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
     pub new: Option<String>,
-    /// Whether the update of a branch removed commits from it.
+    /// Whether the update removed commits from a branch. False for other refs.
     #[cfg_attr(feature = "openapi", schema(example = false))]
     pub forced: bool,
     /// The user who pushed.
     #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
     pub pusher: Option<String>,
-    /// The credential of the push, as the grant names it.
+    /// The name of the push's credential, from the grant.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 128), validate(length(max = 128)))]
     pub credential: Option<String>,
@@ -110,7 +110,7 @@ pub struct GitUpdate {
     pub at: String,
 }
 
-/// How the control plane reaches the git node.
+/// The URL and the secret with which the control plane reaches the git node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -118,7 +118,7 @@ pub struct GitNodeInfo {
     /// The base URL of the node's internal listener.
     #[cfg_attr(feature = "openapi", schema(max_length = 255), validate(length(max = 255)))]
     pub url: String,
-    /// The bearer token that the node expects there.
+    /// The bearer token that the node expects at that listener.
     pub secret: SecretValue,
 }
 
@@ -154,7 +154,7 @@ pub struct GitReceipt {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GitNextDeploy {
     pub deploy: Option<GitDeploy>,
-    /// The pushes before it that the request rejected.
+    /// The number of earlier pushes that this request rejected.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 0))]
     pub rejected: u64,
 }
@@ -164,16 +164,16 @@ pub struct GitNextDeploy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GitDeploy {
-    /// The number of the update.
+    /// The number of the ref update.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 8))]
     pub number: i64,
     pub commit: String,
-    /// The organization, which has one deploy at a time at the node: an id that starts with org_.
+    /// The organization, an id that starts with org_. The node runs only one deploy of an organization at a time.
     pub org: String,
-    /// The limits of the plan: bytes of the bundle.
+    /// The plan's limit on the bytes of the bundle.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 26_214_400))]
     pub compressed: u64,
-    /// Bytes of the files.
+    /// The plan's limit on the bytes of the files.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 104_857_600))]
     pub unpacked: u64,
     /// Files and directories.
@@ -190,7 +190,7 @@ pub enum GitDeployState {
     None,
     Pending,
     Deployed(GitDeployed),
-    /// It cannot be deployed; with the reason for the user.
+    /// The push cannot be deployed. Contains the reason for the user.
     Rejected(String),
 }
 
@@ -200,9 +200,9 @@ pub enum GitDeployState {
 pub struct GitDeployed {
     #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 7))]
     pub version: i32,
-    /// The URL of the project; null if the pusher may not deploy any more.
+    /// The URL of the project; null if the pusher can no longer deploy.
     pub url: Option<String>,
-    /// Hints for the user.
+    /// Hints for the user of the git client.
     pub notes: Vec<String>,
 }
 

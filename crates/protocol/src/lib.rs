@@ -8,6 +8,9 @@
 //! [`ReportKind`]. `docs/convergence.md` describes the protocol.
 
 mod ai;
+mod auth;
+mod bounded;
+mod certificates;
 mod cookie;
 mod database;
 mod desired;
@@ -22,6 +25,8 @@ mod visitor;
 pub use ai::{
     AdmittedCall, Ai, AiAdmission, AiCallRequest, AiSettlements, AiUsage, EndedCall, OpenCall, RefusalCode, RefusedCall,
 };
+pub use auth::{Auth, AuthBrand, AuthProvider, AuthProviderKind};
+pub use certificates::{Certificate, CertificateReference, Certificates, ChallengeResponse};
 pub use cookie::cookie_values;
 pub use database::{
     CompletedPhase, Database, DatabaseLogin, DatabaseOperation, DatabaseOperationKind, DatabaseReport, DatabaseServer,
@@ -40,6 +45,6 @@ pub use mail::{
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};
 pub use sha256::{Digest, Digester, InvalidDigest};
-pub use site::{AccessMode, Site, SiteAccess};
+pub use site::{AccessMode, Site, SiteAccess, SiteHsts};
 pub use storage::{DeletedStorage, DeletedStorageReport, Storage, StorageReport};
 pub use visitor::{RedeemRequest, RedeemResult};

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
 use validator::Validate;
 
+use crate::bounded;
 use crate::desired::DesiredPart;
 
 /// The mail address of a project: worker code sees it as `env.email`. The context `resources` owns this part, and
@@ -32,7 +33,7 @@ impl DesiredPart for Email {
     const NAME: &'static str = "email";
 }
 
-/// A mail that worker code sends. The control plane checks it, so a text can have any content here.
+/// A mail that worker code sends. The control plane validates it, so its texts can have any content here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -46,7 +47,7 @@ pub struct MailSubmission {
     pub mail: OutgoingMail,
 }
 
-/// The argument of `env.email.send`.
+/// The argument of `env.email.send`. Each list has at most 1,000 elements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -54,13 +55,18 @@ pub struct OutgoingMail {
     /// The sender, with an optional display name; null for the project's default sender.
     pub from: Option<String>,
     pub reply_to: Option<String>,
+    #[serde(deserialize_with = "bounded::list")]
     pub to: Vec<String>,
+    #[serde(deserialize_with = "bounded::list")]
     pub cc: Vec<String>,
+    #[serde(deserialize_with = "bounded::list")]
     pub bcc: Vec<String>,
     pub subject: String,
     pub text: Option<String>,
     pub html: Option<String>,
+    #[serde(deserialize_with = "bounded::texts")]
     pub headers: BTreeMap<String, String>,
+    #[serde(deserialize_with = "bounded::list")]
     pub attachments: Vec<MailAttachment>,
 }
 
@@ -100,15 +106,17 @@ pub struct RefusedMail {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MailRefusal {
-    /// The project sent the mails of this hour that its plan allows.
+    /// The project has already sent as many mails in the last hour as its plan allows.
     RateLimited,
+    /// The project stores as much sent mail as its plan allows.
+    MailboxFull,
     /// A recipient is on the project's suppression list.
     Suppressed,
-    /// A recipient is not an address, or there are none or too many.
+    /// A recipient is not a valid address, or the number of recipients is 0 or too large.
     InvalidRecipient,
-    /// The sender is not an address of the project.
+    /// The sender is not an address at the project's domain.
     InvalidSender,
-    /// Another field is not valid.
+    /// Another field is invalid.
     InvalidMessage,
     /// The assembled mail is larger than 10 MiB.
     TooLarge,
@@ -116,7 +124,7 @@ pub enum MailRefusal {
     NotGranted,
 }
 
-/// A request of the mail node: the project of a recipient.
+/// A request of the mail node for the project of a recipient.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -131,15 +139,17 @@ pub struct RecipientRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Recipient {
-    /// Each address at the domain belongs to this project: an id that starts with prj_.
+    /// All addresses at the domain belong to this project: an id that starts with prj_.
     Project(String),
+    /// A project has the domain, but it stores as much received mail as its plan allows.
+    Full,
     /// The domain is below the platform's mail domain, but no project has it.
     Unknown,
     /// The platform does not receive mail for the domain.
     Foreign,
 }
 
-/// A received mail, for one project. Its bytes were uploaded before.
+/// A received mail, as one project gets it. Its bytes are already uploaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -159,7 +169,7 @@ pub struct InboundMail {
     /// The result of SPF (RFC 7208 section 2.6), in lower case.
     #[cfg_attr(feature = "openapi", schema(max_length = 16), validate(length(max = 16)))]
     pub spf: String,
-    /// The length of the bytes.
+    /// The length of the uploaded mail, in bytes.
     pub size_bytes: u64,
     /// The time at which the mail node accepted the mail (RFC 3339).
     #[cfg_attr(feature = "openapi", schema(max_length = 64, example = "2026-11-21T09:00:00.000Z"))]

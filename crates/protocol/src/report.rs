@@ -19,7 +19,7 @@ pub struct Batch {
     /// once, whatever the batch contains. Send the same batch again until the control plane responds.
     #[cfg_attr(feature = "openapi", schema(minimum = 1), validate(range(min = 1)))]
     pub batch: i64,
-    /// At most 50 reports.
+    /// The reports, at most 50.
     #[cfg_attr(feature = "openapi", schema(max_items = 50), validate(length(max = 50)))]
     pub reports: Vec<Report>,
 }

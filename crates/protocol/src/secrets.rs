@@ -12,7 +12,7 @@ use crate::desired::DesiredPart;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Secrets {
-    /// Increases with every change of the project's secrets, also with a deletion.
+    /// Increases with every change of the project's secrets, including a deletion.
     pub revision: i64,
     /// The values by name (spec/runtime.md, `env.<NAME>`).
     pub values: BTreeMap<String, SecretValue>,

@@ -19,6 +19,9 @@ pub struct Site {
     /// The deployment's version.
     pub version: i32,
     pub access: SiteAccess,
+    /// The hostnames with `Strict-Transport-Security`.
+    #[serde(default)]
+    pub hsts: Vec<SiteHsts>,
 }
 
 impl DesiredPart for Site {
@@ -34,11 +37,24 @@ pub struct SiteAccess {
     /// The password's hash, as a PHC string (Argon2id).
     #[cfg_attr(feature = "openapi", schema(required))]
     pub password: Option<String>,
-    /// SHA-256 of the key that bypasses the policy, in hex.
+    /// The SHA-256, in hex, of the key that bypasses the policy.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub bypass: Option<String>,
     /// Increases with every change, which invalidates the access cookies of earlier versions.
     pub version: i32,
+}
+
+/// `Strict-Transport-Security` of a hostname (RFC 6797).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SiteHsts {
+    /// One of the site's hostnames.
+    pub hostname: String,
+    /// The value of `max-age`, in seconds.
+    pub max_age: i32,
+    pub include_sub_domains: bool,
+    pub preload: bool,
 }
 
 /// The visitors who may see a site.

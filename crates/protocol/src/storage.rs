@@ -11,10 +11,11 @@ use crate::report::ReportKind;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// Identifies the project's objects. Opaque, and never changes. A later project of the same name has another one.
+    /// Identifies the project's objects. The value is opaque and never changes. A later project with the same name has
+    /// another one.
     #[cfg_attr(feature = "openapi", schema(pattern = "^sto_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
     pub prefix: String,
-    /// The limit of the sum of the sizes of all objects, in bytes.
+    /// The maximum sum of the sizes of all objects, in bytes.
     pub quota_bytes: u64,
 }
 
@@ -43,7 +44,7 @@ impl ReportKind for StorageReport {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeletedStorage {
-    /// Identifies the project's objects. No project uses the prefix any more.
+    /// The prefix of the project's objects. No project uses this prefix any more.
     #[cfg_attr(feature = "openapi", schema(pattern = "^sto_[0-7][0-9a-hjkmnp-tv-z]{25}$"))]
     pub prefix: String,
 }

@@ -1,11 +1,12 @@
 //! Adapters for external services: the code host at which users sign in, the mail server and its notification service,
-//! the DNS lookups of the ownership verification, the model-lending service, the payments provider, the registrar, and
-//! the git node of this installation.
+//! the DNS lookups of the ownership verification, the model-lending service, the payments provider, the registrar,
+//! certificate authorities, and the git node of this installation.
 //!
 //! An external service may be slow, faulty or hostile. The adapters limit the time and the size of each response, and
 //! validate it. Errors contain no credential, no contact and no text of the response. The crate does not depend on any
 //! context: `apps/server` implements the contexts' ports with these types.
 
+pub mod acme;
 mod codehost;
 mod git_node;
 mod lending;
@@ -28,7 +29,7 @@ pub use mail::Mail;
 pub use mail_content::{Action, InvalidLink, MailContent};
 pub use outbound::{Limits, OutboundClient, OutboundConfigError, OutboundError};
 pub use person::Person;
-pub use resolver::{InvalidResolver, LookupError, Resolver};
+pub use resolver::{CaaRecord, InvalidResolver, LookupError, Resolver};
 pub use smtp::{
     Cause, Credentials, Envelope, InvalidSmtp, MailError, RefusedRecipient, Relay, RelayError, Relayed, Smtp,
     SmtpConfig, Step, Timeouts, Tls,

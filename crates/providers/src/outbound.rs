@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use kernel::{Secret, error_chain};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, RequestBuilder, Response};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
 use url::{Origin, Url, form_urlencoded};
@@ -136,6 +136,19 @@ impl OutboundClient {
         Self::build(purpose, Allowed::Origins(origins), roots, limits)
     }
 
+    /// Creates a client for the origin of one address, with these additional certificate authorities (PEM).
+    ///
+    /// # Errors
+    /// Returns the errors of [`OutboundClient::new`], and [`OutboundConfigError::Ca`] for a malformed `ca`.
+    pub(crate) fn with_ca(
+        purpose: &'static str,
+        address: &Url,
+        ca: Option<&str>,
+        limits: Limits,
+    ) -> Result<Self, OutboundConfigError> {
+        Self::build(purpose, Allowed::Origins(vec![origin(address)?]), tls::roots(ca)?, limits)
+    }
+
     /// Creates a client that may call the hosts of the notification service. `ca` is a PEM text of certificate
     /// authorities that it trusts in addition to those of the system.
     pub(crate) fn for_notifications(
@@ -241,6 +254,27 @@ impl OutboundClient {
         self.log(exchange.await)
     }
 
+    /// Sends a request with these headers, and returns the status, the headers and the body of the response, whatever its
+    /// status.
+    ///
+    /// # Errors
+    /// Returns an error for a redirect, and if the response is incomplete.
+    pub(crate) async fn relay(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, HeaderMap, Vec<u8>), OutboundError> {
+        let exchange = async {
+            let request = self.client.request(method, url.clone()).headers(headers).body(body);
+            let mut response = self.send_any(url, request).await?;
+            let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+            Ok((status, headers, self.read_body(response).await?))
+        };
+        self.log(exchange.await)
+    }
+
     async fn call<T: DeserializeOwned>(&self, url: &Url, request: RequestBuilder) -> Result<T, OutboundError> {
         let response = self.execute(url, request).await;
         self.log(response)
@@ -341,7 +375,7 @@ impl Exchange {
         serde_json::from_slice(&self.body).map_err(|_| OutboundError::NotJson)
     }
 
-    /// The time after which to repeat the request once: for a 429 with a short `Retry-After`.
+    /// Returns the delay after which the request is repeated once. Only a 429 with a short `Retry-After` is repeated.
     pub(crate) fn retry_delay(&self) -> Option<Duration> {
         self.retry_after.filter(|wait| self.status == 429 && *wait <= MAX_RETRY_AFTER)
     }

@@ -47,7 +47,7 @@ pub struct NewOrder<'a> {
     pub org: &'a str,
     /// The purpose of the order.
     pub purpose: &'a str,
-    /// Our id of the charge.
+    /// The platform's id of the charge.
     pub reference: &'a str,
 }
 
@@ -243,7 +243,7 @@ impl PaymentsClient {
     /// Charges a draft order. Safe to repeat: an order that is already paid is not charged again.
     ///
     /// # Errors
-    /// Returns [`OutboundError`], also while another request finalizes the order.
+    /// Returns [`OutboundError`], for example while another request finalizes the order.
     pub async fn finalize_order(&self, order: &str) -> Result<Finalized> {
         let exchange = self.exchange(Method::POST, &["orders", order, "finalize"], Some(&json!({}))).await?;
         match exchange.status {

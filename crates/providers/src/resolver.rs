@@ -42,6 +42,16 @@ pub struct Resolver {
 #[error("the system configuration has no name server: {0}")]
 pub struct InvalidResolver(String);
 
+/// A CAA record (RFC 8659).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaaRecord {
+    /// Whether an authority must understand the tag.
+    pub critical: bool,
+    pub tag: String,
+    /// The value. Invalid UTF-8 becomes U+FFFD.
+    pub value: String,
+}
+
 /// An error of a lookup. A name without records of the requested type is not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
@@ -133,6 +143,29 @@ impl Resolver {
             _ => None,
         });
         Ok(targets.collect())
+    }
+
+    /// Returns the CAA records of the name, or of the target of its alias, in any order. Returns an empty list if the
+    /// name exists but has no CAA records.
+    pub async fn caa(&self, name: &str, timeout: Duration) -> Result<Vec<CaaRecord>, LookupError> {
+        let mut name = absolute(name)?;
+        let records = self.lookup(&name, RecordType::CAA, timeout).await?;
+        // The number of records bounds the loop, because aliases can be circular.
+        for _ in &records {
+            match cname_target(&name, &records) {
+                Some(target) => name = target.clone(),
+                None => break,
+            }
+        }
+        let found = records.iter().filter(|record| record.name == name).filter_map(|record| match &record.data {
+            RData::CAA(caa) => Some(CaaRecord {
+                critical: caa.issuer_critical,
+                tag: caa.tag.clone(),
+                value: String::from_utf8_lossy(&caa.value).into_owned(),
+            }),
+            _ => None,
+        });
+        Ok(found.collect())
     }
 
     /// Returns all records of the response. The caller must compare their names with the queried name.

@@ -16,7 +16,8 @@ use crate::outbound::{Limits, OutboundClient, OutboundConfigError, OutboundError
 
 const LIMITS: Limits =
     Limits { connect_timeout: Duration::from_secs(3), timeout: Duration::from_secs(3), max_body_bytes: 16 * 1024 };
-/// The number of certificates that are kept. SNS has one per region and changes it about once a year.
+/// The number of certificates that are kept. The host of a region has few that are valid, and changes them about once a
+/// year, so a client that names other ones cannot displace a certificate.
 const MAX_CACHED: usize = 8;
 /// The number of concurrent requests for certificates. Any client can cause such a request, with a forged message.
 const MAX_IN_FLIGHT: usize = 8;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kernel::ClockRng;
@@ -182,21 +182,31 @@ impl DevSettings {
         command.envs(self.values.iter().filter(|(name, _)| Program::for_setting(name) == program));
     }
 
-    /// Fails if another process listens on one of the addresses. Waits for the programs of a run that was just killed.
-    pub async fn check_ports(&self) -> Result<()> {
-        const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
+    /// Returns the addresses on which programs listen, with the names of their settings.
+    fn listeners(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         let listeners =
             [("SVC_LISTEN", self.api), ("SVC_INTERNAL_LISTEN", self.internal), ("SVC_EDGE_LISTEN", self.edge)];
         let git = ["SVC_GIT_LISTEN", "SVC_GIT_SSH_LISTEN", "SVC_GIT_INTERNAL_LISTEN"].into_iter().zip(self.git);
         let mail = ["SVC_MX_LISTEN", "SVC_MX_INTERNAL_LISTEN"].into_iter().zip(self.mail);
-        for (name, listen) in listeners.into_iter().chain(git).chain(mail).chain(self.sandbox.listeners()) {
+        listeners.into_iter().chain(git).chain(mail).chain(self.sandbox.listeners())
+    }
+
+    /// Fails if two programs have the same address, or if another process listens on one of the addresses. Waits for
+    /// the programs of a run that was just killed. `more` contains the addresses of other programs; those without a
+    /// setting are fixed.
+    pub async fn check_ports(&self, more: Vec<(Option<&'static str>, SocketAddr)>) -> Result<()> {
+        const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
+        let mut checked = BTreeMap::new();
+        for (name, listen) in self.listeners().map(|(name, listen)| (Some(name), listen)).chain(more) {
+            if let Some(other) = checked.insert(listen, name) {
+                let names: Vec<&str> = [other, name].into_iter().flatten().collect();
+                bail!("two programs listen on {listen}; set {} to another address", names.join(" or "));
+            }
             let start = Instant::now();
             while let Err(error) = TcpListener::bind(listen) {
                 let wait = error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < EXIT_TIMEOUT;
-                ensure!(
-                    wait,
-                    "{listen}: {error}; stop the process that listens there, or set {name} to another address"
-                );
+                let or_set = name.map(|name| format!(", or set {name} to another address")).unwrap_or_default();
+                ensure!(wait, "{listen}: {error}; stop the process that listens there{or_set}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -221,6 +231,7 @@ impl Display for DevSettings {
             "  Sandbox   {}  (mail, code host, DNS records, objects, payments, AI models, a connected app)",
             self.sandbox.url()
         )?;
+        writeln!(f, "  Sign-in   {}/identity  (of the users of projects: svc auth)", self.sandbox.url())?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
         }
@@ -233,7 +244,8 @@ impl Display for DevSettings {
     }
 }
 
-fn listen_address(name: &'static str, port: u16) -> Result<SocketAddr> {
+/// Returns the address in a setting, or by default this port of the machine itself.
+pub fn listen_address(name: &'static str, port: u16) -> Result<SocketAddr> {
     Ok(read_setting(name)?.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
 }
 
@@ -250,4 +262,20 @@ fn reachable_address(listen: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, listen.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn programs_have_different_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = DevSettings::read(folder.path()).unwrap();
+        let listeners: Vec<_> = settings.listeners().collect();
+        let addresses: BTreeSet<_> = listeners.iter().map(|(_, listen)| listen).collect();
+        assert_eq!(addresses.len(), listeners.len(), "{listeners:?}");
+    }
 }

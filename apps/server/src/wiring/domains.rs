@@ -70,7 +70,7 @@ pub(super) fn wire(
 
 struct PaymentsPort {
     client: PaymentsClient,
-    /// The product that domains are charged under.
+    /// The product of domains at the payments provider.
     product: String,
 }
 

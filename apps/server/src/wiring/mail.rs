@@ -47,6 +47,7 @@ pub(super) fn wire(
     background
         .job(Job::every(HOUR, "mail.maintain_partitions"), mail.clone(), async |mail| mail.maintain_partitions().await);
     background.job(Job::every(HOUR, "mail.purge_old"), mail.clone(), async |mail| mail.purge_old().await);
+    background.job(Job::every(24 * HOUR, "mail.purge_orphans"), mail.clone(), async |mail| mail.purge_orphans().await);
     background.job(Job::every(HOUR, "mail.purge_deleted"), mail.clone(), async |mail| mail.purge_deleted().await);
     Ok(mail)
 }

@@ -1,6 +1,9 @@
 //! Construction of the contexts: one file for each, with its background jobs and the adapters for its ports.
 
+mod acme;
+mod auth_values;
 mod billing;
+mod certificates;
 mod convergence;
 mod database_reports;
 mod database_values;
@@ -18,9 +21,11 @@ mod projects;
 mod registrar;
 mod registrar_limiter;
 mod resources;
+mod tls;
 
 use std::net::SocketAddr;
 
+use ::tls::Handshaker;
 use gateway::{Contexts, Services, find_caller_check};
 use kernel::ClockRng;
 use prometheus::Registry;
@@ -35,6 +40,8 @@ pub(crate) struct Components {
     pub(crate) background: Background,
     /// The address for zone transfers.
     pub(crate) primary: Option<SocketAddr>,
+    /// Performs the handshakes of the TLS listener.
+    pub(crate) handshaker: Option<Handshaker>,
 }
 
 /// Constructs all components of the process. Requires a tokio runtime.
@@ -51,6 +58,8 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let git = git::wire(config, &store);
     let mail = mail::wire(config, &store, &orgs, &convergence, &mut background)?;
     let mail_hook = mail::wire_hook(config, &mail)?;
+    let certificates = certificates::wire(config, &store, (&orgs, &dns, &mut convergence), &mut background)?;
+    let handshaker = tls::wire(config, &certificates, &registry, &mut background)?;
     let dependencies = projects::Dependencies {
         orgs: &orgs,
         convergence: &mut convergence,
@@ -58,6 +67,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
         resources: &resources,
         git: &git,
         mail: &mail,
+        certificates: &certificates,
     };
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
     let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
@@ -79,6 +89,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
         billing,
         mail,
         mail_hook,
+        certificates,
     };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     let rates = (services.limiters(), store.clone());
@@ -87,5 +98,5 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     });
     background.job(Job::every(HOUR, "store.purge_sagas"), store.clone(), async |store| store.saga_purge().await);
     background.job(Job::every(MINUTE, "store.purge_idempotency"), store, async |store| store.idempotency_purge().await);
-    Ok(Components { services, background, primary })
+    Ok(Components { services, background, primary, handshaker })
 }

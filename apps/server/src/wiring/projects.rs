@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use certificates::Certificates;
 use convergence::{Builder, PartWriter, ProjectRemover, ReportReceiver};
 use dns::{Dns, LinkResult};
 use gateway::http::without_write_permit;
@@ -14,10 +15,10 @@ use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
 use mail::Mail;
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
-    Bundles, DeploymentRepository as _, DeploymentStatus, LiveAccess, LiveState, LookupFailure, Ports, Projects,
+    Bundles, DeploymentRepository as _, DeploymentStatus, Hsts, LiveAccess, LiveState, LookupFailure, Ports, Projects,
     PublishedRecords, Push,
 };
-use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess};
+use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess, SiteHsts};
 use providers::{LookupError, Resolver};
 use resources::Resources;
 use store::{Connection, Store};
@@ -37,6 +38,7 @@ pub(super) struct Dependencies<'a> {
     pub(super) resources: &'a Resources,
     pub(super) git: &'a Repositories,
     pub(super) mail: &'a Mail,
+    pub(super) certificates: &'a Certificates,
 }
 
 pub(super) fn wire(
@@ -52,7 +54,7 @@ pub(super) fn wire(
         own_domains: config.own_domains.clone(),
     };
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
-    let Dependencies { orgs, convergence, dns, resources, git, mail } = dependencies;
+    let Dependencies { orgs, convergence, dns, resources, git, mail, certificates } = dependencies;
     let (site_part, removal) = (convergence.register_part()?, convergence.project_remover());
     let pushes = PushesPort(git.clone());
     let placements = ConvergencePort {
@@ -61,6 +63,7 @@ pub(super) fn wire(
         resources: resources.clone(),
         git: git.clone(),
         mail: mail.clone(),
+        certificates: certificates.clone(),
     };
     convergence.register_receiver::<DeploymentReport>(Arc::new(DeploymentsPort))?;
     let ports = Ports {
@@ -129,16 +132,19 @@ struct ConvergencePort {
     resources: Resources,
     git: Repositories,
     mail: Mail,
+    certificates: Certificates,
 }
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
     async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
-        self.site.write(tx, project, &site(live)).await.map_err(IntoStoreError::into_store_error)
+        self.site.write(tx, project, &site(live)).await.map_err(IntoStoreError::into_store_error)?;
+        self.certificates.sync(tx, project).await
     }
 
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
         self.resources.email_release(tx, project).await?;
+        self.certificates.sync(tx, project).await?;
         self.removal.remove(tx, project).await.map_err(IntoStoreError::into_store_error)
     }
 
@@ -178,7 +184,7 @@ impl ReportReceiver<DeploymentReport> for DeploymentsPort {
 }
 
 fn site(live: LiveState) -> Site {
-    let LiveState { hostnames, bundle, size_bytes, version, access } = live;
+    let LiveState { hostnames, hsts, bundle, size_bytes, version, access } = live;
     let LiveAccess { mode, password, bypass, version: access_version } = access;
     let mode = match mode {
         AccessMode::Public => protocol::AccessMode::Public,
@@ -186,7 +192,11 @@ fn site(live: LiveState) -> Site {
         AccessMode::Password => protocol::AccessMode::Password,
     };
     let access = SiteAccess { mode, password, bypass: bypass.map(|hash| hash.hex()), version: access_version };
-    Site { hostnames, bundle, size_bytes, version, access }
+    let hsts = hsts.into_iter().map(|(hostname, hsts)| {
+        let Hsts { max_age, include_sub_domains, preload } = hsts;
+        SiteHsts { hostname, max_age, include_sub_domains, preload }
+    });
+    Site { hostnames, bundle, size_bytes, version, access, hsts: hsts.collect() }
 }
 
 struct ZonesPort(Dns);

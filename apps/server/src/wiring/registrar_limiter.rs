@@ -19,9 +19,9 @@ const MAX_CONCURRENT_CALLS: usize = 16;
 /// The two kinds of callers. Each has separate buckets, so it cannot take the permits of the other kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// A request of a user, which gets two thirds of each limit.
+    /// A call of a user's request, which gets two thirds of each limit.
     Request,
-    /// A background job: one third.
+    /// A call of a background job, which gets one third of each limit.
     Job,
 }
 
@@ -43,7 +43,8 @@ impl RegistrarLimiter {
             let permits = (limit / divisor).max(1);
             (format!("registrar-{name} {unit}"), Quota { permits, period: Duration::from_secs(seconds) })
         };
-        // Take from the bucket of the second first: a call that gets no permit there must not use one of the hour.
+        // The bucket of the seconds comes first: a call that gets no permit from it must not use up a permit of the
+        // hour.
         let quotas = [quota("second", limits.requests_per_second, 1), quota("hour", limits.requests_per_hour, 3600)];
         Self { store, quotas, calls: Semaphore::new(MAX_CONCURRENT_CALLS) }
     }

@@ -1,19 +1,23 @@
 //! Construction of resources: their parts of the desired state, the receiver of reports about storage, and the ports.
-//! Convergence and organizations implement the ports.
+//! Convergence, organizations, databases and projects implement the ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use convergence::{
-    Builder, ConvergenceError, FinalPartWriter, PartSource, PartWriter, ReportReceiver, SourcedPartWriter,
+    Builder, ConvergenceError, DatabasePlacements, FinalPartWriter, PartSource, PartWriter, ReportReceiver,
+    SourcedPartWriter,
 };
+use databases::{DatabaseRepository as _, OperationKind, OperationRepository as _};
 use kernel::{OrgId, ProjectId, StorageId};
 use orgs::Orgs;
-use protocol::{Ai, DeletedStorage, DeletedStorageReport, Email, SecretValue, Secrets, Storage, StorageReport};
+use projects::{HostnameRepository as _, HostnameState};
+use protocol::{Ai, Auth, DeletedStorage, DeletedStorageReport, Email, SecretValue, Secrets, Storage, StorageReport};
 use resources::{Notice, PartValues, Ports, ResourcePart, Resources, SecretSet, StorageGrant};
 use store::{Connection, Store};
 
+use super::auth_values::part;
 use super::error::IntoStoreError as _;
 use crate::config::Config;
 
@@ -27,11 +31,17 @@ pub(super) fn wire(
     let parts = PartsPort {
         secrets: convergence.register_sourced_part(values.clone())?,
         storage: convergence.register_sourced_part(values.clone())?,
-        email: convergence.register_sourced_part(values)?,
+        email: convergence.register_sourced_part(values.clone())?,
+        auth: convergence.register_sourced_part(values)?,
         ai: convergence.register_part()?,
         deleted_storage: convergence.register_final_part()?,
     };
-    let ports = Ports { parts: Arc::new(parts), organizations: Arc::new(OrgsPort(orgs.clone())) };
+    let ports = Ports {
+        parts: Arc::new(parts),
+        organizations: Arc::new(OrgsPort(orgs.clone())),
+        databases: Arc::new(DatabasesPort(convergence.database_placements())),
+        hostnames: Arc::new(HostnamesPort),
+    };
     let resources = Resources::new(store.clone(), config.limits, ports);
     let resources = resources.with_mail_domain(config.gateway.site.mail_domain.clone());
     let reports = Arc::new(ReportsPort(resources.clone()));
@@ -85,10 +95,23 @@ impl PartSource<Email> for ValuesPort {
     }
 }
 
+#[async_trait]
+impl PartSource<Auth> for ValuesPort {
+    async fn load(
+        &self,
+        connection: &mut Connection,
+        projects: &[ProjectId],
+    ) -> store::Result<BTreeMap<ProjectId, store::Result<Auth>>> {
+        let granted = self.0.auth(connection, projects).await?;
+        Ok(granted.into_iter().map(|(project, grant)| (project, grant.and_then(part))).collect())
+    }
+}
+
 struct PartsPort {
     secrets: SourcedPartWriter<Secrets>,
     storage: SourcedPartWriter<Storage>,
     email: SourcedPartWriter<Email>,
+    auth: SourcedPartWriter<Auth>,
     ai: PartWriter<Ai>,
     deleted_storage: FinalPartWriter<DeletedStorage>,
 }
@@ -101,6 +124,7 @@ impl resources::DesiredParts for PartsPort {
             ResourcePart::Storage => self.storage.write(tx, project).await,
             ResourcePart::Ai => self.ai.write(tx, project, &Ai {}).await,
             ResourcePart::Email => self.email.write(tx, project).await,
+            ResourcePart::Auth => self.auth.write(tx, project).await,
         };
         match published {
             Ok(()) => Ok(true),
@@ -115,6 +139,7 @@ impl resources::DesiredParts for PartsPort {
             ResourcePart::Storage => self.storage.remove(tx, project).await,
             ResourcePart::Ai => self.ai.remove(tx, project).await,
             ResourcePart::Email => self.email.remove(tx, project).await,
+            ResourcePart::Auth => self.auth.remove(tx, project).await,
         };
         withdrawn.map_err(|error| error.into_store_error())
     }
@@ -138,6 +163,32 @@ impl resources::Organizations for OrgsPort {
             Notice::StorageLimit { project, limit_bytes } => orgs::Notice::StorageLimit { project, limit_bytes },
         };
         self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
+    }
+}
+
+/// The deletion of a database takes the same lock.
+struct DatabasesPort(DatabasePlacements);
+
+#[async_trait]
+impl resources::Databases for DatabasesPort {
+    async fn lock(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool> {
+        let placement = self.0.lock(tx, project).await.map_err(|error| error.into_store_error())?;
+        if placement.is_none() || tx.database_find(project).await?.is_none() {
+            return Ok(false);
+        }
+        let running = tx.operation_running(project).await?;
+        Ok(running.is_none_or(|operation| operation.kind != OperationKind::Delete))
+    }
+}
+
+struct HostnamesPort;
+
+#[async_trait]
+impl resources::Hostnames for HostnamesPort {
+    async fn active(&self, connection: &mut Connection, project: ProjectId) -> store::Result<Vec<String>> {
+        let hostnames = connection.hostname_list(project).await?;
+        let active = hostnames.into_iter().filter(|hostname| hostname.state == HostnameState::Active);
+        Ok(active.map(|hostname| hostname.name).collect())
     }
 }
 

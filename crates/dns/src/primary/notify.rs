@@ -1,7 +1,8 @@
 //! Delivers notices of zone changes from the outbox to secondaries (RFC 1996).
 //!
-//! A notice is only a hint to query the serial, so extra notices are harmless. A secondary that misses a notice queries
-//! the serial after the zone's refresh interval. Delivery gives up after about this interval.
+//! A NOTIFY is only a hint to query the serial, so an additional one is harmless. A secondary that misses a NOTIFY
+//! queries the serial after the zone's refresh interval. Therefore the service stops its attempts after about this
+//! time.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,16 +26,16 @@ use super::PrimaryConfig;
 
 /// The timeout of an acknowledgement. Each delivery sends at most two messages.
 const ACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// The pause after a secondary did not answer. During it, no delivery waits for this secondary, so that other notices
-/// are not delayed.
+/// The pause after a secondary did not answer. Until it has passed, no delivery waits for this secondary, so that the
+/// notifications of other secondaries are not delayed.
 const SKIP_PERIOD: Duration = Duration::from_secs(10);
-/// The time that secondaries have to load a new catalog, before they receive the notice of the zone whose group the
+/// The time that secondaries have to load a new catalog before they receive a NOTIFY of the zone whose group the
 /// catalog changes. A signer that transfers the zone before it loads the catalog keeps the zone's old group.
 const CATALOG_LOAD_TIME: Duration = Duration::from_secs(1);
 /// The number of attempts after which a refusal counts as delivered. The secondary does not have the zone yet, and will
 /// get it from the catalog.
 const MAX_REFUSED_ATTEMPTS: i32 = 3;
-/// The number of attempts after which delivery gives up. They take about an hour, which is a zone's refresh interval.
+/// The number of attempts to notify a secondary. They take about an hour, which is a zone's refresh interval.
 const MAX_ATTEMPTS: i32 = 18;
 
 /// The outbox handler for notices.

@@ -84,6 +84,17 @@ impl Dns {
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
     pub async fn unlink(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<()> {
+        self.delete_managed(tx, org, host, ManagedBy::Project).await
+    }
+
+    /// Deletes the rrsets at a name that a part of the platform manages.
+    pub(super) async fn delete_managed(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        host: &str,
+        manager: ManagedBy,
+    ) -> Result<()> {
         if self.hosting.is_none() {
             return Ok(());
         }
@@ -92,10 +103,10 @@ impl Dns {
             let Some(zone) = tx.zone_lock(org, &name).await? else { continue };
             let Ok(owner) = OwnerName::parse(host, &zone.name) else { continue };
             let stored = tx.rrset_at(zone.id, &[&owner]).await?;
-            let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(ManagedBy::Project));
+            let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(manager));
             let changes: Vec<RrsetChange> =
                 ours.map(|stored| RrsetChange::delete(owner.clone(), stored.set.kind)).collect();
-            let edits = self.plan_edits(tx, &zone, changes, Some(ManagedBy::Project)).await?;
+            let edits = self.plan_edits(tx, &zone, changes, Some(manager)).await?;
             self.apply_edits(tx, zone, &edits).await?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The DNS use cases.
 
+mod challenge;
 mod delegation;
 mod dnssec;
 mod ds;
@@ -27,6 +28,7 @@ use crate::repository::{ZoneRecord, ZoneRepository as _};
 use self::delegation::Delegations;
 use self::read::ReadPermits;
 
+pub use challenge::ChallengeResult;
 pub use dnssec::Observation;
 pub use ds::{DS_TOPIC, DsMessage, WantedDs};
 pub use link::LinkResult;

@@ -24,7 +24,7 @@ impl Dns {
     /// [`DnsError::InvalidField`] for an invalid name or one of the platform, [`DnsError::ZoneTaken`],
     /// [`DnsError::ZoneLimit`].
     pub async fn name_reserve(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
-        let name = self.parse_new_name(name)?;
+        let name = self.parse_new_name(org, name)?;
         tx.catalog_lock().await?;
         check_overlap(tx, org, &name).await?;
         if tx.reservation_exists(org, &name).await? {
@@ -52,7 +52,7 @@ impl Dns {
     /// # Errors
     /// [`DnsError::ZoneTaken`] if the name was not reserved.
     pub async fn zone_create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
-        let name = self.parse_new_name(name)?;
+        let name = self.parse_new_name(org, name)?;
         let catalog = tx.catalog_lock().await?;
         check_overlap(tx, org, &name).await?;
         match tx.zone_find(org, &name).await? {

@@ -75,7 +75,7 @@ impl Dns {
         new: NewZone,
         content: InitialContent<'_>,
     ) -> Result<CreatedZone> {
-        let name = self.parse_new_name(&new.name)?;
+        let name = self.parse_new_name(org, &new.name)?;
         let mut checks = 0;
         loop {
             match self.zone_try_create(actor, org, &name, content).await? {
@@ -90,12 +90,17 @@ impl Dns {
         }
     }
 
-    /// Parses the name of a new zone, which must not overlap with a domain of the platform.
-    pub(super) fn parse_new_name(&self, name: &str) -> Result<ZoneName> {
+    /// Parses the name of a new zone. Only the platform's organization may create a zone that overlaps with a domain of the
+    /// platform.
+    pub(super) fn parse_new_name(&self, org: OrgId, name: &str) -> Result<ZoneName> {
         let hosting = self.hosting()?;
         let name = ZoneName::parse(name).map_err(|error| InvalidField::new("name", error))?;
         let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
-        match hosting.platform_domains.iter().find(related) {
+        let foreign = match hosting.platform_org {
+            Some(platform) if platform == org => &[][..],
+            _ => &hosting.platform_domains,
+        };
+        match hosting.reserved_domains.iter().chain(foreign).find(related) {
             Some(own) => {
                 Err(InvalidField::new("name", format!("overlaps with a domain of this platform: {own}")).into())
             }

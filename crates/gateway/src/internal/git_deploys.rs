@@ -184,7 +184,7 @@ impl Deploys {
         }
     }
 
-    /// The state of a deploy, as the pusher may see it.
+    /// Returns the state of a deploy, as the pusher may see it.
     async fn state(&self, repository: RepositoryId, number: i64) -> Result<GitDeployState, Problem> {
         let Some(deploy) = self.repositories.find_deploy(repository, number).await? else {
             return Ok(GitDeployState::None);
@@ -204,7 +204,8 @@ impl Deploys {
         })
     }
 
-    /// A version for the pusher, with hints about resources that the manifest declares and the project lacks.
+    /// Returns the state of a deployed version for the pusher, with hints about resources that the manifest declares
+    /// and the project lacks.
     async fn show(&self, deployer: &Deployer, version: i32) -> Result<GitDeployed, Problem> {
         let Deployer { org, project, granted_resources, .. } = deployer;
         let detail = self.projects.detail(org, *project).await?;
@@ -218,7 +219,7 @@ impl Deploys {
     }
 }
 
-/// Whether a repetition of the upload would fail in the same way.
+/// Returns whether the upload would fail in the same way if it were repeated.
 fn is_permanent(error: &ProjectError) -> bool {
     !matches!(error, ProjectError::UploadBroken(_))
         && matches!(
@@ -236,7 +237,7 @@ fn note(resource: Resource, declares: ResourceSet, granted: ResourceSet) -> Opti
         Resource::Storage => "run `svc storage enable`",
         Resource::Ai => "run `svc ai enable`",
         Resource::Email => "run `svc email enable`",
-        Resource::Auth => "enable it through the API",
+        Resource::Auth => "run `svc auth enable`",
     };
     Some(format!("svc.json declares {resource}, which the project does not have: {remedy}"))
 }

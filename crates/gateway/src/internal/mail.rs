@@ -21,12 +21,17 @@ use serde_json::json;
 
 use crate::authority::{MailNodeCaller, NodeCaller};
 use crate::http::{
-    Body, Bytes, Describe, Extract, Json, MessageUpload, NoContent, Operation, Path, Routes, upload_problem,
+    Body, Bytes, Describe, Extract, Json, MessageUpload, NoContent, Operation, Path, Routes, path_parameters,
+    upload_problem,
 };
 use crate::problem::Problem;
 
 /// The largest submission, in bytes: a mail of 10 MiB with attachments in base64.
 const MAX_SUBMISSION_BYTES: usize = 16 * 1024 * 1024;
+
+path_parameters! {
+    ProjectId: "The id of the project that receives the mail.";
+}
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("mail", "Mail that workers send and receive, for nodes and the mail node.");
@@ -45,37 +50,46 @@ pub(super) fn routes(routes: &mut Routes) {
     area.post("find_recipient", "/internal/v1/mail/recipients", find_recipient)
         .summary("Find the project of a recipient")
         .codes(&[&Code::BAD_REQUEST]);
-    area.put("upload_mail", "/internal/v1/mail/inbound/{mailId}/raw", upload)
-        .summary("Upload a received message")
-        .description("Safe to repeat.");
+    area.put("upload_mail", "/internal/v1/mail/uploads/{projectId}/{mailId}", upload)
+        .summary("Upload a received message of a project")
+        .description("Safe to repeat. The message of a deleted project is not stored, and its commit returns 404.");
     area.put("receive_mail", "/internal/v1/mail/inbound/{mailId}", receive)
         .summary("Commit a received mail whose message was uploaded")
         .description("Safe to repeat. The response is 404 if the project was deleted.")
         .codes(&[&Code::BAD_REQUEST]);
 }
 
-const INVALID_WAIT: &str = "wait must be a non-negative integer";
+const INVALID_QUERY: &str = "wait must be a non-negative integer, and idle true or false";
 
 /// The query of a claim.
 #[derive(Debug, Deserialize)]
-struct WaitQuery {
+struct ClaimQuery {
     #[serde(default)]
     wait: u64,
+    #[serde(default)]
+    idle: bool,
 }
 
-impl Describe for WaitQuery {
+impl Describe for ClaimQuery {
     fn describe(operation: &mut Operation) {
         let number = json!({ "type": "integer", "minimum": 0, "default": 0 });
         operation.parameter("query", "wait", "Seconds to wait for mail, at most 30.", &number);
+        let flag = json!({ "type": "boolean", "default": false });
+        operation.parameter(
+            "query",
+            "idle",
+            "Whether the node has no mail in progress: its earlier claims end.",
+            &flag,
+        );
         operation.long = true;
         operation.code(&Code::BAD_REQUEST);
     }
 }
 
-impl Extract for WaitQuery {
+impl Extract for ClaimQuery {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         serde_urlencoded::from_str(request.query_string())
-            .map_err(|error| Problem::bad_request(format!("{INVALID_WAIT}: {error}")))
+            .map_err(|error| Problem::bad_request(format!("{INVALID_QUERY}: {error}")))
     }
 }
 
@@ -97,10 +111,10 @@ async fn claim(
     by: NodeCaller,
     nodes: Data<Convergence>,
     mail: Data<Mail>,
-    WaitQuery { wait }: WaitQuery,
+    ClaimQuery { wait, idle }: ClaimQuery,
 ) -> Result<Json<MailDeliveries>, Problem> {
     nodes.core()?;
-    let claimed = mail.claim(by.node, Duration::from_secs(wait)).await?;
+    let claimed = mail.claim(by.node, idle, Duration::from_secs(wait)).await?;
     let delivery = |ClaimedMail { id, project, attempt, from, to, size_bytes }| MailDelivery {
         id: id.to_string(),
         project: project.to_string(),
@@ -143,6 +157,7 @@ async fn find_recipient(
 ) -> Result<Json<Recipient>, Problem> {
     Ok(Json(match mail.recipient_owner(&domain).await? {
         RecipientOwner::Project(project) => Recipient::Project(project.to_string()),
+        RecipientOwner::Full => Recipient::Full,
         RecipientOwner::Unknown => Recipient::Unknown,
         RecipientOwner::Foreign => Recipient::Foreign,
     }))
@@ -150,11 +165,11 @@ async fn find_recipient(
 
 async fn upload(
     _: MailNodeCaller,
-    Path(id): Path<MailId>,
+    Path((project, id)): Path<(ProjectId, MailId)>,
     mail: Data<Mail>,
     message: MessageUpload,
 ) -> Result<NoContent, Problem> {
-    mail.upload(id, message.into_stream()).await.map_err(upload_problem)?;
+    mail.upload(project, id, message.into_stream()).await.map_err(upload_problem)?;
     Ok(NoContent)
 }
 
@@ -184,6 +199,7 @@ fn outgoing(mail: OutgoingMail) -> NewMail {
 fn refused(refusal: &Refusal) -> RefusedMail {
     let code = match refusal {
         Refusal::RateLimited { .. } => MailRefusal::RateLimited,
+        Refusal::MailboxFull { .. } => MailRefusal::MailboxFull,
         Refusal::Suppressed(_) => MailRefusal::Suppressed,
         Refusal::InvalidRecipient(_) => MailRefusal::InvalidRecipient,
         Refusal::InvalidSender { .. } => MailRefusal::InvalidSender,

@@ -1,6 +1,7 @@
 //! The internal listener: the routes for nodes, and the metrics endpoint.
 
 mod ai;
+mod certificates;
 mod git;
 mod git_deploys;
 mod mail;

@@ -27,6 +27,7 @@ pub(super) fn routes(routes: &mut Routes) {
         .summary("Redeem an access code at a hostname")
         .codes(&[&Code::NOT_FOUND]);
     super::ai::routes(&mut area);
+    super::certificates::routes(&mut area);
 }
 
 path_parameters! {

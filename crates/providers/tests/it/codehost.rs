@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kernel::Secret;
 use providers::{CodeHost, CodeHostConfig, CodeHostError, Limits, OutboundError, Person};
-use sandbox::{CodeHostFault, CodeHostServer, Endpoint, OAuthClient};
+use sandbox::{CodeHostServer, Endpoint, OAuthClient, ResponseFault};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -122,32 +122,32 @@ async fn token_endpoint_failures_are_reported() {
     let server = CodeHostServer::start().await;
     let unavailable = CodeHostError::Unavailable;
     let long = "x".repeat(5000);
-    let token = |token: Value| CodeHostFault::Json(json!({ "access_token": token, "token_type": "bearer" }));
+    let token = |token: Value| ResponseFault::Json(json!({ "access_token": token, "token_type": "bearer" }));
     let invalid_response = |field| CodeHostError::InvalidResponse(field);
     for (failure, error) in [
-        (CodeHostFault::Html, unavailable(OutboundError::NotJson)),
-        (CodeHostFault::Large, unavailable(OutboundError::TooLarge)),
-        (CodeHostFault::Redirect, unavailable(OutboundError::Redirect(302))),
-        (CodeHostFault::Status(500), unavailable(OutboundError::Status(500))),
-        (CodeHostFault::Status(401), unavailable(OutboundError::Status(401))),
-        (CodeHostFault::Status(400), CodeHostError::Refused("400".to_owned())),
-        (CodeHostFault::Json(json!([1])), unavailable(OutboundError::NotJson)),
-        (CodeHostFault::Json(json!({})), invalid_response("token_type")),
-        (CodeHostFault::Json(json!({ "access_token": "x", "token_type": "mac" })), invalid_response("token_type")),
+        (ResponseFault::Html, unavailable(OutboundError::NotJson)),
+        (ResponseFault::Large, unavailable(OutboundError::TooLarge)),
+        (ResponseFault::Redirect, unavailable(OutboundError::Redirect(302))),
+        (ResponseFault::Status(500), unavailable(OutboundError::Status(500))),
+        (ResponseFault::Status(401), unavailable(OutboundError::Status(401))),
+        (ResponseFault::Status(400), CodeHostError::Refused("400".to_owned())),
+        (ResponseFault::Json(json!([1])), unavailable(OutboundError::NotJson)),
+        (ResponseFault::Json(json!({})), invalid_response("token_type")),
+        (ResponseFault::Json(json!({ "access_token": "x", "token_type": "mac" })), invalid_response("token_type")),
         (token(json!(17)), invalid_response("access_token")),
         (token(json!("")), invalid_response("access_token")),
         (token(json!("a\r\nHost: b")), invalid_response("access_token")),
         (token(json!(long)), invalid_response("access_token")),
-        (CodeHostFault::Json(json!({ "error": "invalid_grant" })), CodeHostError::Refused("invalid_grant".to_owned())),
+        (ResponseFault::Json(json!({ "error": "invalid_grant" })), CodeHostError::Refused("invalid_grant".to_owned())),
         (
-            CodeHostFault::Json(json!({ "error": "you sent svc-client-hush" })),
+            ResponseFault::Json(json!({ "error": "you sent svc-client-hush" })),
             CodeHostError::Refused("unknown error code".to_owned()),
         ),
     ] {
         server.inject(Endpoint::Token, Some(failure));
         assert_eq!(identify(&server).await, Err(error));
     }
-    server.inject(Endpoint::Token, Some(CodeHostFault::Close));
+    server.inject(Endpoint::Token, Some(ResponseFault::Close));
     assert!(matches!(identify(&server).await, Err(CodeHostError::Unavailable(OutboundError::Unreachable(_)))));
     assert!(!server.requests().iter().any(|request| request.ends_with("elsewhere") || request == "GET /user"));
     server.inject(Endpoint::Token, None);
@@ -159,15 +159,15 @@ async fn user_endpoint_failures_are_reported() {
     let server = CodeHostServer::start().await;
     let unavailable = CodeHostError::Unavailable;
     for (failure, error) in [
-        (CodeHostFault::Html, unavailable(OutboundError::NotJson)),
-        (CodeHostFault::Large, unavailable(OutboundError::TooLarge)),
-        (CodeHostFault::Redirect, unavailable(OutboundError::Redirect(302))),
-        (CodeHostFault::Status(401), unavailable(OutboundError::Status(401))),
-        (CodeHostFault::Status(503), unavailable(OutboundError::Status(503))),
-        (CodeHostFault::Json(json!("ada")), unavailable(OutboundError::NotJson)),
-        (CodeHostFault::Json(json!({ "message": "Not Found" })), CodeHostError::InvalidResponse("id")),
-        (CodeHostFault::Json(json!({ "id": { "a": 1 }, "login": "ada" })), CodeHostError::InvalidResponse("id")),
-        (CodeHostFault::Json(json!({ "id": 1, "login": true })), CodeHostError::InvalidResponse("login")),
+        (ResponseFault::Html, unavailable(OutboundError::NotJson)),
+        (ResponseFault::Large, unavailable(OutboundError::TooLarge)),
+        (ResponseFault::Redirect, unavailable(OutboundError::Redirect(302))),
+        (ResponseFault::Status(401), unavailable(OutboundError::Status(401))),
+        (ResponseFault::Status(503), unavailable(OutboundError::Status(503))),
+        (ResponseFault::Json(json!("ada")), unavailable(OutboundError::NotJson)),
+        (ResponseFault::Json(json!({ "message": "Not Found" })), CodeHostError::InvalidResponse("id")),
+        (ResponseFault::Json(json!({ "id": { "a": 1 }, "login": "ada" })), CodeHostError::InvalidResponse("id")),
+        (ResponseFault::Json(json!({ "id": 1, "login": true })), CodeHostError::InvalidResponse("login")),
     ] {
         server.inject(Endpoint::User, Some(failure));
         assert_eq!(identify(&server).await, Err(error));
@@ -181,7 +181,7 @@ async fn silent_endpoint_times_out() {
     let limits = Limits { timeout: Duration::from_millis(200), ..Limits::default() };
     let codehost = CodeHost::with_limits(config(&server), limits).unwrap();
     for endpoint in [Endpoint::User, Endpoint::Token] {
-        server.inject(endpoint, Some(CodeHostFault::Hang));
+        server.inject(endpoint, Some(ResponseFault::Hang));
         let identified = codehost.identify(&code(&server).await, CALLBACK, VERIFIER).await;
         assert_eq!(identified, Err(CodeHostError::Unavailable(OutboundError::Timeout)));
     }
@@ -192,7 +192,7 @@ async fn errors_and_debug_contain_no_secret() {
     let server = CodeHostServer::start().await;
     let codehost = CodeHost::new(config(&server)).unwrap();
     let mut shown = format!("{codehost:?} {:?}", config(&server));
-    for failure in [CodeHostFault::Html, CodeHostFault::Close, CodeHostFault::Redirect, CodeHostFault::Status(500)] {
+    for failure in [ResponseFault::Html, ResponseFault::Close, ResponseFault::Redirect, ResponseFault::Status(500)] {
         server.inject(Endpoint::User, Some(failure));
         let error = codehost.identify(&code(&server).await, CALLBACK, VERIFIER).await.unwrap_err();
         shown.push_str(&format!("{error} {error:?}"));

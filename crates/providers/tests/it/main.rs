@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may panic")]
 
+mod acme;
 mod codehost;
 mod lending;
 mod mail;

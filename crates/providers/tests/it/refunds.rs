@@ -5,7 +5,7 @@ use providers::OutboundError;
 use providers::payments::{Finalized, NewOrder, PaymentsClient, Refunded};
 use sandbox::{DOMAIN_PRODUCT, PAYMENTS_TOKEN, PaymentsFault, PaymentsServer};
 
-/// A client, and the provider's id of a customer with a card.
+/// Returns a client, and the provider's id of a customer with a card.
 async fn customer(server: &PaymentsServer) -> (PaymentsClient, String) {
     let client = PaymentsClient::new(&server.url().parse().unwrap(), Secret::new(PAYMENTS_TOKEN.to_owned())).unwrap();
     server.set_card("org_1", false);

@@ -134,16 +134,23 @@ async fn message_that_could_end_early_is_refused() {
     assert_eq!(server.received(), []);
 }
 
-/// The sandbox's server does not offer SMTPUTF8 (RFC 6531).
+/// RFC 6531.
 #[tokio::test]
 async fn internationalized_message_needs_support_of_the_relay() {
     let server = SmtpServer::start(Encryption::None).await;
+    let header = "Subject: Gr\u{fc}\u{df}e\r\n\r\nx\r\n";
+    send(&server, &["gräce@navy.example"]).await.unwrap();
+    relay(&server).send(&envelope(&["ada@navy.example"]), header.as_bytes()).await.unwrap();
+    send(&server, &["ada@navy.example"]).await.unwrap();
+    let received = server.wait_for(3).await;
+    assert_eq!(received.iter().map(|mail| mail.utf8).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!((&*received[0].to[0], &*received[1].raw), ("gräce@navy.example", header.as_bytes()));
+    server.inject(Some(SmtpFault::NoUtf8));
     let unsupported = permanent("the relay does not support SMTPUTF8");
     assert_eq!(send(&server, &["gräce@navy.example"]).await, unsupported);
-    let header = "Subject: Gr\u{fc}\u{df}e\r\n\r\nx\r\n";
     let result = relay(&server).send(&envelope(&["ada@navy.example"]), header.as_bytes()).await;
     assert_eq!(result, unsupported);
-    assert_eq!(server.received(), []);
+    assert_eq!(server.received().len(), 3);
 }
 
 #[tokio::test]

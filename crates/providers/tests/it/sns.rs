@@ -103,7 +103,7 @@ async fn only_the_configured_hosts_and_authorities_are_trusted() {
     let error = untrusting.certificate(&url(&service), now()).await.unwrap_err();
     assert!(matches!(&error, SnsError::Call(OutboundError::Unreachable(what)) if what.contains("UnknownIssuer")));
     assert!(other.requests().is_empty() && service.requests().is_empty());
-    let malformed = SnsClient::new(CertificateHosts::default(), Some("no certificate"));
+    let malformed = SnsClient::new(service.host().parse().unwrap(), Some("no certificate"));
     assert!(matches!(malformed, Err(OutboundConfigError::Ca)));
 }
 

@@ -10,6 +10,39 @@ use super::{base_url, listen_address, reachable_address};
 use crate::setting::read_setting;
 use xtask::workspace;
 
+/// An identity provider: the name in addresses, the setting of the address for browsers, and the settings of the other
+/// addresses with their paths. The empty path is the issuer.
+type IdentityProvider = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// The identity providers of end users.
+const IDENTITY_PROVIDERS: [IdentityProvider; 3] = [
+    (
+        "codehost",
+        "SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL",
+        &[("SVC_NODE_AUTH_CODEHOST_TOKEN_URL", "/token"), ("SVC_NODE_AUTH_CODEHOST_USER_URL", "/user")],
+    ),
+    (
+        "webaccount",
+        "SVC_NODE_AUTH_WEBACCOUNT_AUTHORIZE_URL",
+        &[
+            ("SVC_NODE_AUTH_WEBACCOUNT_TOKEN_URL", "/token"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_USER_URL", "/user"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL", "/jwks"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_ISSUER", ""),
+        ],
+    ),
+    (
+        "messenger",
+        "SVC_NODE_AUTH_MESSENGER_AUTHORIZE_URL",
+        &[
+            ("SVC_NODE_AUTH_MESSENGER_TOKEN_URL", "/token"),
+            ("SVC_NODE_AUTH_MESSENGER_USER_URL", "/user"),
+            ("SVC_NODE_AUTH_MESSENGER_JWKS_URL", "/jwks"),
+            ("SVC_NODE_AUTH_MESSENGER_ISSUER", ""),
+        ],
+    ),
+];
+
 /// The addresses of the sandbox.
 pub struct Sandbox {
     /// The address of the web pages and the code host.
@@ -28,7 +61,7 @@ impl Sandbox {
             http: listen_address("SVC_SANDBOX_LISTEN", 8090)?,
             url: read_setting("SVC_SANDBOX_URL")?,
             smtp: listen_address("SVC_SANDBOX_SMTP_LISTEN", 8025)?,
-            sns: listen_address("SVC_SANDBOX_SNS_LISTEN", 8094)?,
+            sns: listen_address("SVC_SANDBOX_SNS_LISTEN", 8091)?,
             dns: listen_address("SVC_SANDBOX_DNS_LISTEN", 8053)?,
             s3: listen_address("SVC_SANDBOX_S3_LISTEN", 8092)?,
         })
@@ -118,11 +151,29 @@ impl Sandbox {
             values.insert("SVC_NODE_AI_URL", format!("{}/openai/v1", base_url(self.http)));
             values.insert("SVC_NODE_AI_KEY", "sk-sandbox".to_owned());
         }
+        self.add_identity_providers(values)?;
         let origins = ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
         // `svc login` listens for the redirect on an arbitrary loopback port.
         let redirects = format!("{},http://127.0.0.1", origins.join(","));
         if read_setting::<String>("SVC_CODEHOST_REDIRECTS")?.is_none() {
             values.insert("SVC_CODEHOST_REDIRECTS", redirects);
+        }
+        Ok(())
+    }
+
+    /// Configures the node to use the identity providers of the sandbox, except for those that are configured
+    /// otherwise.
+    fn add_identity_providers(&self, values: &mut BTreeMap<&'static str, String>) -> Result<()> {
+        // Browsers open the authorize URL and the issuer is the same address; the node calls the others.
+        let (browser, node) = (self.url(), base_url(self.http));
+        for (provider, authorize, endpoints) in IDENTITY_PROVIDERS {
+            if read_setting::<String>(authorize)?.is_none() {
+                values.insert(authorize, format!("{browser}/identity/{provider}/authorize"));
+                for (setting, path) in endpoints {
+                    let base = if path.is_empty() { &browser } else { &node };
+                    values.insert(setting, format!("{base}/identity/{provider}{path}"));
+                }
+            }
         }
         Ok(())
     }

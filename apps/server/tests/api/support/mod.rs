@@ -2,9 +2,11 @@
 
 mod node;
 mod openapi;
+mod pebble;
 mod programs;
 mod response;
 
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use webhooks::VerifyingKeys;
 
 pub use node::ManualNode;
 pub use openapi::Document;
+pub use pebble::Pebble;
 pub use programs::{Folder, external_program};
 pub use response::ApiResponse;
 pub use testkit::bundle::{pack as bundle, site};
@@ -32,6 +35,8 @@ pub use testkit::{TestClock, TestDatabase};
 pub struct App {
     pub base: String,
     pub internal: String,
+    /// The address of the TLS listener.
+    pub tls: Option<SocketAddr>,
     pub clock: TestClock,
     pub bundles: PathBuf,
     pub document: Arc<Document>,
@@ -39,6 +44,7 @@ pub struct App {
     config: Config,
     client: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
+    task: Option<tokio::task::JoinHandle<anyhow::Result<()>>>,
 }
 
 /// A client of the API with an optional token.
@@ -80,19 +86,28 @@ impl App {
     async fn serve(config: Config, database: Arc<TestDatabase>, bundles: PathBuf, clock: TestClock) -> Self {
         let server = Server::bind(&config, clock.clock_rng(), Registry::new()).unwrap();
         let (base, internal) = (format!("http://{}", server.public), format!("http://{}", server.internal));
+        let tls = server.tls;
         let (stop, stopping) = oneshot::channel();
-        tokio::spawn(server.run_until(async {
+        let task = tokio::spawn(server.run_until(async {
             let _ = stopping.await;
         }));
         let client = client();
         let document = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().text().await.unwrap();
-        let (document, stop) = (Document::parse(&document), Some(stop));
-        Self { base, internal, clock, bundles, document, database, config, client, stop }
+        let (document, stop, task) = (Document::parse(&document), Some(stop), Some(task));
+        Self { base, internal, tls, clock, bundles, document, database, config, client, stop, task }
     }
 
     /// Begins the graceful shutdown.
     pub fn begin_shutdown(&mut self) {
         drop(self.stop.take());
+    }
+
+    /// Stops the server, and waits until its jobs have ended.
+    pub async fn shut_down(&mut self) {
+        self.begin_shutdown();
+        if let Some(task) = self.task.take() {
+            task.await.unwrap().unwrap();
+        }
     }
 
     /// Returns a caller without a credential.
@@ -274,6 +289,8 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         // No server listens on this port. A test that verifies hostnames starts its own DNS server.
         dns_resolver: Some("127.0.0.1:9".parse().unwrap()),
         own_domains: vec!["localhost".to_owned()],
+        acme: Vec::new(),
+        platform_org: None,
         code_host: Some(code_host()),
         mail: None,
         mail_hook: None,
@@ -293,6 +310,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
         core: server::config::CoreLink::Embedded,
         site_url: "http://{hostname}".parse().unwrap(),
         listen: loopback,
+        tls: None,
         internal_listen: loopback,
         bundle_store: objects::StoreConfig::Folder(bundles.to_owned()),
         mail_store: objects::StoreConfig::Folder(mail_store(bundles)),

@@ -30,6 +30,17 @@ impl ManualNode {
         Self::register(&app.database.url(), &app.internal, name).await
     }
 
+    /// Returns the same node, connected to this server.
+    pub fn connect(&self, app: &App) -> Self {
+        let (client, token) = (self.client.clone(), self.token.clone());
+        Self {
+            internal: app.internal.clone(),
+            client,
+            token,
+            batch: AtomicI64::new(self.batch.load(Ordering::Relaxed)),
+        }
+    }
+
     /// Registers a mail node.
     pub async fn mail(app: &App) -> Self {
         Self::register_as(&app.database.url(), &app.internal, "mx", NodeKind::Mail).await
@@ -48,15 +59,28 @@ impl ManualNode {
         Self { internal: internal.to_owned(), client: client(), token, batch: AtomicI64::new(0) }
     }
 
+    /// Sends a GET request, again and again while the server is stopped.
+    pub async fn get_when_reachable(&self, path: &str) -> ApiResponse {
+        loop {
+            match self.request(Method::GET, path).send().await {
+                Ok(response) => return ApiResponse::read(&Method::GET, path, response).await,
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+            }
+        }
+    }
+
     pub async fn send(
         &self,
         method: Method,
         path: &str,
         build: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
     ) -> ApiResponse {
-        let url = format!("{}/internal/v1/{path}", self.internal);
-        let request = self.client.request(method.clone(), url).bearer_auth(&self.token);
+        let request = self.request(method.clone(), path);
         ApiResponse::read(&method, path, build(request).send().await.unwrap()).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}/internal/v1/{path}", self.internal)).bearer_auth(&self.token)
     }
 
     /// Fetches the changes after a revision. Returns the new revision, and the value of each part by name.

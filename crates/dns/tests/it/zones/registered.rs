@@ -16,14 +16,14 @@ impl Kit {
         zone.id
     }
 
-    /// Whether the catalog lists the zone as signed.
+    /// Returns whether the catalog lists the zone as signed.
     async fn is_in_signed_group(&self) -> bool {
         let signed =
             "SELECT count(*) FROM dns.rrsets WHERE name LIKE 'group.%' AND encode(rdata, 'escape') LIKE '%signed'";
         self.db_number(signed).await == 1
     }
 
-    /// The signer serves keys and requests a DS record, which was recorded.
+    /// Makes the signer serve keys and request a DS record, and records this request.
     async fn sign(&self) {
         let ds = r#"{"keyTag": 1, "algorithm": 13, "digestType": 2, "digest": "AA"}"#;
         self.db_execute(&format!(

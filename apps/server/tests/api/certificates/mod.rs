@@ -1,0 +1,11 @@
+//! Certificates, issued by Pebble.
+
+mod api;
+mod faults;
+mod issuance;
+mod kill;
+mod limits;
+mod proxy;
+mod recovery;
+mod renewal;
+mod rig;

@@ -1,0 +1,96 @@
+//! The choice and the publication of challenges.
+
+use store::Connection;
+
+use super::Certificates;
+use super::run::RunError;
+use crate::model::Challenge;
+use crate::ports::{AuthorityError, AuthorityOrder, PublishedRecord};
+use crate::repository::{NameRecord, OrderRecord, PublishedChallenge};
+
+/// The age of an order from which nameservers that do not answer are ignored.
+const UNREACHABLE_SECONDS: i64 = 60;
+
+impl Certificates {
+    /// Returns the challenge that a name should use. A wildcard requires DNS-01 (RFC 8555 section 7.1.3). Names in a
+    /// hosted zone use it too, because it works before visitors reach a node.
+    pub(super) async fn choose_challenge(&self, name: &NameRecord) -> store::Result<Challenge> {
+        if name.name.starts_with("*.") {
+            return Ok(Challenge::Dns01);
+        }
+        // After a failed order, use the other challenge: the public DNS can differ from the hosted zone.
+        if name.failures % 2 == 1 {
+            return Ok(Challenge::Http01);
+        }
+        let mut connection = self.store.connection().await?;
+        let zone = self.ports.zones.find(&mut connection, name.org, &name.name).await?;
+        // A lookup holds no connection.
+        drop(connection);
+        let uses_dns = match zone {
+            Some(zone) => self.ports.zones.is_delegated(&zone).await,
+            None => false,
+        };
+        Ok(if uses_dns { Challenge::Dns01 } else { Challenge::Http01 })
+    }
+
+    /// Publishes a challenge of the order, in the caller's transaction. Uses HTTP-01 if the TXT record of DNS-01 cannot be
+    /// published. Returns `None` if the authority requires no challenge.
+    pub(super) async fn publish_challenge(
+        &self,
+        tx: &mut Connection,
+        name: &NameRecord,
+        preferred: Challenge,
+        order: &AuthorityOrder,
+    ) -> Result<Option<PublishedChallenge>, RunError> {
+        if order.challenges.is_empty() {
+            return Ok(None);
+        }
+        let offered = |challenge| order.challenges.iter().find(|offered| offered.challenge == challenge);
+        let mut problem = "it offers neither DNS-01 nor HTTP-01".to_owned();
+        if preferred == Challenge::Dns01
+            && let Some(dns) = offered(Challenge::Dns01)
+        {
+            match self.ports.zones.publish(tx, name.org, &record_name(&name.name), &dns.response).await? {
+                PublishedRecord::Published { zone } => {
+                    let (token, response) = (dns.token.clone(), dns.response.clone());
+                    let zone = Some(zone);
+                    return Ok(Some(PublishedChallenge { challenge: Challenge::Dns01, token, response, zone }));
+                }
+                PublishedRecord::Refused(message) => problem = message,
+            }
+        }
+        let http = offered(Challenge::Http01).filter(|_| !name.name.starts_with("*."));
+        let http = http.ok_or(RunError::Authority(AuthorityError::Refused(problem)))?;
+        let (token, response) = (http.token.clone(), http.response.clone());
+        Ok(Some(PublishedChallenge { challenge: Challenge::Http01, token, response, zone: None }))
+    }
+
+    /// Removes the published challenge of a deleted order, in the transaction that deletes it.
+    pub(super) async fn withdraw_challenge(&self, tx: &mut Connection, order: &OrderRecord) -> store::Result<()> {
+        match &order.published {
+            Some(PublishedChallenge { challenge: Challenge::Dns01, .. }) => {
+                self.ports.zones.withdraw(tx, order.org, &record_name(&order.name)).await
+            }
+            // The response of HTTP-01 is a column of the order.
+            Some(PublishedChallenge { challenge: Challenge::Http01, .. }) | None => Ok(()),
+        }
+    }
+
+    /// Returns whether the authority can find the published challenge. A nameserver that does not answer is ignored after
+    /// a minute, if another one serves the record.
+    pub(super) async fn is_challenge_served(&self, order: &OrderRecord, published: &PublishedChallenge) -> bool {
+        // Nodes look the response of HTTP-01 up when the authority requests it.
+        if published.challenge == Challenge::Http01 {
+            return true;
+        }
+        let found = self.ports.zones.propagation(&record_name(&order.name), &published.response).await;
+        let now = self.store.clock_rng().now();
+        let ignores_unreachable = found.serving > 0 && order.created_at.plus_seconds(UNREACHABLE_SECONDS) <= now;
+        found.missing == 0 && (found.unreachable == 0 || ignores_unreachable)
+    }
+}
+
+/// Returns the name of the TXT record of DNS-01 (RFC 8555 section 8.4).
+fn record_name(name: &str) -> String {
+    format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name))
+}

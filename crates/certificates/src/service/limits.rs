@@ -1,0 +1,109 @@
+//! The limits of the authorities, and the limits of organizations.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use kernel::{OrgId, Time};
+use store::Quota;
+
+use super::Certificates;
+use super::run::RunError;
+use crate::ports::AuthorityError;
+use crate::repository::{AccountRepository as _, NameRecord};
+
+/// The delay of a request that an authority has limited without stating a time: 1 hour.
+const RETRY_SECONDS: i64 = 3600;
+
+/// The limits of the delay: at least a minute, at most a day.
+const RETRY_LIMITS: (i64, i64) = (60, 24 * 3600);
+
+/// If the orders of this number of organizations are limited within this time, the authority limits the installation.
+const LIMITED_ORGS: usize = 3;
+const LIMITED_SECONDS: i64 = 600;
+
+/// The maximum random delay after the end of a pause: 1 hour.
+const PAUSE_JITTER_SECONDS: i64 = 3600;
+
+/// The orders of an organization. One organization then cannot use up the limits of the authority.
+const ORDERS_PER_HOUR: Quota = Quota { permits: 20, period: Duration::from_secs(3600) };
+const ORDERS_PER_DAY: Quota = Quota { permits: 100, period: Duration::from_secs(24 * 3600) };
+
+/// The maximum random delay of an order after the organization's limit.
+const ORDER_JITTER_SECONDS: i64 = 300;
+
+/// An organization whose order was limited by an authority.
+#[derive(Debug, Clone)]
+pub(super) struct LimitedOrg {
+    directory: String,
+    org: OrgId,
+    at: Time,
+}
+
+/// Returns the delay for the value of `Retry-After`, in seconds.
+pub(super) fn retry_seconds(retry_after: Option<i64>) -> i64 {
+    let (min, max) = RETRY_LIMITS;
+    retry_after.unwrap_or(RETRY_SECONDS).clamp(min, max)
+}
+
+impl Certificates {
+    /// Stores the consequence of a failed request for an order: a pause of the authority if it is overloaded, or limits
+    /// the orders of several organizations.
+    pub(super) async fn handle_order_error(
+        &self,
+        directory: &str,
+        name: &NameRecord,
+        error: AuthorityError,
+    ) -> store::Result<RunError> {
+        match &error {
+            AuthorityError::RateLimited { retry_after, .. } if self.record_limited(directory, name.org) => {
+                self.pause(directory, *retry_after).await?;
+            }
+            AuthorityError::Overloaded { retry_after, .. } => self.pause(directory, *retry_after).await?,
+            _ => {}
+        }
+        Ok(RunError::Authority(error))
+    }
+
+    /// Sends no requests to an authority for this time.
+    pub(super) async fn pause(&self, directory: &str, retry_after: Option<i64>) -> store::Result<()> {
+        let until = self.store.clock_rng().now().plus_seconds(retry_seconds(retry_after));
+        self.store.connection().await?.pause_put(directory, until).await
+    }
+
+    /// Returns an error while an authority is paused. It contains a time after the end of the pause.
+    pub(super) async fn check_pause(&self, directory: &str) -> Result<(), RunError> {
+        let now = self.store.clock_rng().now();
+        let Some(end) = self.store.connection().await?.pause_find(directory, now).await? else { return Ok(()) };
+        let until = end.plus_seconds(self.random(PAUSE_JITTER_SECONDS));
+        Err(RunError::Postponed { until, message: "the certificate authority limits the rate of orders".to_owned() })
+    }
+
+    /// Takes the permit for an order from the organization's quota. The wildcard needs none.
+    pub(super) async fn take_order_permit(&self, name: &NameRecord) -> Result<(), RunError> {
+        if name.project.is_none() {
+            return Ok(());
+        }
+        let org = name.org;
+        for (period, quota) in [("hour", ORDERS_PER_HOUR), ("day", ORDERS_PER_DAY)] {
+            let wait = self.store.permits_take(&format!("certificate-orders-{period} {org}"), quota, 1).await?;
+            if let Some(wait) = wait {
+                let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).max(60);
+                let jitter = self.random(ORDER_JITTER_SECONDS);
+                let until = self.store.clock_rng().now().plus_seconds(seconds.saturating_add(jitter));
+                let message = format!("the organization has reached its limit of certificate orders per {period}");
+                return Err(RunError::Postponed { until, message });
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that an authority has limited an organization's order. Returns whether it limits the installation.
+    fn record_limited(&self, directory: &str, org: OrgId) -> bool {
+        let at = self.store.clock_rng().now();
+        let mut limited = self.limited.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = |it: &LimitedOrg| it.org != org || it.directory != directory;
+        limited.retain(|it| is_other(it) && it.at.plus_seconds(LIMITED_SECONDS) > at);
+        limited.push(LimitedOrg { directory: directory.to_owned(), org, at });
+        limited.iter().filter(|it| it.directory == directory).count() >= LIMITED_ORGS
+    }
+}

@@ -1,0 +1,165 @@
+//! Authorities that fail.
+
+use certificates::{AuthorityError, Notice};
+
+use crate::kit::Kit;
+
+#[tokio::test]
+async fn unavailable_authority_is_followed_by_the_next_one_and_by_backoff() {
+    let it = Kit::start(2).await;
+    let project = it.project("site", &["a.example"]).await;
+    it.sync(project).await;
+    assert_eq!(it.certificates.run_due().await.unwrap(), 1);
+    assert_eq!((it.authorities[0].calls(), it.authorities[1].calls()), (1, 1));
+    assert_eq!(it.names().await, ["a.example failed"]);
+    let error = it.db_rows("SELECT last_error FROM certificates.names").await[0]["last_error"].clone();
+    assert_eq!(error, "the certificate authority is unavailable: no response");
+    assert_eq!(it.certificates.run_due().await.unwrap(), 0);
+
+    // A day of outage: the delays double up to six hours.
+    let mut attempts = 1;
+    for _ in 0..24 * 60 {
+        it.advance(60);
+        attempts += it.certificates.run_due().await.unwrap();
+    }
+    assert!((9..=13).contains(&attempts), "{attempts}");
+    assert_eq!(it.db_number("SELECT failures FROM certificates.names").await, i64::try_from(attempts).unwrap());
+}
+
+#[tokio::test]
+async fn rate_limit_pauses_only_its_authority() {
+    let it = Kit::start(2).await;
+    let message = "too many orders".to_owned();
+    it.authorities[0].fail(AuthorityError::RateLimited { message, retry_after: Some(7200) });
+    for name in ["a.example", "b.example"] {
+        let project = it.project(name.trim_end_matches(".example"), &[name]).await;
+        it.sync(project).await;
+        it.certificates.run_due().await.unwrap();
+        it.advance(61);
+    }
+    assert_eq!((it.authorities[0].calls(), it.authorities[1].calls()), (1, 2));
+    it.advance(3600);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 2);
+    // Only one name asks for an account.
+    assert_eq!((it.authorities[0].calls(), it.authorities[1].calls()), (0, 1));
+    it.advance(3700);
+    it.certificates.run_due().await.unwrap();
+    assert!(it.authorities[0].calls() > 0);
+}
+
+#[tokio::test]
+async fn limited_order_delays_only_its_name_until_three_organizations_are_limited() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    authority.fail(AuthorityError::RateLimited { message: "too many orders".to_owned(), retry_after: Some(7200) });
+    for host in ["a.example", "b.example"] {
+        let project = it.project(host.trim_end_matches(".example"), &[host]).await;
+        it.sync(project).await;
+        it.certificates.run_due().await.unwrap();
+        assert_eq!(authority.orders(), [host]);
+    }
+    it.advance(7000);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 0);
+    it.advance(500);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 2);
+    assert_eq!(authority.orders().len(), 2);
+    for slug in ["c", "d", "e"] {
+        let org = it.another_org(slug).await;
+        let project = it.project_of(org, slug, &[&format!("{slug}.example")]).await;
+        it.sync(project).await;
+        it.certificates.run_due().await.unwrap();
+    }
+    assert_eq!(authority.orders(), ["c.example", "d.example"]);
+    assert_eq!(it.db_number("SELECT failures FROM certificates.names WHERE name = 'e.example'").await, 0);
+}
+
+#[tokio::test]
+async fn orders_of_an_organization_are_limited() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    authority.fail(AuthorityError::Refused("no".to_owned()));
+    let hosts: Vec<String> = (0..40).map(|number| format!("h{number}.example")).collect();
+    let project = it.project("many", &hosts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    it.sync(project).await;
+    let other = it.another_org("other").await;
+    let small = it.project_of(other, "small", &["small.example"]).await;
+    it.advance(1);
+    it.sync(small).await;
+    assert_eq!(it.certificates.run_due().await.unwrap(), 41);
+    let orders = authority.orders();
+    assert_eq!(orders.len(), 21);
+    // The slots of one organization do not delay another one until its backlog is done.
+    assert!(orders.iter().take(8).any(|name| name == "small.example"), "{orders:?}");
+    let waiting =
+        "SELECT count(*) FROM certificates.names WHERE failures = 0 AND last_error LIKE '%limit of certificate%'";
+    assert_eq!(it.db_number(waiting).await, 20);
+}
+
+#[tokio::test]
+async fn rejected_account_is_replaced_and_errors_are_truncated() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    authority.fail(AuthorityError::Refused("x".repeat(1000)));
+    let project = it.project("site", &["a.example"]).await;
+    it.sync(project).await;
+    it.certificates.run_due().await.unwrap();
+    assert_eq!(it.db_number("SELECT length(last_error) FROM certificates.names").await, 400);
+    it.advance(200);
+    authority.fail(AuthorityError::Account("deactivated".to_owned()));
+    it.certificates.run_due().await.unwrap();
+    // The first and the repeated order, each with another account.
+    assert_eq!((authority.calls(), authority.orders().len()), (2, 3));
+    assert_eq!(it.db_number("SELECT count(*) FROM certificates.accounts").await, 0);
+}
+
+#[tokio::test]
+async fn all_authorities_limit_the_rate() {
+    let it = Kit::start(1).await;
+    let message = "too many orders".to_owned();
+    it.authorities[0].fail(AuthorityError::RateLimited { message, retry_after: Some(36_000) });
+    let project = it.project("site", &["a.example"]).await;
+    it.sync(project).await;
+    it.certificates.run_due().await.unwrap();
+    let error = it.db_rows("SELECT last_error FROM certificates.names").await[0]["last_error"].clone();
+    assert_eq!(error, "the certificate authority limits the rate of orders: too many orders");
+    it.advance(35_000);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 0);
+    it.advance(1200);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 1);
+    assert_eq!(it.authorities[0].calls(), 2);
+}
+
+#[tokio::test]
+async fn organization_is_notified_once_a_week_before_the_expiry() {
+    let it = Kit::start(1).await;
+    let project = it.project("site", &["a.example"]).await;
+    it.sync(project).await;
+    it.db_execute(&format!(
+        "INSERT INTO certificates.certificates (id, name, directory, chain, key_id, sealed, not_before, not_after, \
+             created_at) \
+         SELECT gen_random_uuid(), 'a.example', 'https://ca0.example/directory', '', 'x', '', n, \
+             n + interval '10 days', n FROM (SELECT '{}'::timestamptz AS n) AS begin; \
+         UPDATE certificates.names SET state = 'active'",
+        it.now()
+    ))
+    .await;
+    it.certificates.run_due().await.unwrap();
+    assert_eq!(it.names().await, ["a.example active"]);
+    assert!(it.ports.notices.lock().unwrap().is_empty());
+    for _ in 0..9 {
+        it.advance(24 * 3600);
+        it.certificates.run_due().await.unwrap();
+    }
+    let notices = it.ports.notices.lock().unwrap().clone();
+    let [Notice::RenewalFailed { project, hostname, reason }] = &notices[..] else { panic!("{notices:?}") };
+    assert_eq!((project.as_str(), hostname.as_str()), ("site", "a.example"));
+    assert!(reason.contains("unavailable"), "{reason}");
+    assert_eq!(it.names().await, ["a.example active"]);
+    it.advance(2 * 24 * 3600);
+    it.certificates.run_due().await.unwrap();
+    assert_eq!(it.names().await, ["a.example failed"]);
+    assert_eq!(it.ports.notices.lock().unwrap().len(), 1);
+}

@@ -1,0 +1,92 @@
+//! Managed TXT records for certificate issuance (RFC 8555 section 8.4).
+
+use kernel::OrgId;
+use store::Connection;
+
+use super::edit::RrsetChange;
+use super::{Dns, Result};
+use crate::error::DnsError;
+use crate::model::ManagedBy;
+use crate::repository::{RrsetRepository as _, ZoneRepository as _};
+use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
+
+/// The result of publishing a challenge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChallengeResult {
+    /// The zone contains the record.
+    Published { zone: String },
+    /// The organization has no zone that contains the name.
+    NoZone,
+    /// The zone would exceed a limit.
+    Full { zone: String },
+    /// The zone delegates the name, or a name between it and the apex, to other nameservers.
+    Delegated { zone: String },
+    /// The name has a TXT or CNAME record that this platform does not manage.
+    Occupied { zone: String },
+}
+
+impl Dns {
+    /// Writes the TXT record of a challenge, in the caller's transaction. Replaces the record of an earlier challenge at
+    /// the same name. `text` is base64url.
+    ///
+    /// # Errors
+    /// Returns [`crate::DnsError::Store`].
+    pub async fn challenge_publish(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        host: &str,
+        text: &str,
+    ) -> Result<ChallengeResult> {
+        if self.hosting.is_none() {
+            return Ok(ChallengeResult::NoZone);
+        }
+        let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().next() else {
+            return Ok(ChallengeResult::NoZone);
+        };
+        // The zone was deleted concurrently.
+        let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(ChallengeResult::NoZone) };
+        let Ok(owner) = OwnerName::parse(host, &zone.name) else { return Ok(ChallengeResult::NoZone) };
+        let zone_name = zone.name.as_str().to_owned();
+        let cuts = possible_cuts(host, &zone.name);
+        let stored = tx.rrset_at(zone.id, &cuts.iter().chain([&owner]).collect::<Vec<_>>()).await?;
+        if stored.iter().any(|stored| stored.set.kind == RecordType::Ns && cuts.contains(&stored.set.owner)) {
+            return Ok(ChallengeResult::Delegated { zone: zone_name });
+        }
+        let is_occupied = stored.iter().filter(|stored| stored.set.owner == owner).any(|stored| {
+            stored.managed_by != Some(ManagedBy::Certificate)
+                && matches!(stored.set.kind, RecordType::Txt | RecordType::Cname)
+        });
+        if is_occupied {
+            return Ok(ChallengeResult::Occupied { zone: zone_name });
+        }
+        let record = Rdata::parse(RecordType::Txt, &format!("\"{text}\""), &zone.name);
+        let record = record.map_err(|error| DnsError::Store(store::Error::inconsistent(error.to_string())))?;
+        let set = RecordSet { owner, kind: RecordType::Txt, ttl: *RecordSet::TTL.start(), records: vec![record] };
+        let change = RrsetChange::set(set, Some(ManagedBy::Certificate));
+        let edits = self.plan_edits(tx, &zone, vec![change], Some(ManagedBy::Certificate)).await?;
+        match self.check_size(tx, &zone, &edits).await {
+            Ok(_) => {}
+            Err(DnsError::Store(error)) => return Err(error.into()),
+            Err(_) => return Ok(ChallengeResult::Full { zone: zone_name }),
+        }
+        self.apply_edits(tx, zone, &edits).await?;
+        Ok(ChallengeResult::Published { zone: zone_name })
+    }
+
+    /// Deletes the record that [`Dns::challenge_publish`] wrote, in the caller's transaction. A no-op without such a record.
+    ///
+    /// # Errors
+    /// Returns [`crate::DnsError::Store`].
+    pub async fn challenge_withdraw(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<()> {
+        self.delete_managed(tx, org, host, ManagedBy::Certificate).await
+    }
+}
+
+/// Returns the host and the names between it and the apex, at which the zone can delegate (RFC 1034 section 4.2).
+fn possible_cuts(host: &str, zone: &ZoneName) -> Vec<OwnerName> {
+    std::iter::successors(Some(host), |name| name.split_once('.').map(|(_, parent)| parent))
+        .take_while(|name| *name != zone.as_str())
+        .filter_map(|name| OwnerName::parse(name, zone).ok())
+        .collect()
+}
