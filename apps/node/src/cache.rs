@@ -7,6 +7,7 @@
 //! | `sites/abcd….json` | the index of a bundle, by the bundle's SHA-256: written after all blobs, removed before them; the mtime is the last use |
 //! | `desired.json`, `platform.json` | the last desired state, and the platform settings |
 //! | `environments/abcd…` | the secrets and grants of a project, sealed, by the SHA-256 of its id |
+//! | `certificates/abcd…` | an issued certificate with its key, sealed, by the SHA-256 of its id |
 //! | `access.key` | the key that signs access cookies |
 //! | `tmp/` | files that are being written; emptied at startup |
 //! | `run/` | the folders of the worker processes; emptied at startup |
@@ -16,6 +17,7 @@
 //! absent. Bundles that are served or desired are pinned. Above the size limit, the other bundles are evicted, least
 //! recently used first. A crash at any point is safe: the next eviction removes blobs without an index.
 
+mod certificates;
 mod environments;
 mod eviction;
 mod repair;
@@ -42,7 +44,7 @@ use crate::config::Config;
 use crate::desired::Placements;
 use crate::digest::Digest;
 use crate::index::Index;
-use crate::seal::SealingKey;
+use crate::seal::{Purpose, SealingKey};
 
 /// The node's directory, locked by this process. All methods block.
 pub struct Cache {
@@ -59,6 +61,8 @@ pub struct Cache {
     removal_lock: RwLock<()>,
     /// Seals the environments.
     key: SealingKey,
+    /// Seals the certificates.
+    certificate_key: SealingKey,
     _lock: File,
 }
 
@@ -81,12 +85,13 @@ impl Cache {
     /// Locks the directory and creates missing folders.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let dir = &config.dir;
-        let key = SealingKey::derive(config.authorization.as_bytes())?;
-        Self::prepare(dir, config.cache_bytes, key)
+        let derive = |purpose| SealingKey::derive(config.authorization.as_bytes(), purpose);
+        let (key, certificate_key) = (derive(Purpose::SavedEnvironments)?, derive(Purpose::SavedCertificates)?);
+        Self::prepare(dir, config.cache_bytes, key, certificate_key)
             .with_context(|| format!("the directory {} cannot be used", dir.display()))
     }
 
-    fn prepare(dir: &Path, max_bytes: u64, key: SealingKey) -> anyhow::Result<Self> {
+    fn prepare(dir: &Path, max_bytes: u64, key: SealingKey, certificate_key: SealingKey) -> anyhow::Result<Self> {
         create_private_dir(dir)?;
         let lock = File::create(dir.join("lock"))?;
         match lock.try_lock() {
@@ -99,7 +104,7 @@ impl Cache {
                 fs::remove_dir_all(&emptied)?;
             }
         }
-        for folder in ["tmp", "run", "blobs", "sites", "environments"] {
+        for folder in ["tmp", "run", "blobs", "sites", "environments", "certificates"] {
             create_private_dir(&dir.join(folder))?;
         }
         Ok(Self {
@@ -112,6 +117,7 @@ impl Cache {
             pinned: Mutex::default(),
             removal_lock: RwLock::default(),
             key,
+            certificate_key,
             _lock: lock,
         })
     }

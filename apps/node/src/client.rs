@@ -6,8 +6,8 @@ use actix_web::http::header::HttpDate;
 use anyhow::{bail, ensure};
 use bytes::Bytes;
 use protocol::{
-    AiAdmission, AiCallRequest, AiSettlements, Batch, Desired, Digest, MailDelivered, MailDeliveries, MailSubmitted,
-    NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA,
+    AiAdmission, AiCallRequest, AiSettlements, Batch, Certificate, ChallengeResponse, Desired, Digest, MailDelivered,
+    MailDeliveries, MailSubmitted, NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA,
 };
 use reqwest::header::{CONTENT_TYPE, DATE};
 use reqwest::{Client, Response, StatusCode};
@@ -23,6 +23,8 @@ use crate::desired::DesiredUpdate;
 const POLL_WAIT: Duration = Duration::from_secs(25);
 /// The read timeout. For long polls and downloads, [`POLL_WAIT`] is added to it.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout of an HTTP-01 challenge, for which a certification authority waits.
+const CHALLENGE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The control plane rejected the credential of the node.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +87,21 @@ impl Core {
         self.get(&format!("/internal/v1/bundles/{bundle}")).await
     }
 
+    /// Fetches a certificate with its private key. Returns `None` if the control plane has replaced it.
+    pub async fn certificate(&self, id: &str) -> anyhow::Result<Option<Certificate>> {
+        let request = self.client.get(format!("{}/internal/v1/certificates/{id}", self.base)).timeout(READ_TIMEOUT);
+        found(request.send().await.map_err(reqwest::Error::without_url)?).await
+    }
+
+    /// Returns the response to an HTTP-01 challenge at a host. Returns `None` if no certification authority was asked to
+    /// verify it. The token must consist of characters that a path segment may contain.
+    pub async fn challenge(&self, token: &str, host: &str) -> anyhow::Result<Option<ChallengeResponse>> {
+        let query = serde_urlencoded::to_string([("host", host)])?;
+        let url = format!("{}/internal/v1/acme-challenges/{token}?{query}", self.base);
+        let request = self.client.get(url).timeout(CHALLENGE_TIMEOUT);
+        found(request.send().await.map_err(reqwest::Error::without_url)?).await
+    }
+
     /// Sends a batch of reports.
     pub async fn report(&self, batch: &Batch) -> anyhow::Result<Outcome<Receipt>> {
         let response = self.post("/internal/v1/reports", batch).await?;
@@ -136,10 +153,12 @@ impl Core {
         accepted(request.send().await.map_err(reqwest::Error::without_url)?).await
     }
 
-    /// Long-polls the received mail that is due, and claims it. If none is due within [`POLL_WAIT`], returns nothing.
-    pub async fn claim_mail(&self) -> anyhow::Result<MailDeliveries> {
+    /// Long-polls the received mail that is due, and claims it. If none is due within [`POLL_WAIT`], returns nothing. Ends
+    /// the earlier claims of an idle node.
+    pub async fn claim_mail(&self, is_idle: bool) -> anyhow::Result<MailDeliveries> {
         let wait = POLL_WAIT.as_secs();
-        let request = self.client.post(format!("{}/internal/v1/mail/deliveries?wait={wait}", self.base));
+        let url = format!("{}/internal/v1/mail/deliveries?wait={wait}&idle={is_idle}", self.base);
+        let request = self.client.post(url);
         let response = request.send().await.map_err(reqwest::Error::without_url)?;
         Ok(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?)
     }
@@ -185,6 +204,14 @@ async fn accepted<T: DeserializeOwned>(response: Response) -> anyhow::Result<Out
         return Ok(Outcome::Rejected);
     }
     Ok(Outcome::Accepted(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?))
+}
+
+/// Returns the content of a response, or `None` if the object does not exist.
+async fn found<T: DeserializeOwned>(response: Response) -> anyhow::Result<Option<T>> {
+    if response.status() == StatusCode::NOT_FOUND {
+        return Ok(None);
+    }
+    Ok(Some(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?))
 }
 
 fn require_ok(response: Response) -> anyhow::Result<Response> {

@@ -1,5 +1,6 @@
 //! The settings of a node.
 
+mod auth;
 mod databases;
 mod stores;
 
@@ -15,14 +16,22 @@ use settings::{ByteSize, Claim, Error, Interval, Networks, Secret, Setting, Sett
 use tracing_subscriber::EnvFilter;
 
 use crate::ai::config::AiConfig;
+use crate::auth::config::AuthConfig;
 use crate::database::config::DatabaseConfig;
 use crate::storage::config::StorageConfig;
+use crate::tls::config::TlsConfig;
 use crate::worker::config::{Config as Workers, EgressConfig, UidRange};
 
 settings::table! {
     /// The address that the front listens on for visitors of the deployed projects.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_EDGE_LISTEN", "127.0.0.1:8088");
-    /// Networks of proxies in front of the node whose `X-Forwarded-For` is trusted: CIDRs, separated by commas.
+    /// The address that the front listens on for visitors over TLS. Without it, a proxy terminates TLS.
+    pub TLS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_EDGE_TLS_LISTEN");
+    /// A folder with the operator's own certificates: `<name>.crt` and `<name>.key`, or `<name>.pem` with both. They come
+    /// before those that the control plane issues. The node reads changed files within seconds.
+    pub CERTIFICATES: Option<PathBuf> = Setting::optional("SVC_EDGE_CERTIFICATES");
+    /// Networks of proxies in front of the node whose `X-Forwarded-For` is trusted: CIDRs, separated by commas. If the
+    /// node terminates TLS, their `X-Forwarded-Proto` is trusted too.
     pub PROXIES: Option<Networks> = Setting::optional("SVC_EDGE_TRUSTED_PROXIES");
     /// Base address of the control plane's internal listener.
     pub CORE_URL: Url = Setting::with_default("SVC_NODE_CORE_URL", "http://127.0.0.1:8081");
@@ -92,6 +101,38 @@ settings::table! {
     pub AI_URL: Option<Url> = Setting::optional("SVC_NODE_AI_URL");
     /// The API key of the upstream.
     pub AI_KEY: Option<Secret> = Setting::optional("SVC_NODE_AI_KEY");
+    /// The authorization endpoint of the provider `codehost` of app user auth, with OAuth 2.0 as at GitHub. Endpoints of providers must use https, except on this machine.
+    pub AUTH_CODEHOST_AUTHORIZE_URL: Url = Setting::with_default("SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL", "https://github.com/login/oauth/authorize");
+    /// The token endpoint of `codehost`.
+    pub AUTH_CODEHOST_TOKEN_URL: Url = Setting::with_default("SVC_NODE_AUTH_CODEHOST_TOKEN_URL", "https://github.com/login/oauth/access_token");
+    /// The user endpoint of `codehost`.
+    pub AUTH_CODEHOST_USER_URL: Url = Setting::with_default("SVC_NODE_AUTH_CODEHOST_USER_URL", "https://api.github.com/user");
+    /// The name of `codehost` on sign-in pages (default: a general name in the visitor's language).
+    pub AUTH_CODEHOST_NAME: Option<String> = Setting::optional("SVC_NODE_AUTH_CODEHOST_NAME");
+    /// The authorization endpoint of the provider `webaccount` of app user auth, with OpenID Connect.
+    pub AUTH_WEBACCOUNT_AUTHORIZE_URL: Url = Setting::with_default("SVC_NODE_AUTH_WEBACCOUNT_AUTHORIZE_URL", "https://accounts.google.com/o/oauth2/v2/auth");
+    /// The token endpoint of `webaccount`.
+    pub AUTH_WEBACCOUNT_TOKEN_URL: Url = Setting::with_default("SVC_NODE_AUTH_WEBACCOUNT_TOKEN_URL", "https://oauth2.googleapis.com/token");
+    /// The userinfo endpoint of `webaccount`.
+    pub AUTH_WEBACCOUNT_USER_URL: Url = Setting::with_default("SVC_NODE_AUTH_WEBACCOUNT_USER_URL", "https://openidconnect.googleapis.com/v1/userinfo");
+    /// The issuer of the ID tokens of `webaccount`. With it and the keys, the node verifies their signatures.
+    pub AUTH_WEBACCOUNT_ISSUER: Option<String> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_ISSUER");
+    /// The address of the keys that sign these ID tokens.
+    pub AUTH_WEBACCOUNT_JWKS_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL");
+    /// The name of `webaccount` on sign-in pages (default: a general name in the visitor's language).
+    pub AUTH_WEBACCOUNT_NAME: Option<String> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_NAME");
+    /// The authorization endpoint of the provider `messenger` of app user auth, with OpenID Connect. Without it, the provider is off.
+    pub AUTH_MESSENGER_AUTHORIZE_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_MESSENGER_AUTHORIZE_URL");
+    /// The token endpoint of `messenger`.
+    pub AUTH_MESSENGER_TOKEN_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_MESSENGER_TOKEN_URL");
+    /// The userinfo endpoint of `messenger`.
+    pub AUTH_MESSENGER_USER_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_MESSENGER_USER_URL");
+    /// The issuer of the ID tokens of `messenger`. With it and the keys, the node verifies their signatures.
+    pub AUTH_MESSENGER_ISSUER: Option<String> = Setting::optional("SVC_NODE_AUTH_MESSENGER_ISSUER");
+    /// The address of the keys that sign these ID tokens.
+    pub AUTH_MESSENGER_JWKS_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_MESSENGER_JWKS_URL");
+    /// The name of `messenger` on sign-in pages (default: a general name in the visitor's language).
+    pub AUTH_MESSENGER_NAME: Option<String> = Setting::optional("SVC_NODE_AUTH_MESSENGER_NAME");
     /// The address at which Prometheus finds `/metrics`. Never expose it to the internet. Without it, the node serves
     /// no metrics.
     pub METRICS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_NODE_METRICS_LISTEN");
@@ -114,6 +155,8 @@ const MIN_MEMORY: u64 = 64 << 20;
 pub struct Config {
     /// The address that the front listens on.
     pub listen: SocketAddr,
+    /// The TLS listener, if the node terminates TLS.
+    pub tls: Option<TlsConfig>,
     /// Proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Networks,
     /// Base address of the control plane's internal listener, without a trailing slash.
@@ -134,6 +177,8 @@ pub struct Config {
     pub databases: Option<DatabaseConfig>,
     /// The upstream of `env.ai`, if the node has one.
     pub ai: Option<AiConfig>,
+    /// The identity providers of app user auth.
+    pub auth: AuthConfig,
 }
 
 impl Config {
@@ -144,6 +189,7 @@ impl Config {
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Self {
             listen: settings.get(&LISTEN)?,
+            tls: tls(settings)?,
             proxies: settings.opt(&PROXIES)?.unwrap_or_default(),
             core_url: base_address(&CORE_URL, &settings.get(&CORE_URL)?)?,
             authorization: bearer(&TOKEN, &settings.get(&TOKEN)?)?,
@@ -154,7 +200,17 @@ impl Config {
             storage: stores::storage(settings)?,
             databases: databases::databases(settings)?,
             ai: ai(settings)?,
+            auth: auth::auth(settings)?,
         })
+    }
+}
+
+/// Returns the TLS listener.
+fn tls(settings: &Settings) -> Result<Option<TlsConfig>, Error> {
+    match (settings.opt(&TLS_LISTEN)?, settings.opt(&CERTIFICATES)?) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(TLS_LISTEN.malformed("required with SVC_EDGE_CERTIFICATES")),
+        (Some(listen), files) => Ok(Some(TlsConfig { listen, files })),
     }
 }
 
@@ -238,6 +294,11 @@ mod tests {
             ("SVC_NODE_BACKUPS", "s3://user:hush@bucket"),
             ("SVC_NODE_BACKUPS_ENDPOINT_URL", "http://user:hush@s3"),
             ("SVC_NODE_BACKUP_INTERVAL", "hush"),
+            ("SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL", "ftp://hush"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_TOKEN_URL", "https://user:hush@id.example/"),
+            ("SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL", "https://id.example/hush"),
+            ("SVC_NODE_AUTH_CODEHOST_USER_URL", "http://hush.example/user"),
+            ("SVC_NODE_AUTH_MESSENGER_USER_URL", "https://id.example/#hush"),
         ] {
             let line = read(&[(name, value)]).unwrap_err().to_string();
             assert!(line.starts_with(&format!("{name} is malformed: ")) && !line.contains("hush"), "{line}");

@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use protocol::{Change, Database, DeletedStorage, Desired, DesiredPart as _, Digest, Platform, Site, UnavailablePart};
+use protocol::{
+    Certificates, Change, Database, DeletedStorage, Desired, DesiredPart as _, Digest, Platform, Site, UnavailablePart,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use crate::database::DatabaseChanges;
 use crate::environment::{EnvironmentChanges, PartChange};
 use crate::storage::DeletedPrefixChange;
+use crate::tls::references::CertificateChanges;
 
 /// A response of the control plane, with the parts that this node knows.
 pub struct DesiredUpdate {
@@ -28,6 +31,8 @@ pub struct DesiredUpdate {
     pub deleted_storage: Vec<DeletedPrefixChange>,
     /// The changes of the part `database`. This part is also a part of the environment.
     pub databases: DatabaseChanges,
+    /// The changes of the part `certificates`, with the certificates that no project owns.
+    pub certificates: CertificateChanges,
 }
 
 /// A change of the part `site`.
@@ -68,8 +73,21 @@ impl DesiredUpdate {
         let (sites, kept_sites, environments) = (Vec::new(), HashSet::new(), BTreeMap::new());
         let deleted_storage = Vec::new();
         let databases = DatabaseChanges { is_full: full, ..DatabaseChanges::default() };
-        let mut update =
-            Self { revision, full, batch, platform, sites, kept_sites, environments, deleted_storage, databases };
+        let owned_by_none = platform.certificates.clone();
+        let certificates =
+            CertificateChanges { is_full: full, platform: owned_by_none, ..CertificateChanges::default() };
+        let mut update = Self {
+            revision,
+            full,
+            batch,
+            platform,
+            sites,
+            kept_sites,
+            environments,
+            deleted_storage,
+            databases,
+            certificates,
+        };
         for UnavailablePart { project, part } in unavailable {
             tracing::warn!(project, part, "a desired part is unavailable; keeping its last state");
             update.keep(project, &part);
@@ -97,6 +115,8 @@ impl DesiredUpdate {
             self.sites.push(SiteChange { project: project.clone(), revision: change.revision, site });
         } else if let Some(deleted) = change.read::<DeletedStorage>()? {
             self.deleted_storage.push((project.clone(), deleted));
+        } else if let Some(certificates) = change.read::<Certificates>()? {
+            self.certificates.changed.push((project.clone(), certificates));
         }
         Ok(())
     }
@@ -107,6 +127,8 @@ impl DesiredUpdate {
             self.kept_sites.insert(project);
         } else if part == Database::NAME {
             self.databases.kept.insert(project);
+        } else if part == Certificates::NAME {
+            self.certificates.kept.insert(project);
         }
     }
 

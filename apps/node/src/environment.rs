@@ -9,7 +9,9 @@ use std::mem;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use protocol::{Ai, Change, Database, DatabaseOperationKind, DesiredPart, Email, OperationPhase, Secrets, Storage};
+use protocol::{
+    Ai, Auth, Change, Database, DatabaseOperationKind, DesiredPart, Email, OperationPhase, Secrets, Storage,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -21,7 +23,7 @@ const QUIET_PERIOD: Duration = Duration::from_millis(100);
 const MAX_WAIT: Duration = Duration::from_millis(400);
 
 /// The names of the parts of an environment.
-const PARTS: [&str; 5] = [Secrets::NAME, Storage::NAME, Database::NAME, Ai::NAME, Email::NAME];
+const PARTS: [&str; 6] = [Secrets::NAME, Storage::NAME, Database::NAME, Ai::NAME, Email::NAME, Auth::NAME];
 
 /// The environment of a project. It never contains a part that the control plane did not send.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +48,23 @@ enum Part {
     Ai(Ai),
     /// The mail address, with `env.email` and `email()`.
     Email(Email),
+    /// The sign-in of the project's users, with `env.auth`.
+    Auth(#[serde(with = "shared")] Arc<Auth>),
+}
+
+/// Reads and writes a shared value like the value itself.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<T>, D::Error> {
+        T::deserialize(deserializer).map(Arc::new)
+    }
 }
 
 /// The changes of one project's environment in an update.
@@ -72,7 +91,10 @@ impl PartChange {
         // The original error may contain a value.
         let secrets = Self::read_as(change, Part::Secrets);
         let secrets = secrets.map_err(|_| serde_json::Error::custom("the part secrets is malformed"))?;
+        let auth = Self::read_as(change, |auth| Part::Auth(Arc::new(auth)));
+        let auth = auth.map_err(|_| serde_json::Error::custom("the part auth is malformed"))?;
         Ok(secrets
+            .or(auth)
             .or(Self::read_as(change, Part::Storage)?)
             .or(Self::read_as(change, |database| Part::Database(Box::new(database)))?)
             .or(Self::read_as(change, Part::Ai)?)
@@ -148,6 +170,11 @@ impl Environment {
         self.parts.contains_key(Ai::NAME)
     }
 
+    /// Returns the settings and providers of app user auth, if it is enabled.
+    pub fn auth(&self) -> Option<&Arc<Auth>> {
+        if let Some(Part::Auth(auth)) = self.parts.get(Auth::NAME) { Some(auth) } else { None }
+    }
+
     /// Returns whether the project has a mail address.
     pub fn has_email(&self) -> bool {
         self.parts.contains_key(Email::NAME)
@@ -205,6 +232,8 @@ struct State {
     last_generation: u64,
     /// Projects whose parts differ from the saved ones.
     unsaved: HashSet<String>,
+    /// The projects whose part `auth` is that of the last update of the control plane which lists it.
+    confirmed_auth: HashSet<String>,
 }
 
 impl Environments {
@@ -237,16 +266,38 @@ impl Environments {
         state.projects.iter().filter_map(|(project, current)| Some((project.clone(), database(current)?))).collect()
     }
 
+    /// Returns the settings of app user auth of a project, if it is enabled.
+    pub fn auth(&self, project: &str) -> Option<Arc<Auth>> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.projects.get(project)?.parts.auth().cloned()
+    }
+
+    /// Returns the settings of app user auth of a project. Returns `None` as well while they may be old: until the
+    /// control plane has sent them to this process, and while it cannot.
+    pub fn confirmed_auth(&self, project: &str) -> Option<Arc<Auth>> {
+        let is_confirmed = self.state.read().unwrap_or_else(PoisonError::into_inner).confirmed_auth.contains(project);
+        is_confirmed.then(|| self.auth(project)).flatten()
+    }
+
+    /// Returns the projects for which app user auth is enabled.
+    pub fn projects_with_auth(&self) -> HashSet<String> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let projects = state.projects.iter().filter(|(_, current)| current.parts.auth().is_some());
+        projects.map(|(project, _)| project.clone()).collect()
+    }
+
     /// Applies the changed parts of the listed projects. A `full` update lists all parts of all projects.
     pub fn apply(&self, full: bool, changes: BTreeMap<String, EnvironmentChanges>) {
         let now = Instant::now();
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if full {
-            let State { projects, unsaved, .. } = &mut *state;
+            let State { projects, unsaved, confirmed_auth, .. } = &mut *state;
+            confirmed_auth.retain(|project| changes.contains_key(project));
             unsaved
                 .extend(projects.extract_if(|project, _| !changes.contains_key(project)).map(|(project, _)| project));
         }
         for (project, changes) in changes {
+            state.confirm_auth(full, &project, &changes);
             let previous = state.projects.get(&project).map(|current| &*current.parts);
             let updated = Environment::updated(previous, full, changes);
             state.set(project, updated, now);
@@ -272,6 +323,14 @@ impl Environments {
 impl State {
     fn have_email(&self) -> bool {
         self.projects.values().any(|current| current.parts.has_email())
+    }
+
+    fn confirm_auth(&mut self, full: bool, project: &str, changes: &EnvironmentChanges) {
+        if changes.unavailable.contains(Auth::NAME) {
+            self.confirmed_auth.remove(project);
+        } else if full || changes.parts.iter().any(|change| change.name == Auth::NAME) {
+            self.confirmed_auth.insert(project.to_owned());
+        }
     }
 
     fn set(&mut self, project: String, parts: Environment, now: Instant) {
@@ -301,7 +360,7 @@ impl CurrentEnvironment {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{DatabaseOperation, SecretValue};
+    use protocol::{AuthBrand, DatabaseOperation, SecretValue};
 
     use super::*;
 
@@ -398,6 +457,50 @@ mod tests {
         assert!(!*receiver.borrow_and_update());
         let saved = Environments::restore([("a".to_owned(), (*granted.parts).clone())]);
         assert!(*saved.have_email().borrow());
+    }
+
+    fn auth(session_days: u16) -> PartChange {
+        let (brand, providers) = (AuthBrand::default(), Vec::new());
+        let auth = Auth { grant: 1, session_days, brand, provider_revision: 0, providers };
+        PartChange { name: Auth::NAME, part: Some(Part::Auth(Arc::new(auth))) }
+    }
+
+    #[test]
+    fn saved_and_kept_settings_of_app_user_auth_are_not_confirmed() {
+        let environments = Environments::default();
+        let saved = apply(&environments, true, vec![auth(30)]);
+        let environments = Environments::restore([("a".to_owned(), (*saved.parts).clone())]);
+        let is_confirmed = || environments.confirmed_auth("a").is_some();
+        assert!(!is_confirmed() && environments.auth("a").is_some());
+        update(&environments, true, vec![storage(1)], &["auth"]);
+        assert!(!is_confirmed() && environments.auth("a").is_some());
+        apply(&environments, false, vec![storage(2)]);
+        assert!(!is_confirmed(), "the update lists another part");
+        apply(&environments, false, vec![auth(7)]);
+        assert!(is_confirmed());
+        apply(&environments, false, vec![storage(3)]);
+        assert!(is_confirmed());
+        update(&environments, false, Vec::new(), &["auth"]);
+        assert!(!is_confirmed());
+        apply(&environments, true, vec![auth(7)]);
+        assert!(is_confirmed());
+        environments.apply(true, BTreeMap::new());
+        assert!(environments.state.read().unwrap().confirmed_auth.is_empty());
+    }
+
+    #[test]
+    fn settings_of_app_user_auth_require_no_other_process() {
+        let environments = Environments::default();
+        let before = apply(&environments, true, vec![storage(1)]);
+        assert!(environments.auth("a").is_none() && environments.projects_with_auth().is_empty());
+        let granted = apply(&environments, false, vec![auth(30)]);
+        assert!(granted.generation > before.generation);
+        let changed = apply(&environments, false, vec![auth(7)]);
+        assert_eq!(changed.generation, granted.generation);
+        assert_eq!(environments.auth("a").unwrap().session_days, 7);
+        assert_eq!(environments.projects_with_auth(), HashSet::from(["a".to_owned()]));
+        let revoked = apply(&environments, false, vec![PartChange { name: Auth::NAME, part: None }]);
+        assert!(revoked.generation > changed.generation && environments.auth("a").is_none());
     }
 
     #[test]

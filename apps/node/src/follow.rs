@@ -20,6 +20,7 @@ use crate::client::{Core, Unauthorized};
 use crate::database::DatabaseChanges;
 use crate::desired::DesiredUpdate;
 use crate::storage::DeletedPrefixes;
+use crate::tls::references::CertificateChanges;
 
 pub const RELIST_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// The delay before a failed relist is retried.
@@ -38,6 +39,8 @@ pub struct ControlPlaneState {
     deleted_storage: watch::Sender<DeletedPrefixes>,
     /// `None` if the node has no Postgres.
     databases: Option<UnboundedSender<DatabaseChanges>>,
+    /// `None` if the node does not terminate TLS.
+    certificates: Option<UnboundedSender<CertificateChanges>>,
     /// Whether the control plane accepted the node's credential in its last response.
     is_authorized: AtomicBool,
     cache: Arc<Cache>,
@@ -49,6 +52,7 @@ impl ControlPlaneState {
         platform: watch::Sender<Option<Platform>>,
         deleted_storage: watch::Sender<DeletedPrefixes>,
         databases: Option<UnboundedSender<DatabaseChanges>>,
+        certificates: Option<UnboundedSender<CertificateChanges>>,
         cache: Arc<Cache>,
     ) -> Self {
         Self {
@@ -56,6 +60,7 @@ impl ControlPlaneState {
             platform,
             deleted_storage,
             databases,
+            certificates,
             is_authorized: AtomicBool::new(true),
             cache,
         }
@@ -69,7 +74,13 @@ impl ControlPlaneState {
             let _ = databases.send(update.databases.clone());
         }
         let platform = update.platform.clone();
-        if self.platform.borrow().as_ref() == Some(&platform) {
+        let is_same_platform = self.platform.borrow().as_ref() == Some(&platform);
+        let have_certificates_changed = !update.certificates.is_empty() || !is_same_platform;
+        if let Some(certificates) = self.certificates.as_ref().filter(|_| have_certificates_changed) {
+            // The receiver is dropped only at shutdown.
+            let _ = certificates.send(update.certificates.clone());
+        }
+        if is_same_platform {
             return;
         }
         self.platform.send_replace(Some(platform.clone()));

@@ -1,28 +1,29 @@
-//! The front: the HTTP server for visitors of the deployed projects.
+//! The front: the HTTP server for visitors of the deployed projects, over plain http and TLS.
 
 use std::borrow::Cow;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use actix_web::dev::Server;
-use actix_web::http::header::{CACHE_CONTROL, ContentType, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::header::{CACHE_CONTROL, ContentType, HeaderValue, LOCATION, STRICT_TRANSPORT_SECURITY};
 use actix_web::http::{Method, StatusCode};
-use actix_web::middleware::DefaultHeaders;
-use actix_web::web::{self, Data, Payload};
-use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
 use protocol::AccessMode;
+use settings::rate_limit_key;
+use tls::{CertificateStore, Presented};
 use tokio::sync::watch;
 
 use crate::access::AccessGate;
 use crate::asset::REVALIDATE;
+use crate::auth::AuthEntry;
+use crate::connection::limit;
 use crate::contents::Contents;
 use crate::index::{Entry, Index};
 use crate::origin::{Origins, authority};
 use crate::page::{page, unknown_hostname_error};
 use crate::path;
-use crate::routes::Routes;
+use crate::routes::{Routes, SiteRoute};
 use crate::serve::serve_assets;
+use crate::tls::{ChallengeRequest, Challenges, challenge_token};
 use crate::worker::proxy;
 
 /// [`REVALIDATE`] for protected sites: shared caches must not store the response.
@@ -36,7 +37,16 @@ pub struct Front {
     routes: watch::Receiver<Arc<Routes>>,
     contents: Arc<Contents>,
     gate: AccessGate,
+    auth: AuthEntry,
     origins: Arc<Origins>,
+    challenges: Challenges,
+    tls: Option<TlsFront>,
+}
+
+/// The TLS listener, to which visitors of plain http are redirected.
+pub struct TlsFront {
+    pub port: u16,
+    pub store: Arc<CertificateStore>,
 }
 
 impl Front {
@@ -45,51 +55,110 @@ impl Front {
         routes: watch::Receiver<Arc<Routes>>,
         contents: Arc<Contents>,
         gate: AccessGate,
+        auth: AuthEntry,
         origins: Arc<Origins>,
+        challenges: Challenges,
+        tls: Option<TlsFront>,
     ) -> Self {
-        Self { routes, contents, gate, origins }
+        Self { routes, contents, gate, auth, origins, challenges, tls }
+    }
+
+    /// Returns the redirect to https, if the request came over plain http and its host has an
+    /// unexpired certificate.
+    fn redirect_to_https(&self, request: &HttpRequest, host: &str) -> Option<HttpResponse> {
+        let TlsFront { port, store } = self.tls.as_ref()?;
+        if self.origins.is_https(request) || !store.contains_unexpired(host) {
+            return None;
+        }
+        // A visitor at the default port of http uses the default port of https.
+        let is_default = authority(request).is_none_or(|authority| !authority.contains(':')) || *port == 443;
+        let port = if is_default { String::new() } else { format!(":{port}") };
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let mut response = HttpResponse::PermanentRedirect();
+        // A cached redirect would outlive the certificate.
+        response
+            .insert_header((LOCATION, format!("https://{host}{port}{path}")))
+            .insert_header((CACHE_CONTROL, REVALIDATE));
+        Some(response.finish())
+    }
+
+    /// Returns whether the host has a certificate other than the one that the client verified (RFC 9110 section 15.5.20).
+    fn is_misdirected(&self, request: &HttpRequest, host: &str) -> bool {
+        let is_other = request.conn_data::<Presented>().is_some_and(|presented| !presented.is_valid_for(host));
+        is_other && self.tls.as_ref().is_some_and(|tls| tls.store.find(host).is_some())
     }
 }
 
-/// Starts listening. The server does not handle signals.
-pub fn listen(address: SocketAddr, front: Front) -> io::Result<(SocketAddr, Server)> {
-    let front = Data::new(front);
-    let app = move || {
-        App::new()
-            .app_data(Data::clone(&front))
-            .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
-            .default_service(web::to(handle))
-    };
-    // If the visitor disconnects, the request is dropped, which also ends the calls of its worker code.
-    let server = HttpServer::new(app).tcp_nodelay(true).h1_allow_half_closed(false).disable_signals().bind(address)?;
-    let address = server.addrs().first().copied().unwrap_or(address);
-    Ok((address, server.run()))
+/// Responds to a request.
+pub async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+    limit(&request, respond(&request, payload, &front)).await
 }
 
-async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+async fn respond(request: &HttpRequest, payload: Payload, front: &Front) -> HttpResponse {
     if request.uri().path() == HEALTH {
         return HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok");
     }
-    let Some(host) = host(&request) else { return unknown_hostname_error() };
+    let Some(host) = host(request) else { return unknown_hostname_error() };
     let site = front.routes.borrow().of_hostname(&host);
+    let challenge = challenge_token(request);
+    if let Some(token) = challenge {
+        let client = rate_limit_key(front.origins.of(request).client);
+        let challenge = ChallengeRequest { token, host: &host, is_routed: site.is_some(), client };
+        if let Some(response) = front.challenges.respond(challenge).await {
+            return response;
+        }
+    }
     let Some(site) = site else { return unknown_hostname_error() };
-    let payload = match front.gate.authorize(&request, payload, &host, &site.project, &site.access).await {
+    if front.is_misdirected(request, &host) {
+        return page(StatusCode::MISDIRECTED_REQUEST, "This connection is for another site. Try again.");
+    }
+    // A project may answer challenges itself.
+    if challenge.is_none()
+        && let Some(redirect) = front.redirect_to_https(request, &host)
+    {
+        return redirect;
+    }
+    let mut response = respond_from(&site, request, payload, front, &host).await;
+    // Not over plain http (RFC 6797 section 7.2). The header of worker code takes precedence.
+    if let Some(hsts) = site.hsts.get(&*host)
+        && front.origins.is_https(request)
+        && !response.headers().contains_key(STRICT_TRANSPORT_SECURITY)
+    {
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
+    }
+    response
+}
+
+/// Responds from a site, after its access gate.
+async fn respond_from(
+    site: &SiteRoute,
+    request: &HttpRequest,
+    payload: Payload,
+    front: &Front,
+    host: &str,
+) -> HttpResponse {
+    let payload = match front.gate.authorize(request, payload, host, &site.project, &site.access).await {
         Ok(payload) => payload,
         Err(response) => return response,
     };
+    if let Some(response) = front.auth.respond(request, host, &site.project).await {
+        return response;
+    }
     match &site.index {
         None => page(StatusCode::SERVICE_UNAVAILABLE, "This site is being deployed. Try again in a minute."),
-        Some(index) if is_for_code(&request, index) => {
-            proxy::forward_request(
-                &request,
-                payload,
-                front.origins.of(&request),
-                site.worker.as_ref().map_err(|reason| *reason),
-            )
-            .await
+        Some(index) if is_for_code(request, index) => {
+            let origin = front.origins.of(request);
+            let declares_auth = index.code.as_ref().is_some_and(|code| code.declares_auth);
+            let session = declares_auth.then(|| front.auth.worker_session(request, &site.project)).flatten();
+            let worker = site.worker.as_ref().map_err(|reason| *reason);
+            let mut response = proxy::forward_request(request, payload, origin, session.as_ref(), worker).await;
+            if let Some(session) = session {
+                session.renew(&mut response);
+            }
+            response
         }
         Some(index) => {
-            let mut response = serve_assets(&request, &front.contents, index).await;
+            let mut response = serve_assets(request, &front.contents, index).await;
             if site.access.mode != AccessMode::Public
                 && response.headers().get(CACHE_CONTROL).is_some_and(|it| it == REVALIDATE)
             {

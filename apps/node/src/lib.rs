@@ -1,7 +1,8 @@
 //! The reference node: serves deployments by `Host`.
 //!
 //! The node pulls; the control plane pushes nothing. `follow` long-polls the desired state. `reconciler` fetches the
-//! bundles and swaps the routing table. `front` serves visitors from the table and the cache. `report` sends the
+//! bundles and swaps the routing table. `front` serves visitors from the table and the cache, and `auth`
+//! signs in the users of projects. `tls` holds the issued certificates. `report` sends the
 //! observed state to the control plane. `mail` passes received mail to worker code. The tasks share no lock: they
 //! communicate through channels, and a watch channel holds the newest table. While the control plane is down, even after
 //! a restart of the node, the front serves the last known state.
@@ -9,6 +10,7 @@
 mod access;
 pub mod ai;
 mod asset;
+pub mod auth;
 mod cache;
 mod client;
 pub mod clock;
@@ -16,6 +18,7 @@ mod coding;
 mod compress;
 mod condition;
 pub mod config;
+mod connection;
 mod contents;
 pub mod database;
 mod desired;
@@ -25,6 +28,8 @@ mod fetch;
 mod follow;
 mod front;
 mod index;
+mod keyed_permits;
+mod listen;
 pub mod mail;
 mod media;
 mod memory;
@@ -43,10 +48,11 @@ mod save;
 mod seal;
 mod serve;
 pub mod storage;
+pub mod tls;
 mod unpack;
 pub mod worker;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use actix_web::dev::Server;
@@ -56,6 +62,7 @@ use tokio::task::JoinSet;
 
 use crate::access::AccessGate;
 use crate::ai::Ai;
+use crate::auth::{AuthEntry, Users};
 use crate::cache::Cache;
 use crate::client::Core;
 use crate::config::Config;
@@ -66,7 +73,7 @@ use crate::database::config::DatabaseConfig;
 use crate::environment::Environments;
 use crate::fetch::Fetcher;
 use crate::follow::ControlPlaneState;
-use crate::front::Front;
+use crate::front::{Front, TlsFront};
 use crate::mail::Mailer;
 use crate::mail::delivery::deliver;
 use crate::metrics::Metrics;
@@ -75,6 +82,8 @@ use crate::origin::Origins;
 use crate::pg::Pools;
 use crate::reconciler::Reconciler;
 use crate::storage::Storage;
+use crate::tls::config::TlsConfig;
+use crate::tls::{Challenges, Tls};
 use crate::worker::Workers;
 use crate::worker::bindings::Bindings;
 use crate::worker::fleet::Fleet;
@@ -82,6 +91,7 @@ use crate::worker::fleet::Fleet;
 /// A node that listens and follows its control plane; [`Node::run_until`] drives it.
 pub struct Node {
     address: SocketAddr,
+    tls_address: Option<SocketAddr>,
     front: Server,
     metrics_address: Option<SocketAddr>,
     /// The servers of the metrics and of the bindings.
@@ -118,41 +128,63 @@ impl Node {
             Databases::open(it, environments.databases(), observer.clone(), core.clock(), metrics, &mut tasks)
         };
         let databases = config.databases.as_ref().map(open).transpose().context("cannot open the databases")?;
+        let users = Arc::new(auth::Pools::new(databases.as_ref().map(Databases::registry)));
+        tasks.spawn(auth::keep_up(Arc::clone(&environments), Arc::clone(&users), metrics.auth.clone()));
+        let users = Arc::new(Users::new(users, metrics.auth.clone()).context("cannot open the users of projects")?);
         let pools = |it: &Databases| Arc::new(Pools::new(it.registry(), metrics.calls.clone()));
         let pools = databases.as_ref().map(pools);
         let ai = Ai::open(config.ai.as_ref(), &config.dir, core.clone(), metrics.ai.clone(), &mut tasks);
         let ai = Arc::new(ai.context("cannot open the AI calls")?);
         let mailer = Mailer::new(core.clone(), metrics.mail.clone());
-        let bindings = Bindings::new(Arc::clone(&environments), Arc::clone(&contents), storage, pools, ai, mailer);
+        let shared = (Arc::clone(&environments), Arc::clone(&contents));
+        let bindings = Bindings::new(shared.0, shared.1, storage, pools, ai, mailer, Arc::clone(&users));
         let prepare = |it| {
             let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
             Workers::new(it, cache, bindings, environments, observer.clone(), metrics.clone())
         };
         let (workers, bindings) = workers.map(prepare).transpose().context("cannot prepare the workers")?.unzip();
         let platform = watch::Sender::new(cache.platform()?);
-        let origins = Arc::new(Origins::new(config.proxies.clone(), platform.subscribe()));
+        let origins = Arc::new(Origins::new(config.proxies.clone(), config.tls.is_some(), platform.subscribe()));
         let gate = AccessGate::open(core.clone(), &cache.access_key(), Arc::clone(&origins))
             .context("cannot open the key of the access cookies")?;
+        let credential = config.authorization.as_bytes();
+        let auth = AuthEntry::new(&config.auth, credential, users, Arc::clone(&environments), Arc::clone(&origins));
+        let auth = auth.context("cannot prepare the sign-in of app users")?;
         let (have_email, mail_metrics) = (environments.have_email(), metrics.mail.clone());
         let fetcher = Fetcher::new(core.clone(), Arc::clone(&cache));
         let fleet = Fleet::new(workers, Arc::clone(&environments));
         let reconciler = Reconciler::restore(fetcher, (placements, environments), fleet, observer, publish)?;
-        let (address, front) = front::listen(config.listen, Front::new(routes.clone(), contents, gate, origins))
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let bind = |address| ::tls::bind(address).with_context(|| format!("cannot listen on {address}"));
+        let http = bind(config.listen)?;
+        let open = |it: &TlsConfig| {
+            let tls = Tls::open(it, core.clone(), Arc::clone(&cache), metrics.tls.clone(), &mut tasks);
+            anyhow::Ok((bind(it.listen)?, tls.context("cannot prepare TLS")?))
+        };
+        let (https, tls) = config.tls.as_ref().map(open).transpose()?.unzip();
+        let address = http.local_addr()?;
+        let tls_address = https.as_ref().map(TcpListener::local_addr).transpose()?;
+        let tls_front = tls_address.zip(tls.as_ref());
+        let tls_front =
+            tls_front.map(|(address, tls)| TlsFront { port: address.port(), store: Arc::clone(&tls.store) });
+        let (handshaker, certificates) = tls.map(|tls| (tls.handshaker, tls.changes)).unzip();
+        let challenges = Challenges::new(core.clone(), metrics.tls.clone());
+        let front = Front::new(routes.clone(), contents, gate, auth, origins, challenges, tls_front);
+        let front = listen::serve(http, https.zip(handshaker), front)?;
         let listen = |address| metrics::listen(address, metrics).with_context(|| format!("cannot listen on {address}"));
         let (metrics_address, metrics) = config.metrics_listen.map(listen).transpose()?.unzip();
         let servers = bindings.into_iter().chain(metrics).collect();
         let (updates, received_updates) = mpsc::channel(1);
-        let state =
-            ControlPlaneState::new(platform, deleted_storage, databases.as_ref().map(Databases::changes), cache);
+        let databases_changes = databases.as_ref().map(Databases::changes);
+        let state = ControlPlaneState::new(platform, deleted_storage, databases_changes, certificates, cache);
         tasks.spawn(report::report(core.clone(), observations, state.batch.subscribe()));
         let ownership = databases.as_ref().and_then(Databases::ownership);
         tasks.spawn(announce(core.clone(), DatabaseConfig::node_info(config.databases.as_ref()), ownership));
         tasks.spawn(deliver(core.clone(), have_email, routes, mail_metrics));
         tasks.spawn(follow::follow(core, updates, state));
         tasks.spawn(reconciler.run(received_updates, damage));
-        tracing::info!(%address, core = config.core_url, "listening");
-        Ok(Self { address, front, metrics_address, servers, tasks })
+        let tls = tls_address.map(|address| address.to_string());
+        tracing::info!(%address, tls, core = config.core_url, "listening");
+        Ok(Self { address, tls_address, front, metrics_address, servers, tasks })
     }
 
     /// Returns the address that the front listens on.
@@ -161,13 +193,19 @@ impl Node {
         self.address
     }
 
+    /// Returns the address that the front listens on for TLS, if it does.
+    #[must_use]
+    pub const fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
+    }
+
     /// Returns the address that the metrics are served at, if they are.
     #[must_use]
     pub const fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
 
-    /// Serves until `stop`, then finishes the requests in flight.
+    /// Serves until `stop` completes, then waits for the requests in flight.
     ///
     /// # Errors
     /// Returns an error if the front or a background task ends before `stop`.

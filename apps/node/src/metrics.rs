@@ -10,11 +10,13 @@ use daemon::show_metrics;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use crate::ai::AiMetrics;
+use crate::auth::AuthMetrics;
 use crate::database::DatabaseMetrics;
 use crate::database::backup::BackupMetrics;
 use crate::mail::MailMetrics;
 use crate::pg::CallMetrics;
 use crate::storage::StorageMetrics;
+use crate::tls::TlsMetrics;
 
 /// The metrics. Clones share their values.
 #[derive(Clone)]
@@ -39,11 +41,15 @@ pub struct Metrics {
     pub ai: AiMetrics,
     /// The metrics of mail.
     pub mail: MailMetrics,
+    /// The metrics of app user auth.
+    pub auth: AuthMetrics,
+    /// The metrics of TLS.
+    pub tls: TlsMetrics,
     registry: Registry,
 }
 
 impl Metrics {
-    /// Creates the metrics. Fails only if two have one name.
+    /// Creates the metrics. Fails only if two metrics have the same name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let protections = Opts::new("svc_node_worker_protection", "Whether workers run with a protection: 1 or 0");
         let connections =
@@ -65,7 +71,8 @@ impl Metrics {
         let storage = StorageMetrics::new(&registry)?;
         let (databases, backups) = (DatabaseMetrics::new(&registry)?, BackupMetrics::new(&registry)?);
         let (calls, ai) = (CallMetrics::new(&registry)?, AiMetrics::new(&registry)?);
-        let mail = MailMetrics::new(&registry)?;
+        let (mail, auth) = (MailMetrics::new(&registry)?, AuthMetrics::new(&registry)?);
+        let tls = TlsMetrics::new(&registry)?;
         Ok(Self {
             worker_protections,
             egress_connections,
@@ -77,6 +84,8 @@ impl Metrics {
             calls,
             ai,
             mail,
+            auth,
+            tls,
             registry,
         })
     }

@@ -16,6 +16,11 @@ pub fn page(status: StatusCode, text: &'static str) -> HttpResponse {
         .body(format!("<!doctype html>\n<title>{title}</title>\n<h1>{title}</h1>\n<p>{text}</p>\n"))
 }
 
+/// Escapes a text for the content of an element, or for an attribute in double quotes.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
+
 /// Returns the platform's error envelope for a hostname without a site.
 pub fn unknown_hostname_error() -> HttpResponse {
     let request_id = random::id().to_string();

@@ -1,4 +1,4 @@
-//! Decoding of request paths.
+//! Paths of requests, and paths to which visitors are redirected.
 
 /// Decodes `%xx` exactly once. Returns `None` for invalid escapes, invalid UTF-8, NUL, backslashes, the segments `.`
 /// and `..`, escaped slashes and double slashes. A double slash could make the redirect to a directory lead to another
@@ -24,6 +24,15 @@ pub fn decode(raw: &str) -> Option<String> {
     is_plain.then_some(path)
 }
 
+/// Returns `next` if every client reads it as a path of this host (security rules, "OAuth"), otherwise `/`.
+pub fn local_path(next: &str) -> &str {
+    let mut characters = next.chars();
+    let is_path = characters.next() == Some('/')
+        && !matches!(characters.next(), Some('/' | '\\'))
+        && !next.chars().any(|c| c == '\\' || !c.is_ascii() || c.is_ascii_control());
+    if is_path { next } else { "/" }
+}
+
 fn nibble(digit: u8) -> Option<u8> {
     u8::try_from(char::from(digit).to_digit(16)?).ok()
 }
@@ -31,6 +40,16 @@ fn nibble(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn redirect_target_is_a_path_of_the_same_host() {
+        for path in ["/", "/a?b=c&d=%2F", "/a//b", "/?next=//x"] {
+            assert_eq!(local_path(path), path);
+        }
+        for other in ["", "a", "//x", "/\\x", "/a\\b", "https://x", "/a\r\nb", "/\u{e9}", "\\/x", " /"] {
+            assert_eq!(local_path(other), "/", "{other}");
+        }
+    }
 
     #[test]
     fn escapes_are_decoded_once() {

@@ -22,7 +22,7 @@ use crate::environment::Environments;
 use crate::fetch::Fetcher;
 use crate::index::Index;
 use crate::observe::Observer;
-use crate::routes::{Routes, SiteRoute};
+use crate::routes::{Routes, SiteRoute, hsts_values};
 use crate::save::Saver;
 use crate::worker::VersionCode;
 use crate::worker::fleet::{Candidate, Fleet, Unavailable};
@@ -225,7 +225,8 @@ impl Reconciler {
             workers.extend(worker.iter().map(|worker| (project.clone(), Arc::clone(worker))));
             let index = placement.live.and_then(|bundle| self.indexes.get(&bundle)).map(Arc::clone);
             let (project, access) = (project.clone(), placement.desired.access.clone());
-            routes.insert(SiteRoute { project, index, worker, access }, &placement.desired.hostnames);
+            let hsts = hsts_values(&placement.desired.hsts);
+            routes.insert(SiteRoute { project, index, worker, access, hsts }, &placement.desired.hostnames);
         }
         self.routes.send_replace(Arc::new(routes));
         self.fleet.set_served(workers);

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use protocol::SiteAccess;
+use actix_web::http::header::HeaderValue;
+use protocol::{SiteAccess, SiteHsts};
 
 use crate::index::Index;
 use crate::worker::{Unavailable, Worker};
@@ -24,6 +25,8 @@ pub struct SiteRoute {
     /// The bundle's worker. It is used only if the bundle has code.
     pub worker: Result<Arc<Worker>, Unavailable>,
     pub access: SiteAccess,
+    /// The value of `Strict-Transport-Security` for the hostnames that have it.
+    pub hsts: HashMap<String, HeaderValue>,
 }
 
 impl Routes {
@@ -43,4 +46,15 @@ impl Routes {
     pub fn of_project(&self, project: &str) -> Option<Arc<SiteRoute>> {
         self.by_project.get(project).cloned()
     }
+}
+
+/// Returns the values of `Strict-Transport-Security` by hostname (RFC 6797 section 6.1).
+pub fn hsts_values(hsts: &[SiteHsts]) -> HashMap<String, HeaderValue> {
+    let value = |hsts: &SiteHsts| {
+        let SiteHsts { max_age, include_sub_domains, preload, .. } = *hsts;
+        let subdomains = if include_sub_domains { "; includeSubDomains" } else { "" };
+        let preload = if preload { "; preload" } else { "" };
+        HeaderValue::from_str(&format!("max-age={max_age}{subdomains}{preload}")).ok()
+    };
+    hsts.iter().filter_map(|hsts| Some((hsts.hostname.clone(), value(hsts)?))).collect()
 }

@@ -1,6 +1,7 @@
 //! The settings of the control plane (contract section 12).
 
 mod parts;
+mod tls;
 mod values;
 
 use std::net::SocketAddr;
@@ -12,11 +13,12 @@ use billing::BillingConfig;
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
 use gateway::SignInMethods;
-use kernel::{AbuseLimits, AllowList, ClientId, Limits, seal};
+use kernel::{AbuseLimits, AllowList, ClientId, Limits, OrgId, seal};
 use mail::DkimSigner;
 use oauth::OAuthConfig;
 use objects::{StoreAddress, StoreConfig};
 use projects::SiteUrl;
+use providers::acme::AcmeConfig;
 use providers::{CodeHostConfig, Mailbox, SmtpConfig};
 use serde::Deserialize;
 use settings::{Claim, Error, Flag, Networks, Secret, Setting, Settings};
@@ -28,8 +30,9 @@ use self::parts::{
     LimitsFile, Zones, billing, bundle_store, code_host, dkim, domain_product, lending, limits, mail, mail_hook,
     mail_store, oauth, own_domains, registrar, site, zones,
 };
+use self::tls::{acme, tls};
 
-pub use self::values::{Addresses, CoreLink, GracePeriod, Sockets, Url};
+pub use self::values::{Addresses, CoreLink, Directories, GracePeriod, Sockets, Url};
 
 settings::table! {
     /// Postgres connection URL: `postgres://user:password@host/database?sslmode=verify-full`, or `postgres:///database?host=/folder&user=name` for a Unix socket. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of root certificates.
@@ -38,6 +41,10 @@ settings::table! {
     pub DATABASE_CONNECTIONS: NonZeroU16 = Setting::with_default("SVC_DATABASE_CONNECTIONS", "16");
     /// Address of the public listener.
     pub LISTEN: SocketAddr = Setting::with_default("SVC_LISTEN", "127.0.0.1:8080");
+    /// Address at which the API is also served over TLS, so that it needs no proxy. Requires an https `SVC_PUBLIC_URL`. The certificate of its host is issued with `SVC_ACME_DIRECTORIES`, or is one of `SVC_TLS_CERTIFICATES`.
+    pub TLS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_TLS_LISTEN");
+    /// Folder with the operator's own certificates for `SVC_TLS_LISTEN`: `<name>.crt` and `<name>.key`, or `<name>.pem` with both. They come before issued ones. The server reads changed files within seconds.
+    pub TLS_CERTIFICATES: Option<PathBuf> = Setting::optional("SVC_TLS_CERTIFICATES");
     /// Address of the internal listener, for nodes and metrics. Never expose it to the internet.
     pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_INTERNAL_LISTEN", "127.0.0.1:8081");
     /// Base URL of this API, as clients see it.
@@ -74,11 +81,21 @@ settings::table! {
     pub DNS_CATALOG: String = Setting::with_default("SVC_DNS_CATALOG", "catalog.invalid");
     /// `ip:port` of the nameserver that signs zones. The server reads keys and serials from it.
     pub DNS_SIGNER: Option<SocketAddr> = Setting::optional("SVC_DNS_SIGNER");
+    /// Comma-separated URLs of the directories of certificate authorities (ACME), in the order of preference. If unset, no certificates are issued. With it, you agree to the terms of service of these authorities.
+    pub ACME_DIRECTORIES: Option<Directories> = Setting::optional("SVC_ACME_DIRECTORIES");
+    /// Mail address that the certificate authorities may notify.
+    pub ACME_CONTACT: Option<kernel::Email> = Setting::optional("SVC_ACME_CONTACT");
+    /// Comma-separated external account bindings, each `host:key-id:hmac-key`: the host of the directory, and the key ID and the HMAC key (base64url) from the authority.
+    pub ACME_EAB: Option<Secret> = Setting::optional("SVC_ACME_EAB");
+    /// PEM file with certificate authorities that are trusted for the directories, in addition to those of the system.
+    pub ACME_CA: Option<PathBuf> = Setting::optional("SVC_ACME_CA");
+    /// ID of the operator's organization. It may host the zones of the platform's own domains. With it and `SVC_ACME_DIRECTORIES`, one wildcard certificate covers all default hostnames, so the organization must host the zone of `SVC_PLATFORM_DOMAIN`.
+    pub PLATFORM_ORG: Option<OrgId> = Setting::optional("SVC_PLATFORM_ORG");
     /// OAuth client ID at the code host. If unset, sign-in at a code host is disabled.
     pub CODEHOST_CLIENT_ID: Option<String> = Setting::optional("SVC_CODEHOST_CLIENT_ID");
     /// OAuth client secret at the code host.
     pub CODEHOST_CLIENT_SECRET: Option<Secret> = Setting::optional("SVC_CODEHOST_CLIENT_SECRET");
-    /// Authorization endpoint of the code host.
+    /// Authorization endpoint of the code host. This and the other endpoints must use https, except on this machine.
     pub CODEHOST_AUTHORIZE_URL: url::Url = Setting::with_default("SVC_CODEHOST_AUTHORIZE_URL", "https://github.com/login/oauth/authorize");
     /// Token endpoint of the code host.
     pub CODEHOST_TOKEN_URL: url::Url = Setting::with_default("SVC_CODEHOST_TOKEN_URL", "https://github.com/login/oauth/access_token");
@@ -110,7 +127,7 @@ settings::table! {
     pub PAYMENTS_PRO_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_PRO_PRODUCT");
     /// The product of AI credit at the payments provider. Without it, AI credit is not sold.
     pub PAYMENTS_CREDIT_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_CREDIT_PRODUCT");
-    /// The product of domains at the payments provider. Without it, domains are not charged for.
+    /// The product of domains at the payments provider. Without it, domains are free of charge.
     pub PAYMENTS_DOMAIN_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_DOMAIN_PRODUCT");
     /// Whether the payments provider is a test environment without real charges.
     pub PAYMENTS_SANDBOX: Flag = Setting::with_default("SVC_PAYMENTS_SANDBOX", "off");
@@ -138,7 +155,7 @@ settings::table! {
     pub DKIM_KEY: Option<PathBuf> = Setting::optional("SVC_DKIM_KEY");
     /// ARN of the topic (Amazon SNS) that reports the outcomes of sent mail to `/v1/hooks/mailer`. If unset, the hook is off.
     pub MAILHOOK_TOPIC_ARN: Option<String> = Setting::optional("SVC_MAILHOOK_TOPIC_ARN");
-    /// Comma-separated hosts of the certificates that sign notifications: `host` or `host:port` (default: the regional hosts of Amazon SNS).
+    /// Comma-separated hosts of the certificates that sign notifications: `host` or `host:port` (default: the host of Amazon SNS in the region of the topic).
     pub MAILHOOK_CERT_HOSTS: Option<CertificateHosts> = Setting::optional("SVC_MAILHOOK_CERT_HOSTS");
     /// PEM file with a certificate authority that is trusted for these hosts, in addition to those of the system.
     pub MAILHOOK_CA: Option<PathBuf> = Setting::optional("SVC_MAILHOOK_CA");
@@ -172,14 +189,19 @@ settings::table! {
     pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info,actix_server=warn");
 }
 
-/// The control plane owns all `SVC_` names except those of the node, the command line and the sandbox.
-pub const CLAIM: Claim = Claim { prefixes: &["SVC_"], except: &["SVC_NODE_", "SVC_EDGE_", "SVC_CLI_", "SVC_SANDBOX_"] };
+/// The control plane owns all `SVC_` names except those of the nodes, the command line and the sandbox.
+pub const CLAIM: Claim = Claim {
+    prefixes: &["SVC_"],
+    except: &["SVC_NODE_", "SVC_EDGE_", "SVC_GIT_", "SVC_MX_", "SVC_CLI_", "SVC_SANDBOX_"],
+};
 
 /// The validated configuration of the control plane.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub database: store::Config,
     pub listen: SocketAddr,
+    /// The TLS listener of the API. `None` if a proxy terminates TLS.
+    pub tls: Option<TlsConfig>,
     pub internal_listen: SocketAddr,
     pub bundle_store: StoreConfig,
     /// The store of the raw messages of projects' mail.
@@ -199,6 +221,10 @@ pub struct Config {
     pub signer: Option<SocketAddr>,
     /// The platform's own domains, in lowercase. A project cannot claim a hostname below them.
     pub own_domains: Vec<String>,
+    /// The certificate authorities, in the order of preference.
+    pub acme: Vec<AcmeConfig>,
+    /// The operator's organization.
+    pub platform_org: Option<OrgId>,
     pub code_host: Option<CodeHostLogin>,
     pub mail: Option<MailConfig>,
     /// The hook for the outcomes of sent mail. `None` if it is off.
@@ -212,10 +238,20 @@ pub struct Config {
     /// `None` without a registrar.
     pub registrar: Option<RegistrarConfig>,
     pub registrar_limits: RegistrarLimits,
-    /// The product that domains are charged under; `None` if they are not charged for.
+    /// The product of domains at the payments provider; `None` if domains are free of charge.
     pub domain_product: Option<String>,
     pub gateway: gateway::Config,
     pub otlp_url: Option<String>,
+}
+
+/// The configuration of the TLS listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsConfig {
+    pub listen: SocketAddr,
+    /// The hostname of the API.
+    pub hostname: String,
+    /// The folder with the operator's certificates.
+    pub files: Option<PathBuf>,
 }
 
 /// The configuration of the hook for the outcomes of sent mail.
@@ -304,6 +340,8 @@ impl Config {
         if public_url.starts_with("https:") && !site_url.is_https() {
             return Err(SITE_URL.malformed("plain http is not allowed with an https SVC_PUBLIC_URL"));
         }
+        let acme = acme(settings)?;
+        let tls = tls(settings, &public_url, !acme.is_empty())?;
         let site = site(settings, public_url, &site_url)?;
         let (oauth, lending) = (oauth(settings, &site)?, lending(settings)?);
         let (billing, payments) = billing(settings, &site)?;
@@ -319,6 +357,7 @@ impl Config {
         Ok(Self {
             database,
             listen: settings.get(&LISTEN)?,
+            tls,
             internal_listen: settings.get(&INTERNAL_LISTEN)?,
             bundle_store: bundle_store(settings)?,
             mail_store: mail_store(settings)?,
@@ -339,6 +378,8 @@ impl Config {
             primary,
             signer,
             own_domains,
+            acme,
+            platform_org: settings.opt(&PLATFORM_ORG)?,
             code_host,
             mail: mail(settings)?,
             mail_hook: mail_hook(settings)?,

@@ -2,6 +2,7 @@
 
 pub mod config;
 mod jobs;
+mod listen;
 mod logging;
 mod print;
 mod serve;

@@ -49,7 +49,8 @@ async fn run() -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let server = Server::bind(&config, ClockRng::system(), telemetry.registry())?;
-    tracing::info!(public = %server.public, internal = %server.internal, "listening");
+    let tls = server.tls.map(|tls| tls.to_string());
+    tracing::info!(public = %server.public, tls, internal = %server.internal, "listening");
     if let Some(primary) = server.primary {
         tracing::info!(%primary, "listening for zone transfers");
     }

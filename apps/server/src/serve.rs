@@ -1,23 +1,23 @@
 //! The listeners, background work and graceful shutdown.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
 use anyhow::{Context as _, anyhow};
 use gateway::http::Shutdown;
-use gateway::{internal_app, public_app};
+use gateway::internal_app;
 use kernel::ClockRng;
 use prometheus::Registry;
+use tls::bind;
 use tokio::time::sleep;
 
-use crate::config::Config;
+use crate::config::{Config, TlsConfig};
 use crate::jobs::Background;
+use crate::listen;
 use crate::wiring::{Components, build};
 
-/// The time that requests in flight have to finish during a graceful shutdown.
-const SHUTDOWN_TIMEOUT_SECONDS: u64 = 25;
 /// During this time after the start of the shutdown, the listener still serves requests on idle connections. Otherwise,
 /// a request that a client sent just before its idle connection was closed would be lost.
 const LINGER: Duration = Duration::from_millis(500);
@@ -26,6 +26,8 @@ const LINGER: Duration = Duration::from_millis(500);
 pub struct Server {
     /// The address of the public listener.
     pub public: SocketAddr,
+    /// The address of the TLS listener.
+    pub tls: Option<SocketAddr>,
     /// The address of the internal listener.
     pub internal: SocketAddr,
     /// The address for zone transfers.
@@ -36,30 +38,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds both listeners. It does not wait for Postgres: `/readyz` fails until Postgres is available.
+    /// Binds the listeners. It does not wait for Postgres: `/readyz` fails until Postgres is available.
     ///
     /// # Errors
     /// Returns an error if an address cannot be bound, the bundle store cannot be created, or the database URL is
     /// invalid.
     pub fn bind(config: &Config, clock_rng: ClockRng, registry: Registry) -> anyhow::Result<Self> {
-        let Components { services, background, primary } = build(config, clock_rng, registry)?;
-        let (served, shutdown) = (services.clone(), services.shutdown());
-        let store = services.store();
-        // This function runs once in each worker thread.
-        let app = move || {
-            store.bind_pool_to_thread();
-            public_app(&served)
-        };
-        let public = HttpServer::new(app)
-            .tcp_nodelay(true)
-            .workers(config.database.threads.max(1))
-            .client_request_timeout(Duration::from_secs(5))
-            .client_disconnect_timeout(Duration::from_secs(1))
-            .keep_alive(Duration::from_secs(75))
-            .shutdown_timeout(SHUTDOWN_TIMEOUT_SECONDS)
-            .disable_signals()
-            .bind(config.listen)
-            .with_context(|| format!("SVC_LISTEN {}", config.listen))?;
+        let Components { services, background, primary, handshaker } = build(config, clock_rng, registry)?;
+        let shutdown = services.shutdown();
+        let http = bind(config.listen).with_context(|| format!("SVC_LISTEN {}", config.listen))?;
+        let listen = |tls: &TlsConfig| bind(tls.listen).with_context(|| format!("SVC_TLS_LISTEN {}", tls.listen));
+        let https = config.tls.as_ref().map(listen).transpose()?;
+        let public_address = http.local_addr()?;
+        let tls_address = https.as_ref().map(TcpListener::local_addr).transpose()?;
+        let public = listen::serve(http, https.zip(handshaker), &services, config.database.threads)?;
         let internal = HttpServer::new(move || internal_app(&services))
             .tcp_nodelay(true)
             .workers(1)
@@ -68,10 +60,17 @@ impl Server {
             .disable_signals()
             .bind(config.internal_listen)
             .with_context(|| format!("SVC_INTERNAL_LISTEN {}", config.internal_listen))?;
-        let first = |addresses: Vec<SocketAddr>| addresses.first().copied().context("no address was bound");
-        let (public_address, internal_address) = (first(public.addrs())?, first(internal.addrs())?);
-        let listeners = (public.run(), internal.run());
-        Ok(Self { public: public_address, internal: internal_address, primary, listeners, shutdown, background })
+        let internal_address = internal.addrs().first().copied().context("no address was bound")?;
+        let listeners = (public, internal.run());
+        Ok(Self {
+            public: public_address,
+            tls: tls_address,
+            internal: internal_address,
+            primary,
+            listeners,
+            shutdown,
+            background,
+        })
     }
 
     /// Serves until `stop` completes, then shuts down gracefully.

@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::http::{
-    Collisions, ConcurrencyLimit, NodeWaitLimiter, OrgWriteLimiter, Router, Shutdown, StaticResponses, UploadLimiter,
-    guard, request_telemetry,
+    BodyMemory, Collisions, ConcurrencyLimit, NodeWaitLimiter, OrgWriteLimiter, Router, Shutdown, StaticResponses,
+    UploadLimiter, guard, request_telemetry,
 };
 use crate::limits::Limiters;
 use crate::openapi::Reference;
@@ -50,6 +50,7 @@ pub struct Services {
     limiters: Data<Limiters>,
     concurrency_limit: Data<ConcurrencyLimit>,
     upload_limiter: Data<UploadLimiter>,
+    body_memory: Data<BodyMemory>,
     node_wait_limiter: Data<NodeWaitLimiter>,
     shutdown: Data<Shutdown>,
     plan_limits: Data<kernel::Limits>,
@@ -73,6 +74,7 @@ impl Services {
             internal: Router::of(&[&internal])?,
             limiters: Data::new(Limiters::new(config.rate_limits, store.clock_rng().clone())),
             upload_limiter: Data::new(UploadLimiter::default()),
+            body_memory: Data::new(BodyMemory::default()),
             node_wait_limiter: Data::new(NodeWaitLimiter::default()),
             shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),
@@ -115,6 +117,7 @@ pub fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.limiters.clone())
         .app_data(services.concurrency_limit.clone())
         .app_data(services.upload_limiter.clone())
+        .app_data(services.body_memory.clone())
         .app_data(services.node_wait_limiter.clone())
         .app_data(services.shutdown.clone())
         .app_data(services.plan_limits.clone())
@@ -136,6 +139,7 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.clock_rng.clone())
         .app_data(services.store.clone())
         .app_data(services.upload_limiter.clone())
+        .app_data(services.body_memory.clone())
         .app_data(services.registry.clone())
         .configure(|app| services.contexts.register(app))
         .configure(|app| services.internal.configure(app))

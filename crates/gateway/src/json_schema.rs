@@ -175,7 +175,7 @@ impl Checker<'_> {
     }
 }
 
-/// The name of the component that a schema refers to.
+/// Returns the name of the component that a schema refers to.
 pub(crate) fn referenced_component(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.rsplit('/').next()
 }

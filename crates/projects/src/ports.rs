@@ -5,6 +5,8 @@ use std::time::Duration;
 use kernel::{AccessMode, Digest, NotificationId, OrgId, Plan, ProjectId, RepositoryId, Role, Time, TokenHash, UserId};
 use store::Connection;
 
+use crate::model::Hsts;
+
 /// Access to organizations.
 #[async_trait::async_trait]
 pub trait Organizations: Send + Sync {
@@ -38,6 +40,8 @@ pub enum Notice {
 pub struct LiveState {
     /// The active hostnames.
     pub hostnames: Vec<String>,
+    /// `Strict-Transport-Security` of the active hostnames that have it.
+    pub hsts: Vec<(String, Hsts)>,
     /// The bundle's digest.
     pub bundle: Digest,
     /// The bundle's size, in bytes.

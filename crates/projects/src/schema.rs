@@ -39,6 +39,15 @@ diesel::table! {
 }
 
 diesel::table! {
+    projects.hostname_tls (name) {
+        name -> Text,
+        state -> Text,
+        last_error -> Nullable<Text>,
+        expires_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
     projects.hostnames (name) {
         name -> Text,
         project_id -> Uuid,
@@ -54,6 +63,9 @@ diesel::table! {
         unverified_since -> Nullable<Timestamptz>,
         claim_expires_at -> Nullable<Timestamptz>,
         reserved_until -> Nullable<Timestamptz>,
+        hsts_max_age -> Nullable<Integer>,
+        hsts_include_subdomains -> Bool,
+        hsts_preload -> Bool,
     }
 }
 
@@ -103,6 +115,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     deployments,
     first_claims,
     former_hostnames,
+    hostname_tls,
     hostnames,
     placements,
     project_counts,

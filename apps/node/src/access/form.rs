@@ -4,6 +4,8 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ContentType, WWW_AUTHENTICATE};
 
+use crate::page::escaped;
+
 /// The path that the form posts to.
 pub const FORM_PATH: &str = "/__svc/access/password";
 
@@ -32,8 +34,4 @@ pub fn form(status: StatusCode, next: &str, error: Option<&str>) -> HttpResponse
          <button>Enter</button>\n</form>\n</html>\n",
         next = escaped(next),
     ))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }

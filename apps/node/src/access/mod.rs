@@ -11,4 +11,6 @@ mod form;
 mod gate;
 mod policy;
 
+pub use attempts::AttemptLimiter;
+pub use cross_origin::is_cross_origin_action;
 pub use gate::AccessGate;

@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::exclusive::{ExclusiveLock, Ownership};
-use super::server::Server;
+use super::server::{ConnectError, Server};
 use super::{tables, template};
 
 /// The node's own database.
@@ -120,7 +120,7 @@ impl Admin {
         *self.0.is_prepared.lock().await = false;
     }
 
-    async fn open(&self) -> Result<Client, tokio_postgres::Error> {
+    async fn open(&self) -> Result<Client, ConnectError> {
         let connected = self.0.server.connect(Some(DATABASE)).await;
         if let Err(error) = &connected
             && error.code() == Some(&SqlState::INVALID_CATALOG_NAME)
@@ -152,14 +152,14 @@ impl Deref for AdminConnection {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        #[expect(clippy::expect_used, reason = "only drop takes the connection")]
+        #[expect(clippy::expect_used, reason = "only `drop` empties the field")]
         self.client.as_ref().expect("a connection")
     }
 }
 
 impl DerefMut for AdminConnection {
     fn deref_mut(&mut self) -> &mut Client {
-        #[expect(clippy::expect_used, reason = "only drop takes the connection")]
+        #[expect(clippy::expect_used, reason = "only `drop` empties the field")]
         self.client.as_mut().expect("a connection")
     }
 }

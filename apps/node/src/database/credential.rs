@@ -17,6 +17,8 @@ pub struct OwnLogins {
     pub verifiers: NodeVerifiers,
     /// The login of `env.db`.
     pub node: Arc<Credentials>,
+    /// The login of app user auth.
+    pub auth: Arc<Credentials>,
     /// The login of backups.
     pub dump: Arc<Credentials>,
 }
@@ -24,15 +26,16 @@ pub struct OwnLogins {
 impl OwnLogins {
     /// Creates the passwords.
     pub fn new(names: &Names, address: &Arc<Address>) -> std::io::Result<Self> {
-        let credentials = |user: String, password: Secret| {
-            let (database, role) = (names.database(), names.database());
-            Arc::new(Credentials { address: Arc::clone(address), database, user, password, role })
+        let credentials = |user: String, role: String, password: Secret| {
+            Arc::new(Credentials { address: Arc::clone(address), database: names.database(), user, password, role })
         };
-        let ((node_password, node), (dump_password, dump)) = (password()?, password()?);
+        let ((node_password, node), (auth_password, auth)) = (password()?, password()?);
+        let (dump_password, dump) = password()?;
         Ok(Self {
-            verifiers: NodeVerifiers { node, dump },
-            node: credentials(names.node(), node_password),
-            dump: credentials(names.dump(), dump_password),
+            verifiers: NodeVerifiers { node, auth, dump },
+            node: credentials(names.node(), names.database(), node_password),
+            auth: credentials(names.auth(), names.auth(), auth_password),
+            dump: credentials(names.dump(), names.database(), dump_password),
         })
     }
 }

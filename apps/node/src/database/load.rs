@@ -56,6 +56,43 @@ impl LoadTarget {
         self.names.database()
     }
 
+    /// Returns the role that owns the loaded schema of app user auth.
+    #[must_use]
+    pub fn auth(&self) -> String {
+        self.names.auth()
+    }
+
+    /// Permits the login to act as the owner of `svc_auth`, and this owner to create its schema.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub(super) async fn begin_auth(&self) -> anyhow::Result<()> {
+        let (database, _, login) = self.quoted();
+        let auth = quote_ident(&self.auth());
+        if !self.has_auth().await? {
+            self.execute(&format!("CREATE ROLE {auth}")).await?;
+        }
+        self.execute(&format!("GRANT CREATE ON DATABASE {database} TO {auth}; GRANT {auth} TO {login}")).await
+    }
+
+    /// Revokes the privileges of [`Self::begin_auth`]. Must be called before tenant code runs.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub(super) async fn end_auth(&self) -> anyhow::Result<()> {
+        if !self.has_auth().await? {
+            return Ok(());
+        }
+        let (database, _, login) = self.quoted();
+        let auth = quote_ident(&self.auth());
+        self.execute(&format!("REVOKE {auth} FROM {login}; REVOKE ALL ON DATABASE {database} FROM {auth}")).await
+    }
+
+    async fn has_auth(&self) -> anyhow::Result<bool> {
+        let client = self.admin.connect().await?;
+        Ok(client.query_opt("SELECT FROM pg_roles WHERE rolname = $1", &[&self.auth()]).await?.is_some())
+    }
+
     /// Permits the load to create objects. With `owns_public`, the schema `public` belongs to the role of the project;
     /// otherwise to `pg_database_owner`, as in the template.
     ///

@@ -8,10 +8,11 @@ use super::names::{self, Names};
 
 /// The smallest limit of temporary files, in bytes.
 const MIN_TEMPORARY_BYTES: u64 = 1 << 30;
-/// The connection limits: of the login of `DatabaseConnect`, of a token, of `env.db` and of backups.
+/// The connection limits: of the login of `DatabaseConnect`, of a token, of `env.db`, of app user auth and of backups.
 const APP_CONNECTIONS: i32 = 20;
 const TOKEN_CONNECTIONS: i32 = 5;
 const NODE_CONNECTIONS: i32 = 16;
+const AUTH_CONNECTIONS: i32 = 12;
 const DUMP_CONNECTIONS: i32 = 8;
 
 /// The roles that may log in to a database now.
@@ -33,6 +34,8 @@ pub enum Logins {
 pub struct NodeVerifiers {
     /// The login of `env.db`.
     pub node: Verifier,
+    /// The login of app user auth.
+    pub auth: Verifier,
     /// The login of backups.
     pub dump: Verifier,
 }
@@ -115,17 +118,21 @@ impl DesiredRoles {
         });
         let node = login(names.node(), own.node.clone(), NODE_CONNECTIONS);
         let mut dump = dump_login(&names, state, own.dump.clone(), desired.size_bytes);
-        let others: Vec<_> = app.into_iter().chain([node]).chain(tokens).collect();
+        let auth = auth_login(&names, state, own.auth.clone(), desired.size_bytes);
+        let others: Vec<_> = app.into_iter().chain([node, auth]).chain(tokens).collect();
         // A login can own objects itself, which a dump must be able to read.
         dump.member_of.extend(others.iter().map(|login| login.name.clone()));
         let logins = others.into_iter().chain([dump]).collect();
         Self { names, state, logins }
     }
 
-    /// Returns the roles of a database that is not desired: only the login of backups.
+    /// Returns the roles of a database that is not desired: the login of backups, and the owner of `svc_auth`, which
+    /// cannot log in.
     pub fn withdrawn(names: Names, state: Logins, own: &NodeVerifiers) -> Self {
-        let dump = dump_login(&names, state, own.dump.clone(), 0);
-        Self { names, state, logins: vec![dump] }
+        let auth = auth_login(&names, Logins::Closed, own.auth.clone(), 0);
+        let mut dump = dump_login(&names, state, own.dump.clone(), 0);
+        dump.member_of.insert(auth.name.clone());
+        Self { names, state, logins: vec![auth, dump] }
     }
 
     /// Returns whether a member of the owner is a login that is not desired any more.
@@ -142,8 +149,12 @@ impl DesiredRoles {
     /// Returns the privileges on the database, by role.
     pub fn privileges(&self) -> BTreeSet<(String, String)> {
         let owner = ["CONNECT", "CREATE", "TEMPORARY"].map(|privilege| (self.names.database(), privilege.to_owned()));
-        let admitted = self.logins.iter().filter(|login| login.attributes.contains("LOGIN"));
-        owner.into_iter().chain(admitted.map(|login| (login.name.clone(), "CONNECT".to_owned()))).collect()
+        let admitted = || self.logins.iter().filter(|login| login.attributes.contains("LOGIN"));
+        let connect = admitted().map(|login| (login.name.clone(), "CONNECT".to_owned()));
+        // It creates the schema `svc_auth`.
+        let create = admitted().filter(|login| login.name == self.names.auth());
+        let create = create.map(|login| (login.name.clone(), "CREATE".to_owned()));
+        owner.into_iter().chain(connect).chain(create).collect()
     }
 
     /// Returns the names of all roles.
@@ -165,6 +176,22 @@ fn dump_login(names: &Names, state: Logins, verifier: Verifier, size_limit: u64)
         connection_limit: DUMP_CONNECTIONS,
         member_of: BTreeSet::from([names.database()]),
         settings: settings(&names.database(), size_limit),
+    }
+}
+
+/// Returns the login of app user auth, which owns the schema `svc_auth`. It is not a member of the owner, and the owner
+/// is not a member of it, so neither can use the objects of the other. It may write even while the database exceeds its
+/// size limit: visitors can then still sign out.
+fn auth_login(names: &Names, state: Logins, verifier: Verifier, size_limit: u64) -> DesiredLogin {
+    let may_log_in = matches!(state, Logins::Open { .. }).then_some("LOGIN");
+    DesiredLogin {
+        name: names.auth(),
+        attributes: may_log_in.into_iter().collect(),
+        verifier,
+        expires_at: None,
+        connection_limit: AUTH_CONNECTIONS,
+        member_of: BTreeSet::new(),
+        settings: settings(&names.auth(), size_limit),
     }
 }
 
@@ -236,7 +263,7 @@ mod tests {
         let desired = database(100);
         let names = Names::new(&desired.id).unwrap();
         let verifier = Verifier::new("SCRAM-SHA-256$hush".to_owned());
-        let own = NodeVerifiers { node: verifier.clone(), dump: verifier };
+        let own = NodeVerifiers { node: verifier.clone(), auth: verifier.clone(), dump: verifier };
         let roles = DesiredRoles::new(names, Logins::NodeOnly, &desired, &own);
         assert!(!format!("{roles:?} {desired:?} {own:?}").contains("hush"));
         let admitted = roles.privileges().into_iter().filter(|(_, privilege)| privilege == "CONNECT");

@@ -22,6 +22,8 @@ impl Plan {
             // The memberships of a revoked login end when its role is dropped.
             login.is_some_and(|login| login.member_of.contains(group))
                 || (desired.is_revoked(member) || *member == desired.names.load()) && *group == owner
+                // While a restore loads `svc_auth`.
+                || *member == desired.names.load() && *group == desired.names.auth()
                 || desired.is_revoked(group) && *member == desired.names.dump()
         };
         for (group, member) in granted.iter().filter(|it| !is_desired(it)) {

@@ -4,7 +4,7 @@
 //! of these forms.
 
 /// A regular expression of the roles that the node owns.
-pub const ROLES: &str = "^(db|app|node|dump|load|tok)_[0-9a-z]{26}$";
+pub const ROLES: &str = "^(db|app|node|dump|load|auth|tok)_[0-9a-z]{26}$";
 
 /// The names of a database and of the roles that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,11 +44,21 @@ impl Names {
     pub fn load(&self) -> String {
         format!("load_{}", self.suffix)
     }
+
+    /// Returns the name of the login of app user auth, which owns the schema `svc_auth`.
+    pub fn auth(&self) -> String {
+        format!("auth_{}", self.suffix)
+    }
 }
 
 /// Returns whether a name is that of a token's role.
 pub fn is_token(name: &str) -> bool {
     name.strip_prefix("tok_").is_some_and(is_suffix)
+}
+
+/// Returns whether a name is that of a login of app user auth, in any database.
+pub fn is_auth(name: &str) -> bool {
+    name.strip_prefix("auth_").is_some_and(is_suffix)
 }
 
 /// Returns the name of the database that an operation prepares; `None` if the operation's id is malformed.
@@ -79,6 +89,7 @@ mod tests {
         for malformed in ["", "dbs_", "dbs_1", "tok_01jd0000000000000000000000", "dbs_01jd000000000000000000000\""] {
             assert_eq!(Names::new(malformed), None);
         }
+        assert!(is_auth(&names.auth()) && !is_auth(&names.app()) && !is_auth("auth_x"));
         assert!(!is_token("tok_x") && !is_token("app_01jd0000000000000000000000"));
     }
 }

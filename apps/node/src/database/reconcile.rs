@@ -147,7 +147,7 @@ impl Project {
         let (project, desired, credentials) = (self.id.clone(), Arc::clone(desired), Arc::clone(&own.dump));
         registry.set(Entry { project, desired, credentials, logins });
         if matches!(logins, Logins::Open { .. }) && (!registry.is_open(&self.id) || changed_access_mode) {
-            registry.open(&self.id, Arc::clone(&own.node));
+            registry.open(&self.id, Arc::clone(&own.node), Arc::clone(&own.auth));
         }
     }
 

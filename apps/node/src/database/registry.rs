@@ -25,6 +25,8 @@ struct Listed {
     /// The desired roles, which the sweep compares with the observed ones.
     roles: Option<DesiredRoles>,
     connection: watch::Sender<Connection>,
+    /// The login of app user auth, while the connection is open.
+    auth: Option<Arc<Credentials>>,
 }
 
 /// A database that exists and is desired.
@@ -48,6 +50,19 @@ pub enum Connection {
     Open { generation: u64, credentials: Arc<Credentials> },
 }
 
+/// How app user auth reaches the database of a project.
+#[derive(Debug, Clone)]
+pub struct AuthAccess {
+    /// If this changed, the earlier connections have ended.
+    pub generation: u64,
+    /// Increases when the database is restored.
+    pub epoch: i64,
+    /// The login that owns the schema `svc_auth`.
+    pub credentials: Arc<Credentials>,
+    /// The login of backups, which has the privileges of the owner of the database.
+    pub backups: Arc<Credentials>,
+}
+
 impl Default for Registry {
     fn default() -> Self {
         Self(Arc::new(Shared { projects: Mutex::default(), changes: watch::Sender::new(0) }))
@@ -68,6 +83,17 @@ impl Registry {
     /// Returns a channel that shows the connection of a project. The project need not have a database yet.
     pub fn watch(&self, project: &str) -> watch::Receiver<Connection> {
         self.lock().entry(project.to_owned()).or_default().connection.subscribe()
+    }
+
+    /// Returns how app user auth reaches the database of a project; `None` while worker code does not reach it either.
+    pub fn auth(&self, project: &str) -> Option<AuthAccess> {
+        let projects = self.lock();
+        let Listed { entry: Some(entry), auth: Some(credentials), connection, .. } = projects.get(project)? else {
+            return None;
+        };
+        let Connection::Open { generation, .. } = *connection.borrow() else { return None };
+        let (credentials, backups) = (Arc::clone(credentials), Arc::clone(&entry.credentials));
+        Some(AuthAccess { generation, epoch: entry.desired.epoch, credentials, backups })
     }
 
     /// Returns the desired roles of all databases, by project.
@@ -100,11 +126,12 @@ impl Registry {
         }
     }
 
-    /// Opens the connection with these credentials of `env.db`. If it is already open, the earlier connections end.
-    pub(super) fn open(&self, project: &str, credentials: Arc<Credentials>) {
+    /// Opens the connections of `env.db` and of app user auth, with these credentials. If they are already open, the earlier connections end.
+    pub fn open(&self, project: &str, credentials: Arc<Credentials>, auth: Arc<Credentials>) {
         let mut projects = self.lock();
         let listed = projects.entry(project.to_owned()).or_default();
         let generation = self.count_change();
+        listed.auth = Some(auth);
         listed.connection.send_replace(Connection::Open { generation, credentials });
     }
 
@@ -147,6 +174,6 @@ impl Registry {
 
 impl Default for Listed {
     fn default() -> Self {
-        Self { entry: None, roles: None, connection: watch::Sender::new(Connection::Closed) }
+        Self { entry: None, roles: None, connection: watch::Sender::new(Connection::Closed), auth: None }
     }
 }

@@ -41,7 +41,7 @@ impl DesiredRoles {
     /// that is not desired is closed, but keeps its privileges, because the desired state may be older than the login.
     #[must_use]
     pub fn restricted_to(mut self, seen: &Snapshot) -> Self {
-        let (owner, own) = (self.names.database(), [self.names.node(), self.names.dump()]);
+        let (owner, own) = (self.names.database(), [self.names.node(), self.names.dump(), self.names.auth()]);
         let others = seen.members(&owner).filter(|(name, _)| self.is_revoked(name) && !own.contains(name));
         let settings = self.logins.first().map(|login| login.settings.clone()).unwrap_or_default();
         let closed: Vec<DesiredLogin> = others

@@ -9,11 +9,15 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use settings::Secret;
+use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest wait for a connection, up to the end of the session's startup. A tenant can make the startup of a session
+/// in its database wait for a lock, which no setting of Postgres limits.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest time that sent data may stay unacknowledged before the connection counts as lost.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
@@ -61,6 +65,22 @@ pub struct Credentials {
     pub role: String,
 }
 
+/// Why a session could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("Postgres did not complete the startup of the session within {} s", CONNECT_TIMEOUT.as_secs())]
+    TimedOut,
+    #[error(transparent)]
+    Postgres(#[from] tokio_postgres::Error),
+}
+
+impl ConnectError {
+    /// Returns the code of an error that Postgres sent.
+    pub fn code(&self) -> Option<&SqlState> {
+        if let Self::Postgres(error) = self { error.code() } else { None }
+    }
+}
+
 impl Server {
     /// Parses `postgres://user:password@host:port/database?sslmode=…&sslrootcert=…`, or a unix socket as
     /// `postgres:///database?host=/folder&user=…`.
@@ -91,7 +111,7 @@ impl Server {
     /// Connects as the superuser; `None` is the database of the URL. The session resolves unqualified names only in
     /// `pg_catalog`. The control plane relies on the session's commits, so they are synchronous regardless of the
     /// cluster's settings.
-    pub(super) async fn connect(&self, database: Option<&str>) -> Result<Client, tokio_postgres::Error> {
+    pub(super) async fn connect(&self, database: Option<&str>) -> Result<Client, ConnectError> {
         // With these options, the session of a lost machine ends within half a minute, which releases the lock of the
         // node.
         const OPTIONS: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
@@ -110,9 +130,18 @@ impl Credentials {
     /// # Errors
     /// Returns an error if Postgres is unreachable or refuses the login.
     pub async fn connect(&self) -> anyhow::Result<Client> {
-        let connected =
-            self.address.connect(&self.database, &self.user, Some(&self.password), "-c search_path=pg_catalog");
-        Ok(connected.await?)
+        Ok(self.connect_with("-c search_path=pg_catalog").await?)
+    }
+
+    /// Connects as this login, to read catalogs for a task that other projects wait for. A tenant can hold locks on the
+    /// objects that the catalogs describe, so the waits are short.
+    pub(super) async fn connect_to_read(&self) -> Result<Client, ConnectError> {
+        self.connect_with("-c search_path=pg_catalog -c lock_timeout=5s -c statement_timeout=60s").await
+    }
+
+    /// Connects as this login, with these settings of the session. They have priority over those of roles and databases.
+    pub(crate) async fn connect_with(&self, options: &str) -> Result<Client, ConnectError> {
+        self.address.connect(&self.database, &self.user, Some(&self.password), options).await
     }
 }
 
@@ -123,29 +152,33 @@ impl Address {
         user: &str,
         password: Option<&Secret>,
         options: &str,
-    ) -> Result<Client, tokio_postgres::Error> {
+    ) -> Result<Client, ConnectError> {
         let mut config = Config::new();
         config.host(&self.host).port(self.port).dbname(database).user(user).options(options);
-        config.application_name("svc-node").connect_timeout(CONNECT_TIMEOUT);
+        config.application_name("svc-node");
         config.tcp_user_timeout(TCP_USER_TIMEOUT).keepalives_idle(KEEPALIVE_IDLE);
         if let Some(password) = password {
             config.password(password.reveal());
         }
         match &self.tls {
             Tls::Off => {
-                let (client, connection) = config.ssl_mode(SslMode::Disable).connect(NoTls).await?;
+                let (client, connection) = in_time(config.ssl_mode(SslMode::Disable).connect(NoTls)).await?;
                 // The statement in flight receives the same error.
                 tokio::spawn(async move { drop(connection.await) });
                 Ok(client)
             }
             Tls::Verified { config: tls, .. } => {
                 let tls = MakeRustlsConnect::new((**tls).clone());
-                let (client, connection) = config.ssl_mode(SslMode::Require).connect(tls).await?;
+                let (client, connection) = in_time(config.ssl_mode(SslMode::Require).connect(tls)).await?;
                 tokio::spawn(async move { drop(connection.await) });
                 Ok(client)
             }
         }
     }
+}
+
+async fn in_time<T>(connect: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, ConnectError> {
+    Ok(timeout(CONNECT_TIMEOUT, connect).await.map_err(|_| ConnectError::TimedOut)??)
 }
 
 /// Removes `sslmode` and `sslrootcert` from the URL: tokio-postgres supports neither `verify-full` nor custom roots.
@@ -190,7 +223,19 @@ fn client_config(root: Option<&PathBuf>) -> anyhow::Result<ClientConfig> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn server_that_does_not_complete_the_startup_ends_the_attempt() {
+        // The kernel accepts the connection, and no process reads from it.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://root@{}/postgres", listener.local_addr().unwrap());
+        let connecting = Server::parse(&url).unwrap();
+        let connected = timeout(CONNECT_TIMEOUT * 10, connecting.connect(None)).await.expect("an end");
+        assert!(matches!(connected, Err(ConnectError::TimedOut)));
+    }
 
     #[test]
     fn urls_with_unverified_tls_are_rejected_and_errors_hide_them() {

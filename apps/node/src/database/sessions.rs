@@ -80,7 +80,8 @@ pub async fn terminate_harmful(client: &AdminConnection, limits: TransactionLimi
                     CASE WHEN r.rolname ~ '^(dump|load)_' THEN $2::integer ELSE $1::integer END
                 OR a.xact_start < clock_timestamp() - $3::float8 * interval '1 second' AND r.rolname !~ '^(dump|load)_'
                 OR a.datname ~ '^db_[0-9a-z]{26}$' AND NOT EXISTS (SELECT FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid
-                    WHERE m.member = r.oid AND o.rolname = a.datname))
+                    WHERE m.member = r.oid AND o.rolname = a.datname)
+                    AND r.rolname <> 'auth_' || substr(a.datname, 4))
         )
         SELECT count(pg_terminate_backend(pid)) FROM harmful";
     let TransactionLimits { ids, dump_ids, time } = limits;

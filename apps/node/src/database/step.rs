@@ -101,8 +101,8 @@ impl Target {
         Ok(())
     }
 
-    /// Executes a phase. Before the point of no return, a permanent failure is returned as the report of the phase, not
-    /// as an error.
+    /// Executes a phase. A permanent failure of the phase `sealing` is returned as a report, not as an error:
+    /// the operation then ends without a change.
     async fn execute(&self, operation: &DatabaseOperation) -> anyhow::Result<OperationReport> {
         let DatabaseOperation { id, kind, phase, .. } = operation;
         let project = &self.project;

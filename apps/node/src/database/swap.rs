@@ -1,5 +1,5 @@
-//! The points of no return: a database is replaced by the prepared one, or removed. Each is one transaction in
-//! `svc_node`, which also updates the node's tables. The previous database becomes a tombstone.
+//! The steps that cannot be undone: a database is replaced by the prepared one, or removed. Each step is one
+//! transaction in `svc_node`, which also updates the node's tables. The previous database becomes a tombstone.
 
 use anyhow::Context as _;
 use tokio_postgres::Transaction;

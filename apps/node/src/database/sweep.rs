@@ -95,7 +95,7 @@ async fn changed_sizes(shared: &Shared, client: &AdminConnection) -> anyhow::Res
 /// Returns the roles that belong to a database of the node.
 fn known_roles(rows: &[DatabaseRow], desired: impl Iterator<Item = String>) -> BTreeSet<String> {
     let names = rows.iter().filter_map(|row| Names::new(&row.id));
-    names.flat_map(|it| [it.database(), it.app(), it.node(), it.dump(), it.load()]).chain(desired).collect()
+    names.flat_map(|it| [it.database(), it.app(), it.node(), it.dump(), it.load(), it.auth()]).chain(desired).collect()
 }
 
 /// Removes the roles and prepared databases that belong to no database.

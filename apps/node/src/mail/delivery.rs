@@ -50,7 +50,12 @@ pub async fn deliver(
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
     while have_email.wait_for(|have_email| *have_email).await.is_ok() {
         let Ok(mut permits) = Arc::clone(&permits).acquire_many_owned(MAX_BATCH).await else { return };
-        let mails = match deliveries.core.claim_mail().await {
+        while let Some(ended) = in_progress.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "the delivery of a mail failed");
+            }
+        }
+        let mails = match deliveries.core.claim_mail(in_progress.is_empty()).await {
             Ok(claimed) => claimed.deliveries,
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "failed to claim received mail; retrying");
@@ -64,11 +69,6 @@ pub async fn deliver(
         }
         for mail in mails {
             in_progress.spawn(Arc::clone(&deliveries).process(mail, permits.split(1)));
-        }
-        while let Some(ended) = in_progress.try_join_next() {
-            if let Err(error) = ended {
-                tracing::error!(%error, "the delivery of a mail failed");
-            }
         }
     }
 }

@@ -28,6 +28,7 @@ impl SendError {
         match self {
             Self::Refused(refused) => match refused.code {
                 MailRefusal::RateLimited => "rate_limited",
+                MailRefusal::MailboxFull => "mailbox_full",
                 MailRefusal::Suppressed => "suppressed",
                 MailRefusal::InvalidRecipient => "invalid_recipient",
                 MailRefusal::InvalidSender => "invalid_sender",

@@ -67,7 +67,8 @@ impl Prefix {
         self.quota_bytes.swap(quota_bytes, Ordering::Relaxed) != quota_bytes
     }
 
-    /// Begins a put of this number of bytes, as far as the size is known. Returns the id of the new blob.
+    /// Begins a put. `bytes` is the number of bytes to reserve: the size, as far as it is known. Returns the id of the
+    /// new blob.
     pub fn begin(&self, ids: &BlobIds, bytes: u64) -> Uuid {
         let mut in_progress = self.in_progress();
         let blob = ids.next();

@@ -23,7 +23,8 @@ pub struct Config {
     pub uids: UidRange,
     /// A process without requests for this long is stopped.
     pub idle: Duration,
-    /// The time for a call of `email()`, with the download of the mail. A start of the process is in addition.
+    /// The timeout of a call of `email()`, including the download of the mail. It does not include the start of the
+    /// process.
     pub email_timeout: Duration,
     /// The connections of workers.
     pub egress: EgressConfig,

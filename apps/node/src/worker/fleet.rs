@@ -19,8 +19,8 @@ use crate::digest::Digest;
 use crate::environment::{CurrentEnvironment, Environments};
 use crate::index::Index;
 
-/// The limit of replaced processes of a project that still finish their requests. It is low, because each process uses
-/// memory, and a change of the environment costs its author little.
+/// The maximum number of replaced processes of a project that still finish their requests. It is low, because each
+/// process uses memory, and members can change the environment often.
 const MAX_DRAINING: usize = 2;
 
 /// The workers of all projects with code; always empty on a node that does not run worker code.
@@ -33,7 +33,7 @@ pub struct Fleet {
     starts: JoinSet<Arc<Worker>>,
     /// The replaced workers that still finish their requests, oldest first.
     draining: Vec<Weak<Worker>>,
-    /// When the next environment has settled.
+    /// The time at which the next environment settles.
     settles_at: Option<Instant>,
 }
 

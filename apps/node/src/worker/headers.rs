@@ -1,11 +1,12 @@
 //! The headers that are forwarded between visitors and workers.
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{CONNECTION, HeaderMap, UPGRADE};
+use actix_web::http::header::{CONNECTION, COOKIE, HeaderMap, UPGRADE};
 use hyper::header::{HeaderMap as WorkerHeaders, HeaderName, HeaderValue};
 
 use super::bindings::{BINDING_HEADER, KEY_HEADER};
 use super::definition::SCHEME_HEADER;
+use crate::auth::HANDLE_HEADER;
 use crate::origin::{Origin, authority};
 
 /// Hop-by-hop headers (RFC 9110 7.6.1). `Expect` is included because the front responds to it.
@@ -22,8 +23,17 @@ const HOP_BY_HOP: [&str; 10] = [
     "expect",
 ];
 /// Request headers that the node consumes or sets itself.
-const PRIVATE: [&str; 7] =
-    ["svc-access-bypass", KEY_HEADER, BINDING_HEADER, SCHEME_HEADER, "host", "x-forwarded-for", "x-forwarded-proto"];
+const PRIVATE: [&str; 9] = [
+    "svc-access-bypass",
+    KEY_HEADER,
+    BINDING_HEADER,
+    SCHEME_HEADER,
+    HANDLE_HEADER,
+    "cookie",
+    "host",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+];
 
 /// Returns whether the request asks for a WebSocket.
 pub fn is_websocket(headers: &HeaderMap) -> bool {
@@ -31,8 +41,13 @@ pub fn is_websocket(headers: &HeaderMap) -> bool {
         && connection_headers(headers).any(|name| name == "upgrade")
 }
 
-/// Returns the headers of the request to the worker. Returns `None` if a header cannot be forwarded.
-pub fn to_worker(request: &HttpRequest, Origin { client, scheme }: Origin) -> Option<WorkerHeaders> {
+/// Returns the headers of the request to the worker, with the handle of the visitor's session. Returns `None` if a header
+/// cannot be forwarded.
+pub fn to_worker(
+    request: &HttpRequest,
+    Origin { client, scheme }: Origin,
+    session: Option<&[u8]>,
+) -> Option<WorkerHeaders> {
     let headers = request.headers();
     let mut forwarded = WorkerHeaders::new();
     let dropped: Vec<String> = connection_headers(headers).collect();
@@ -41,16 +56,20 @@ pub fn to_worker(request: &HttpRequest, Origin { client, scheme }: Origin) -> Op
         if HOP_BY_HOP.contains(&name) || PRIVATE.contains(&name) || dropped.iter().any(|it| it == name) {
             continue;
         }
-        let value =
-            if name == "cookie" { without_platform_cookies(value.as_bytes()) } else { value.as_bytes().to_vec() };
-        if name != "cookie" || !value.is_empty() {
-            forwarded.append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(&value).ok()?);
-        }
+        let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+        forwarded.append(HeaderName::from_bytes(name.as_bytes()).ok()?, value);
+    }
+    let cookies = project_cookies(headers);
+    if !cookies.is_empty() {
+        forwarded.insert("cookie", HeaderValue::from_bytes(&cookies).ok()?);
     }
     forwarded.insert(SCHEME_HEADER, HeaderValue::from_static(scheme));
     forwarded.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
     forwarded.insert("x-forwarded-for", HeaderValue::from_str(&client.to_string()).ok()?);
     forwarded.insert("host", HeaderValue::from_str(authority(request)?).ok()?);
+    if let Some(session) = session {
+        forwarded.insert(HANDLE_HEADER, HeaderValue::from_bytes(session).ok()?);
+    }
     if is_websocket(headers) {
         forwarded.insert("connection", HeaderValue::from_static("upgrade"));
         forwarded.insert("upgrade", HeaderValue::from_static("websocket"));
@@ -70,10 +89,15 @@ fn connection_headers(headers: &HeaderMap) -> impl Iterator<Item = String> {
     values.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase())
 }
 
-/// Removes the platform's cookies.
-fn without_platform_cookies(value: &[u8]) -> Vec<u8> {
-    let cookies = value.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    let others = cookies.filter(|it| !it.starts_with(b"__svc_") && !it.starts_with(b"__Host-svc_"));
+/// Returns the cookies except the platform's, as one header (RFC 9113 section 8.2.3).
+fn project_cookies(headers: &HeaderMap) -> Vec<u8> {
+    let cookies = headers.get_all(COOKIE).flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    let cookies = cookies.map(<[u8]>::trim_ascii).filter(|cookie| !cookie.is_empty());
+    let is_platform = |it: &&[u8]| {
+        // The last two are the cookies of app user auth on plain http.
+        [b"__svc_".as_slice(), b"__Host-svc_", b"svc_auth=", b"svc_auth_flow_"].iter().any(|name| it.starts_with(name))
+    };
+    let others = cookies.filter(|it| !is_platform(it));
     others.collect::<Vec<_>>().join(&b"; "[..])
 }
 
@@ -98,16 +122,18 @@ mod tests {
             .insert_header(("x-forwarded-proto", "ftp"))
             .insert_header(("x-forwarded-for", "198.51.100.7"))
             .append_header(("cookie", "a=1; __Host-svc_access=x;__svc_b=2; c=3"))
-            .append_header(("cookie", "__svc_only=1"))
+            .append_header(("cookie", "__svc_only=1; svc_auth=x; svc_auth_flow_1=x; svc_authx=1"))
+            .insert_header((HANDLE_HEADER, "forged"))
             .insert_header(("x-kept", "yes"))
             .to_http_request();
         let origin = Origin { client: [192, 0, 2, 1].into(), scheme: "https" };
-        let forwarded = to_worker(&request, origin).unwrap();
+        assert_eq!(to_worker(&request, origin, Some(b"x")).unwrap().get(HANDLE_HEADER).unwrap(), "x");
+        let forwarded = to_worker(&request, origin, None).unwrap();
         let mut forwarded: Vec<_> =
             forwarded.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         forwarded.sort_unstable();
         let expected = [
-            ("cookie", "a=1; c=3"),
+            ("cookie", "a=1; c=3; svc_authx=1"),
             ("host", "shop.localhost"),
             (SCHEME_HEADER, "https"),
             ("x-forwarded-for", "192.0.2.1"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use actix_web::body::{BodyStream, SizedStream};
 use actix_web::http::header::{CONTENT_LENGTH, RETRY_AFTER, TRANSFER_ENCODING};
-use actix_web::http::{Method, StatusCode};
+use actix_web::http::{Method, StatusCode, Version};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, rt};
 use futures_util::stream::{self, Stream};
@@ -23,17 +23,19 @@ use super::fleet::Unavailable;
 use super::process::RequestGuard;
 use super::version::{Rejection, Worker};
 use super::{headers, upgrade};
+use crate::auth::WorkerSession;
 use crate::origin::Origin;
 use crate::page::page;
 
 /// The timeout until a worker starts to respond.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Forwards the request to the worker and returns its response.
+/// Forwards the request to the worker and returns its response. `session` is the session of the visitor.
 pub async fn forward_request(
     request: &HttpRequest,
     payload: Payload,
     origin: Origin,
+    session: Option<&WorkerSession>,
     worker: Result<&Arc<Worker>, Unavailable>,
 ) -> HttpResponse {
     let worker = match worker {
@@ -47,7 +49,7 @@ pub async fn forward_request(
     let is_websocket = headers::is_websocket(request.headers());
     // After a WebSocket request, the payload is WebSocket data instead of a body.
     let (body, websocket) = if is_websocket { (None, Some(payload)) } else { (Some(payload), None) };
-    let Some(outgoing) = outgoing_request(request, origin, body) else {
+    let Some(outgoing) = outgoing_request(request, origin, session, body) else {
         return page(StatusCode::BAD_REQUEST, "The request is malformed. Check its address and headers.");
     };
     match timeout(RESPONSE_TIMEOUT, send(outgoing, &guard)).await {
@@ -95,13 +97,25 @@ fn unavailable(rejection: &Rejection) -> HttpResponse {
     response
 }
 
-fn outgoing_request(request: &HttpRequest, origin: Origin, payload: Option<Payload>) -> Option<Request<Outgoing>> {
-    let has_header = |name| request.headers().contains_key(name);
-    let payload = payload.filter(|_| has_header(CONTENT_LENGTH) || has_header(TRANSFER_ENCODING));
+fn outgoing_request(
+    request: &HttpRequest,
+    origin: Origin,
+    session: Option<&WorkerSession>,
+    payload: Option<Payload>,
+) -> Option<Request<Outgoing>> {
+    let payload = payload.filter(|_| has_body(request));
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let mut outgoing = Request::builder().method(request.method().as_str()).uri(path).body(Outgoing(payload)).ok()?;
-    *outgoing.headers_mut() = headers::to_worker(request, origin)?;
+    *outgoing.headers_mut() = headers::to_worker(request, origin, session.map(|session| session.handle.as_bytes()))?;
     Some(outgoing)
+}
+
+/// Returns whether a request has a body. In HTTP/1.1, a header states it (RFC 9112 section 6). HTTP/2 needs none: then
+/// only a read without `Content-Length` has no body.
+fn has_body(request: &HttpRequest) -> bool {
+    let has_header = |name| request.headers().contains_key(name);
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    has_header(CONTENT_LENGTH) || has_header(TRANSFER_ENCODING) || (request.version() == Version::HTTP_2 && !is_read)
 }
 
 /// Sends the request on a new connection. Unix socket connections are cheap, and no state is left from earlier

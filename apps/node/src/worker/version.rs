@@ -52,7 +52,7 @@ struct RestartState {
     last_error: Option<String>,
 }
 
-/// The code of a version.
+/// The code of a version, without its environment.
 #[derive(Clone, Copy)]
 pub struct VersionCode<'a> {
     /// The project's id.
@@ -135,7 +135,7 @@ impl Worker {
         self.restart.try_lock().is_err() || self.current().is_some_and(|process| process.is_running())
     }
 
-    /// Returns the time for a call of `email()`.
+    /// Returns the timeout of a call of `email()`.
     pub fn email_timeout(&self) -> Duration {
         self.workers.config.email_timeout
     }

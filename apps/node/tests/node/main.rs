@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod ai;
+mod auth;
 mod caching;
 mod control_plane;
 mod converging;
@@ -16,5 +17,6 @@ mod representations;
 mod running;
 mod serving;
 mod storage;
+mod tls;
 mod visitor;
 mod workers;

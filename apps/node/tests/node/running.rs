@@ -71,6 +71,8 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 pub struct RunningNode {
     pub visitor: Visitor,
+    /// The address of the TLS listener, if the node terminates TLS.
+    pub tls: Option<SocketAddr>,
     /// The address of the metrics, if the node serves them.
     pub metrics: Option<SocketAddr>,
     stop: oneshot::Sender<()>,
@@ -97,10 +99,10 @@ impl RunningNode {
         })
         .await;
         let node = started.unwrap();
-        let (visitor, metrics) = (Visitor::new(node.address()), node.metrics_address());
+        let (visitor, tls, metrics) = (Visitor::new(node.address()), node.tls_address(), node.metrics_address());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(node.run_until(async { drop(stopped.await) }));
-        Self { visitor, metrics, stop, task }
+        Self { visitor, tls, metrics, stop, task }
     }
 
     pub async fn stop(self) {

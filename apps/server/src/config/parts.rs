@@ -17,8 +17,8 @@ use objects::{BucketOptions, CredentialSettings, StoreAddress, StoreConfig, Time
 use projects::SiteUrl;
 use providers::CodeHostConfig;
 use serde::Deserialize;
-use settings::{Error, Flag, Settings};
-use webhooks::sns::SnsTopic;
+use settings::{Error, Flag, Setting, Settings, is_loopback_host};
+use webhooks::sns::{CertificateHosts, SnsTopic};
 use webhooks::{SigningKey, VerifyingKeys};
 
 use super::values::{Addresses, GracePeriod, Sockets, Url};
@@ -31,11 +31,11 @@ use super::{
     MAIL_STORE, MAILHOOK_CA, MAILHOOK_CERT_HOSTS, MAILHOOK_TOPIC_ARN, MailConfig, MailHookConfig, NAMESERVERS,
     OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
     PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
-    PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
+    PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PLATFORM_ORG, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
     REGISTRAR_USER, RegistrarConfig, RegistrarLimits, SITE_NAME, SMTP_URL,
 };
 
-/// The file that `SVC_LIMITS` names.
+/// The content of the file that `SVC_LIMITS` names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LimitsFile {
@@ -92,7 +92,7 @@ pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConf
     if url.path() != "/" {
         return Err(OAUTH_ISSUER.malformed("must not have a path"));
     }
-    if url.scheme() == "http" && !is_loopback(&url) {
+    if !may_receive_secrets(&url) {
         return Err(OAUTH_ISSUER.malformed("must use https, except on a loopback address"));
     }
     let audience = audience.unwrap_or_else(|| issuer.clone());
@@ -103,15 +103,9 @@ pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConf
     Ok(Some(OAuthConfig { issuer, audience, refresh_grace_seconds, device_verification_uri, cli_client }))
 }
 
-/// Returns whether the URL refers to this machine. Only there, tokens and codes may be sent without TLS (RFC 8414
-/// section 2).
-fn is_loopback(url: &url::Url) -> bool {
-    match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
-    }
+/// Returns whether tokens and codes may be sent to a URL: with TLS, or to this machine (RFC 8414 section 2).
+fn may_receive_secrets(url: &url::Url) -> bool {
+    url.scheme() == "https" || url.host_str().is_some_and(is_loopback_host)
 }
 
 /// Returns the configuration of the model-lending service. Returns `None` if it is not configured.
@@ -199,7 +193,7 @@ pub(super) fn zones(settings: &Settings, site: &Site, own_domains: &[String]) ->
             hosting.has_primary = primary.is_some();
             hosting.has_signer = signer.is_some();
             // A hosted zone with the catalog's name would hide the catalog.
-            hosting.platform_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
+            hosting.reserved_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
         }
         None if primary.is_some() => return Err(NAMESERVERS.malformed("required with SVC_DNS_LISTEN")),
         None => {}
@@ -231,6 +225,7 @@ fn hosting(settings: &Settings, site: &Site, own_domains: &[String]) -> Result<O
     let mut hosting = hosting.map_err(|error| NAMESERVERS.malformed(error))?;
     hosting.fallback_addresses = fallback_addresses.unwrap_or_default();
     hosting.platform_domains = own_domains.to_vec();
+    hosting.platform_org = settings.opt(&PLATFORM_ORG)?;
     Ok(Some(hosting))
 }
 
@@ -259,11 +254,19 @@ pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<
     let host = CodeHostConfig {
         client_id,
         client_secret: kernel::Secret::new(secret.reveal().to_owned()),
-        authorize_url: settings.get(&CODEHOST_AUTHORIZE_URL)?,
-        token_url: settings.get(&CODEHOST_TOKEN_URL)?,
-        user_url: settings.get(&CODEHOST_USER_URL)?,
+        authorize_url: code_host_endpoint(settings, &CODEHOST_AUTHORIZE_URL)?,
+        token_url: code_host_endpoint(settings, &CODEHOST_TOKEN_URL)?,
+        user_url: code_host_endpoint(settings, &CODEHOST_USER_URL)?,
     };
     Ok(Some(CodeHostLogin { host, redirects }))
+}
+
+fn code_host_endpoint(settings: &Settings, setting: &Setting<url::Url>) -> Result<url::Url, Error> {
+    let url = settings.get(setting)?;
+    if !may_receive_secrets(&url) {
+        return Err(setting.malformed("must use https, except on a loopback address"));
+    }
+    Ok(url)
 }
 
 /// The timeouts of an object store. A read may wait for a large bundle.
@@ -308,7 +311,7 @@ pub(super) fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
 /// Returns the configuration of the mail hook. Returns `None` without a topic.
 pub(super) fn mail_hook(settings: &Settings) -> Result<Option<MailHookConfig>, Error> {
     // Parse every setting even if the hook is off, so that a malformed value is always reported.
-    let hosts = settings.opt(&MAILHOOK_CERT_HOSTS)?.unwrap_or_default();
+    let hosts = settings.opt(&MAILHOOK_CERT_HOSTS)?;
     let ca = match settings.opt(&MAILHOOK_CA)? {
         Some(path) => {
             let pem = fs::read_to_string(&path);
@@ -322,6 +325,9 @@ pub(super) fn mail_hook(settings: &Settings) -> Result<Option<MailHookConfig>, E
     if !is_topic {
         return Err(MAILHOOK_TOPIC_ARN.malformed("must be arn:<partition>:sns:<region>:<account>:<name>"));
     }
+    let hosts = hosts.or_else(|| CertificateHosts::of_topic(&arn)).ok_or_else(|| {
+        MAILHOOK_TOPIC_ARN.malformed("without a region of Amazon, it requires SVC_MAILHOOK_CERT_HOSTS")
+    })?;
     Ok(Some(MailHookConfig { topic: SnsTopic::new(arn, hosts.clone()), hosts, ca }))
 }
 

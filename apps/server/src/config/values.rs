@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The transport of desired state and reports between the control plane and the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoreLink {
-    /// The Postgres of this installation.
+    /// Through the Postgres of this installation.
     Embedded,
     /// There is no link to nodes.
     Off,
@@ -24,9 +24,34 @@ pub struct Addresses(pub(super) Vec<IpAddr>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sockets(pub(super) Vec<SocketAddr>);
 
+/// Comma-separated URLs of ACME directories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directories(pub(super) Vec<url::Url>);
+
 /// A time in seconds from 0 to 60: a number with the unit `s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GracePeriod(pub(super) i64);
+
+impl FromStr for Directories {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = |url: &str| {
+            let url: url::Url = url.trim().parse().map_err(|_| "not a URL")?;
+            match url.scheme() {
+                "https" if url.has_host() => Ok(url),
+                _ => Err("must be https URLs (RFC 8555 section 6.1)"),
+            }
+        };
+        let directories: Vec<url::Url> = text.split(',').map(parse).collect::<Result<_, _>>()?;
+        let is_unique = |(at, url): (usize, &url::Url)| directories.iter().position(|other| other == url) == Some(at);
+        if directories.iter().enumerate().all(is_unique) {
+            Ok(Self(directories))
+        } else {
+            Err("names a directory twice")
+        }
+    }
+}
 
 impl FromStr for GracePeriod {
     type Err = &'static str;

@@ -8,7 +8,9 @@ use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` is not one of them, because it
 /// needs only the bundle store.
-const ON_POSTGRES: [&str; 16] = [
+const ON_POSTGRES: [&str; 18] = [
+    "certificates.reconcile",
+    "certificates.run_due",
     "databases.notify_stale",
     "databases.purge_expired",
     "dns.check_signers",

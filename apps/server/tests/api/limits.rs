@@ -170,7 +170,7 @@ async fn unknown_credentials_share_one_limit_and_create_no_rows() {
 async fn concurrent_requests_within_the_quota_are_admitted() {
     let (app, _) = two_servers(600, 600).await;
     let ada = app.sign_in("ada").await;
-    // The number of requests is larger than the number of reservations, each of ten permits, that the quota allows.
+    // A server reserves ten permits at a time. There are more requests than reservations that the quota allows.
     let responses = join_all((0..150).map(|_| ada.get("/v1/orgs"))).await;
     for response in responses {
         response.expect(200);

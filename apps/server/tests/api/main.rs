@@ -9,9 +9,11 @@
 )]
 
 mod ai;
+mod app_sign_in;
 mod billing;
 mod browser;
 mod caller_checks;
+mod certificates;
 mod chaos;
 mod contract;
 mod convergence;
@@ -39,4 +41,5 @@ mod process;
 mod projects;
 mod resources;
 mod support;
+mod tls;
 mod tour;

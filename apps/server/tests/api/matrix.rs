@@ -155,7 +155,7 @@ impl Fixture {
         let path = path.replace("{host}", "www.example.org").replace("{version}", "1");
         let path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
         let path = path.replace("{repoName}", "app").replace("{domainName}", "example.org");
-        let path = path.replace("{address}", "ada@example.org");
+        let path = path.replace("{address}", "ada@example.org").replace("{provider}", "codehost");
         let path = path.replace("{zone}", "example.org").replace("{name}", "www").replace("{type}", "A");
         // This token does not exist.
         let mut path = path.replace("{token}", "svc_inv_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");

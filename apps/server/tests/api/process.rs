@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web;
-use sandbox::{CodeHostFault, CodeHostServer, Encryption, Endpoint, SmtpFault, SmtpServer};
+use sandbox::{CodeHostServer, Encryption, Endpoint, ResponseFault, SmtpFault, SmtpServer};
 use serde_json::{Value, json};
 use testkit::{TestDatabase, reserved_port};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,7 +20,7 @@ pub struct Process {
     pub internal: String,
     folder: PathBuf,
     settings: Vec<(&'static str, String)>,
-    pub database: TestDatabase,
+    pub database: Arc<TestDatabase>,
 }
 
 fn settings(
@@ -86,7 +86,7 @@ impl Process {
         let log = std::fs::File::create(folder.with_extension("log")).unwrap();
         let child = command(&settings).stdout(log).spawn().unwrap();
         let (base, internal) = (format!("http://127.0.0.1:{public}"), format!("http://127.0.0.1:{internal}"));
-        Self { child, base, internal, folder, settings, database }
+        Self { child, base, internal, folder, settings, database: Arc::new(database) }
     }
 
     pub async fn wait_until_ready(&self) {
@@ -295,6 +295,9 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_DNS_LISTEN", Some("127.0.0.1:0")),
         ("SVC_DNS_SECONDARIES", Some("192.0.2.1")),
         ("SVC_DNS_TSIG", Some("xfr:hmac-md5:aHVudGVyMg==")),
+        ("SVC_CODEHOST_AUTHORIZE_URL", Some("http://code.example")),
+        ("SVC_CODEHOST_TOKEN_URL", Some("http://code.example")),
+        ("SVC_CODEHOST_USER_URL", Some("http://10.0.0.1")),
         ("SVC_OAUTH_ISSUER", Some("nonsense")),
         ("SVC_OAUTH_ISSUER", Some("https://api.example/path")),
         ("SVC_OAUTH_ISSUER", Some("https://api.example?x=1")),
@@ -322,6 +325,10 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         settings.extend(value.map(|value| (name, value.to_owned())));
         if value == Some("whsec_hunter2") {
             settings.push(("SVC_LENDING_URL", "https://lending.example".to_owned()));
+        }
+        if name.starts_with("SVC_CODEHOST_") {
+            let client = [("SVC_CODEHOST_CLIENT_ID", "svc"), ("SVC_CODEHOST_CLIENT_SECRET", "hunter2")];
+            settings.extend(client.map(|(name, value)| (name, value.to_owned())));
         }
         let output = command(&settings).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
@@ -437,7 +444,7 @@ async fn log_contains_no_credentials_codes_or_contacts() {
         let params: Vec<(String, String)> = url::form_urlencoded::parse(fragment.as_bytes()).into_owned().collect();
         (params[0].clone(), vec![state, cookie.split_once('=').unwrap().1.to_owned()])
     };
-    host.inject(Endpoint::User, Some(CodeHostFault::Json(json!({ "id": "ada@code.example", "login": 7 }))));
+    host.inject(Endpoint::User, Some(ResponseFault::Json(json!({ "id": "ada@code.example", "login": 7 }))));
     let ((name, _), spent) = sign_in().await;
     assert_eq!(name, "error");
     secrets.extend(spent);

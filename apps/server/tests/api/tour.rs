@@ -4,7 +4,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use sandbox::{AiServer, DnsServer, Encryption, PaymentsServer, RegistrarServer, SmtpServer};
+use sandbox::{
+    AiServer, DnsServer, Encryption, IdentityProvider, IdentityServer, PaymentsServer, RegistrarServer, SmtpServer,
+};
 use testkit::{PrivatePostgres, reserved_port};
 
 use crate::convergence::node_process::{Node, program, workerd};
@@ -13,9 +15,10 @@ use crate::mail::bot::MailNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 
-/// The number of shell blocks at the end of the tour that need `workerd`, because they deploy worker code. The last of
-/// them also needs the programs of Postgres.
-const BLOCKS_WITH_CODE: usize = 5;
+/// The number of shell blocks at the end of the tour that need `workerd`, because they deploy worker code.
+const BLOCKS_WITH_CODE: usize = 6;
+/// The number of the last of these blocks that also need the programs of Postgres.
+const BLOCKS_WITH_DATABASE: usize = 2;
 
 /// Returns the shell blocks of the tour, without the last `omitted` ones.
 fn tour(omitted: usize) -> String {
@@ -38,7 +41,7 @@ fn checkout(folder: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn readme_tour_works() {
     let workerd = workerd();
-    let public_port = reserved_port();
+    let (public_port, edge_port) = (reserved_port(), reserved_port());
     let payments = PaymentsServer::start(Some(format!("http://127.0.0.1:{public_port}/v1/hooks/payments"))).await;
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/ai-models.example.json");
     let registrar = RegistrarServer::start().await;
@@ -50,8 +53,9 @@ async fn readme_tour_works() {
     settings.push(("SVC_MAIL_DOMAIN", "mail.localhost".to_owned()));
     settings.push(("SVC_OAUTH_ISSUER", "http://127.0.0.1".to_owned()));
     settings.push(("SVC_AI_MODELS", models.display().to_string()));
+    settings.push(("SVC_SITE_URL", format!("http://{{hostname}}:{edge_port}")));
     let server = Process::at(public_port, &settings).await;
-    let upstream = AiServer::start().await;
+    let (upstream, identity) = (AiServer::start().await, IdentityServer::start().await);
     // Ada approved an app before the tour. The tour lists it and ends its access.
     let (connected_app, ada) = register_at(&server, public()).await;
     let tokens = connected_app.sign_in(&ada).await;
@@ -60,6 +64,7 @@ async fn readme_tour_works() {
     let folder = std::env::temp_dir().join(format!("svc-tour-{}", port(&server.base)));
     let mut settings = vec![("SVC_NODE_STORAGE", format!("file://{}/objects", folder.display()))];
     settings.extend(upstream.settings());
+    settings.extend(identity.settings());
     settings.extend(workerd.clone().map(|it| ("SVC_NODE_WORKERD", it)));
     let postgres = workerd.as_ref().and_then(|_| PrivatePostgres::start());
     if let Some(postgres) = &postgres {
@@ -71,17 +76,19 @@ async fn readme_tour_works() {
             ("SVC_NODE_BACKUPS", format!("file://{}/backups", folder.display())),
         ]);
     }
-    let node = Node::start(&server, &settings).await;
+    let _node = Node::at(&server, edge_port, &settings).await;
     let git = GitNode::start(&server.database.url(), &server.internal).await;
     let mail = MailNode::start(&server, &DnsServer::start().await).await;
-    let edge = format!(":{}", port(&node.edge));
+    let edge = format!(":{edge_port}");
+    let identity_base = identity.url(IdentityProvider::CodeHost).split_once("/identity").unwrap().0;
     let omitted = match (&workerd, &postgres) {
         (None, _) => BLOCKS_WITH_CODE,
-        (_, None) => 1,
+        (_, None) => BLOCKS_WITH_DATABASE,
         (Some(_), Some(_)) => 0,
     };
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
     let script = script.replace(":8093", &format!(":{}", git.http)).replace(":2525", &format!(":{}", mail.port));
+    let script = script.replace("http://127.0.0.1:8090", identity_base);
     assert!(script.contains(&server.base), "the tour does not use the API");
     // Wait for the webhook of the payment, and for the binding of the models.
     let ready =
@@ -109,12 +116,13 @@ async fn readme_tour_works() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(output.status.success(), "{out}\n{err}");
+    let member = "<p>You are signed in as <strong>Ada Lovelace</strong> (ada@mail.example).</p>";
     let is_expected =
-        |line: &&str| line.starts_with("<h1>") || ["401", "data: [DONE]", "<p>Hello, bot</p>"].contains(line);
+        |line: &&str| line.starts_with("<h1>") || ["401", "data: [DONE]", "<p>Hello, bot</p>", member].contains(line);
     let seen: Vec<&str> = out.lines().filter(is_expected).collect();
     let (hello, again) = ("<h1>Hello</h1>", "<h1>Hello again</h1>");
     let guests = r#"<h1><a href="/">Guest book</a></h1>"#;
-    let code = ["<h1>Hello, Ada</h1>", guests, "data: [DONE]", "<p>Hello, bot</p>", "<h1>To do</h1>"];
+    let code = ["<h1>Hello, Ada</h1>", guests, "data: [DONE]", "<p>Hello, bot</p>", "<h1>To do</h1>", member];
     let mut expected = vec![hello, again, hello, "401", hello, "<h1>Hello from git</h1>"];
     expected.extend(&code[..BLOCKS_WITH_CODE - omitted]);
     assert_eq!(seen, expected, "{out}\n{err}");

@@ -21,8 +21,8 @@ use super::statement::Target;
 use crate::http::{Describe, Extract, Operation, Policy, PolicyTarget, RouteMatch, path_parameters};
 use crate::problem::Problem;
 
-/// A member with at least the role in the path's organization. The credential has the scope and covers the whole
-/// organization.
+/// A member with at least the role `R` in the path's organization. The credential has the scope `S` and covers the
+/// whole organization.
 #[derive(Debug)]
 pub struct InOrg<R, S> {
     pub actor: Actor,
@@ -31,8 +31,8 @@ pub struct InOrg<R, S> {
     policy: PhantomData<(R, S)>,
 }
 
-/// A member with at least the role in the path's organization, with the scope. A restricted token lists only the
-/// targets of its restriction.
+/// A member with at least the role `R` in the path's organization, and a credential with the scope `S`. A restricted
+/// token lists only the targets of its restriction.
 #[derive(Debug)]
 pub struct InOrgFiltered<R, S> {
     pub actor: Actor,
@@ -45,7 +45,7 @@ pub struct InOrgFiltered<R, S> {
     policy: PhantomData<(R, S)>,
 }
 
-/// A member with at least the role in the organization of the path's project, with the scope.
+/// A member with at least the role `R` in the organization of the path's project, and a credential with the scope `S`.
 #[derive(Debug)]
 pub struct InProject<R, S> {
     pub actor: Actor,
@@ -55,9 +55,9 @@ pub struct InProject<R, S> {
     policy: PhantomData<(R, S)>,
 }
 
-/// A member with at least the role in the organization of the path's zone, with the scope. For a token that is
-/// restricted to projects or zones, the policy also checks that the zone exists. For all other callers, the service
-/// checks that.
+/// A member with at least the role `R` in the organization of the path's zone, and a credential with the scope `S`. For
+/// a token that is restricted to projects or zones, the policy also checks that the zone exists. For all other callers,
+/// the service checks that.
 #[derive(Debug)]
 pub struct InZone<R, S> {
     pub actor: Actor,

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Version;
 use actix_web::http::header::HeaderMap;
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, HttpRequest, web};
 use kernel::Code;
+use tls::Requests;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::Problem;
@@ -56,11 +58,28 @@ fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")
 }
 
-/// Middleware that rejects requests before routing. At capacity it responds with 503 immediately, without a queue.
+/// Middleware that rejects requests before routing. At capacity it responds with 503 immediately, without a queue. Also
+/// applies the limits of HTTP/2 to a connection on which the server terminates TLS.
 ///
 /// # Errors
 /// Returns the errors of the inner service.
 pub async fn guard(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
+    let Some(connection) = requests.map(Requests::begin) else { return admit(request, next).await };
+    let response = if connection.is_refused() {
+        let message = "this connection has too many concurrent requests; try again in a moment";
+        let answer = Problem::new(&Code::UNAVAILABLE, message).respond(request.request());
+        request.into_response(answer)
+    } else {
+        admit(request, next).await?
+    };
+    Ok(response.map_body(|_, body| connection.hold(body)).map_into_boxed_body())
+}
+
+async fn admit(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {

@@ -29,7 +29,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// The longest wait for the client to receive a chunk.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time for which the response has to wait for the client before the minimum rate applies.
+/// The time for which a response may wait for its client before the minimum rate applies.
 const SLOW_GRACE: Duration = Duration::from_secs(10);
 
 /// A response of 200 with a body that is sent while it is produced. The OpenAPI document describes the route as if it

@@ -40,8 +40,8 @@ pub struct ApiKeyCaller<S> {
     scope: PhantomData<S>,
 }
 
-/// A member with at least the role in the organization of a new zone. This is the organization to which the token is
-/// restricted, or else the user's only organization.
+/// A member with at least the role `R` in the organization of a new zone. This is the organization to which the token
+/// is restricted, or else the user's only organization.
 #[derive(Debug)]
 pub struct ApiKeyOrg<R, S> {
     pub actor: Actor,
@@ -49,7 +49,7 @@ pub struct ApiKeyOrg<R, S> {
     policy: PhantomData<(R, S)>,
 }
 
-/// A member with at least the role in the organization of the path's zone.
+/// A member with at least the role `R` in the organization of the path's zone.
 #[derive(Debug)]
 pub struct ApiKeyZone<R, S> {
     pub actor: Actor,

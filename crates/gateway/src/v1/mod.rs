@@ -16,6 +16,7 @@ mod resources;
 mod service;
 
 use ::billing::Billing;
+use ::certificates::Certificates;
 use ::convergence::Convergence;
 use ::databases::Databases;
 use ::dns::Dns;
@@ -50,13 +51,14 @@ pub struct Contexts {
     pub billing: Billing,
     pub mail: Mail,
     pub mail_hook: MailHook,
+    pub certificates: Certificates,
 }
 
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
         let Self { identity, orgs, projects, convergence, dns, domains, git, resources, .. } = self.clone();
-        let Self { databases, oauth, billing, mail, mail_hook, .. } = self.clone();
+        let Self { databases, oauth, billing, mail, mail_hook, certificates, .. } = self.clone();
         app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
         app.app_data(Data::new(git))
             .app_data(Data::new(convergence))
@@ -67,7 +69,8 @@ impl Contexts {
             .app_data(Data::new(oauth))
             .app_data(Data::new(billing))
             .app_data(Data::new(mail))
-            .app_data(Data::new(mail_hook));
+            .app_data(Data::new(mail_hook))
+            .app_data(Data::new(certificates));
     }
 }
 

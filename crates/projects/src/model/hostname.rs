@@ -4,6 +4,8 @@ use kernel::Time;
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
+use super::hsts::Hsts;
+
 kernel::words! {
     /// The kind of a hostname.
     pub enum HostnameKind {
@@ -65,6 +67,44 @@ pub struct Hostname {
     pub created_at: Time,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub verified_at: Option<Time>,
+    /// The TLS certificate.
+    pub tls: HostnameTls,
+    /// `Strict-Transport-Security`. Null if the platform adds no such header.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub hsts: Option<Hsts>,
+}
+
+kernel::words! {
+    /// The state of the TLS certificate of a hostname.
+    pub enum TlsState {
+        /// The platform issues no certificate for the hostname: it is not served, or the platform issues none at all.
+        Off = "off",
+        /// The first certificate is being issued.
+        Pending = "pending",
+        /// The hostname has a certificate.
+        Active = "active",
+        /// The hostname has no valid certificate, and the last attempt to issue one failed. It is repeated.
+        Failed = "failed",
+    } example Active
+}
+
+/// The TLS certificate of a hostname.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HostnameTls {
+    pub state: TlsState,
+    /// The expiry of the current certificate.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub expires_at: Option<Time>,
+    /// The reason why the last attempt to issue or renew the certificate failed.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub last_error: Option<String>,
+}
+
+impl HostnameTls {
+    /// No certificate.
+    pub const OFF: Self = Self { state: TlsState::Off, expires_at: None, last_error: None };
 }
 
 /// A DNS record to publish.

@@ -2,10 +2,12 @@
 
 mod access;
 mod hostname;
+mod hsts;
 mod overview;
 
 pub use access::*;
 pub use hostname::*;
+pub use hsts::*;
 pub use overview::*;
 
 use kernel::{DeploymentId, Digest, ProjectId, ResourceSet, Time, UserId};

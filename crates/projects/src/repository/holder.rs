@@ -7,6 +7,7 @@ use kernel::{OrgId, ProjectId, Time};
 use store::{Connection, Error, Prepared, Result};
 
 use super::claim::remember_proved;
+use super::hostname::HstsRow;
 use crate::model::{HostnameKind, HostnameState, Proof};
 use crate::schema::{hostnames, projects};
 
@@ -178,6 +179,7 @@ impl HolderRepository for Connection {
             hostnames::unverified_since.eq(None::<Time>),
             hostnames::claim_expires_at.eq(None::<Time>),
             hostnames::reserved_until.eq(None::<Time>),
+            HstsRow::OFF,
         ));
         if Prepared(change).execute(self).await? == 0 {
             return Ok(false);

@@ -5,8 +5,8 @@ use diesel_async::RunQueryDsl;
 use kernel::{ProjectId, Time};
 use store::{Connection, Error, Prepared, Result};
 
-use crate::model::{Hostname, HostnameKind, HostnameState};
-use crate::schema::hostnames;
+use crate::model::{Hostname, HostnameKind, HostnameState, HostnameTls, Hsts, TlsState};
+use crate::schema::{hostname_tls, hostnames};
 
 /// Hostnames on a [`store::Connection`].
 pub trait HostnameRepository {
@@ -18,6 +18,9 @@ pub trait HostnameRepository {
 
     /// Sets or clears the error message of an active hostname.
     async fn hostname_set_error(&mut self, project: ProjectId, name: &str, problem: Option<&str>) -> Result<()>;
+
+    /// Sets or removes `Strict-Transport-Security` of a hostname.
+    async fn hostname_set_hsts(&mut self, project: ProjectId, name: &str, hsts: Option<Hsts>) -> Result<()>;
 
     /// Removes a custom hostname.
     async fn hostname_delete(&mut self, project: ProjectId, name: &str) -> Result<()>;
@@ -34,11 +37,33 @@ pub(super) struct HostnameRow {
     checks: Option<serde_json::Value>,
     created_at: Time,
     verified_at: Option<Time>,
+    #[diesel(embed)]
+    hsts: HstsRow,
+    #[diesel(embed)]
+    tls: Option<TlsRow>,
+}
+
+#[derive(Clone, Copy, Queryable, Selectable, AsChangeset)]
+#[diesel(table_name = hostnames, treat_none_as_null = true)]
+pub(super) struct HstsRow {
+    hsts_max_age: Option<i32>,
+    hsts_include_subdomains: bool,
+    hsts_preload: bool,
+}
+
+/// The certificate of a hostname. The query must join `hostname_tls`.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = hostname_tls)]
+pub(super) struct TlsRow {
+    state: TlsState,
+    expires_at: Option<Time>,
+    last_error: Option<String>,
 }
 
 impl HostnameRepository for Connection {
     async fn hostname_list(&mut self, project: ProjectId) -> Result<Vec<Hostname>> {
         let query = hostnames::table
+            .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
             .filter(hostnames::project_id.eq(project))
             .order((hostnames::kind.desc(), hostnames::name))
             .select(HostnameRow::as_select());
@@ -46,7 +71,9 @@ impl HostnameRepository for Connection {
     }
 
     async fn hostname_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Hostname>> {
-        let query = hostnames::table.find(name).filter(hostnames::project_id.eq(project));
+        let query = hostnames::table
+            .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
+            .filter(hostnames::name.eq(name).and(hostnames::project_id.eq(project)));
         let found: Option<HostnameRow> = query.select(HostnameRow::as_select()).first(self).await.optional()?;
         found.map(Hostname::try_from).transpose()
     }
@@ -55,6 +82,12 @@ impl HostnameRepository for Connection {
         let active = hostnames::project_id.eq(project).and(hostnames::state.eq(HostnameState::Active));
         let own = hostnames::table.find(name).filter(active);
         Prepared(diesel::update(own).set(hostnames::last_error.eq(problem))).execute(self).await?;
+        Ok(())
+    }
+
+    async fn hostname_set_hsts(&mut self, project: ProjectId, name: &str, hsts: Option<Hsts>) -> Result<()> {
+        let own = hostnames::table.find(name).filter(hostnames::project_id.eq(project));
+        Prepared(diesel::update(own).set(HstsRow::from(hsts))).execute(self).await?;
         Ok(())
     }
 
@@ -69,9 +102,47 @@ impl TryFrom<HostnameRow> for Hostname {
     type Error = Error;
 
     fn try_from(row: HostnameRow) -> Result<Self> {
-        let HostnameRow { name, kind, state, verification_token, last_error, checks, created_at, verified_at } = row;
+        let HostnameRow { checks, tls, .. } = row;
         let checks = checks.map(serde_json::from_value).transpose().map_err(Error::inconsistent)?.unwrap_or_default();
-        let verify = Vec::new();
-        Ok(Self { name, kind, state, verify, verification_token, last_error, checks, created_at, verified_at })
+        let tls = tls.map_or(HostnameTls::OFF, |TlsRow { state, expires_at, last_error }| HostnameTls {
+            state,
+            expires_at,
+            last_error,
+        });
+        Ok(Self {
+            name: row.name,
+            kind: row.kind,
+            state: row.state,
+            verify: Vec::new(),
+            verification_token: row.verification_token,
+            last_error: row.last_error,
+            checks,
+            created_at: row.created_at,
+            verified_at: row.verified_at,
+            tls,
+            hsts: row.hsts.into(),
+        })
+    }
+}
+
+impl HstsRow {
+    /// No `Strict-Transport-Security`.
+    pub(super) const OFF: Self = Self { hsts_max_age: None, hsts_include_subdomains: false, hsts_preload: false };
+}
+
+impl From<Option<Hsts>> for HstsRow {
+    fn from(hsts: Option<Hsts>) -> Self {
+        hsts.map_or(Self::OFF, |Hsts { max_age, include_sub_domains, preload }| Self {
+            hsts_max_age: Some(max_age),
+            hsts_include_subdomains: include_sub_domains,
+            hsts_preload: preload,
+        })
+    }
+}
+
+impl From<HstsRow> for Option<Hsts> {
+    fn from(row: HstsRow) -> Self {
+        let HstsRow { hsts_max_age, hsts_include_subdomains: include_sub_domains, hsts_preload: preload } = row;
+        hsts_max_age.map(|max_age| Hsts { max_age, include_sub_domains, preload })
     }
 }

@@ -7,12 +7,13 @@ use kernel::{AccessMode, Digest, OrgId, Paging, ProjectId, Time, TokenHash};
 use store::{Connection, Error, Prepared, Result, any_of};
 
 use super::deployment::DeploymentRow;
-use super::hostname::HostnameRow;
+use super::hostname::{HostnameRow, HstsRow};
 use crate::model::{
-    Access, Deployment, Hostname, HostnameKind, HostnameState, Overview, Placement, Project, ProjectDetail, ProjectName,
+    Access, Deployment, Hostname, HostnameKind, HostnameState, Hsts, Overview, Placement, Project, ProjectDetail,
+    ProjectName,
 };
 use crate::ports::{LiveAccess, LiveState};
-use crate::schema::{deployments, hostnames, placements, project_counts, projects};
+use crate::schema::{deployments, hostname_tls, hostnames, placements, project_counts, projects};
 
 /// The number of deployments in an overview.
 const OVERVIEW_DEPLOYMENTS: i32 = 5;
@@ -104,7 +105,7 @@ struct PlacementRow {
 }
 
 type DetailRow = (HostnameRow, ProjectRow, Option<DeploymentRow>, Option<PlacementRow>);
-type LiveRow = (String, (Digest, i64, i32), (AccessMode, Option<String>, Option<TokenHash>, i32));
+type LiveRow = (String, HstsRow, (Digest, i64, i32), (AccessMode, Option<String>, Option<TokenHash>, i32));
 
 impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
@@ -164,6 +165,7 @@ impl ProjectRepository for Connection {
             .inner_join(projects::table)
             .left_join(deployments::table.on(live))
             .left_join(placements::table.on(placements::project_id.eq(projects::id)))
+            .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
             .filter(projects::id.eq(project).and(projects::org_id.eq(org)))
             .order((hostnames::kind.desc(), hostnames::name))
             .select((
@@ -206,6 +208,7 @@ impl ProjectRepository for Connection {
             .order(hostnames::name)
             .select((
                 hostnames::name,
+                HstsRow::as_select(),
                 (deployments::digest, deployments::size_bytes, deployments::version),
                 (
                     projects::access_mode,
@@ -216,13 +219,17 @@ impl ProjectRepository for Connection {
             ))
             .load::<LiveRow>(self)
             .await?;
-        let Some((_, (bundle, size_bytes, version), access)) = rows.as_slice().first().cloned() else {
+        let Some((_, _, (bundle, size_bytes, version), access)) = rows.as_slice().first().cloned() else {
             return Ok(None);
         };
         let (mode, password, bypass, access_version) = access;
         let access = LiveAccess { mode, password, bypass, version: access_version };
-        let hostnames = rows.into_iter().map(|(name, ..)| name).collect();
-        Ok(Some(LiveState { hostnames, bundle, size_bytes, version, access }))
+        let (mut hostnames, mut hsts) = (Vec::with_capacity(rows.len()), Vec::new());
+        for (name, row, ..) in rows {
+            hsts.extend(Option::<Hsts>::from(row).map(|hsts| (name.clone(), hsts)));
+            hostnames.push(name);
+        }
+        Ok(Some(LiveState { hostnames, hsts, bundle, size_bytes, version, access }))
     }
 
     async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>> {

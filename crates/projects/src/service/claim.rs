@@ -14,7 +14,7 @@ use super::verification::ACTIVE_CHECK_SECONDS;
 use super::{Org, Projects, Result};
 use crate::error::{HostnameLimit, ProjectError, TakeoverObstacle};
 use crate::hostname::{HostName, verification_token};
-use crate::model::{Hostname, HostnameKind, HostnameState, NewHostname, Proof, VerifyRecord};
+use crate::model::{Hostname, HostnameKind, HostnameState, HostnameTls, NewHostname, Proof, VerifyRecord};
 use crate::ports::Notice;
 use crate::repository::{
     ClaimRepository as _, Holder, HolderRepository as _, HostnameRepository as _, NameStatus, NewClaim, Party,
@@ -269,5 +269,7 @@ fn pending(name: &str, token: &str, new: &NewClaim<'_>) -> Hostname {
         checks: Vec::new(),
         created_at: new.at,
         verified_at: None,
+        tls: HostnameTls::OFF,
+        hsts: None,
     }
 }

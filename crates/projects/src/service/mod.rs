@@ -4,6 +4,7 @@ mod access;
 mod claim;
 mod deployment;
 mod hostname;
+mod hsts;
 mod lookups;
 mod password;
 mod verification;

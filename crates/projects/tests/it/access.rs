@@ -110,7 +110,7 @@ async fn only_the_password_hash_is_stored() {
     assert_eq!((kit.audited().await, kit.take_access_updates()), (vec![], vec![]));
 
     kit.set(&org, project, AccessMode::Password, Some(SECRET)).await.unwrap();
-    // The same password gets a new salt and a new version, which invalidates earlier access.
+    // Setting the same password again creates a new salt and a new version, which invalidates earlier access.
     kit.set(&org, project, AccessMode::Password, Some(SECRET)).await.unwrap();
     kit.set(&org, project, AccessMode::Password, Some("something else")).await.unwrap();
     // A change without a password keeps the current one. A password can be set before the mode that uses it.

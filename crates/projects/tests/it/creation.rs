@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use kernel::{AccessMode, ApiError as _, Limits, Plan};
 use projects::{
-    Access, Hostname, HostnameKind, HostnameState, Notice, Org, Placement, Project, ProjectDetail, ProjectError,
-    Rollback,
+    Access, Hostname, HostnameKind, HostnameState, HostnameTls, Notice, Org, Placement, Project, ProjectDetail,
+    ProjectError, Rollback,
 };
 use serde_json::json;
 
@@ -40,6 +40,8 @@ async fn new_project_has_a_default_hostname_and_no_deployment() {
             checks: Vec::new(),
             created_at: now,
             verified_at: Some(now),
+            tls: HostnameTls::OFF,
+            hsts: None,
         }],
         access: Access { mode: AccessMode::Public },
         placement: None,

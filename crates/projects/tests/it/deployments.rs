@@ -43,7 +43,8 @@ async fn upload_becomes_the_next_live_version() {
     assert_eq!(deployment, expected);
     let hostnames = vec!["shop-acme.svc.example".to_owned()];
     let access = LiveAccess { mode: AccessMode::Public, password: None, bypass: None, version: 0 };
-    let live = LiveState { hostnames, bundle: digest, size_bytes: upload.len() as i64, version: 1, access };
+    let (hsts, size_bytes) = (Vec::new(), upload.len() as i64);
+    let live = LiveState { hostnames, hsts, bundle: digest, size_bytes, version: 1, access };
     assert_eq!(kit.node.take_updates(), [(project, live)]);
     let data = json!({ "version": 1, "digest": digest });
     assert_eq!(kit.audited().await, [kit.audit_row("deployment.create", &org, project, data)]);

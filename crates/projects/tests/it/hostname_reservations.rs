@@ -155,7 +155,7 @@ async fn hostnames_of_a_project_are_limited() {
     kit.audited().await;
     assert_limited(kit.claim(&org, shop, NAME).await, HostnameLimit::Pending, 2);
     assert_eq!(kit.audited().await, []);
-    // An existing claim is not a new one, and each project has its own limits.
+    // A repeated claim does not count again, and each project has its own limits.
     kit.claim(&org, shop, &claims[0]).await.unwrap();
     kit.claim(&org, blog, NAME).await.unwrap();
     // Verified hostnames do not count as pending.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use kernel::{ApiError as _, OrgId, Plan, ProjectId};
-use projects::{Hostname, Notice, Org, ProjectError, TakeoverObstacle, VerifyRecord, VerifyRecordType};
+use projects::{Hostname, NewHsts, Notice, Org, ProjectError, TakeoverObstacle, VerifyRecord, VerifyRecordType};
 use serde_json::json;
 use testkit::Audit;
 
@@ -151,6 +151,8 @@ async fn txt_record_takes_a_hostname_over_from_weaker_claims() {
         }
         let state = it.kit.verify(it.shop, &name).await.unwrap().state;
         assert_eq!(state == ACTIVE, holder != "pending", "{holder}");
+        let hsts = NewHsts { max_age: 300, include_sub_domains: false, preload: false };
+        it.kit.projects.hsts_set(&it.kit.actor, &it.acme, it.shop, &name, hsts).await.unwrap();
         it.forget().await;
         let (record, obstacle) = it.refusal(&name).await;
         assert_eq!(obstacle, TakeoverObstacle::NotPublished, "{holder}");
@@ -159,7 +161,7 @@ async fn txt_record_takes_a_hostname_over_from_weaker_claims() {
         let now = it.kit.now();
         let taken = it.ask(&name).await.unwrap();
         assert_eq!((taken.state, taken.created_at, taken.verified_at), (ACTIVE, now, Some(now)), "{holder}");
-        assert_eq!((taken.verify.len(), taken.last_error.as_deref()), (0, None));
+        assert_eq!((taken.verify.len(), taken.last_error.as_deref(), taken.hsts), (0, None, None));
         assert_eq!(record.value, format!("svc-verify={}", taken.verification_token.as_ref().unwrap()));
         assert_eq!(it.kit.find_hostname(it.site, &name).await, Some(taken));
         assert!(!it.holds(&name).await, "{holder}");

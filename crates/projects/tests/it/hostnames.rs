@@ -2,7 +2,9 @@
 
 use futures_util::future::join_all;
 use kernel::{ApiError as _, Plan, Time};
-use projects::{Check, Hostname, HostnameKind, ProjectDeletion, ProjectError, Proof, VerifyRecord, VerifyRecordType};
+use projects::{
+    Check, Hostname, HostnameKind, HostnameTls, ProjectDeletion, ProjectError, Proof, VerifyRecord, VerifyRecordType,
+};
 use serde_json::json;
 
 use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};
@@ -38,6 +40,8 @@ async fn claim_reserves_a_name_and_returns_verification_records() {
         checks: Vec::new(),
         created_at: now,
         verified_at: None,
+        tls: HostnameTls::OFF,
+        hsts: None,
     };
     assert_eq!(claim, expected);
     let data = json!({ "hostname": NAME });

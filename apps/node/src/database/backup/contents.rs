@@ -3,9 +3,13 @@
 //! `pg_restore --list` prints one line per entry: its number, two ids, its type, its schema or `-`, its name and its
 //! owner. It replaces line breaks in names. The type precedes all names, so a name cannot imitate another type.
 
+use crate::database::names;
+
 /// The entries of an archive by the way they are restored, as lists for `pg_restore --use-list`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Contents {
+    /// The entries of app user auth: the schema `svc_auth`. Tenant code must not be able to change them.
+    pub auth: String,
     /// All other entries. A failure of one fails the restore.
     pub objects: String,
     /// Privileges and row security policies. They name roles that may no longer exist, such as revoked tokens.
@@ -27,7 +31,9 @@ impl Contents {
             if is_public_schema(entry) {
                 contents.owns_public = true;
             }
-            let target = if is_about_public(entry) {
+            let target = if is_auth(entry) {
+                &mut contents.auth
+            } else if is_about_public(entry) {
                 &mut contents.public
             } else if is_grant(entry) {
                 &mut contents.grants
@@ -50,6 +56,12 @@ fn entry(line: &str) -> Option<&str> {
     let is_id = |part: Option<&str>| part.is_some_and(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
     let ids = (is_id(parts.next()), is_id(parts.next()));
     parts.next().filter(|_| ids == (true, true))
+}
+
+/// Returns whether an entry belongs to the login of app user auth. The name of the owner, which ends the entry, contains
+/// no space, and a tenant cannot create objects that belong to this login.
+fn is_auth(entry: &str) -> bool {
+    entry.rsplit(' ').next().is_some_and(names::is_auth)
 }
 
 /// Returns whether an entry belongs to the grants. A schema name may contain spaces, so the comment of another object
@@ -95,6 +107,10 @@ mod tests {
 3317; 0 0 COMMENT - SCHEMA public db_x
 3318; 0 0 ACL - SCHEMA public x db_x
 201; 1259 16387 MATERIALIZED VIEW public m db_x
+8; 2615 16403 SCHEMA - svc_auth auth_01jd0000000000000000000000
+3400; 0 0 COMMENT - SCHEMA svc_auth auth_01jd0000000000000000000000
+202; 1259 16404 TABLE svc_auth users auth_01jd0000000000000000000000
+9; 2615 16405 SCHEMA - svc_auth auth_01jd0000000000000000000000 db_x
 ";
         let contents = Contents::parse(list);
         let numbers = |list: &str| {
@@ -103,7 +119,8 @@ mod tests {
         assert_eq!(numbers(&contents.grants), [3312, 3314, 3315, 3318]);
         assert_eq!(numbers(&contents.public), [3310, 3317]);
         assert_eq!(numbers(&contents.views), [3316]);
-        assert_eq!(numbers(&contents.objects), [6, 200, 3311, 3313, 201]);
+        assert_eq!(numbers(&contents.objects), [6, 200, 3311, 3313, 201, 9]);
+        assert_eq!(numbers(&contents.auth), [8, 3400, 202]);
         assert!(contents.owns_public);
         assert!(!Contents::parse("7; 2615 16400 SCHEMA - public x db_x\n").owns_public);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use protocol::Database;
 use tokio::sync::watch;
 
-/// The database parts of all projects.
+/// The part `database` of each project.
 #[derive(Default)]
 pub struct DesiredParts(watch::Sender<Parts>);
 

@@ -19,6 +19,10 @@ const LOCK_TIMEOUT: &str = "--lock-wait-timeout=60s";
 /// The longest time without output. `pg_dump` writes nothing while it reads the catalogs and waits for locks.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const BUFFER: usize = 128 * 1024;
+/// The reason of a failure without an error of the server.
+const NO_CONNECTION: &str = "the connection failed or ended";
+/// The sessions of app user auth are not backed up, because a restore ends them.
+const WITHOUT_SESSIONS: &str = "--exclude-table-data=svc_auth.sessions";
 
 impl Service {
     /// Streams a dump into the store. If it fails, no object remains.
@@ -33,6 +37,13 @@ impl Service {
     async fn stream(&self, credentials: &Credentials, key: &str) -> Result<GenerationRef> {
         let mut pg_dump = command(&self.programs, &self.programs.pg_dump);
         pg_dump.args(["--format=custom", "--no-password", LOCK_TIMEOUT]).stdout(Stdio::piped());
+        let has_auth = has_auth(credentials).await.map_err(|error| {
+            tracing::warn!(key, error = format!("{error:#}"), "failed to connect for a dump");
+            BackupError::Dump(NO_CONNECTION.to_owned())
+        })?;
+        if has_auth {
+            pg_dump.arg(WITHOUT_SESSIONS);
+        }
         set_login(&mut pg_dump, credentials, "none");
         let mut program = Program::spawn(pg_dump)?;
         let mut writer = self.archives.writer(key);
@@ -54,11 +65,20 @@ impl Service {
                 return Err(out_of_memory("pg_dump", self.programs.limits.memory_bytes));
             }
             let reason = finished.server_error();
-            return Err(BackupError::Dump(reason.unwrap_or_else(|| "the connection failed or ended".to_owned())));
+            return Err(BackupError::Dump(reason.unwrap_or_else(|| NO_CONNECTION.to_owned())));
         }
         writer.finish().await?;
         Ok(GenerationRef { key: key.to_owned(), size_bytes: size, sha256: digester.finish().hex() })
     }
+}
+
+/// Returns whether the schema `svc_auth` belongs to app user auth. A project can have its own schema of this name.
+async fn has_auth(credentials: &Credentials) -> anyhow::Result<bool> {
+    const HAS_AUTH: &str =
+        "SELECT count(*) > 0 FROM pg_namespace WHERE nspname = 'svc_auth' AND pg_get_userbyid(nspowner)::text = $1";
+    let owner = credentials.database.replacen("db_", "auth_", 1);
+    let client = credentials.connect_to_read().await?;
+    Ok(client.query_one(HAS_AUTH, &[&owner]).await?.try_get(0)?)
 }
 
 async fn read(stdout: &mut Option<ChildStdout>, buffer: &mut [u8]) -> Result<usize> {

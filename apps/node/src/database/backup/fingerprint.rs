@@ -35,7 +35,7 @@ impl Service {
     pub(super) async fn fingerprint(&self, entry: &Entry) -> Result<String> {
         let database = &entry.credentials.database;
         let counters: String = self.connect().await?.query_one(COUNTERS, &[database]).await?.try_get(0)?;
-        let client = entry.credentials.connect().await.map_err(BackupError::Connect)?;
+        let client = entry.credentials.connect_to_read().await.map_err(|error| BackupError::Connect(error.into()))?;
         let sequences: String = client.query_one(SEQUENCES, &[]).await?.try_get(0)?;
         Ok(format!("{counters} {sequences}"))
     }

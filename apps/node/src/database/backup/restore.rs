@@ -2,9 +2,12 @@
 //!
 //! The archive is copied to the node's disk first, so that its digest is checked before the first statement. All
 //! statements run as the login of restores ([`LoadTarget`]), which has no privileges outside the database, because they
-//! execute functions of the tenant. The entries are restored in four steps ([`Contents`]), in the order of
+//! execute functions of the tenant. The entries are restored in five steps ([`Contents`]), each in the order of
 //! `pg_restore`. They are not one transaction, because a transaction holds a lock for each table and large object; the
 //! database is dropped after a failure.
+//!
+//! The first step restores the schema of app user auth, with the privileges of its owner. The login loses these
+//! privileges before the next step, which executes functions of the tenant.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -51,21 +54,30 @@ impl Service {
         let contents = Contents::parse(&self.list(&archive).await?);
         let opened = target.begin(contents.owns_public).await.map_err(BackupError::Connect)?;
         let step_timeout = MIN_STEP_TIMEOUT.max(Duration::from_secs(generation.size_bytes / MIN_RATE));
+        let too_long = |_| BackupError::Rejected("it takes too long".to_owned());
+        let (owner, auth) = (target.owner(), target.auth());
+        if !contents.auth.is_empty() {
+            target.begin_auth().await.map_err(BackupError::Connect)?;
+            let list = spool.file("auth");
+            let step = self.run_step(target, &auth, (&archive, &list), &contents.auth, Tolerate::Nothing);
+            timeout(step_timeout, step).await.map_err(too_long)??;
+        }
+        // A previous restore may have been interrupted.
+        target.end_auth().await.map_err(BackupError::Connect)?;
         for (name, entries, tolerate) in [
             ("objects", contents.objects, Tolerate::Nothing),
             ("grants", contents.grants, Tolerate::MissingPrivileges),
             ("views", contents.views, Tolerate::FailedQueries),
         ] {
             let list = spool.file(name);
-            let step = self.run_step(target, (&archive, &list), &entries, tolerate);
-            let too_long = |_| BackupError::Rejected("it takes too long".to_owned());
+            let step = self.run_step(target, &owner, (&archive, &list), &entries, tolerate);
             timeout(step_timeout, step).await.map_err(too_long)??;
         }
         // No entry of this step executes tenant code.
         let list = spool.file("public");
-        target
-            .finish(opened, self.run_step(target, (&archive, &list), &contents.public, Tolerate::MissingPrivileges))
-            .await
+        let files = (archive.as_path(), list.as_path());
+        let public = self.run_step(target, &owner, files, &contents.public, Tolerate::MissingPrivileges);
+        target.finish(opened, public).await
     }
 
     /// Copies an archive to a file and checks its digest.
@@ -109,9 +121,11 @@ impl Service {
         }
     }
 
+    /// Restores some entries. `role` is the role that the session acts as.
     async fn run_step(
         &self,
         target: &LoadTarget,
+        role: &str,
         (archive, list): (&Path, &Path),
         entries: &str,
         tolerate: Tolerate,
@@ -127,7 +141,7 @@ impl Service {
             pg_restore.arg("--exit-on-error");
         }
         pg_restore.arg("--dbname").arg(&credentials.database).arg("--use-list").arg(list).arg(archive);
-        set_login(&mut pg_restore, &credentials, &credentials.role);
+        set_login(&mut pg_restore, &credentials, role);
         let finish = Program::spawn(pg_restore)?.finish();
         tokio::pin!(finish);
         let finished = tokio::select! {

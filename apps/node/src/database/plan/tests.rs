@@ -8,7 +8,7 @@ const SUFFIX: &str = "01jd0000000000000000000000";
 
 fn desired(state: Logins) -> DesiredRoles {
     let verifier = Verifier::new("SCRAM-SHA-256$hush".to_owned());
-    let own = NodeVerifiers { node: verifier.clone(), dump: verifier.clone() };
+    let own = NodeVerifiers { node: verifier.clone(), auth: verifier.clone(), dump: verifier.clone() };
     let id = format!("dbs_{SUFFIX}");
     let names = Names::new(&id).unwrap();
     let database = Database {

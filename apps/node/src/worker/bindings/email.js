@@ -3,6 +3,8 @@
 
 // A larger attachment exceeds the limit of an assembled mail in any case.
 const MAX_ATTACHMENT_BYTES = 10 * 1024 * 1024;
+// The node does not parse a longer array or object. The limits of the control plane are lower.
+const MAX_ELEMENTS = 1000;
 
 class EmailError extends Error {
   constructor(code, message, options) {
@@ -23,9 +25,14 @@ function checkText(code, name, value) {
 
 const checkOptional = (code, name, value) => (isMissing(value) ? null : checkText(code, name, value));
 
+function checkLength(code, name, elements) {
+  if (elements.length > MAX_ELEMENTS) throw new EmailError(code, `\`${name}\` has more than ${MAX_ELEMENTS} elements.`);
+  return elements;
+}
+
 function checkAddresses(name, value) {
   if (isMissing(value)) return [];
-  const addresses = Array.isArray(value) ? Array.from(value) : [value];
+  const addresses = Array.isArray(value) ? Array.from(checkLength("invalid_recipient", name, value)) : [value];
   if (!addresses.every(isText)) {
     throw new EmailError("invalid_recipient", `\`${name}\` must be an address, or an array of addresses.`);
   }
@@ -36,7 +43,7 @@ function checkHeaders(headers) {
   if (isMissing(headers)) return {};
   // The entries of a `Headers` or a `Map` are not its properties.
   const isRecord = typeof headers === "object" && !(Symbol.iterator in headers);
-  const entries = isRecord ? Object.entries(headers) : [];
+  const entries = isRecord ? checkLength("invalid_message", "headers", Object.entries(headers)) : [];
   if (!isRecord || !entries.flat().every(isText)) {
     throw invalid("`headers` must be an object of strings without lone surrogates.");
   }
@@ -54,7 +61,7 @@ function checkAttachments(attachments) {
   if (isMissing(attachments)) return [];
   if (!Array.isArray(attachments)) throw invalid("`attachments` must be an array.");
   let left = MAX_ATTACHMENT_BYTES;
-  return Array.from(attachments, (attachment) => {
+  return Array.from(checkLength("invalid_message", "attachments", attachments), (attachment) => {
     if (isMissing(attachment)) throw invalid("An attachment must be `{ filename, contentType, content }`.");
     const bytes = bytesOf(attachment.content);
     left -= bytes.byteLength;

@@ -67,6 +67,7 @@ const fn status(error: &SendError) -> StatusCode {
     match error {
         SendError::Refused(refused) => match refused.code {
             MailRefusal::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            MailRefusal::MailboxFull => StatusCode::INSUFFICIENT_STORAGE,
             MailRefusal::NotGranted => StatusCode::FORBIDDEN,
             MailRefusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             MailRefusal::Suppressed

@@ -12,6 +12,7 @@
 
 mod ai;
 mod assets;
+mod auth;
 mod calls;
 mod database;
 mod email;
@@ -32,6 +33,7 @@ use serde_json::json;
 
 use super::folder::RunDir;
 use crate::ai::Ai;
+use crate::auth::Users;
 use crate::contents::Contents;
 use crate::environment::{Environment, Environments};
 use crate::index::{Code, Index};
@@ -41,6 +43,7 @@ use crate::random;
 use crate::storage::Storage;
 use ai::AiBinding;
 use assets::Assets;
+use auth::AuthBinding;
 use calls::CallLimit;
 use database::DatabaseBinding;
 use email::EmailBinding;
@@ -124,6 +127,7 @@ impl Bindings {
         databases: Option<Arc<Pools>>,
         ai: Arc<Ai>,
         mailer: Mailer,
+        users: Arc<Users>,
     ) -> Arc<Self> {
         let all: Vec<Box<dyn Binding>> = vec![
             Box::new(Assets(contents)),
@@ -131,6 +135,7 @@ impl Bindings {
             Box::new(DatabaseBinding(databases)),
             Box::new(AiBinding(ai)),
             Box::new(EmailBinding(mailer)),
+            Box::new(AuthBinding(users)),
         ];
         Arc::new(Self { all, environments, processes: RwLock::default() })
     }

@@ -8,10 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
-use hickory_resolver::system_conf::read_system_conf;
 use prometheus::IntCounterVec;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -28,8 +25,6 @@ use crate::metrics::Metrics;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of one address of a host.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
-/// The timeout of a DNS query. There is one retry.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens connections for workers.
 pub struct Dialer {
@@ -46,7 +41,12 @@ impl Dialer {
         for outcome in ["connected", Refusal::Denied.outcome(), Refusal::Lost.outcome()] {
             connections.with_label_values(&[outcome]);
         }
-        Ok(Self { policy, resolver: resolver(server)?, tls: TlsConnector::from(Arc::new(tls_config()?)), connections })
+        Ok(Self {
+            policy,
+            resolver: daemon::resolver(server)?,
+            tls: TlsConnector::from(Arc::new(tls_config()?)),
+            connections,
+        })
     }
 
     /// Opens a connection to the host, a name or an address without brackets.
@@ -111,33 +111,6 @@ impl Dialer {
         })?;
         Ok(found.iter().collect())
     }
-}
-
-fn resolver(server: Option<SocketAddr>) -> anyhow::Result<TokioResolver> {
-    let servers = match server {
-        Some(server) => vec![name_server(server)],
-        None => read_system_conf().map(|(config, _)| config.into_parts().2).unwrap_or_else(|error| {
-            // Without a name server, the node still serves the sites.
-            tracing::error!(%error, "the system has no name server: workers can connect only to addresses");
-            Vec::new()
-        }),
-    };
-    let config = ResolverConfig::from_name_servers(servers);
-    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-    let options = builder.options_mut();
-    options.timeout = QUERY_TIMEOUT;
-    options.attempts = 1;
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.use_hosts_file = ResolveHosts::Never;
-    Ok(builder.build()?)
-}
-
-fn name_server(address: SocketAddr) -> NameServerConfig {
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-        connection.port = address.port();
-        connection
-    });
-    NameServerConfig::new(address.ip(), true, connections.into())
 }
 
 /// Trusts the CAs of the system, or those of `SSL_CERT_FILE`.

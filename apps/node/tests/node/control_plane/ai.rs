@@ -22,7 +22,7 @@ pub struct AiCalls {
 }
 
 impl ControlPlane {
-    /// Refuses calls from now on, or admits them.
+    /// Refuses calls from now on; admits them if `refusal` is `None`.
     pub fn refuse_ai_calls(&self, refusal: Option<RefusalCode>) {
         self.state.table.lock().unwrap().ai.refusal = refusal;
     }
@@ -31,7 +31,7 @@ impl ControlPlane {
         self.state.table.lock().unwrap().ai.max_output_tokens = tokens;
     }
 
-    /// Sets whether it fails after it has admitted a call.
+    /// Sets whether the responses to admissions are lost.
     pub fn lose_ai_admissions(&self, loses: bool) {
         self.state.table.lock().unwrap().ai.loses_admissions = loses;
     }

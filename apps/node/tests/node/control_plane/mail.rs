@@ -36,13 +36,13 @@ pub struct Mail {
 struct Received {
     mail: MailDelivery,
     raw: Bytes,
-    /// When it may be given out again.
+    /// The time at which the mail is due again.
     due_at: Option<Instant>,
     result: Option<MailDelivered>,
 }
 
 impl ControlPlane {
-    /// Refuses mail from now on, or queues it.
+    /// Refuses submitted mail from now on; queues it if `refusal` is `None`.
     pub fn refuse_mail(&self, refusal: Option<MailRefusal>) {
         self.state.table.lock().unwrap().mail.refusal = refusal;
     }
@@ -100,7 +100,7 @@ impl ControlPlane {
         self.state.table.lock().unwrap().mail.find(id).unwrap().mail.attempt
     }
 
-    /// Fails the next results with an error.
+    /// Responds with an error to this number of the next results.
     pub fn fail_mail_results(&self, count: usize) {
         self.state.table.lock().unwrap().mail.failing_results = count;
     }

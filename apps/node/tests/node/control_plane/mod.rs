@@ -1,6 +1,7 @@
 //! A simulated control plane with the endpoints that a node uses.
 
 mod ai;
+mod certificates;
 mod mail;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use self::ai::AiCalls;
+use self::certificates::IssuedCertificates;
 use self::mail::Mail;
 
 pub const TOKEN: &str = "svc_nod_of-the-tests";
@@ -59,8 +61,11 @@ struct Table {
     rejected: Option<String>,
     /// The time by which the clock of the control plane is behind.
     clock_back: Duration,
+    /// Whether visitors use https.
+    https: bool,
     ai: AiCalls,
     mail: Mail,
+    certificates: IssuedCertificates,
 }
 
 /// A reported state of a deployment.
@@ -130,6 +135,7 @@ impl ControlPlane {
                 .route("/internal/v1/ai/models", web::get().to(ai::models))
                 .route("/internal/v1/ai/calls", web::post().to(ai::admit))
                 .route("/internal/v1/ai/settlements", web::post().to(ai::settle))
+                .configure(certificates::routes)
                 .configure(mail::routes)
         };
         // A poll of a killed node must not claim mail.
@@ -250,7 +256,7 @@ impl ControlPlane {
         self.state.table.lock().unwrap().rejected = Some(project.to_owned());
     }
 
-    /// Fails the next requests with reports.
+    /// Responds with an error to this number of the next requests that contain reports.
     pub fn fail_reports(&self, count: usize) {
         self.state.table.lock().unwrap().failing_reports = count;
     }
@@ -264,6 +270,13 @@ impl ControlPlane {
     /// Stores a content as the response to requests for this digest.
     pub fn put(&self, digest: &str, content: impl Into<Bytes>) {
         self.state.table.lock().unwrap().bundles.insert(digest.to_owned(), content.into());
+    }
+
+    /// Sets `Strict-Transport-Security` of hostnames of a project.
+    pub fn set_hsts(&self, project: &str, hsts: Value) {
+        let mut site = self.state.table.lock().unwrap().sites[project].1.clone();
+        site["hsts"] = hsts;
+        self.change(project, site);
     }
 
     pub fn remove(&self, project: &str) {
@@ -283,6 +296,11 @@ impl ControlPlane {
         self.state.revision.send_replace(0);
     }
 
+    /// Declares that a proxy terminates TLS in front of the nodes. Nodes are notified of this with the next change.
+    pub fn set_https(&self) {
+        self.state.table.lock().unwrap().https = true;
+    }
+
     /// Sets the clock back, which nodes see in the header `Date` of the desired state.
     pub fn set_clock_back(&self, duration: Duration) {
         self.state.table.lock().unwrap().clock_back = duration;
@@ -296,6 +314,11 @@ impl ControlPlane {
     fn next_version(&self, project: &str) -> u64 {
         let table = self.state.table.lock().unwrap();
         table.sites.get(project).map_or(0, |(_, site)| site["version"].as_u64().unwrap_or_default()) + 1
+    }
+
+    /// Returns the current revision.
+    pub fn revision(&self) -> u64 {
+        *self.state.revision.borrow()
     }
 
     fn next_revision(&self) -> u64 {
@@ -337,7 +360,7 @@ async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -
     let unavailable: Vec<Value> = unavailable.collect();
     let parts: Vec<Value> = available.into_iter().map(change).collect();
     let batch = table.batches.last().map_or(0, |batch| batch.batch);
-    let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": false });
+    let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": table.https, "certificates": table.certificates.platform });
     let date = Date((node::clock::now() - table.clock_back).into());
     HttpResponse::Ok().insert_header(date).json(json!({
         "schema": SCHEMA, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "parts": parts,

@@ -27,7 +27,8 @@ const DELETE: [(&str, usize); 5] = [
     ("completed a phase", 3),
 ];
 
-/// Selects a number that combines the databases of one project, without leftovers, and its logins.
+/// Selects a number that depends on how many databases and roles the node has created. It is the same before and after
+/// an operation that leaves nothing behind.
 const OBJECTS: &str = "
     SELECT (SELECT count(*) FROM pg_database WHERE datname ~ '^(db|new)_') * 100
         + (SELECT count(*) FROM pg_roles WHERE rolname ~ '^(db|app|node|dump|tok)_')";

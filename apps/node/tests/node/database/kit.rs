@@ -15,7 +15,8 @@ use tokio_postgres::{Client, NoTls};
 
 use super::program::Program;
 use crate::control_plane::ControlPlane;
-use crate::running::{Dir, environment};
+use crate::running::{Dir, environment, until};
+use crate::visitor::Visitor;
 
 /// The password of every login.
 pub const PASSWORD: &str = "hush";
@@ -33,6 +34,8 @@ pub struct Kit {
     pub postgres_trap: Option<(&'static str, usize)>,
     /// The number of starts of the node.
     pub starts: u32,
+    /// More settings of the node.
+    settings: Vec<(String, String)>,
     desired: BTreeMap<String, Database>,
     ids: u32,
 }
@@ -47,9 +50,14 @@ pub struct SecondNode {
 impl Kit {
     /// Starts the node. Returns `None` without the programs of Postgres.
     pub async fn start() -> Option<Self> {
+        Self::start_with(Vec::new()).await
+    }
+
+    /// Starts the node with more settings. Returns `None` without the programs of Postgres.
+    pub async fn start_with(settings: Vec<(String, String)>) -> Option<Self> {
         let postgres = PrivatePostgres::start()?;
         let url = postgres.url();
-        Some(Self::start_at(postgres, &url).await)
+        Some(Self::start_at(postgres, &url, settings).await)
     }
 
     /// Starts the node with a server that supports TLS. The node cannot connect to the server until
@@ -60,14 +68,14 @@ impl Kit {
             return None;
         }
         // There is no server at this address.
-        Some(Self::start_at(postgres, "postgres://postgres@127.0.0.1:1/postgres").await)
+        Some(Self::start_at(postgres, "postgres://postgres@127.0.0.1:1/postgres", Vec::new()).await)
     }
 
-    async fn start_at(postgres: PrivatePostgres, url: &str) -> Self {
+    async fn start_at(postgres: PrivatePostgres, url: &str, settings: Vec<(String, String)>) -> Self {
         let (core, dir) = (ControlPlane::start().await, Dir::new());
-        let node = program(&postgres, url, &core, &dir, "info");
+        let node = program(&postgres, url, &core, &dir, ("info", &settings));
         let (revives_node, postgres_trap, desired) = (false, None, BTreeMap::new());
-        Self { postgres, core, dir, node, revives_node, postgres_trap, starts: 1, desired, ids: 0 }
+        Self { postgres, core, dir, node, revives_node, postgres_trap, starts: 1, settings, desired, ids: 0 }
     }
 
     /// Kills the node with SIGKILL and starts it again.
@@ -84,7 +92,7 @@ impl Kit {
 
     /// Starts the node with a log filter.
     pub fn start_node(&mut self, log: &str) {
-        self.node = program(&self.postgres, &self.postgres.url(), &self.core, &self.dir, log);
+        self.node = program(&self.postgres, &self.postgres.url(), &self.core, &self.dir, (log, &self.settings));
     }
 
     /// Starts the node with verified TLS to this host.
@@ -92,7 +100,7 @@ impl Kit {
         self.node.kill();
         let url = self.postgres.url().replace("127.0.0.1", host);
         let url = format!("{url}?sslmode=verify-full&sslrootcert={}", root.display());
-        self.node = program(&self.postgres, &url, &self.core, &self.dir, "info");
+        self.node = program(&self.postgres, &url, &self.core, &self.dir, ("info", &self.settings));
     }
 
     /// Starts another node with this Postgres, which has a control plane with one database.
@@ -100,7 +108,7 @@ impl Kit {
         let (core, dir) = (ControlPlane::start().await, Dir::new());
         let desired = database(self.id("dbs"));
         core.set_part(project, "database", serde_json::to_value(&desired).unwrap());
-        let program = program(&self.postgres, &self.postgres.url(), &core, &dir, "info");
+        let program = program(&self.postgres, &self.postgres.url(), &core, &dir, ("info", &[]));
         SecondNode { core, program, _dir: dir }
     }
 
@@ -172,7 +180,8 @@ impl Kit {
         }
     }
 
-    /// Starts a killed node again, and kills Postgres, if these traps are set and due.
+    /// Starts the node again if it was killed and [`Self::revives_node`] is set. Kills and starts Postgres if its log
+    /// line of [`Self::postgres_trap`] has appeared.
     pub fn spring_traps(&mut self) {
         if self.revives_node && !self.node.is_running() {
             self.restart_node_after_kill();
@@ -184,6 +193,18 @@ impl Kit {
             self.postgres.kill();
             self.postgres.restart();
         }
+    }
+
+    /// Returns a client of the front of the node.
+    pub async fn visitor(&self) -> Visitor {
+        let address = || {
+            let log = self.node.log();
+            let line = log.lines().find(|line| line.contains("\"listening\""))?;
+            let line: Value = serde_json::from_str(line).ok()?;
+            Some(line["fields"]["address"].as_str()?.parse().unwrap())
+        };
+        until("the front", || address().is_some()).await;
+        Visitor::new(address().unwrap())
     }
 
     /// Waits until the node has applied the current revision and the database is ready.
@@ -259,7 +280,7 @@ pub fn verifier(password: &str) -> Verifier {
     Verifier::new(scram_sha_256(password.as_bytes()))
 }
 
-fn database(id: String) -> Database {
+pub fn database(id: String) -> Database {
     Database {
         revision: 0,
         id,
@@ -275,7 +296,13 @@ fn database(id: String) -> Database {
     }
 }
 
-fn program(postgres: &PrivatePostgres, url: &str, core: &ControlPlane, dir: &Dir, log: &str) -> Program {
+fn program(
+    postgres: &PrivatePostgres,
+    url: &str,
+    core: &ControlPlane,
+    dir: &Dir,
+    (log, more): (&str, &[(String, String)]),
+) -> Program {
     let backups = dir.path().join("backups");
     fs::create_dir_all(&backups).unwrap();
     let settings = [
@@ -288,5 +315,5 @@ fn program(postgres: &PrivatePostgres, url: &str, core: &ControlPlane, dir: &Dir
         ("SVC_NODE_LOG", log.to_owned()),
     ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value));
-    Program::start(environment(core, dir).into_iter().chain(settings))
+    Program::start(environment(core, dir).into_iter().chain(settings).chain(more.iter().cloned()))
 }

@@ -8,7 +8,7 @@ mod env_db;
 mod exclusive;
 mod isolation;
 mod kills;
-mod kit;
+pub mod kit;
 mod operate;
 mod operations;
 mod program;

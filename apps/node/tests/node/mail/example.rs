@@ -84,7 +84,7 @@ async fn bot_does_not_reply_to_programs() {
     let bounce = node.core.receive_mail_from("", "bot", "Subject: bounce\r\n\r\n");
     assert_eq!(node.core.mail_result(&bounce).await, DeliveryResult::Handled);
     assert_eq!(node.core.submitted_mail(), []);
-    // A refusal that can end is retried; another one is not.
+    // The worker fails after a temporary refusal, so the mail is delivered again. It ignores a permanent refusal.
     node.core.refuse_mail(Some(MailRefusal::RateLimited));
     let id = node.core.receive_mail("bot", "Subject: later\r\n\r\n");
     assert!(matches!(node.core.mail_result(&id).await, DeliveryResult::Failed(_)));

@@ -114,7 +114,7 @@ async fn visitors_and_other_workers_cannot_call_the_handler() {
     } };"#;
     rig.core.deploy("other", &[("worker/index.js", OTHER.as_bytes())]);
     rig.visitor().sees("other.localhost", "/", 200, r#""env":["assets"]"#).await;
-    // The content of the node's own request.
+    // A forged request, with the content that the node itself would send.
     let head = json!({ "id": "mail_forged", "from": "", "to": [], "headers": [["x-mode", "ignore"]], "rawSize": 0 });
     let head = head.to_string();
     let forged = [&u32::try_from(head.len()).unwrap().to_be_bytes()[..], head.as_bytes()].concat();

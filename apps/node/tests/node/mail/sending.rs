@@ -75,6 +75,7 @@ async fn refusals_are_thrown_with_their_code_and_message() {
     let Some(rig) = Rig::start().await else { return };
     let refusals = [
         (MailRefusal::RateLimited, "rate_limited"),
+        (MailRefusal::MailboxFull, "mailbox_full"),
         (MailRefusal::Suppressed, "suppressed"),
         (MailRefusal::InvalidRecipient, "invalid_recipient"),
         (MailRefusal::InvalidSender, "invalid_sender"),
@@ -97,7 +98,7 @@ async fn malformed_calls_are_refused_before_the_submission() {
     let codes: Value = serde_json::from_str(&rig.visitor().get(HOST, "/malformed").await.body).unwrap();
     for (name, code) in codes.as_object().unwrap() {
         let expected = match name.as_str() {
-            "to" | "toList" | "toObject" | "cc" | "bcc" => "invalid_recipient",
+            "to" | "toLong" | "toList" | "toObject" | "cc" | "bcc" => "invalid_recipient",
             "from" => "invalid_sender",
             "large" | "long" => "too_large",
             _ => "invalid_message",

@@ -48,7 +48,8 @@ async fn usage_is_exact_and_refusals_are_reported_once() {
     .await;
 }
 
-/// Counts the bytes that are read of a long stream of 64 KiB chunks.
+/// Puts an endless stream of 64 KiB chunks. Returns the error code, and the number of bytes that were read before the
+/// put failed.
 async fn put_endless(rig: &super::Rig, grant: &Grant, length: Option<u64>) -> (&'static str, usize) {
     let read = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = read.clone();

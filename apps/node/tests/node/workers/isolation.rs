@@ -134,7 +134,7 @@ async fn worker_has_its_own_user_and_no_access_to_the_nodes_files() {
     if !geteuid().is_root() {
         return eprintln!("SKIPPED: only root can change user ids");
     }
-    assert!(uids[0] != uids[1] && uids.iter().all(|uid| (300_000..301_000).contains(uid)), "{uids:?}");
+    assert!(uids[0] != uids[1] && uids.iter().all(|uid| (300_000..310_000).contains(uid)), "{uids:?}");
     // Workers cannot enter the node's directory.
     let node = fs::metadata(rig.dir.path().join("run")).unwrap();
     assert_eq!((node.uid(), node.permissions().mode() & 0o777), (0, 0o700));

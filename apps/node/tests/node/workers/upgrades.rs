@@ -23,7 +23,7 @@ async fn worker_can_switch_protocols_only_to_a_requested_websocket() {
     let rig = Rig::simulated(|_| ()).await;
     rig.serves("").await;
     let visitor = &rig.node.visitor;
-    // The upgrade headers request nothing, another protocol, or lack one of the two headers of an upgrade.
+    // Requests without the headers of an upgrade, for another protocol, and with only one of the two headers.
     let upgrades: [&[(&str, &str)]; 4] = [
         &[],
         &[("connection", "upgrade"), ("upgrade", "h2c")],

@@ -102,7 +102,7 @@ fn cost(question: &str) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_is_deducted_once_when_a_process_is_killed() {
     let Some(mut kit) = Kit::start().await else { return };
-    // The request of the first page was a call, too.
+    // The fixture's first request for the page also made a call.
     let mut count = kit.calls(1).await.len();
     for crash in CRASHES {
         let question = format!("{crash:?}");

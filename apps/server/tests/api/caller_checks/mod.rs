@@ -58,7 +58,7 @@ struct Sender {
     token: String,
 }
 
-/// The organization `acme` with a resource for each write, and its admin.
+/// The organization `acme`, with the resources that the writes need, and its admin.
 struct Fixture {
     app: App,
     ada: Caller,
@@ -105,6 +105,8 @@ impl Fixture {
         for host in ["old.example.net", "check.example.org"] {
             ada.post("/v1/orgs/acme/projects/site/hostnames", json!({ "name": host })).await.expect(200);
         }
+        let hsts = "/v1/orgs/acme/projects/site/hostnames/old.example.net/hsts";
+        ada.put(hsts, json!({ "maxAge": 300 })).await.expect(200);
         for zone in ["example.org", "doomed.example", "unwanted.example"] {
             ada.post("/v1/orgs/acme/dns/zones", json!({ "name": zone })).await.expect(200);
         }
@@ -132,6 +134,9 @@ impl Fixture {
         for project in ["site", "restored", "aborted", "deleted"] {
             ada.post(&format!("/v1/orgs/acme/projects/{project}/database"), json!({})).await.expect(200);
         }
+        ada.post("/v1/orgs/acme/projects/site/auth", json!({})).await.expect(200);
+        let client = json!({ "clientId": "id", "clientSecret": "secret" });
+        ada.put("/v1/orgs/acme/projects/site/auth/providers/codehost", client).await.expect(200);
         let token = ada.post("/v1/orgs/acme/projects/site/database/tokens", json!({})).await.expect(201).clone();
         let restored = ada.get("/v1/orgs/acme/projects/restored").await.expect(200)["id"].clone();
         let part = node.part(&restored, "database").await;

@@ -119,6 +119,26 @@ impl Fixture {
             ),
             ("post /v1/orgs/{orgSlug}/projects/{projectName}/storage", "renamed", vec![], AUDIT),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/storage", "site", vec![], AUDIT),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/auth", "restored", vec![], AUDIT),
+            (
+                "patch /v1/orgs/{orgSlug}/projects/{projectName}/auth",
+                "site",
+                json(json!({ "sessionDays": 7 })),
+                Wait::Body,
+            ),
+            (
+                "put /v1/orgs/{orgSlug}/projects/{projectName}/auth/providers/{provider}",
+                "site messenger",
+                json(json!({ "clientId": "id", "clientSecret": "secret" })),
+                Wait::Body,
+            ),
+            (
+                "delete /v1/orgs/{orgSlug}/projects/{projectName}/auth/providers/{provider}",
+                "site codehost",
+                vec![],
+                AUDIT,
+            ),
+            ("delete /v1/orgs/{orgSlug}/projects/{projectName}/auth", "site", vec![], AUDIT),
             (
                 "put /v1/orgs/{orgSlug}/projects/{projectName}/secrets",
                 "site",
@@ -204,6 +224,18 @@ impl Fixture {
                 "site",
                 json(json!({ "name": "new.example.net" })),
                 Wait::Body,
+            ),
+            (
+                "put /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/hsts",
+                "site check.example.org",
+                json(json!({ "maxAge": 300 })),
+                Wait::Body,
+            ),
+            (
+                "delete /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/hsts",
+                "site old.example.net",
+                vec![],
+                AUDIT,
             ),
             (
                 "post /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify",

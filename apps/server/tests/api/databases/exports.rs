@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::kit::Kit;
 use super::{EXPORT, GENERATIONS};
 
-/// Waits for the export that the node must make, and returns it.
+/// Waits for the export that the node is asked to make, and returns it.
 async fn pending(kit: &Kit) -> Value {
     let part = async || Some(kit.part().await["exports"].as_array()?.first()?.clone());
     crate::support::eventually("an export is pending", part).await

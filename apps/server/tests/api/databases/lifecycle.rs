@@ -20,7 +20,7 @@ async fn rename_keeps_the_connection() {
     let renamed = "/v1/orgs/ada/projects/shop/database";
     assert_eq!(kit.ada.get(&format!("{renamed}/connect")).await.expect(200), &connect);
     assert_eq!(kit.ada.post(renamed, json!({})).await.expect(200), &connect);
-    // The new name confirms a deletion.
+    // The deletion must be confirmed with the new name.
     kit.ada
         .post(&format!("{renamed}/delete"), json!({ "confirm": "site" }))
         .await

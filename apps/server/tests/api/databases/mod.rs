@@ -15,6 +15,7 @@ mod tokens;
 
 const PROJECT: &str = "/v1/orgs/ada/projects/site";
 const DATABASE: &str = "/v1/orgs/ada/projects/site/database";
+const AUTH: &str = "/v1/orgs/ada/projects/site/auth";
 const CONNECT: &str = "/v1/orgs/ada/projects/site/database/connect";
 const ENDPOINT: &str = "/v1/orgs/ada/projects/site/database/endpoint";
 const TOKENS: &str = "/v1/orgs/ada/projects/site/database/tokens";

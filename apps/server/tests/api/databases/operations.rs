@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::kit::{Kit, abort_path, operation_path, status};
-use super::{CONNECT, DATABASE, DELETE, EXPORT, RESTORE, TOKENS};
+use super::{AUTH, CONNECT, DATABASE, DELETE, EXPORT, RESTORE, TOKENS};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restore_shows_every_phase_and_raises_the_epoch() {
@@ -215,14 +215,13 @@ async fn operation_of_another_project_is_not_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn database_of_app_sign_in_is_not_deleted() {
     let kit = Kit::enabled().await;
-    // No route grants app sign-in yet.
-    let grant = "INSERT INTO resources.grants (project_id, resource, granted_at) \
-                 SELECT id, 'auth', now() FROM projects.projects";
-    kit.app.db_execute(grant).await.unwrap();
+    kit.ada.post(AUTH, json!({})).await.expect(200);
     kit.ada.post(DELETE, json!({ "confirm": "site" })).await.expect_error(409, "auth_enabled");
     assert_eq!(kit.part().await["operation"], Value::Null);
-    kit.app.db_execute("DELETE FROM resources.grants").await.unwrap();
+    kit.ada.delete(AUTH).await.expect(204);
     kit.delete().await;
+    // App sign-in needs a database that is not being deleted.
+    kit.ada.post(AUTH, json!({})).await.expect_error(409, "database_required");
 }
 
 #[tokio::test(flavor = "multi_thread")]

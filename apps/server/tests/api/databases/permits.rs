@@ -23,8 +23,7 @@ async fn waiting_revocations(kit: &Kit, count: usize) -> Vec<tokio::task::JoinHa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_requests_hold_no_permit_of_other_requests() {
-    // While some requests wait for the node, the test sends other requests one at a time. The limit is one more than
-    // these need.
+    // While some requests wait for the node, the test sends other requests one at a time, so one more permit is enough.
     let kit = Kit::with(|config| config.gateway.max_concurrent_requests = 2).await;
     kit.ada.post(super::DATABASE, json!({})).await.expect(200);
     kit.apply().await;

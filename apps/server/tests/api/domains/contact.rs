@@ -65,7 +65,7 @@ async fn contact_is_found_only_in_sealed_form() {
     }
 }
 
-/// All rows of all tables as text.
+/// Returns all rows of all tables as text.
 async fn dump(server: &Process) -> String {
     let tables = "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables
         WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";

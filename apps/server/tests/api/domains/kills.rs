@@ -12,7 +12,7 @@ use crate::support::{client, eventually};
 #[derive(Debug, Clone, Copy)]
 enum At {
     Registrar(RegistrarOperation),
-    /// The requests to the payments provider whose path has this end.
+    /// The requests to the payments provider whose path ends with this text.
     Payments(&'static str),
 }
 
@@ -81,7 +81,7 @@ impl Kit {
         self.server.database.run("UPDATE store.sagas SET lease_until = created_at, next_attempt_at = created_at").await;
     }
 
-    /// Repeats the purchase until it ends.
+    /// Repeats the purchase request until the purchase ends.
     async fn finish(&self, server: &Process, name: &str) -> (u16, Value) {
         eventually("the end of the purchase", async || {
             let response = self.request(server, name).send().await.unwrap();

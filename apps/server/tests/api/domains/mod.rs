@@ -60,7 +60,7 @@ impl Kit {
         self.ada.post(&format!("{DOMAINS}/{name}/{action}"), body).await
     }
 
-    /// The number of registrations and renewals of a name.
+    /// Returns the number of registrations and renewals of a name.
     fn orders(&self, operation: RegistrarOperation, name: &str) -> usize {
         self.registrar.orders().iter().filter(|order| order.operation == operation && order.name == name).count()
     }

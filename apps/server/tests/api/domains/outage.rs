@@ -46,7 +46,7 @@ async fn silent_registrar_gives_the_documented_code() {
     for response in [bought, checked, renewed, locked, code, synced] {
         response.expect_error(502, "registrar_error");
     }
-    // The calls that waited blocked no other change of the organization.
+    // While the calls waited, other changes of the organization were not blocked.
     kit.act("shop.com", "auto-renew", json!({ "enabled": false })).await.expect(200);
     kit.registrar.inject(None);
     let continued = kit.buy("other.com").await;

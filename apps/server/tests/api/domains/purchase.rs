@@ -78,7 +78,7 @@ async fn same_request_continues_after_every_failure_of_the_registrar() {
     ] {
         let kit = Kit::start().await;
         kit.registrar.inject_into(operation, fault.clone());
-        // The key of the first request is free again, because its response was a 502.
+        // The idempotency key of the first request can be used again, because its response was a 502.
         let failed = kit.ada.post_with_key("key-1", DOMAINS, purchase("shop.com")).await;
         failed.expect_error(502, "registrar_error");
         assert!(!failed.body.to_string().contains("ada@code.example"), "{}", failed.body);

@@ -18,7 +18,7 @@ async fn twenty_requests_of_one_organization_buy_once() {
     let mut statuses: Vec<u16> = join_all(requests).await.iter().map(|response| response.status).collect();
     statuses.sort_unstable();
     statuses.dedup();
-    // A request that gets no permit, or exceeds its time, fails and may be repeated.
+    // A request that gets no permit or exceeds its time limit fails, and can be repeated.
     assert!(statuses.iter().all(|status| [200, 201, 502, 503].contains(status)), "{statuses:?}");
     let again = kit.buy("shop.com").await;
     assert!([200, 201].contains(&again.status), "{}", again.body);

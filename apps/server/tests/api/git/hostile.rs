@@ -23,7 +23,7 @@ async fn raw_status(kit: &Kit, path: &str) -> String {
     String::from_utf8_lossy(&response).split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
-/// Paths that no repository has.
+/// Paths that cannot belong to a repository.
 const PATHS: [&str; 46] = [
     "/ada/site/../site/app.git",
     "/ada/site/./app.git",
@@ -142,7 +142,7 @@ async fn deletion_without_the_old_object_is_refused() {
         let request = client().post(&url).basic_auth("git", Some(&kit.token)).body(body);
         let response = request.header("content-type", "application/x-git-receive-pack-request").send().await.unwrap();
         let report = response.text().await.unwrap();
-        assert!(report.contains("ng refs/heads/x"), "{report}");
+        assert!(report.contains("refs/heads/x changed") && !report.contains("ok refs/heads/x"), "{report}");
     }
     assert!(work.git(&["ls-remote", "origin", "x"]).starts_with(&head));
     work.git(&["push", "--quiet", "origin", ":x"]);
@@ -181,7 +181,7 @@ async fn disconnected_client_leaves_nothing() {
     work.git(&["--git-dir", bare, "fsck", "--full"]);
 }
 
-/// The lock of a program that was killed is removed while the node runs.
+/// The lock file of a killed git process is removed while the node runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_program_leaves_no_lock() {
     let kit = Kit::start().await;

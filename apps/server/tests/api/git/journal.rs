@@ -1,5 +1,6 @@
 //! The journal of ref updates: each accepted update is listed once, in order.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -106,7 +107,6 @@ async fn killed_node_loses_no_acknowledged_update() {
 /// While git compares the commits of one repository for a long time, the updates of another one are listed.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_repository_does_not_delay_others() {
-    use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let (program, slow) = (folder.path().join("git"), folder.path().join("slow"));
     let git =
@@ -141,4 +141,57 @@ async fn slow_repository_does_not_delay_others() {
     // The comparison ends at its deadline. The update is then recorded as forced.
     let updates = kit.ref_updates(2).await;
     assert_eq!(updates[1]["forced"], true);
+}
+
+/// Replaces the node's copy of the hook program. The script can run the program as `$hook`.
+fn replace_hook(kit: &Kit, script: &str) {
+    let (program, moved) = (kit.node.folder().join("svc-git-hook"), kit.node.folder().join("reference-transaction"));
+    if !moved.exists() {
+        std::fs::rename(&program, &moved).unwrap();
+    }
+    let new = program.with_extension("new");
+    std::fs::write(&new, format!("#!/bin/sh\nhook='{}'\n{script}\n", moved.display())).unwrap();
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::rename(&new, &program).unwrap();
+}
+
+/// git skips a hook that it cannot execute.
+#[tokio::test(flavor = "multi_thread")]
+async fn push_without_its_hook_fails() {
+    let mut kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let first = work.commit("a", b"1");
+    let program = kit.node.folder().join("svc-git-hook");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o600)).unwrap();
+    work.fails(&["push", "origin", "main"]);
+    std::fs::remove_file(&program).unwrap();
+    work.fails(&["push", "origin", "main"]);
+    assert_eq!(work.git(&["ls-remote", "origin"]), "");
+    // A restart installs the hook.
+    kit.node.kill();
+    kit.node.restart().await;
+    work.git(&["push", "origin", "main"]);
+    // git changes the refs, and the node is not notified.
+    work.commit("a", b"2");
+    replace_hook(&kit, "exit 0");
+    work.fails(&["push", "origin", "main"]);
+    assert_eq!(kit.ref_updates(1).await[0]["new"], first.as_str());
+}
+
+/// git ignores the result of the hook at the end of a transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn push_whose_outcome_is_not_recorded_fails() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("a", b"1");
+    replace_hook(&kit, r#"exec "$hook" "$@""#);
+    work.git(&["push", "origin", "main"]);
+    let journal = kit.node.folder().join("journal");
+    let remove = format!("[ \"$1\" != committed ] || rm -f '{}'/*", journal.display());
+    replace_hook(&kit, &format!("{remove}\nexec \"$hook\" \"$@\""));
+    let commit = work.commit("a", b"2");
+    work.fails(&["push", "origin", "main"]);
+    assert!(work.git(&["ls-remote", "origin", "main"]).starts_with(&commit));
 }

@@ -103,7 +103,7 @@ impl Kit {
         work
     }
 
-    /// The deployments of the project `site`, the oldest first.
+    /// Returns the deployments of the project `site`, oldest first.
     pub async fn deployments(&self) -> Vec<Value> {
         let listed = self.ada.get("/v1/orgs/ada/projects/site/deployments").await;
         let mut deployments = listed.expect(200)["items"].as_array().unwrap().clone();
@@ -200,7 +200,12 @@ impl GitNode {
         node
     }
 
-    /// The id of the process.
+    /// Returns the directory of the node.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Returns the id of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -235,7 +240,7 @@ diesel::table! {
 }
 
 impl Clone {
-    /// A repository of a client in this folder.
+    /// Returns a repository of a client in this folder.
     pub fn at(folder: &Path, name: &str) -> Self {
         let path = folder.join(name);
         let key = folder.join("key");

@@ -12,7 +12,7 @@ use super::kit::token;
 use super::{Kit, REPO};
 use crate::support::{client, eventually};
 
-/// The maximum number of git programs that a user can run at the same time.
+/// The maximum number of git processes that run for one user at the same time.
 const MAX_PROGRAMS: usize = 8;
 /// The maximum number of SSH connections of an address that have not authenticated.
 const MAX_LOGINS: usize = 16;
@@ -33,7 +33,7 @@ async fn hold_program(kit: &Kit) -> TcpStream {
     stream
 }
 
-/// If a user already runs the maximum number of programs, the next program waits. Other users are not affected.
+/// If a user already has the maximum number of git processes, the next one waits. Other users are not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_are_limited_by_user() {
     let kit = Kit::start().await;

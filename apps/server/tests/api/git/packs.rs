@@ -76,7 +76,7 @@ impl Pack {
         self.raw(base).raw(&deflate(delta))
     }
 
-    /// The pack with its checksum, and the id of its last object that is not a delta.
+    /// Returns the pack with its checksum, and the id of its last object that is not a delta.
     pub fn finish(mut self) -> (Vec<u8>, String) {
         let checksum = digest(&SHA1_FOR_LEGACY_USE_ONLY, &self.bytes);
         self.bytes.extend_from_slice(checksum.as_ref());
@@ -113,7 +113,7 @@ pub fn deflate(contents: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A compressed stream of zeros, of this number of MiB. Its parts are equal, so it takes no time to write.
+/// Returns a compressed stream with this number of MiB of zeros. It repeats one part, so it is created quickly.
 pub fn deflated_zeros(mebibytes: usize) -> Vec<u8> {
     let part = {
         let mut raw = flate2::Compress::new(flate2::Compression::best(), false);
@@ -126,12 +126,12 @@ pub fn deflated_zeros(mebibytes: usize) -> Vec<u8> {
     [b"\x78\x9c".to_vec(), part.repeat(mebibytes), b"\x01\0\0\xff\xff".to_vec(), adler.to_be_bytes().to_vec()].concat()
 }
 
-/// A delta that names these sizes, and has these instructions.
+/// Returns a delta with these sizes and these instructions.
 pub fn delta(base: u64, result: u64, instructions: &[u8]) -> Vec<u8> {
     [varint(base), varint(result), instructions.to_vec()].concat()
 }
 
-/// A delta that repeats its whole base.
+/// Returns a delta that repeats its whole base.
 pub fn repeat(base: usize, times: usize) -> Vec<u8> {
     let mut instructions = Vec::new();
     for _ in 0..times {
@@ -147,7 +147,7 @@ pub fn repeat(base: usize, times: usize) -> Vec<u8> {
     delta(base as u64, (base * times) as u64, &instructions)
 }
 
-/// The id of an object.
+/// Returns the id of an object.
 pub fn id(kind: &str, contents: &[u8]) -> [u8; 20] {
     let object = [format!("{kind} {}\0", contents.len()).as_bytes(), contents].concat();
     digest(&SHA1_FOR_LEGACY_USE_ONLY, &object).as_ref().try_into().unwrap()
@@ -157,7 +157,7 @@ pub fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The packet of a command that creates a ref.
+/// Returns the packet of a command that creates a ref.
 pub fn create(new: &str, name: &[u8], is_first: bool) -> Vec<u8> {
     let capabilities: &[u8] = if is_first { b"\0report-status delete-refs atomic" } else { b"" };
     let command = [format!("{} {new} ", "0".repeat(40)).as_bytes(), name, capabilities].concat();

@@ -1,5 +1,5 @@
-//! The subjects of git's own tests of HTTP servers (t5541, t5551), at the addresses of this platform: each kind of
-//! fetch and push in each version of the protocol, and how clients send their requests.
+//! Repeats the test cases of git's own tests for HTTP servers (t5541, t5551) against this platform: each kind of fetch
+//! and push in each version of the protocol, and the ways in which clients send their requests.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::support::client;
 
 const VERSIONS: [&str; 3] = ["0", "1", "2"];
 
-/// A repository with 20 commits, one per day.
+/// Returns a repository with 20 commits, one per day.
 async fn history(kit: &Kit) -> Clone {
     kit.create("app").await;
     let work = kit.init("work");
@@ -30,7 +30,7 @@ async fn history(kit: &Kit) -> Clone {
     work
 }
 
-/// The output of git with a trace of its requests, which must succeed.
+/// Runs git with a trace of its requests. It must succeed. Returns the output.
 fn traced(clone: &Clone, arguments: &[&str]) -> String {
     let output = clone.command(arguments).env("GIT_TRACE_CURL", "1").env("GIT_TRACE_CURL_NO_DATA", "1").output();
     let output = output.unwrap();

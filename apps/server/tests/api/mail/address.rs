@@ -17,6 +17,7 @@ async fn address_is_granted_and_revoked_idempotently() {
         json!({
             "granted": granted, "address": DOMAIN, "from": format!("noreply@{DOMAIN}"), "hourlyLimit": 50,
             "sentLastHour": 0, "sentLast24h": 0, "receivedLast24h": 0, "keepDays": 30,
+            "receivedBytes": 0, "sentBytes": 0, "maxBytes": 1_u64 << 30,
         })
     };
     assert_eq!(ada.get(EMAIL).await.expect(200), &status(false));
@@ -55,7 +56,7 @@ async fn granted_address_stays_when_the_project_is_renamed() {
     ada.delete(other).await.expect(204);
     assert_eq!(ada.post(other, json!({})).await.expect(200)["address"], "other.ada.mail.localhost");
     ada.post(EMAIL, json!({})).await.expect(200);
-    // So does the deletion of the project.
+    // The deletion of the project frees the address, too.
     ada.send(reqwest::Method::DELETE, "/v1/orgs/ada/projects/site", |it| it.json(&json!({ "confirm": "site" })))
         .await
         .expect(204);

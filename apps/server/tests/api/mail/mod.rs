@@ -105,7 +105,7 @@ impl Kit {
     }
 
     async fn upload(&self, id: &str, message: &'static str) -> ApiResponse {
-        let path = format!("mail/inbound/{id}/raw");
+        let path = format!("mail/uploads/{}/{id}", self.project.as_str().unwrap());
         let build = |request: reqwest::RequestBuilder| request.header("content-type", "message/rfc822").body(message);
         self.mx.send(Method::PUT, &path, build).await
     }

@@ -13,7 +13,7 @@ const ROUTES: [(&str, &str, bool); 7] = [
     ("POST", "deliveries/mail_01h455vb4pex5vsknk084sn02q", true),
     ("GET", "messages/mail_01h455vb4pex5vsknk084sn02q/raw", true),
     ("POST", "recipients", false),
-    ("PUT", "inbound/mail_01h455vb4pex5vsknk084sn02q/raw", false),
+    ("PUT", "uploads/prj_01h455vb4pex5vsknk084sn02q/mail_01h455vb4pex5vsknk084sn02q", false),
     ("PUT", "inbound/mail_01h455vb4pex5vsknk084sn02q", false),
 ];
 

@@ -113,7 +113,7 @@ async fn invalid_mail_of_the_mail_node_is_rejected() {
     let unknown = mail("project", json!("prj_01h455vb4pex5vsknk084sn02q"));
     kit.commit(&id, unknown).await.expect_error(404, "not_found");
     kit.commit("mail_1", inbound(&kit.project, MESSAGE)).await.expect_error(404, "not_found");
-    let path = format!("mail/inbound/{id}/raw");
+    let path = format!("mail/uploads/{}/{id}", kit.project.as_str().unwrap());
     let upload =
         kit.mx.send(Method::PUT, &path, |request| request.header("content-type", "text/plain").body("x")).await;
     upload.expect_error(415, "unsupported_media_type");

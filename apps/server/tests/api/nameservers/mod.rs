@@ -1,6 +1,6 @@
 //! Zones of the API on real nameservers: Knot, which signs, and its secondaries BIND and NSD.
 
-mod daemon;
+pub mod daemon;
 mod dnssec;
 mod propagation;
 mod query;

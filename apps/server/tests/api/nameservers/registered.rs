@@ -13,11 +13,11 @@ use crate::support::client;
 
 const DOMAIN: &str = "signed.com";
 const WWW: &str = "www.signed.com";
-/// Generous, for a loaded machine.
+/// A long timeout, because the test machine can be under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The answers of the signer while the registry has a DS record, until stopped: their number, and those without a
-/// signature.
+/// Queries the signer until stopped, while the registry has a DS record. Returns the number of answers, and the number
+/// of answers without a signature.
 async fn watch(rig: &Rig, registrar: &RegistrarServer, stopped: &AtomicBool) -> (usize, Vec<String>) {
     let (mut answers, mut unsigned) = (0, Vec::new());
     while !stopped.load(Ordering::SeqCst) {

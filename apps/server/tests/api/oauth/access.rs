@@ -1,4 +1,5 @@
-//! Access tokens of connected apps at the API: scopes, the user's role as the ceiling, and the challenges.
+//! Access tokens of connected apps at the API: the limits by scope and by the user's role, and the `WWW-Authenticate`
+//! challenges.
 
 use reqwest::Method;
 use serde_json::json;
@@ -44,7 +45,7 @@ async fn scope_admits_its_routes_only() {
     deployer.get("/v1/orgs/ada/projects/moved").await.expect_error(403, "insufficient_scope");
 }
 
-/// The app can do only what its user can do at the time of the request.
+/// An app never has more permissions than its user has at the time of the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn role_of_the_user_is_the_ceiling() {
     let app = App::start().await;

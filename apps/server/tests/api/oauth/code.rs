@@ -119,7 +119,7 @@ async fn codes_expire_after_a_minute() {
     expect_oauth_error(&client.exchange(&second).await, 400, "invalid_grant");
 }
 
-/// A client that is not authenticated triggers no reuse detection.
+/// A client that is not authenticated does not trigger the detection of reuse.
 #[tokio::test(flavor = "multi_thread")]
 async fn reuse_without_authentication_has_no_effect() {
     let app = App::start().await;

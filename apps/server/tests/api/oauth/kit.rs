@@ -124,7 +124,7 @@ pub async fn post_form(endpoints: &Caller, path: &str, body: String, authorizati
     endpoints.send(Method::POST, path, send).await
 }
 
-/// `Authorization: Basic` with these credentials.
+/// Returns the header `Authorization: Basic` with these credentials.
 pub fn basic(id: &str, secret: &str) -> String {
     let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let credentials = format!("{}:{}", encode(id), encode(secret));

@@ -37,7 +37,7 @@ async fn reuse_ends_exactly_that_grant() {
     let client = register(&app, public()).await;
     let other = register(&app, public()).await;
     let bystanders = [client.sign_in(&ada).await, other.sign_in(&ada).await];
-    // The number of rotations after the token that is reused, and the seconds until the reuse.
+    // How many times the grant is refreshed before the first refresh token is reused, and after how many seconds.
     for (rotations, seconds) in [(1, 0), (1, 61), (2, 0), (5, 600), (1, 3600)] {
         let reused = client.sign_in(&ada).await;
         let mut last = reused.clone();

@@ -139,6 +139,7 @@ async fn create_acme(server: &Process, payments: &PaymentsServer, ada: &str) -> 
     for project in ["site", "spare"] {
         post(&format!("/v1/orgs/acme/projects/{project}/database"), json!({})).await;
     }
+    post("/v1/orgs/acme/projects/site/auth", json!({})).await;
     let token = post("/v1/me/tokens", json!({ "name": "judged", "scopes": SCOPES })).await;
     text(&token, "token").to_owned()
 }

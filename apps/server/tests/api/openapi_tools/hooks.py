@@ -13,6 +13,7 @@ from schemathesis.openapi.checks import RejectedPositiveData
 BY_CODE = {
     "confirm_mismatch": "the body must repeat the name in the path",
     "idempotency_mismatch": "the key was used with another body",
+    "invalid_provider": "an empty client id or secret has its own code",
     "invalid_bundle": "the content of a bundle is restricted (docs/hostile-bundles.md)",
     "reserved_name": "some names of secrets are reserved",
     "registrar_rejected": "the registry decides about names, contacts and periods",

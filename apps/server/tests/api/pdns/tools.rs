@@ -2,16 +2,15 @@
 //! `SVC_TEST_PEBBLE`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use sandbox::{DnsServer, RecordType};
 use serde_json::json;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use super::{PdnsClient, ZONES, setup, zone_rrsets};
-use crate::support::{Folder, eventually, external_program};
-use testkit::reserved_port;
+use crate::support::{Folder, Pebble, external_program};
 
 /// All record types that both octodns and the platform support.
 const RECORDS: &str = r"
@@ -87,35 +86,6 @@ async fn octodns_applies_its_plan_and_is_then_in_sync() {
     assert!(again.contains("No changes were planned"), "{again}");
 }
 
-/// The ACME test server Pebble, which validates challenges at the given DNS server.
-struct Pebble {
-    child: Child,
-    directory: String,
-    certificate: PathBuf,
-}
-
-impl Pebble {
-    async fn start(program: &Path, folder: &Folder, dns: &DnsServer) -> Self {
-        let self_signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let certificate = folder.write("pebble.pem", self_signed.cert.pem());
-        let key = folder.write("pebble.key", self_signed.signing_key.serialize_pem());
-        let (listen, management) = (reserved_port(), reserved_port());
-        let config = json!({ "pebble": {
-            "listenAddress": format!("127.0.0.1:{listen}"), "managementListenAddress": format!("127.0.0.1:{management}"),
-            "certificate": certificate, "privateKey": key, "httpPort": 5002, "tlsPort": 5001,
-        }});
-        let mut pebble = Command::new(program);
-        pebble.arg("-config").arg(folder.write("pebble.json", config.to_string()));
-        pebble.args(["-dnsserver", &dns.address().to_string()]);
-        pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0");
-        let log = std::fs::File::create(folder.path.join("pebble.log")).unwrap();
-        pebble.stdout(log.try_clone().unwrap()).stderr(log);
-        let child = pebble.kill_on_drop(true).spawn().unwrap();
-        eventually("pebble listens", async || tokio::net::TcpStream::connect(("127.0.0.1", listen)).await.ok()).await;
-        Self { child, directory: format!("https://localhost:{listen}/dir"), certificate }
-    }
-}
-
 /// Copies the zone's TXT records to a DNS server, as the secondaries would serve them. Collects them in `seen`.
 async fn serve_txt(tool: PdnsClient, dns: &DnsServer, seen: &mut BTreeMap<String, (u64, Vec<String>)>) {
     dns.set("octo.example", RecordType::SOA, &["ns1.svc.example. hostmaster.octo.example. 1"]);
@@ -138,13 +108,11 @@ async fn serve_txt(tool: PdnsClient, dns: &DnsServer, seen: &mut BTreeMap<String
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lego_obtains_a_certificate_and_cleans_up() {
-    let (Some(lego), Some(pebble)) = (external_program("SVC_TEST_LEGO"), external_program("SVC_TEST_PEBBLE")) else {
-        return;
-    };
+    let Some(lego) = external_program("SVC_TEST_LEGO") else { return };
     let (app, _ada, tool) = setup().await;
     tool.post(ZONES, json!({ "name": "octo.example." })).await.expect(201);
     let (dns, folder) = (DnsServer::start().await, Folder::new("lego"));
-    let mut pebble = Pebble::start(&pebble, &folder, &dns).await;
+    let Some(mut pebble) = Pebble::start(&folder, &dns).await else { return };
     let mut run = Command::new(lego);
     run.args(["--server", &pebble.directory, "--accept-tos", "--email", "ada@octo.example", "--dns", "pdns"]);
     run.args(["--dns.disable-cp", "--dns.resolvers", &dns.address().to_string()]);
@@ -159,7 +127,7 @@ async fn lego_obtains_a_certificate_and_cleans_up() {
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{text}");
     assert!(folder.path.join("certificates/host.octo.example.crt").is_file(), "{text}");
-    pebble.child.kill().await.unwrap();
+    pebble.stop().await;
 
     let names: Vec<&str> = seen.keys().map(String::as_str).collect();
     assert_eq!(names, ["_acme-challenge.host.octo.example.", "_acme-challenge.octo.example."]);

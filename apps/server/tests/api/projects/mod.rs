@@ -4,5 +4,6 @@ mod access;
 mod deployments;
 mod hostname_takeovers;
 mod hostnames;
+mod hsts;
 mod project;
 mod uploads;

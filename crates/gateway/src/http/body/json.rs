@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use validator::Validate;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
-use super::strict_json;
+use super::{memory, strict_json};
 use crate::http::validation::{field_error, validate};
 use crate::http::{Describe, Extract, Operation, Schemas};
 use crate::problem::Problem;
@@ -31,10 +31,12 @@ impl<T: ToSchema, const LIMIT: usize> Describe for Body<T, LIMIT> {
 impl<T: DeserializeOwned + Validate + ToSchema, const LIMIT: usize> Extract for Body<T, LIMIT> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/json")?;
+        memory::reserve(request, LIMIT).await?;
         let bytes = read_in_time(request, payload, LIMIT).await?;
         let value = strict_json::parse(&bytes).map_err(|error| {
             Problem::validation_errors(&[field_error(String::new(), format!("is not valid JSON: {error}"))])
         })?;
+        drop(bytes);
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
         validate(&schemas, value).map(Self)
     }

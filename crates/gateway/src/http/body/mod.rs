@@ -2,6 +2,7 @@
 
 mod form;
 mod json;
+mod memory;
 mod message;
 mod plain_text;
 mod raw;
@@ -12,6 +13,7 @@ mod upload;
 
 pub use form::Form;
 pub use json::Body;
+pub use memory::BodyMemory;
 pub use message::MessageUpload;
 pub use plain_text::PlainText;
 pub use raw::Raw;

@@ -18,7 +18,7 @@ pub(crate) const DEFAULT_LIMIT: usize = 64 * 1024;
 /// is complete.
 const PROMPT_BODY_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The timeout of a body.
+/// The timeout for the arrival of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Problem> {

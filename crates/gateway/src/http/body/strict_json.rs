@@ -1,5 +1,7 @@
-//! A strict JSON parser: no duplicate keys, and at most 64 levels (security rules, "HTTP").
+//! A strict JSON parser: no duplicate keys, at most 64 levels (security rules, "HTTP"), and at most 100,000 values. A
+//! parsed value takes more memory than its text: up to 32 bytes for two.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer as _, MapAccess, SeqAccess, Visitor};
@@ -8,35 +10,46 @@ use serde_json::{Map, Number, Value};
 /// The largest nesting depth.
 const MAX_DEPTH: u8 = 64;
 
+/// The largest number of values.
+const MAX_VALUES: usize = 100_000;
+
 /// Parses one JSON value without trailing text.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = reader.deserialize_any(Strict { depth: MAX_DEPTH })?;
+    let values = Cell::new(0);
+    let value = reader.deserialize_any(Strict { depth: MAX_DEPTH, values: &values })?;
     reader.end()?;
     Ok(value)
 }
 
 #[derive(Clone, Copy)]
-struct Strict {
+struct Strict<'a> {
+    /// The levels that are left.
     depth: u8,
+    /// The number of values so far.
+    values: &'a Cell<usize>,
 }
 
-impl Strict {
+impl Strict<'_> {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
         let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom(format!("more than {MAX_DEPTH} levels")))?;
-        Ok(Self { depth })
+        Ok(Self { depth, ..self })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: de::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        self.values.update(|values| values + 1);
+        if self.values.get() > MAX_VALUES {
+            return Err(de::Error::custom(format!("more than {MAX_VALUES} values")));
+        }
         from.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,5 +135,12 @@ mod tests {
             assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
         }
         assert!(parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn values_are_limited() {
+        let list = |values: usize| format!("[[1],{}0]", "0,".repeat(values));
+        assert!(parse(list(100_000 - 3).as_bytes()).is_ok());
+        assert!(parse(list(100_000 - 2).as_bytes()).is_err());
     }
 }

@@ -12,7 +12,7 @@ use crate::problem::Problem;
 pub(super) fn routes(area: &mut Area<'_>) {
     area.get("get_credit", "/v1/orgs/{orgSlug}/ai/credit", get)
         .summary("Get the AI credit of an organization, and its auto top-up")
-        .description("Works also while the payments provider is down.");
+        .description("Works even while the payments provider is down.");
     area.get("list_ledger", "/v1/orgs/{orgSlug}/ai/ledger", ledger)
         .summary("List the changes of the AI credit, newest first")
         .description("The balances of consecutive rows add up. A call of a model is one row.");

@@ -20,7 +20,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("models", "/v1/ai/models", models).summary("List the AI models and their prices");
     area.get("get", AI, get)
         .summary("Get the AI access of a project, with limits and usage")
-        .description("The limits are present also while AI is disabled.");
+        .description("The limits are present even while AI is disabled.");
     area.post("grant", AI, grant).summary("Enable AI for a project").description(
         "The binding `env.ai` appears within seconds, without a new deployment, if the live deployment declares \
          `ai: true`. On a node without an upstream, its calls fail with 503.",

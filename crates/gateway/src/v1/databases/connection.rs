@@ -20,7 +20,10 @@ pub(super) fn routes(area: &mut Area<'_>) {
     area.get("get", DATABASE, get).summary("Get whether a project has a database");
     area.post("enable", DATABASE, enable)
         .summary("Enable the database of a project, or return the connection info of the existing one")
-        .description("The database accepts connections within seconds. The connection info never changes, also not by a restore.")
+        .description(
+            "The database accepts connections within seconds. The connection info never changes, not even after a \
+             restore.",
+        )
         .codes(&[&DatabaseError::OPERATION_IN_PROGRESS])
         .codes(&UNREACHABLE);
     area.get("connect", "/v1/orgs/{orgSlug}/projects/{projectName}/database/connect", connect)

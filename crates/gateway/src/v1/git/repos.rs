@@ -33,7 +33,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
     area.get("ref_updates", REF_UPDATES, ref_updates)
         .summary("List the 200 most recent updates of refs, newest first")
         .description(
-            "`old` is the commit before the update, also after a forced push. Fetch it by its id to recover it.",
+            "`old` is the commit before the update, even after a forced push. Fetch it by its id to recover it.",
         );
 }
 

@@ -22,7 +22,7 @@ pub(super) fn routes(routes: &mut Routes) {
         routes.area("email", "The mail address of a project, which worker code uses as `env.email` and `email()`.");
     area.get("get", EMAIL, get)
         .summary("Get the mail address of a project, with limits and usage")
-        .description("The address is present also while email is disabled: the one that the project would get.");
+        .description("The address is present even while email is disabled: it is the one that the project would get.");
     area.post("grant", EMAIL, grant)
         .summary("Enable email for a project, or return the existing address")
         .description(

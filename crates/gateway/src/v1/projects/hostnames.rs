@@ -2,15 +2,16 @@
 
 use actix_web::web::Data;
 use kernel::Page;
-use projects::{Hostname, NewHostname, ProjectError, Projects, VerifyRecord};
+use projects::{Hostname, NewHostname, NewHsts, ProjectError, Projects, VerifyRecord};
 
 use crate::authority::InProject;
-use crate::authority::role::{Member, Viewer};
+use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
 use crate::http::{Body, Json, NoContent, Path, Routes, text_path_parameters};
 use crate::problem::Problem;
 
 const HOSTNAMES: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames";
+const HSTS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/hsts";
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("hostnames", "Hostnames of a project.");
@@ -24,6 +25,10 @@ pub(super) fn routes(routes: &mut Routes) {
     area.delete("delete", "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}", delete)
         .summary("Release a custom hostname")
         .codes(&[&kernel::Code::BAD_REQUEST]);
+    area.put("hsts_set", HSTS, hsts_set)
+        .summary("Set Strict-Transport-Security of a hostname, with which browsers use only https for it");
+    area.delete("hsts_delete", HSTS, hsts_delete)
+        .summary("Stop sending Strict-Transport-Security, which browsers remember until its time is over");
     area.post("verify", "/v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify", verify)
         .summary("Verify the ownership of a hostname now");
 }
@@ -59,4 +64,22 @@ async fn verify(
     projects: Data<Projects>,
 ) -> Result<Json<Hostname>, Problem> {
     Ok(Json(projects.hostname_verify(&at.actor, at.project.id, &host).await?))
+}
+
+async fn hsts_set(
+    at: InProject<Admin, ProjectWrite>,
+    Path(HostnameParameter(host)): Path<HostnameParameter>,
+    projects: Data<Projects>,
+    Body(new): Body<NewHsts>,
+) -> Result<Json<Hostname>, Problem> {
+    Ok(Json(projects.hsts_set(&at.actor, &(&at.org).into(), at.project.id, &host, new).await?))
+}
+
+async fn hsts_delete(
+    at: InProject<Admin, ProjectWrite>,
+    Path(HostnameParameter(host)): Path<HostnameParameter>,
+    projects: Data<Projects>,
+) -> Result<NoContent, Problem> {
+    projects.hsts_remove(&at.actor, &(&at.org).into(), at.project.id, &host).await?;
+    Ok(NoContent)
 }

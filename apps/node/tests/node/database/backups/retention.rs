@@ -73,7 +73,7 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
     }
 }
 
-/// A clock that is set forward does not end a retention.
+/// Tests that a clock that is set forward does not end a retention.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_expires_while_the_clocks_differ() {
     let store = TestStore::start(Kind::Folder).await;

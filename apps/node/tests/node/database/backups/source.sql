@@ -1,5 +1,6 @@
--- A database with every kind of object that a tenant can create. Run by its owner.
--- The reset of many frameworks.
+-- A database with every kind of object that a tenant can create. Its owner runs this script.
+
+-- Many frameworks reset a database in this way.
 DROP SCHEMA public CASCADE;
 CREATE SCHEMA public;
 GRANT USAGE ON SCHEMA public TO PUBLIC;

@@ -1,7 +1,7 @@
 //! Errors and malformed data from the code host during a sign-in.
 
 use reqwest::Method;
-use sandbox::{CodeHostFault, Endpoint};
+use sandbox::{Endpoint, ResponseFault};
 use serde_json::{Value, json};
 
 use super::{Fixture, error, token};
@@ -43,31 +43,31 @@ async fn callback_parameters_are_not_reflected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn code_host_failure_is_reported_in_the_fragment() {
     let fixture = Fixture::new().await;
-    let refusal = |error: &str| CodeHostFault::Json(json!({ "error": error, "error_description": "<b>words</b>" }));
+    let refusal = |error: &str| ResponseFault::Json(json!({ "error": error, "error_description": "<b>words</b>" }));
     let both = [
-        CodeHostFault::Html,
-        CodeHostFault::Large,
-        CodeHostFault::Redirect,
-        CodeHostFault::Close,
-        CodeHostFault::Status(500),
-        CodeHostFault::Status(503),
-        CodeHostFault::Status(401),
-        CodeHostFault::Status(204),
-        CodeHostFault::Json(json!(null)),
-        CodeHostFault::Json(json!([1, 2])),
-        CodeHostFault::Json(json!("text")),
-        CodeHostFault::Json(json!({})),
+        ResponseFault::Html,
+        ResponseFault::Large,
+        ResponseFault::Redirect,
+        ResponseFault::Close,
+        ResponseFault::Status(500),
+        ResponseFault::Status(503),
+        ResponseFault::Status(401),
+        ResponseFault::Status(204),
+        ResponseFault::Json(json!(null)),
+        ResponseFault::Json(json!([1, 2])),
+        ResponseFault::Json(json!("text")),
+        ResponseFault::Json(json!({})),
     ];
     let token_page = [
         (refusal("bad_verification_code"), "access_denied"),
         (refusal("invalid_grant"), "access_denied"),
         (refusal("incorrect_client_credentials"), "codehost_unavailable"),
         (refusal("<script>"), "codehost_unavailable"),
-        (CodeHostFault::Json(json!({ "access_token": 7, "token_type": "bearer" })), "codehost_unavailable"),
-        (CodeHostFault::Json(json!({ "access_token": "a\r\nb", "token_type": "bearer" })), "codehost_unavailable"),
-        (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "mac" })), "codehost_unavailable"),
+        (ResponseFault::Json(json!({ "access_token": 7, "token_type": "bearer" })), "codehost_unavailable"),
+        (ResponseFault::Json(json!({ "access_token": "a\r\nb", "token_type": "bearer" })), "codehost_unavailable"),
+        (ResponseFault::Json(json!({ "access_token": "gho_x", "token_type": "mac" })), "codehost_unavailable"),
         // The user endpoint rejects this token.
-        (CodeHostFault::Json(json!({ "access_token": "gho_x", "token_type": "bearer" })), "codehost_unavailable"),
+        (ResponseFault::Json(json!({ "access_token": "gho_x", "token_type": "bearer" })), "codehost_unavailable"),
     ];
     let user_page = [
         json!({ "id": "1 2", "login": "ada" }),
@@ -76,12 +76,12 @@ async fn code_host_failure_is_reported_in_the_fragment() {
         json!({ "id": 1 }),
     ];
     let unavailable = "codehost_unavailable";
-    let mut cases: Vec<(Endpoint, CodeHostFault, &str)> = Vec::new();
+    let mut cases: Vec<(Endpoint, ResponseFault, &str)> = Vec::new();
     for page in [Endpoint::Token, Endpoint::User] {
         cases.extend(both.iter().map(|failure| (page, failure.clone(), unavailable)));
     }
     cases.extend(token_page.into_iter().map(|(failure, code)| (Endpoint::Token, failure, code)));
-    cases.extend(user_page.into_iter().map(|user| (Endpoint::User, CodeHostFault::Json(user), unavailable)));
+    cases.extend(user_page.into_iter().map(|user| (Endpoint::User, ResponseFault::Json(user), unavailable)));
     for (page, failure, code) in cases {
         fixture.host.inject(page, Some(failure.clone()));
         assert_eq!(error(&fixture.sign_in().await), code, "{page:?} {failure:?}");
@@ -95,7 +95,7 @@ async fn code_host_failure_is_reported_in_the_fragment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn code_host_timeout_is_reported_in_the_fragment() {
     let fixture = Fixture::new().await;
-    fixture.host.inject(Endpoint::User, Some(CodeHostFault::Hang));
+    fixture.host.inject(Endpoint::User, Some(ResponseFault::Hang));
     let hangs = fixture.sign_in();
     let response = tokio::time::timeout(std::time::Duration::from_secs(12), hangs).await.unwrap();
     assert_eq!(error(&response), "codehost_unavailable");

@@ -193,7 +193,7 @@ async fn hostile_bodies_are_rejected_without_an_effect() {
     assert_eq!(hook.post(vec![b' '; LIMIT + 1]).await.status, 413);
     assert!(!hook.service.is_confirmed());
     assert_eq!(hook.recorded().await, 0);
-    // The largest message, and the messages that the bodies were made of, are accepted.
+    // The largest message is accepted, and so are the valid messages from which the hostile bodies were made.
     let length = Value::from(notification.clone()).to_string().len();
     let mut large = Value::from(notification.clone()).to_string().into_bytes();
     large.resize(LIMIT, b' ');

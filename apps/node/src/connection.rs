@@ -1,0 +1,47 @@
+//! The limits of requests over HTTP/2, which actix leaves open. Those of HTTP/1.1 are actix's own.
+
+use actix_web::http::header::RETRY_AFTER;
+use actix_web::http::{StatusCode, Version};
+use actix_web::{HttpRequest, HttpResponse};
+use tls::Requests;
+
+use crate::page::page;
+
+/// The size of a request's head, computed as in RFC 9113 section 6.5.2. actix has the same limit for HTTP/1.1.
+const MAX_HEAD_BYTES: usize = 128 << 10;
+const FIELD_OVERHEAD: usize = 32;
+
+/// Returns whether the node terminated TLS for a request.
+pub fn is_over_tls(request: &HttpRequest) -> bool {
+    request.conn_data::<Requests>().is_some()
+}
+
+/// Responds to a request, unless it is over HTTP/2 and beyond a limit. If a connection with HTTP/2 closes, its requests
+/// end.
+pub async fn limit(request: &HttpRequest, respond: impl Future<Output = HttpResponse>) -> HttpResponse {
+    let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
+    let Some(requests) = requests else { return respond.await };
+    let guard = requests.begin();
+    let response = if head_bytes(request) > MAX_HEAD_BYTES {
+        let text = "The headers of the request are too large. Delete the cookies of this site, then try again.";
+        page(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+    } else if guard.is_refused() {
+        let text = "This connection has too many concurrent requests. Try again in a moment.";
+        let mut response = page(StatusCode::SERVICE_UNAVAILABLE, text);
+        response.headers_mut().insert(RETRY_AFTER, 1.into());
+        response
+    } else {
+        match guard.respond(respond).await {
+            Some(response) => response,
+            // The response has no recipient.
+            None => return HttpResponse::new(StatusCode::SERVICE_UNAVAILABLE),
+        }
+    };
+    response.map_body(|_, body| guard.hold(body)).map_into_boxed_body()
+}
+
+fn head_bytes(request: &HttpRequest) -> usize {
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD);
+    path + fields.sum::<usize>()
+}

@@ -1,0 +1,301 @@
+//! Requests over TLS: HTTP/1.1 and HTTP/2, assets, worker code and the access gate.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use hyper::{Method, Request};
+use sandbox::Certificate;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+
+use super::{Client, HOST, NAMES, Rig, tls_config};
+use crate::control_plane::{ControlPlane, sha256};
+use crate::running::{Dir, RunningNode};
+use crate::workers::{with_workers, workerd};
+
+/// A connection with HTTP/2.
+pub(super) struct Http2(SendRequest<Bytes>);
+
+/// A response over HTTP/2.
+pub(super) struct Seen {
+    pub(super) status: u16,
+    headers: hyper::HeaderMap,
+    pub(super) body: String,
+}
+
+impl Http2 {
+    async fn connect(rig: &Rig, certificate: &Certificate) -> Self {
+        Self::connect_with(rig.client(&[certificate])).await
+    }
+
+    pub(super) async fn connect_with(client: Client) -> Self {
+        let client = client.with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+        let (send, connection) = h2::client::handshake(client.connect(HOST).await.unwrap()).await.unwrap();
+        tokio::spawn(async { drop(connection.await) });
+        Self(send)
+    }
+
+    async fn send(&self, request: Request<()>, body: &[&str]) -> Seen {
+        let mut send = self.0.clone().ready().await.unwrap();
+        let (response, mut outgoing) = send.send_request(request, body.is_empty()).unwrap();
+        for (number, chunk) in body.iter().enumerate() {
+            outgoing.send_data(Bytes::from((*chunk).to_owned()), number + 1 == body.len()).unwrap();
+        }
+        let (head, mut incoming) = response.await.unwrap().into_parts();
+        let mut body = Vec::new();
+        while let Some(chunk) = incoming.data().await {
+            body.extend(chunk.unwrap());
+        }
+        Seen { status: head.status.as_u16(), headers: head.headers, body: String::from_utf8(body).unwrap() }
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Seen {
+        self.send(request(Method::GET, path), &[]).await
+    }
+}
+
+fn request(method: Method, path: &str) -> Request<()> {
+    Request::builder().method(method).uri(format!("https://{HOST}{path}")).body(()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn assets_are_served_over_both_versions_of_http() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let response = rig.client(&[&certificate]).get(HOST, "/").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhome"), "{response}");
+    let connection = Http2::connect(&rig, &certificate).await;
+    for _ in 0..3 {
+        let seen = connection.get("/").await;
+        assert_eq!((seen.status, seen.body.as_str()), (200, "home"));
+        assert_eq!(seen.headers["etag"], format!("\"{}\"", sha256(b"home")));
+        assert_eq!(seen.headers["x-content-type-options"], "nosniff");
+    }
+    let head = connection.send(request(Method::HEAD, "/"), &[]).await;
+    assert_eq!((head.status, head.body.as_str(), &head.headers["content-length"]), (200, "", &"4".parse().unwrap()));
+    let authority = reqwest::Certificate::from_pem(certificate.authority().as_bytes()).unwrap();
+    let client = reqwest::Client::builder().tls_certs_only([authority]).no_proxy().resolve(HOST, rig.address());
+    let client = client.pool_max_idle_per_host(0).build().unwrap();
+    let url = format!("https://{HOST}:{}/", rig.address().port());
+    assert_eq!(client.get(url).send().await.unwrap().text().await.unwrap(), "home");
+    drop(connection);
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_over_http_2_are_limited() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let connection = Http2::connect(&rig, &certificate).await;
+    let with_header = |bytes: usize| {
+        let mut large = request(Method::GET, "/");
+        // Huffman coding does not shorten this character.
+        large.headers_mut().insert("x-large", "~".repeat(bytes).parse().unwrap());
+        large
+    };
+    assert_eq!(connection.send(with_header(16 << 10), &[]).await.status, 200);
+    // Short fields are larger as a header map than in compressed form.
+    let with_fields = |count: usize| {
+        let mut large = request(Method::GET, "/");
+        for _ in 0..count {
+            large.headers_mut().append("x", "".parse().unwrap());
+        }
+        large
+    };
+    assert_eq!(connection.send(with_fields(3800), &[]).await.status, 200);
+    assert_eq!(connection.send(with_fields(4200), &[]).await.status, 431);
+    let closed = Http2::connect(&rig, &certificate).await;
+    let (response, _) = closed.0.clone().ready().await.unwrap().send_request(with_header(33 << 10), true).unwrap();
+    assert!(response.await.is_err());
+    assert!(closed.0.clone().ready().await.is_err());
+    let access = json!({ "mode": "password", "password": "hash", "bypass": null, "version": 1 });
+    rig.core.protect("shop", &[("assets/index.html", b"home")], access);
+    super::wait_for("the gate", async || connection.get("/").await.status == 401).await;
+    // Each of these requests waits for the rest of its form.
+    let mut waiting = Vec::new();
+    for _ in 0..256 {
+        let mut send = connection.0.clone().ready().await.unwrap();
+        waiting.push(send.send_request(request(Method::POST, "/__svc/access/password"), false).unwrap());
+    }
+    super::wait_for("the limit", async || connection.get("/").await.status == 503).await;
+    drop(waiting);
+    super::wait_for("the permits", async || connection.get("/").await.status == 401).await;
+    drop(connection);
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_with_unread_responses_is_closed() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let client = rig.client(&[&certificate]).with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+    let mut builder = h2::client::Builder::new();
+    // The client reads no body.
+    builder.initial_window_size(0).initial_max_send_streams(usize::MAX);
+    let (send, connection) = builder.handshake::<_, Bytes>(client.connect(HOST).await.unwrap()).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut responses = Vec::new();
+    while let Ok(mut send) = send.clone().ready().await {
+        assert!(responses.len() < 10_000, "the connection stays open");
+        let Ok(response) = send.send_request(request(Method::GET, "/"), true) else { break };
+        responses.push(response);
+        tokio::task::yield_now().await;
+    }
+    assert!(responses.len() >= 512, "{}", responses.len());
+    assert!(connection.await.unwrap().is_err());
+    assert_eq!(Http2::connect(&rig, &certificate).await.get("/").await.body, "home");
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_with_too_many_frames_is_closed() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    /// A HEADERS frame without the end of its fields.
+    const OPEN_HEADERS: &[u8] = b"\0\0\x04\x01\x01\0\0\0\x01\x82\x87\x84\x84";
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let client = rig.client(&[&certificate]).with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+    let ping = b"\0\0\x08\x06\0\0\0\0\x0012345678".to_vec();
+    let settings = b"\0\0\0\x04\0\0\0\0\0".to_vec();
+    let priority = b"\0\0\x05\x02\0\0\0\0\x01\0\0\0\0\0".to_vec();
+    let continuation = b"\0\0\0\x09\0\0\0\0\x01".to_vec();
+    for (start, frame, count) in
+        [(&[][..], ping, 10_000), (&[], settings, 10_000), (&[], priority, 10_000), (OPEN_HEADERS, continuation, 4000)]
+    {
+        let (mut incoming, mut outgoing) = tokio::io::split(client.connect(HOST).await.unwrap());
+        let frames = [PREFACE, start, &frame.repeat(count)].concat();
+        let sent = tokio::spawn(async move {
+            // Fails when the node closes the connection.
+            drop(outgoing.write_all(&frames).await);
+            outgoing
+        });
+        let closed = timeout(Duration::from_secs(20), incoming.read_to_end(&mut Vec::new())).await;
+        assert!(closed.is_ok(), "the connection stays open: {frame:?}");
+        drop(sent.await);
+    }
+    assert_eq!(Http2::connect(&rig, &certificate).await.get("/").await.body, "home");
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_end_with_their_connection() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let path = |number: u32| format!("/.well-known/acme-challenge/ffffffffffffffffffff{number}");
+    rig.core.delay_challenges(Duration::from_secs(600));
+    let client = rig.client(&[&certificate]).with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+    let (send, connection) = h2::client::handshake(client.connect(HOST).await.unwrap()).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut waiting = Vec::new();
+    for number in 0..2 {
+        let mut send = send.clone().ready().await.unwrap();
+        waiting.push(send.send_request(request(Method::GET, &path(number)), true).unwrap());
+    }
+    super::wait_for("the lookups", async || rig.core.challenge_lookups() == 2).await;
+    assert_eq!(rig.node.visitor.get(HOST, &path(2)).await.status, 503, "the host has two lookups");
+    rig.core.delay_challenges(Duration::ZERO);
+    connection.abort();
+    super::wait_for("the permits", async || rig.node.visitor.get(HOST, &path(2)).await.status != 503).await;
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_with_another_certificate_is_misdirected() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    for project in ["blog", "plain", "other"] {
+        rig.core.deploy(project, &[("assets/index.html", project.as_bytes())]);
+        rig.node.visitor.sees(&format!("{project}.localhost"), "/", 200, project).await;
+    }
+    let both = Certificate::generate_for(&["blog.localhost", "other.localhost"]);
+    rig.core.issue("blog", "blog.localhost", &both);
+    let other = Certificate::generate_for(&["other.localhost"]);
+    rig.core.issue("other", "other.localhost", &other);
+    let client = rig.client(&[&certificate, &both, &other]);
+    client.presents("blog.localhost", &both).await;
+    client.presents("other.localhost", &other).await;
+    let request = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let send = async |name, host| client.send(name, &request(host)).await;
+    assert!(send(HOST, "blog.localhost").await.starts_with("HTTP/1.1 421 "));
+    assert!(send(HOST, "Shop.localhost.").await.ends_with("home"));
+    // The client may use the connection for all names of its certificate.
+    assert!(send("blog.localhost", "other.localhost").await.ends_with("other"));
+    assert!(send("other.localhost", "blog.localhost").await.starts_with("HTTP/1.1 421 "));
+    // Another connection would not help: the host has no certificate.
+    assert!(send(HOST, "plain.localhost").await.ends_with("plain"));
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn graceful_stop_closes_idle_connections() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let (http_2, http_1) = (Http2::connect(&rig, &certificate).await, rig.client(&[&certificate]).connect(HOST).await);
+    assert_eq!(http_2.get("/").await.body, "home");
+    // Both connections are open. If the node did not close them, the stop would end only after 30 s.
+    timeout(Duration::from_secs(20), rig.node.stop()).await.unwrap();
+    assert!(http_2.0.clone().ready().await.is_err());
+    drop(http_1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_code_sees_https() {
+    const CODE: &str = r#"export default { async fetch(request) {
+        return Response.json({ url: request.url, headers: Object.fromEntries(request.headers), body: await request.text() });
+    } };"#;
+    let Some(workerd) = workerd() else { return };
+    let (core, dir, certificate) = (ControlPlane::start().await, Dir::new(), Certificate::generate_for(&NAMES));
+    core.deploy("shop", &[("worker/index.js", CODE.as_bytes())]);
+    core.issue("shop", HOST, &certificate);
+    let config = node::config::Config { tls: tls_config(&core, &dir, None).tls, ..with_workers(&core, &dir, workerd) };
+    let node = RunningNode::start_as(&config).await;
+    let rig = Rig { core, dir, node };
+    rig.client(&[&certificate]).presents(HOST, &certificate).await;
+    rig.node.visitor.sees(HOST, "/", 308, "").await;
+    let connection = Http2::connect(&rig, &certificate).await;
+    super::wait_for("the worker", async || connection.get("/").await.status == 200).await;
+
+    let mut posted = request(Method::POST, "/a?b=c");
+    for cookie in ["one=1", "two=2", "__Host-svc_auth=x"] {
+        posted.headers_mut().append("cookie", cookie.parse().unwrap());
+    }
+    posted.headers_mut().append("x-forwarded-proto", "ftp".parse().unwrap());
+    // HTTP/2 needs no Content-Length.
+    let seen = connection.send(posted, &["first ", "second"]).await;
+    let value: Value = serde_json::from_str(&seen.body).unwrap();
+    let headers = &value["headers"];
+    assert_eq!((&value["url"], &value["body"]), (&json!("https://shop.localhost/a?b=c"), &json!("first second")));
+    assert_eq!((&headers["host"], &headers["x-forwarded-proto"]), (&json!(HOST), &json!("https")));
+    assert_eq!(headers["cookie"], "one=1; two=2");
+    let seen = connection.send(request(Method::DELETE, "/"), &[]).await;
+    assert_eq!(serde_json::from_str::<Value>(&seen.body).unwrap()["body"], "");
+    let response = rig.client(&[&certificate]).get(HOST, "/").await;
+    assert!(response.contains("\"url\":\"https://shop.localhost/\""), "{response}");
+    drop(connection);
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn access_cookie_is_secure_only_over_tls() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let access = json!({ "mode": "org", "password": null, "bypass": null, "version": 1 });
+    for project in ["shop", "plain"] {
+        rig.core.protect(project, &[("assets/index.html", b"inside")], access.clone());
+    }
+    let callback = "/__svc/access/callback?code=code&next=%2F";
+    rig.node.visitor.sees("plain.localhost", "/", 302, "").await;
+    rig.core.allow_code("code", "plain.localhost", "plain");
+    let seen = rig.node.visitor.get("plain.localhost", callback).await;
+    assert!(seen.header("set-cookie").starts_with("__svc_access=") && !seen.header("set-cookie").contains("Secure"));
+
+    let client = rig.client(&[&certificate]);
+    super::wait_for("the gate", async || client.get(HOST, "/").await.starts_with("HTTP/1.1 302 ")).await;
+    rig.core.allow_code("code", HOST, "shop");
+    let response = client.get(HOST, callback).await;
+    let cookie = response.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap_or_default();
+    assert!(cookie.starts_with("__svc_access=") && cookie.contains("; Secure"), "{response}");
+    let cookie = cookie.split(';').next().unwrap();
+    let with_origin = async |origin: &str| {
+        let head = format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\nCookie: {cookie}\r\n");
+        client.send(HOST, &format!("{head}Origin: {origin}\r\nContent-Length: 0\r\n\r\n")).await
+    };
+    // Assets accept only reads: 405 is behind the gate, 401 before it.
+    assert!(with_origin("https://shop.localhost").await.starts_with("HTTP/1.1 405 "));
+    assert!(with_origin("http://shop.localhost").await.starts_with("HTTP/1.1 401 "));
+    rig.node.stop().await;
+}

@@ -1,0 +1,194 @@
+//! The connections after their handshake, and the limits of HTTP/2, which actix leaves open.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use actix_server::GracefulShutdownSignal;
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::web::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+use tokio_rustls::server::TlsStream;
+
+use crate::frames::{FrameLimits, OpenRequest, OpenRequests};
+use crate::handshake::Presented;
+
+/// Browsers keep at most 100 requests of a connection open unless the server allows more.
+const MAX_CONCURRENT_REQUESTS: u32 = 256;
+/// How long an idle connection stays open at a stop, so that the last response is sent.
+const FLUSH_TIME: Duration = Duration::from_millis(500);
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub struct TlsConnection {
+    stream: TlsStream<TcpStream>,
+    requests: Requests,
+    presented: Presented,
+    /// The limits of HTTP/2, if the connection uses it.
+    frames: Option<FrameLimits>,
+}
+
+/// The requests of a connection that are in progress.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    permits: Arc<Semaphore>,
+    open: OpenRequests,
+    /// Has no permits. It is closed with the connection: requests over HTTP/2 are tasks that actix does not end.
+    closed: Arc<Semaphore>,
+}
+
+impl TlsConnection {
+    pub(crate) fn new(stream: TlsStream<TcpStream>, is_http_2: bool, presented: Presented) -> Self {
+        let requests = Requests {
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS as usize)),
+            open: OpenRequests::default(),
+            closed: Arc::new(Semaphore::new(0)),
+        };
+        let frames = is_http_2.then(|| FrameLimits::new(requests.open.clone()));
+        Self { stream, requests, presented, frames }
+    }
+
+    /// Returns the requests, which are part of the data of the connection.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        self.requests.clone()
+    }
+
+    /// Returns the certificate, which is part of the data of the connection.
+    #[must_use]
+    pub fn presented(&self) -> Presented {
+        self.presented.clone()
+    }
+}
+
+impl Drop for TlsConnection {
+    fn drop(&mut self) {
+        self.requests.closed.close();
+    }
+}
+
+impl Requests {
+    /// Begins a request over HTTP/2.
+    #[must_use]
+    pub fn begin(&self) -> RequestGuard {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        RequestGuard { closed: Arc::clone(&self.closed), open: self.open.guard(), permit }
+    }
+
+    /// Waits until the server stops and no request over HTTP/2 is in progress. actix does not close such a connection at
+    /// a stop.
+    pub(crate) async fn drain(self, stopping: GracefulShutdownSignal) {
+        stopping.notified().await;
+        // This semaphore is never closed.
+        let _permits = self.permits.acquire_many(MAX_CONCURRENT_REQUESTS).await;
+        sleep(FLUSH_TIME).await;
+    }
+}
+
+/// A request over HTTP/2 in progress.
+#[derive(Debug)]
+pub struct RequestGuard {
+    closed: Arc<Semaphore>,
+    open: OpenRequest,
+    /// `None` if the connection has too many concurrent requests.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl RequestGuard {
+    /// Returns whether the connection has too many concurrent requests, so that this one must be refused.
+    #[must_use]
+    pub const fn is_refused(&self) -> bool {
+        self.permit.is_none()
+    }
+
+    /// Returns the response, or `None` if the connection closes first.
+    pub async fn respond<T>(&self, respond: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            response = respond => Some(response),
+            // This semaphore has no permits.
+            _ = self.closed.acquire() => None,
+        }
+    }
+
+    /// Returns a body that ends when the connection closes. The request is in progress until the body is dropped.
+    pub fn hold<B: MessageBody>(self, body: B) -> impl MessageBody<Error = B::Error> {
+        let Self { closed, open, permit } = self;
+        HeldBody { body: Box::pin(body), closed: Box::pin(closed.acquire_owned()), _open: open, _permit: permit }
+    }
+}
+
+/// A body that holds the permit of its request. It ends when the connection closes.
+struct HeldBody<B, C> {
+    body: Pin<Box<B>>,
+    closed: Pin<Box<C>>,
+    _open: OpenRequest,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl<B, C> MessageBody for HeldBody<B, C>
+where
+    B: MessageBody,
+    C: Future<Output = Result<OwnedSemaphorePermit, AcquireError>>,
+{
+    type Error = B::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let this = self.get_mut();
+        match this.body.as_mut().poll_next(context) {
+            // The rest of the body has no recipient.
+            Poll::Pending if this.closed.as_mut().poll(context).is_ready() => Poll::Ready(None),
+            polled => polled,
+        }
+    }
+}
+
+impl AsyncRead for TlsConnection {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
+        let received = buffer.filled().get(before..).unwrap_or_default();
+        if let Some(frames) = &mut this.frames
+            && let Err(violation) = frames.read(received, Instant::now())
+        {
+            tracing::debug!(error = %violation, "closing a connection beyond the limits of its protocol");
+            return Poll::Ready(Err(io::Error::other(violation)));
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for TlsConnection {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,170 @@
+//! The TLS handshake of a connection.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::Protocol;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::Ticketer;
+use rustls::server::{Acceptor, NoServerSessionStorage};
+use rustls::version::{TLS12, TLS13};
+use rustls::{HandshakeKind, ServerConfig};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::certificate::ServedCertificate;
+use crate::metrics::ListenerMetrics;
+use crate::store::CertificateStore;
+
+/// The timeout of the whole handshake: that of the head of a request.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+const HTTP_2: &[u8] = b"h2";
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// Fatal alerts (RFC 8446 section 6.2) before encryption: content type, version, length, level, description. rustls has no
+/// alert for a name without a certificate.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+const MISSING_EXTENSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 109];
+
+/// Performs the handshakes of all connections.
+#[derive(Clone)]
+pub struct Handshaker {
+    config: Arc<ServerConfig>,
+    store: Arc<CertificateStore>,
+    metrics: ListenerMetrics,
+}
+
+/// An accepted connection.
+pub struct Accepted {
+    pub stream: TlsStream<TcpStream>,
+    pub protocol: Protocol,
+    pub client: Option<SocketAddr>,
+    pub presented: Presented,
+}
+
+/// The certificate with which a connection was opened.
+#[derive(Debug, Clone)]
+pub struct Presented {
+    /// The name that the client asked for, in lowercase.
+    name: Arc<str>,
+    certificate: Arc<ServedCertificate>,
+}
+
+/// The handshake failed. The reason is counted and logged.
+#[derive(Debug)]
+pub struct HandshakeFailed;
+
+/// Why a handshake failed.
+enum Failure {
+    UnknownName(String),
+    NoName,
+    Timeout,
+    /// The client disconnected, or the two sides have no protocol in common.
+    Tls(io::Error),
+}
+
+impl Handshaker {
+    /// Prepares TLS 1.2 and 1.3. All cipher suites of the provider have forward secrecy.
+    ///
+    /// # Errors
+    /// Returns an error if the system has no random numbers.
+    pub fn new(
+        provider: Arc<CryptoProvider>,
+        store: Arc<CertificateStore>,
+        metrics: ListenerMetrics,
+    ) -> Result<Self, rustls::Error> {
+        let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13, &TLS12])?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::<CertificateStore>::clone(&store));
+        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
+        // Sessions are resumed only with tickets, whose keys rotate: without these keys, recorded sessions stay secret.
+        config.ticketer = Ticketer::new()?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Self { config: Arc::new(config), store, metrics })
+    }
+
+    /// Performs the handshake of a connection.
+    ///
+    /// # Errors
+    /// Returns an error if the connection must be closed.
+    pub async fn accept(&self, stream: TcpStream) -> Result<Accepted, HandshakeFailed> {
+        let client = stream.peer_addr().ok();
+        let accepted = timeout(HANDSHAKE_TIMEOUT, self.handshake(stream)).await.unwrap_or(Err(Failure::Timeout));
+        match accepted {
+            Ok((stream, presented)) => {
+                let (_, connection) = stream.get_ref();
+                let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+                self.metrics.count_handshake(if is_resumed { "resumed" } else { "full" });
+                let is_http_2 = connection.alpn_protocol() == Some(HTTP_2);
+                let protocol = if is_http_2 { Protocol::Http2 } else { Protocol::Http1 };
+                Ok(Accepted { stream, protocol, client, presented })
+            }
+            Err(failure) => {
+                self.metrics.count_handshake(failure.outcome());
+                let client = client.map(|client| client.ip().to_string());
+                tracing::debug!(client, error = %failure, "a TLS handshake failed");
+                Err(HandshakeFailed)
+            }
+        }
+    }
+
+    async fn handshake(&self, stream: TcpStream) -> Result<(TlsStream<TcpStream>, Presented), Failure> {
+        stream.set_nodelay(true)?;
+        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let name = start.client_hello().server_name().map(str::to_owned);
+        let (failure, alert) = match name.map(|name| (self.store.find(&name), name)) {
+            Some((Some(certificate), name)) => {
+                let presented = Presented { name: name.into(), certificate };
+                return Ok((start.into_stream(Arc::clone(&self.config)).await?, presented));
+            }
+            Some((None, name)) => (Failure::UnknownName(name), UNRECOGNIZED_NAME),
+            None => (Failure::NoName, MISSING_EXTENSION),
+        };
+        let mut stream = start.io;
+        stream.write_all(&alert).await?;
+        stream.shutdown().await?;
+        Err(failure)
+    }
+}
+
+impl Presented {
+    /// Returns whether the client verified the connection for a hostname: browsers also use a connection for the other
+    /// names of its certificate (RFC 9113 section 9.1.1).
+    pub fn is_valid_for(&self, hostname: &str) -> bool {
+        *self.name == *hostname || self.certificate.is_valid_for(hostname)
+    }
+}
+
+impl Failure {
+    const fn outcome(&self) -> &'static str {
+        match self {
+            Self::UnknownName(_) => "unknown_name",
+            Self::NoName => "no_name",
+            Self::Timeout => "timeout",
+            Self::Tls(_) => "failed",
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownName(name) => write!(f, "there is no certificate for {name}"),
+            Self::NoName => f.write_str("the client sent no server name"),
+            Self::Timeout => f.write_str("the client was too slow"),
+            Self::Tls(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Tls(error)
+    }
+}
