@@ -29,7 +29,7 @@ impl Unpacked {
         Ok(Self { root })
     }
 
-    /// Returns a file of the packages by its path below `/`.
+    /// Returns the path of a file in the packages, given its path below `/`.
     pub fn file(&self, path: &str) -> Result<PathBuf> {
         let found = Some(self.root.join(path)).filter(|file| file.exists());
         found.with_context(|| format!("none of the packages contains /{path}"))

@@ -13,9 +13,9 @@ use xtask::workspace;
 use graph::Graph;
 
 /// The crates that may depend on an HTTP server.
-const HTTP_CRATES: &[&str] = &["bare", "daemon", "gateway", "git-node", "mail-node", "server", "node"];
+const HTTP_CRATES: &[&str] = &["bare", "daemon", "gateway", "git-node", "mail-node", "server", "node", "tls"];
 const HTTP_SERVERS: &[&str] = &["actix-web", "actix-http", "axum"];
-/// Crates that no operator command needs.
+/// The crates that the operators' commands do not need.
 const NOT_FOR_OPERATORS: &[&str] =
     &["bundle", "chaos", "gateway", "lab", "node", "projects", "providers", "sandbox", "server"];
 /// C libraries that have a Rust replacement in this workspace.
@@ -87,7 +87,10 @@ fn check_dependencies(graph: &Graph) -> Vec<String> {
                 "mail-node" if !["daemon", "protocol", "settings", "sha256"].contains(&other) => {
                     forbid(member, other, "the mail node depends on the control plane only through the protocol");
                 }
-                "node" if !["bundle", "daemon", "objects", "protocol", "settings", "sha256"].contains(&other) => {
+                "tls" => forbid(member, other, "tls terminates connections for programs that share nothing else"),
+                "node"
+                    if !["bundle", "daemon", "objects", "protocol", "settings", "sha256", "tls"].contains(&other) =>
+                {
                     forbid(member, other, "a node depends on the control plane only through the protocol");
                 }
                 "cli" if !["client", "bundle"].contains(&other) => {

@@ -16,12 +16,9 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-/// Runs a command of the lab, in a debug or a release build.
-pub async fn run(command: &str, release: bool, args: Args) -> Result<ExitCode> {
-    let mut cargo = workspace::cargo(&["run", "--quiet", "--package", "lab"])?;
-    if release {
-        cargo.arg("--release");
-    }
+/// Runs a command of the lab, in a release build. The lab builds the programs that it measures in the same mode.
+pub async fn run(command: &str, args: Args) -> Result<ExitCode> {
+    let mut cargo = workspace::cargo(&["run", "--release", "--quiet", "--package", "lab"])?;
     cargo.args(["--", command]).args(args.arguments);
     let status = Signals::listen()?.run(cargo).await?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))

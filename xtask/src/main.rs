@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run Postgres, the control API, a node and the sandbox on this machine
+    /// Run Postgres, the control API, the nodes and the sandbox on this machine
     Dev(dev::Args),
     /// Run the tests with a temporary Postgres cluster
     Test(test::Args),
@@ -65,7 +65,7 @@ enum Command {
     Outbox(outbox::Args),
     /// Suspend and resume the databases of projects
     Placement(placement::Args),
-    /// List purchases and other work in several steps, continue it or end it
+    /// List purchases and other multi-step operations, continue one, or end one
     Saga(saga::Args),
     /// Count sealed values by key, and rotate their keys
     Seal(seal::Args),
@@ -86,15 +86,15 @@ fn main() -> ExitCode {
     })
 }
 
-/// Runs a command on the main thread, which lives as long as xtask. This is necessary because the kernel ends a child
-/// together with the thread that started it.
+/// Runs a command on the main thread, which lives as long as xtask. The kernel ends a child when the thread that
+/// started it ends, so a shorter-lived thread would not work.
 #[tokio::main]
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Dev(args) => dev::run(args).await,
         Command::Test(args) => test::run(args).await,
-        Command::Bench(args) => lab::run("bench", false, args).await,
-        Command::Chaos(args) => lab::run("chaos", true, args).await,
+        Command::Bench(args) => lab::run("bench", args).await,
+        Command::Chaos(args) => lab::run("chaos", args).await,
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,

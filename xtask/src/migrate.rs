@@ -1,5 +1,5 @@
-//! `migrate`: applies and reverts migrations. Operators use it too, so it needs only a database URL, but neither cargo
-//! nor a checkout.
+//! `migrate`: applies and reverts migrations. It is also for operators, so it needs only a database URL, and neither
+//! cargo nor a checkout.
 
 use std::process::ExitCode;
 use std::time::Duration;

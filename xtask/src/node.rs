@@ -31,7 +31,7 @@ pub enum Command {
     Revoke { name: NodeName },
 }
 
-/// The kind of a new node: a node for projects, unless one of these is set.
+/// The kind of a new node. Without an option, it is a node for projects.
 #[derive(clap::Args)]
 pub struct KindArgs {
     /// If the node does not exist, add the git node

@@ -18,7 +18,7 @@ pub type Args = DatabaseArgs<Command>;
 pub enum Command {
     /// Register an app, and print its client id and, if it is confidential, its secret, which is shown only once
     Add {
-        /// Shown to users when they decide
+        /// The name that users see when they approve the app
         #[arg(long)]
         name: String,
         /// A redirect URI; repeat the option for several
@@ -27,7 +27,7 @@ pub enum Command {
         /// A scope that the app may have; repeat the option for several [default: all scopes]
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<Scope>,
-        /// The app can keep a secret: it is not a native app and does not run in a browser
+        /// The app can keep a secret: it is not a native app, and does not run in a browser
         #[arg(long)]
         confidential: bool,
         /// The app may use the device flow

@@ -58,7 +58,7 @@ pub struct Cluster {
     _lock: Option<File>,
 }
 
-/// The longest wait until a cluster is ready, including crash recovery.
+/// The maximum wait until a cluster is ready, including crash recovery.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Cluster {

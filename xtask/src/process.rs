@@ -52,8 +52,8 @@ impl Signals {
         }
     }
 
-    /// Runs a program and waits for it. A signal is forwarded to the program's process group, which is separate, so
-    /// that no process receives it twice.
+    /// Runs a program and waits for it. Signals are forwarded to the program's separate process group, so that no
+    /// process receives a signal twice.
     pub async fn run(&mut self, mut command: Command) -> Result<ExitStatus> {
         command.process_group(0);
         let description = format!("{command:?}");

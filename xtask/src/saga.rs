@@ -1,5 +1,5 @@
-//! `saga`: lists purchases and other work in several steps, continues it and ends it. Like `migrate`, it is also for
-//! operators.
+//! `saga`: lists purchases and other multi-step operations, continues them and ends them. Like `migrate`, it is also
+//! for operators.
 
 use std::process::ExitCode;
 

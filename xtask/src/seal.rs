@@ -40,6 +40,7 @@ fn columns() -> impl Iterator<Item = SealedColumn> {
         oauth::SEALED_COLUMNS,
         git::SEALED_COLUMNS,
         domains::SEALED_COLUMNS,
+        certificates::SEALED_COLUMNS,
     ];
     contexts.into_iter().flatten().copied()
 }

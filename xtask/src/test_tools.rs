@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use xtask::debian::Unpacked;
 use xtask::{npm, obtain, pypi};
 
-/// Packages that are obtained together.
+/// Packages that are installed together.
 struct Tools {
     /// The name of their folder.
     folder: &'static str,
     /// The names in messages.
     names: &'static str,
     source: Source,
-    /// The environment variables for tests, with files of the packages. `""` is their folder.
+    /// The environment variables that tests receive. The value is a path in the folder; `""` is the folder itself.
     variables: &'static [(&'static str, &'static str)],
 }
 
@@ -24,7 +24,7 @@ enum Source {
     Npm(&'static str),
     /// Direct dependencies from npm, with their versions.
     NpmDirect(&'static [(&'static str, &'static str)]),
-    /// Packages in a virtual environment of Python. The folder is that of its programs.
+    /// Python packages in a virtual environment. The folder is that of its programs.
     Python(&'static str),
     /// Wheels with their digests, for Linux (x64, arm64) and macOS (arm64), and for Python 3.11 to 3.14.
     Wheels(&'static str),

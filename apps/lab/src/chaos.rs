@@ -2,6 +2,7 @@
 
 mod billing;
 mod bindings;
+mod certificates;
 mod clock_jumps;
 mod databases;
 mod domains;
@@ -11,6 +12,7 @@ mod kill;
 mod kill_during_calls;
 mod load;
 mod locked_row;
+mod mail;
 mod malformed;
 mod memory;
 mod oauth;
@@ -86,6 +88,10 @@ enum Fault {
     Git,
     /// kill -9 of control plane and Postgres while organizations buy domains, and both providers fail at random
     Domains,
+    /// kill -9 of mail node, server and node while clients send mail and workers reply
+    Mail,
+    /// kill -9 of server and node while hostnames get and renew certificates
+    Certificates,
     /// Races of the authorization server, kill -9 during its requests, and a rotation of the signing key
     Oauth,
 }
@@ -139,6 +145,8 @@ impl Fault {
             Self::Billing => billing::run(rounds).await,
             Self::Git => git::run(rounds).await,
             Self::Domains => domains::run(rounds).await,
+            Self::Mail => mail::run(rounds).await,
+            Self::Certificates => certificates::run(rounds).await,
             Self::Oauth => oauth::run(rounds).await,
         }
     }

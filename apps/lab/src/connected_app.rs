@@ -52,9 +52,14 @@ impl SharedKey {
         Self(format!("{SEALING_KEY}:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))
     }
 
+    /// Returns the setting of the server.
+    pub fn setting(&self) -> (&'static str, String) {
+        ("SVC_SEALING_KEYS", self.0.clone())
+    }
+
     /// Returns the settings that turn the authorization server on.
     pub fn settings(&self) -> [(&'static str, String); 2] {
-        [("SVC_OAUTH_ISSUER", ISSUER.to_owned()), ("SVC_SEALING_KEYS", self.0.clone())]
+        [("SVC_OAUTH_ISSUER", ISSUER.to_owned()), self.setting()]
     }
 
     /// Returns a store with the key of the server.

@@ -4,6 +4,7 @@ mod bench;
 mod chaos;
 mod connected_app;
 mod git_host;
+mod mail_host;
 mod usage;
 
 use std::process::ExitCode;

@@ -15,6 +15,21 @@ pub fn memory(process: u32) -> Result<(f64, f64)> {
     field("VmRSS:").zip(field("VmHWM:")).context("no memory figures in /proc/…/status")
 }
 
+/// Returns the proportional set size in MB: the resident memory, in which memory that processes share is divided among
+/// them.
+pub fn proportional_memory(process: u32) -> Result<f64> {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).context("no Pss in /proc/…/smaps_rollup")?;
+    let kibibytes: f64 = line.split_whitespace().next().context("an empty Pss")?.parse()?;
+    Ok(kibibytes * 1024.0 / 1e6)
+}
+
+/// Returns the ids of the child processes.
+pub fn children(process: u32) -> Result<Vec<u32>> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
+    Ok(children.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
+}
+
 /// Returns the CPU time used so far on all cores, in seconds.
 pub fn cpu_time(process: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;

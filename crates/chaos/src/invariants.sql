@@ -1,7 +1,7 @@
 -- Invariants that hold in every database at any time. Each paragraph describes a violation, and its statement returns
 -- one row per violation.
 
--- the text form of an id in the API and in the audit log
+-- returns the text form of an id in the API and in the audit log
 CREATE FUNCTION pg_temp.public_id(prefix text, id uuid) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT prefix || '_' || string_agg(substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + five::int, 1), '' ORDER BY i)
     FROM generate_series(0, 25) i, LATERAL (
@@ -109,6 +109,7 @@ SELECT sealed.place, sealed.id, sealed.key_id FROM (
     SELECT 'store.outbox' AS place, id, key_id FROM store.outbox
     UNION ALL SELECT 'store.idempotency', id, key_id FROM store.idempotency WHERE key_id IS NOT NULL
     UNION ALL SELECT 'resources.secrets', project_id, key_id FROM resources.secrets
+    UNION ALL SELECT 'resources.auth_providers', project_id, key_id FROM resources.auth_providers
     UNION ALL SELECT 'databases.databases', id, key_id FROM databases.databases
     UNION ALL SELECT 'domains.contacts', domain_id, key_id FROM domains.contacts) sealed
 WHERE sealed.key_id <> ALL (string_to_array(current_setting('svc.sealing_keys'), ','));
@@ -127,12 +128,16 @@ FROM resources.secrets s LEFT JOIN audited a ON a.target = pg_temp.public_id('pr
         SELECT FROM audited d WHERE d.target = a.target AND d.name = a.name AND NOT d.is_set AND d.id > a.id)
 GROUP BY s.project_id, s.name, s.version HAVING count(a.id) <> s.version;
 
--- an undeleted project whose parts of the desired state differ from its secrets and grants
+-- an undeleted project whose parts of the desired state differ from its secrets, grants and certificates
 SELECT p.id, p.name, expected.part, expected.desired FROM projects.projects p, LATERAL (
     SELECT 'secrets' AS part, EXISTS (SELECT FROM resources.secret_sets s WHERE s.project_id = p.id) AS desired
     UNION ALL SELECT 'storage', EXISTS (
         SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'storage')
+    UNION ALL SELECT 'auth', EXISTS (SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'auth')
     UNION ALL SELECT 'email', EXISTS (SELECT FROM resources.email_domains e WHERE e.project_id = p.id)
+    UNION ALL SELECT 'certificates', EXISTS (
+        SELECT FROM certificates.certificates c JOIN certificates.names n ON n.name = c.name
+        WHERE n.project_id = p.id AND n.wanted)
     UNION ALL SELECT 'database', EXISTS (SELECT FROM databases.databases d WHERE d.project_id = p.id)
         OR EXISTS (SELECT FROM databases.operations o WHERE o.project_id = p.id AND o.ended_at IS NULL)) expected
 WHERE p.deleted_at IS NULL AND expected.desired <> EXISTS (
@@ -279,16 +284,45 @@ FULL JOIN (SELECT project_id FROM resources.grants WHERE resource = 'email') g O
 LEFT JOIN projects.projects p ON p.id = coalesce(e.project_id, g.project_id)
 WHERE g.project_id IS NULL OR p.id IS NULL OR (e.domain IS NULL) <> (p.deleted_at IS NOT NULL);
 
+-- app sign-in without settings or a database, or whose database is being deleted
+SELECT g.project_id, a.grant_number, d.id AS database_id, o.id AS operation_id FROM resources.grants g
+JOIN projects.projects p ON p.id = g.project_id AND p.deleted_at IS NULL
+LEFT JOIN resources.auth a ON a.project_id = g.project_id
+LEFT JOIN databases.databases d ON d.project_id = g.project_id
+LEFT JOIN databases.operations o ON o.project_id = g.project_id AND o.kind = 'delete' AND o.ended_at IS NULL
+WHERE g.resource = 'auth' AND (a.project_id IS NULL OR d.id IS NULL OR o.id IS NOT NULL);
+
+-- an identity provider with a revision above the last one of its project
+SELECT i.project_id, i.secret_name, i.revision, a.provider_revision FROM resources.auth_providers i
+JOIN resources.auth a ON a.project_id = i.project_id WHERE i.revision > a.provider_revision;
+
 -- a queued mail without an outbox message
 SELECT m.id, m.project_id FROM mail.messages m
 LEFT JOIN store.outbox o ON o.topic = 'mail.relay' AND o.key = pg_temp.public_id('mail', m.id)
 WHERE m.outcome = 'queued' AND o.id IS NULL;
 
--- a delivery whose mail is not in the log, was sent, or was rejected
+-- a pending delivery whose mail is not in the log, is outgoing, or was rejected
 SELECT d.mail_id, d.project_id, m.direction, m.outcome FROM mail.deliveries d
 LEFT JOIN mail.messages m ON m.id = d.mail_id AND m.project_id = d.project_id
 WHERE m.outcome IS DISTINCT FROM 'received';
 
+-- a mailbox whose byte counts differ from its stored messages
+SELECT b.project_id, b.received_bytes, b.sent_bytes, m.received, m.sent FROM mail.mailboxes b, LATERAL (
+    SELECT coalesce(sum(size_bytes) FILTER (WHERE direction = 'in'), 0) AS received,
+        coalesce(sum(size_bytes) FILTER (WHERE direction = 'out'), 0) AS sent
+    FROM mail.messages WHERE project_id = b.project_id AND has_raw) m
+WHERE (b.received_bytes, b.sent_bytes) <> (m.received, m.sent);
+
 -- a mail of a project without a mailbox
 SELECT m.id, m.project_id FROM mail.messages m
 LEFT JOIN mail.mailboxes b ON b.project_id = m.project_id WHERE b.project_id IS NULL;
+
+-- a managed record of a challenge without an order
+SELECT z.name AS zone, r.name FROM dns.rrsets r JOIN dns.zones z ON z.id = r.zone_id
+WHERE r.managed_by = 'certificate' AND NOT EXISTS (
+    SELECT FROM certificates.orders o WHERE o.challenge = 'dns-01' AND o.zone = z.name
+        AND '_acme-challenge.' || regexp_replace(o.name, '^\*\.', '') = r.name || '.' || z.name);
+
+-- a name that is active without a certificate, or that has a certificate and waits for its first one
+SELECT n.name, n.state, c.id FROM certificates.names n LEFT JOIN certificates.certificates c ON c.name = n.name
+WHERE n.wanted AND (n.state = 'active' AND c.id IS NULL OR n.state = 'pending' AND c.id IS NOT NULL);

@@ -123,8 +123,8 @@ impl Writer {
         invites.map(|entry| format!("{}@{}.example.org", entry.write.name, self.org)).collect()
     }
 
-    /// Writes until `stop` returns true, and retries each write until it is acknowledged. A write that an earlier
-    /// attempt is still processing is left to [`Writer::retry_unacknowledged`].
+    /// Writes until `stop` returns true, and retries each write until it is acknowledged. If an earlier attempt is
+    /// still in progress, leaves the write to [`Writer::retry_unacknowledged`].
     ///
     /// # Errors
     /// Returns an error if a bundle cannot be built.
@@ -183,7 +183,7 @@ impl Writer {
         Ok(differences)
     }
 
-    /// Sends a write once. Returns whether to continue with the next write.
+    /// Sends a write once. Returns whether the writer can continue with the next write.
     async fn attempt(&mut self, at: usize) -> Result<bool> {
         let Some(entry) = self.entries.get_mut(at) else { return Ok(true) };
         let request = entry.write.request(&self.client, &self.base, &self.org)?.bearer_auth(&self.token);

@@ -19,7 +19,7 @@ const VALID: &str = "
         created_by_subject, created_at)
         VALUES (md5('d')::uuid, md5('p')::uuid, 1, sha256('d'), 1, '{}', false, 1, md5('u')::uuid, 'u', now());
     UPDATE projects.projects SET live_version = 1;
-    INSERT INTO convergence.nodes (id, name, token_hash, revision, created_at) VALUES (md5('n')::uuid, 'n', 'x', 5, now());
+    INSERT INTO convergence.nodes (id, name, token_hash, revision, created_at) VALUES (md5('n')::uuid, 'n', 'x', 6, now());
     INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at)
         VALUES (md5('p')::uuid, md5('n')::uuid, 'active', 1, now());
     INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
@@ -108,7 +108,13 @@ const VALID: &str = "
     INSERT INTO resources.email_domains VALUES (md5('p')::uuid, 'p.o.mail.example');
     INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
         VALUES (md5('p')::uuid, 'email', md5('n')::uuid, 1, '{}', now());
-    INSERT INTO mail.mailboxes VALUES (md5('p')::uuid);
+    INSERT INTO resources.grants (project_id, resource, granted_at) VALUES (md5('p')::uuid, 'auth', now());
+    INSERT INTO resources.auth (project_id, session_days, provider_revision) VALUES (md5('p')::uuid, 30, 1);
+    INSERT INTO resources.auth_providers (project_id, secret_name, registration, revision, client_id, key_id, sealed)
+        VALUES (md5('p')::uuid, 'auth/codehost', 1, 1, 'id', 'known', 'x');
+    INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
+        VALUES (md5('p')::uuid, 'auth', md5('n')::uuid, 6, '{}', now());
+    INSERT INTO mail.mailboxes VALUES (md5('p')::uuid, 1, 1);
     INSERT INTO mail.messages (id, project_id, direction, sender, recipients, outcome, size_bytes, spf, has_raw, created_at)
         VALUES (md5('out')::uuid, md5('p')::uuid, 'out', 'a', '{b}', 'queued', 1, NULL, true, now()),
             (md5('in')::uuid, md5('p')::uuid, 'in', 'a', '{b}', 'received', 1, 'pass', true, now());
@@ -118,7 +124,7 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 56] = [
+const VIOLATIONS: [(&str, &str); 64] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -213,9 +219,26 @@ const VIOLATIONS: [(&str, &str); 56] = [
     ("a repository whose updates", "UPDATE git.repositories SET last_update = 4"),
     ("a repository whose updates", "DELETE FROM git.ref_updates WHERE number = 2"),
     ("a mail domain without", "DELETE FROM resources.grants WHERE resource = 'email'"),
+    ("a row sealed", "UPDATE resources.auth_providers SET key_id = 'forgotten'"),
+    ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'auth'"),
+    ("app sign-in without", "DELETE FROM resources.auth"),
+    (
+        "app sign-in without",
+        "UPDATE databases.operations SET kind = 'delete', seq = NULL; \
+         INSERT INTO store.audit SELECT md5('9')::uuid, 'database.delete', org_id, actor_id, credential, target, data, request_id, \
+         created_at FROM store.audit WHERE event = 'database.restore'",
+    ),
+    ("an identity provider", "UPDATE resources.auth SET provider_revision = 0"),
     ("a queued mail", "DELETE FROM store.outbox WHERE topic = 'mail.relay'"),
-    ("a delivery whose", "UPDATE mail.messages SET outcome = 'rejected' WHERE direction = 'in'"),
+    ("a pending delivery whose", "UPDATE mail.messages SET outcome = 'rejected' WHERE direction = 'in'"),
+    ("a mailbox whose byte counts", "UPDATE mail.mailboxes SET sent_bytes = sent_bytes + 1"),
     ("a mail of a project", "DELETE FROM mail.mailboxes"),
+    ("a managed record", "UPDATE dns.rrsets SET managed_by = 'certificate'"),
+    (
+        "a name that is active without a certificate",
+        "INSERT INTO certificates.names (name, org_id, wanted, state, due_at, created_at) \
+         VALUES ('p.example', md5('o')::uuid, true, 'active', now(), now())",
+    ),
     ("a token that", "UPDATE databases.databases SET applied_revision = 2"),
     (
         "a created object without",

@@ -42,8 +42,13 @@ pub async fn build(services: &mut Services) -> Result<()> {
 
 /// Kills a process with SIGKILL.
 pub fn kill(process: u32) -> Result<()> {
+    send_signal(process, Signal::KILL)
+}
+
+/// Sends a signal to a process.
+pub fn send_signal(process: u32, signal: Signal) -> Result<()> {
     let process = Pid::from_raw(i32::try_from(process)?).context("no process id")?;
-    Ok(kill_process(process, Signal::KILL)?)
+    Ok(kill_process(process, signal)?)
 }
 
 /// Returns the path of an installed program. Also searches the `sbin` folders, which may not be in `PATH`.

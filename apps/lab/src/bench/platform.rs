@@ -23,7 +23,7 @@ use testkit::reserved_address;
 pub struct Platform {
     pub edge: SocketAddr,
     pub node_pid: u32,
-    server: Server,
+    pub server: Server,
     folder: PathBuf,
     node_settings: Vec<(&'static str, String)>,
 }
@@ -189,7 +189,7 @@ impl Project<'_> {
         let start = Instant::now();
         let url = format!("http://{}{path}", self.platform.edge);
         while !is_expected(&self.platform.get(&url, &[("Host", self.hostname.clone())]).await?) {
-            ensure!(start.elapsed() < TIMEOUT, "the deployment to {} was not served in time", self.hostname);
+            ensure!(start.elapsed() < TIMEOUT, "{path} of {} was not served in time", self.hostname);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(start.elapsed())

@@ -24,9 +24,21 @@ impl Report {
         Ok(Self { text })
     }
 
+    /// Starts a section of a page, with a description of the machine and other programs.
+    pub fn of_section(title: &str, about: &str, programs: &str) -> Result<Self> {
+        let text = format!("## {title}\n\n{about}\n\n{}\n{programs}\n", describe_machine::<&str>(&[])?);
+        println!("{text}");
+        Ok(Self { text })
+    }
+
     /// Adds a heading and a paragraph.
     pub fn section(&mut self, title: &str, about: &str) -> Result<()> {
         self.add(&format!("\n## {title}\n\n{about}\n"))
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: &str) -> Result<()> {
+        self.add(&format!("\n{text}"))
     }
 
     /// Adds the head of a table.
@@ -46,16 +58,45 @@ impl Report {
         self.add(&measured_run.row("", measured.0, measured_run.rate / baseline_run.rate))
     }
 
-    /// Writes the page to a file of the checkout.
+    /// Writes the page or section to a file of the checkout. Other sections of the file stay.
     pub fn write(&self, path: &str) -> Result<()> {
         let path = workspace::root()?.join(path);
-        fs::write(&path, &self.text).with_context(|| format!("{}", path.display()))
+        let page = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+        fs::write(&path, replace_sections(&page, &self.text)).with_context(|| format!("{}", path.display()))
     }
 
     fn add(&mut self, lines: &str) -> Result<()> {
         println!("{lines}");
         Ok(writeln!(self.text, "{lines}")?)
     }
+}
+
+/// Replaces the sections of a page by those with the same headings, and appends those with new headings. The text before
+/// the first section also counts as a section.
+fn replace_sections(page: &str, new: &str) -> String {
+    let (mut sections, new) = (split(page), split(new));
+    for (heading, text) in new {
+        match sections.iter_mut().find(|(found, _)| *found == heading) {
+            Some((_, found)) => *found = text,
+            None => sections.push((heading, text)),
+        }
+    }
+    let sections: Vec<&str> = sections.into_iter().map(|(_, text)| text.trim_end()).collect();
+    format!("{}\n", sections.join("\n\n"))
+}
+
+/// Splits a page into its sections. Returns each with its heading.
+fn split(page: &str) -> Vec<(&str, &str)> {
+    let mut begins: Vec<usize> = page.match_indices("\n## ").map(|(at, _)| at + 1).collect();
+    begins.insert(0, 0);
+    let ends = begins.iter().skip(1).copied().chain([page.len()]);
+    let sections = begins.iter().zip(ends).filter_map(|(begin, end)| page.get(*begin..end));
+    sections.filter(|section| !section.is_empty()).map(|section| (heading(section), section)).collect()
+}
+
+/// Returns the heading of a section. The text before the first section has none.
+fn heading(section: &str) -> &str {
+    section.lines().next().filter(|line| line.starts_with("## ")).unwrap_or_default()
 }
 
 /// The columns of [`Report::comparison`].
@@ -83,4 +124,18 @@ pub fn describe_machine<P: AsRef<OsStr>>(programs: &[P]) -> Result<String> {
         write!(list, "\n- {}", String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default())?;
     }
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_of_other_reports_stay() {
+        let page = "# Page\n\nAbout\n\n## One\n\n1\n\n## Two\n\n2\n";
+        let replaced = replace_sections(page, "## One\n\nnew\n\n## Three\n\n3");
+        assert_eq!(replaced, "# Page\n\nAbout\n\n## One\n\nnew\n\n## Two\n\n2\n\n## Three\n\n3\n");
+        assert_eq!(replace_sections(page, "# Other\n\n## Two\n\nnew"), "# Other\n\n## One\n\n1\n\n## Two\n\nnew\n");
+        assert_eq!(replace_sections("", page), page);
+    }
 }

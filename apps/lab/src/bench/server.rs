@@ -63,8 +63,19 @@ impl Server {
 
     /// Kills the server with SIGKILL, and starts it again at the same addresses.
     pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
+        self.kill(services).await?;
+        self.restart(services).await
+    }
+
+    /// Kills the server with SIGKILL.
+    pub async fn kill(&self, services: &mut Services) -> Result<()> {
         kill(self.pid)?;
         services.stop_program("server").await;
+        Ok(())
+    }
+
+    /// Starts the server again after [`Server::kill`].
+    pub async fn restart(&mut self, services: &mut Services) -> Result<()> {
         self.pid = spawn(services, &self.folder, &self.settings)?;
         services.supervise(probe::wait_until_ok(self.public, "/readyz")).await
     }

@@ -22,7 +22,7 @@ use crate::bench::server::success_json;
 use crate::connected_app::start_session;
 
 const BUYERS: usize = 8;
-/// The kills of a full run, alternately of the server and of Postgres.
+/// The number of kills in a full run, alternately of the server and of Postgres.
 const KILLS: usize = 18;
 /// The price of a `.com` name for a year.
 const CENTS: i64 = 1_299;
@@ -32,12 +32,12 @@ const MAX_COMPLETION: Duration = Duration::from_secs(330);
 
 const OPEN: &str = "SELECT id FROM store.sagas WHERE finished_at IS NULL";
 
-/// Domains that are not complete.
+/// Selects the domains whose purchase is not complete.
 const INCOMPLETE: &str = "\
     SELECT d.name, d.state FROM domains.domains d WHERE d.state <> 'active' OR d.nameservers <> '{ns1.localhost,ns2.localhost}' \
         OR NOT EXISTS (SELECT FROM dns.zones z WHERE z.name = d.name AND z.org_id = d.org_id)";
 
-/// A buyer and the end of its purchases.
+/// A buyer, with the outcomes of its purchases.
 struct Buyer {
     name: String,
     token: String,
@@ -171,7 +171,7 @@ impl Buyer {
         }
     }
 
-    /// Compares the ends of the purchases with the providers.
+    /// Compares the outcomes of the purchases with the data of the providers. Returns the differences.
     fn violations(&self, registrar: &RegistrarServer, payments: &PaymentsServer) -> Vec<String> {
         let mut violations = self.wrong.clone();
         let orders = registrar.orders();

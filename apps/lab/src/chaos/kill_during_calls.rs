@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use reqwest::{Client, Method};
-use sandbox::{CodeHostFault, DnsFault, Endpoint, RecordType, SmtpFault};
+use sandbox::{DnsFault, Endpoint, RecordType, ResponseFault, SmtpFault};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
@@ -79,7 +79,7 @@ async fn kill_at_code_host(rig: &mut Rig, client: &Client, endpoint: Endpoint) -
     let path = if endpoint == Endpoint::Token { "POST /login/oauth/access_token" } else { "GET /user" };
     let requests = |rig: &Rig| rig.code_host.0.requests().iter().filter(|line| *line == path).count();
     let before = requests(rig);
-    rig.code_host.0.inject(endpoint, Some(CodeHostFault::Hang));
+    rig.code_host.0.inject(endpoint, Some(ResponseFault::Hang));
     let (base, other) = (rig.service.base(), client.clone());
     let interrupted = tokio::spawn(async move { sign_in(&other, &base).await });
     kill_and_restart_when(rig, |rig| requests(rig) > before).await?;

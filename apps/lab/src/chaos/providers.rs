@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use chaos::NetworkFault;
 use reqwest::Client;
-use sandbox::{CodeHostFault, DnsFault, Endpoint, SmtpFault};
+use sandbox::{DnsFault, Endpoint, ResponseFault, SmtpFault};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -89,8 +89,8 @@ async fn measure_sign_in(
         match fault {
             ProviderFault::Unreachable => proxy.set_fault(NetworkFault::Disconnect),
             ProviderFault::Unresponsive if endpoint == Endpoint::Token => proxy.set_fault(NetworkFault::Blackhole),
-            ProviderFault::Unresponsive => host.inject(endpoint, Some(CodeHostFault::Hang)),
-            ProviderFault::InvalidResponse => host.inject(endpoint, Some(CodeHostFault::Html)),
+            ProviderFault::Unresponsive => host.inject(endpoint, Some(ResponseFault::Hang)),
+            ProviderFault::InvalidResponse => host.inject(endpoint, Some(ResponseFault::Html)),
         }
         let since = Instant::now();
         let result = sign_in(client, &rig.service.base()).await?;

@@ -21,7 +21,7 @@ pub struct Operation {
     summary: String,
     /// Whether the operation accepts an idempotency key, so that the client can retry it.
     is_idempotent: bool,
-    /// The longest time until the response, if the operation waits for a node.
+    /// The maximum time until the response, if the operation waits for a node.
     timeout_seconds: Option<u64>,
     query: Vec<Parameter>,
     headers: Vec<Parameter>,

@@ -10,6 +10,7 @@ use xtask::probe;
 use xtask::services::Services;
 
 use crate::bench::machine::find_installed;
+use crate::bench::nginx;
 use crate::git_host::{GitHost, stdout};
 
 /// The password of the user `git` at nginx. As with the node, the client first sends a request without the password,
@@ -26,7 +27,7 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// The URL of a repository.
+    /// Returns the URL of a repository.
     pub fn url(&self, name: &str) -> String {
         format!("{}/{name}.git", self.base)
     }
@@ -49,7 +50,7 @@ pub async fn start(services: &mut Services, folder: &Path, host: &GitHost) -> Re
 }
 
 async fn start_nginx(services: &mut Services, folder: &Path, repositories: &Path) -> Result<Baseline> {
-    let nginx = find_installed("nginx", "nginx-light")?;
+    let program = find_installed("nginx", "nginx-light")?;
     let fcgiwrap = find_installed("fcgiwrap", "fcgiwrap")?;
     let programs = stdout(Command::new("git").arg("--exec-path")).await?;
     let backend = Path::new(&programs).join("git-http-backend");
@@ -61,20 +62,13 @@ async fn start_nginx(services: &mut Services, folder: &Path, repositories: &Path
         it.args(["-c", "16", "-s"]).arg(format!("unix:{}", socket.display()));
     })?;
     fs::write(home.join("passwords"), format!("git:{{PLAIN}}{PASSWORD}\n"))?;
-    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
-    let shown = home.display();
-    let config = format!(
-        "{user} worker_processes {workers}; daemon off; pid {shown}/pid; error_log stderr;
-        events {{ worker_connections 1024; }}
-        http {{
-            access_log off; tcp_nodelay on; keepalive_requests 1000000000; client_max_body_size 0;
-            client_body_temp_path {shown}/a; proxy_temp_path {shown}/b; fastcgi_temp_path {shown}/c;
-            uwsgi_temp_path {shown}/d; scgi_temp_path {shown}/e;
+    let content = format!(
+        "client_max_body_size 0;
             server {{
                 listen {address};
                 location = /ready {{ return 200; }}
                 location / {{
-                    auth_basic git; auth_basic_user_file {shown}/passwords;
+                    auth_basic git; auth_basic_user_file {home}/passwords;
                     fastcgi_pass unix:{socket};
                     fastcgi_buffering off; fastcgi_request_buffering off;
                     fastcgi_param SCRIPT_FILENAME {backend};
@@ -84,18 +78,13 @@ async fn start_nginx(services: &mut Services, folder: &Path, repositories: &Path
                     fastcgi_param CONTENT_TYPE $content_type; fastcgi_param CONTENT_LENGTH $content_length;
                     fastcgi_param GIT_PROTOCOL $http_git_protocol;
                 }}
-            }}
-        }}",
-        workers = std::thread::available_parallelism().map_or(1, usize::from),
+            }}",
+        home = home.display(),
         socket = socket.display(),
         backend = backend.display(),
         root = repositories.display(),
     );
-    let file = home.join("nginx.conf");
-    fs::write(&file, config)?;
-    services.start("nginx", &nginx, folder, |it| {
-        it.arg("-p").arg(&home).arg("-c").arg(&file).args(["-e", "stderr"]);
-    })?;
+    nginx::start(services, "nginx", &program, &home, &content)?;
     services.supervise(probe::wait_until_ok(address, "/ready")).await?;
     let base = format!("http://git:{PASSWORD}@{address}");
     Ok(Baseline { name: "git http-backend, nginx", over_ssh: false, base, repositories: repositories.to_owned() })

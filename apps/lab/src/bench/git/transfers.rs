@@ -18,6 +18,9 @@ const FILES: usize = 200;
 const FILE_BYTES: usize = 500_000;
 /// The number of commits of the small repository.
 const SMALL_COMMITS: usize = 10;
+/// The repository that the baselines also sync to the disk before they report a push. By default, git syncs neither
+/// refs nor loose objects, and the node always does.
+const SYNCED: &str = "synced";
 
 /// Prints two rows for each operation and transport: the baseline and the node.
 pub async fn compare(host: &GitHost, folder: &Path, baselines: &[Baseline], args: &Args) -> Result<()> {
@@ -37,9 +40,11 @@ pub async fn compare(host: &GitHost, folder: &Path, baselines: &[Baseline], args
             print(&format!("small fetch, {transport}"), baseline, runs);
         }
         if args.pushes > 0 {
-            let sides = [baseline.url("pushed"), node("pushed")];
-            let runs = client.repeat(args.pushes, &sides, async |url| client.push(url).await).await?;
-            print(&format!("push of one commit, {transport}"), baseline, runs);
+            for (name, suffix) in [("pushed", ""), (SYNCED, ", both synced to the disk")] {
+                let sides = [baseline.url(name), node(name)];
+                let runs = client.repeat(args.pushes, &sides, async |url| client.push(name, url).await).await?;
+                print(&format!("push of one commit{suffix}, {transport}"), baseline, runs);
+            }
         }
     }
     Ok(())
@@ -68,7 +73,7 @@ impl<'a> Client<'a> {
     async fn start(host: &'a GitHost, folder: &Path, baselines: &[Baseline]) -> Result<Self> {
         let client = Self { host, folder: folder.join("client") };
         fs::create_dir(&client.folder)?;
-        for name in ["large", "small", "pushed"] {
+        for name in ["large", "small", "pushed", SYNCED] {
             let work = client.folder.join(name);
             fs::create_dir(&work)?;
             client.run(&work, &["init", "--quiet", "--initial-branch=main"]).await?;
@@ -99,6 +104,9 @@ impl<'a> Client<'a> {
                     )
                     .await?;
                 client.run(&bare, &["config", "http.receivepack", "true"]).await?;
+                if name == SYNCED {
+                    client.run(&bare, &["config", "core.fsync", "all"]).await?;
+                }
             }
         }
         Ok(client)
@@ -149,22 +157,22 @@ impl<'a> Client<'a> {
         Ok(start.elapsed())
     }
 
-    /// Pushes a new commit.
-    async fn push(&self, url: &str) -> Result<Duration> {
-        let work = self.folder.join("pushed");
-        let tracking = if url.contains("/ada/site/") { "refs/sides/node" } else { "refs/sides/baseline" };
-        let parent = self.run(&work, &["rev-parse", "--verify", "--quiet", tracking]).await;
+    /// Pushes a new commit of the repository with this name.
+    async fn push(&self, name: &str, url: &str) -> Result<Duration> {
+        let side = if url.contains("/ada/site/") { "node" } else { "baseline" };
+        let (work, tracking) = (self.folder.join(name), format!("refs/sides/{side}"));
+        let parent = self.run(&work, &["rev-parse", "--verify", "--quiet", &tracking]).await;
         let parent = parent.unwrap_or_else(|_| "main".to_owned());
         let commit = self.run(&work, &["commit-tree", "main^{tree}", "-p", &parent, "-m", "Another"]).await?;
         let start = Instant::now();
         self.run(&work, &["push", "--quiet", url, &format!("{commit}:refs/heads/main")]).await?;
         let duration = start.elapsed();
-        self.run(&work, &["update-ref", tracking, &commit]).await?;
+        self.run(&work, &["update-ref", &tracking, &commit]).await?;
         Ok(duration)
     }
 }
 
-/// Bytes that cannot be compressed.
+/// Returns bytes that cannot be compressed.
 fn noise(seed: &[u8], length: usize) -> Vec<u8> {
     let mut state = seed.iter().fold(1_u64, |state, byte| state.wrapping_mul(1_099_511_628_211) ^ u64::from(*byte)) | 1;
     let next = || {

@@ -1,0 +1,136 @@
+//! `kill -9` of the mail node, of the server and of the node while clients send mail, and workers reply to it.
+//!
+//! Each client keeps a journal of its mails. Every acknowledged mail must be in the log of both recipients once, each
+//! mail of the log must reach `email()`, and each reply must reach the relay. A kill may repeat what was in progress,
+//! with the same id.
+
+mod check;
+mod client;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use futures_util::future::join_all;
+use kernel::ClockRng;
+use sandbox::{Encryption, SmtpServer};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use xtask::process::Signals;
+use xtask::services::Services;
+use xtask::workerd;
+
+use super::Outcome;
+use super::report::Finding;
+use crate::mail_host::MailHost;
+use client::Client;
+
+const CLIENTS: usize = 4;
+/// The kills of a run with the default number of repetitions.
+const KILLS: usize = 90;
+/// The longest time after the last kill until every mail was handled and every reply was sent. A claim of the outbox
+/// ends after a minute, and a failed delivery is repeated after up to five minutes.
+const MAX_COMPLETION: Duration = Duration::from_secs(600);
+
+/// A worker that replies to each mail. The subject of the reply names the mail.
+const WORKER: &[u8] = b"
+export default {
+  async fetch() {
+    return new Response('ok');
+  },
+  async email(message, env) {
+    const subject = `${message.id} ${message.headers.get('subject')}`;
+    await env.email.send({ to: message.from, subject, text: 'received' });
+  },
+};
+";
+
+/// What waits for its completion.
+const PENDING: &str =
+    "SELECT mail_id FROM mail.deliveries UNION ALL SELECT id FROM store.outbox WHERE topic = 'mail.relay'";
+
+pub async fn run(rounds: usize) -> Result<Outcome> {
+    let Some(workerd) = workerd::find() else {
+        return Ok(Outcome { skipped: vec!["mail of workers (no workerd)".to_owned()], ..Outcome::default() });
+    };
+    let mut services = Services::new(Signals::listen()?);
+    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
+    std::fs::create_dir(&folder)?;
+    let node = vec![("SVC_NODE_WORKERD", workerd.display().to_string())];
+    let outcome = measure(&mut services, &folder, node, (KILLS * rounds).div_ceil(3)).await;
+    services.stop().await;
+    std::fs::remove_dir_all(folder)?;
+    outcome
+}
+
+async fn measure(
+    services: &mut Services,
+    folder: &Path,
+    node: Vec<(&'static str, String)>,
+    kills: usize,
+) -> Result<Outcome> {
+    let relay = SmtpServer::start(Encryption::None).await;
+    let mut host = MailHost::start(services, folder, &relay.url(), node).await?;
+    let recipients = [host.create_with_worker("one", WORKER).await?, host.create_with_worker("two", WORKER).await?];
+    let (acknowledged, stopped) = (watch::Sender::new(0), watch::Sender::new(false));
+    let clients = (0..CLIENTS).map(|number| Client::new(host.node.smtp, number, recipients.clone()));
+    let clients: Vec<_> =
+        clients.map(|client| tokio::spawn(client.run(acknowledged.clone(), stopped.subscribe()))).collect();
+    for number in 0..kills {
+        if number % 2 == 0 {
+            sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1500)).await;
+        } else {
+            // The process is killed immediately after an acknowledgement.
+            let (mut count, before) = (acknowledged.subscribe(), *acknowledged.borrow());
+            timeout(Duration::from_secs(30), count.wait_for(|count| *count > before)).await??;
+        }
+        match number % 3 {
+            0 => host.node.kill_and_restart(services).await?,
+            1 => host.platform.kill_server(services).await?,
+            _ => host.platform.kill_node(services).await?,
+        }
+    }
+    stopped.send_replace(true);
+    let mut journal = Vec::new();
+    for mails in join_all(clients).await {
+        journal.extend(mails?);
+    }
+    let completed_in = wait_until_complete(&host).await?;
+    let mut outcome = Outcome::default();
+    let report = check::compare(&host.database, &journal, &relay.received(), kills).await?;
+    outcome.violations.extend(report.violations);
+    outcome.violations.extend(chaos::violations(&host.database, &[crate::bench::server::SEALING_KEY]).await?);
+    ensure!(report.acknowledged > kills, "only {} mails were acknowledged", report.acknowledged);
+    outcome.findings.push(Finding::new(
+        "kill -9 of mail node, server and node while clients send mail and workers reply",
+        "no acknowledged mail lost; each mail handled and each reply relayed, at most once more for each kill and with the \
+         same id",
+        outcome.violations.is_empty(),
+        format!(
+            "{kills} kills: {} mails acknowledged for two projects each, {} without a reply to DATA; {} copies stored, {} \
+             handled again, {} replies, {} relayed again; {} violations; all complete {:.1} s after the last kill",
+            report.acknowledged,
+            report.unknown,
+            report.stored,
+            report.handled_again,
+            report.replies,
+            report.relayed_again,
+            outcome.violations.len(),
+            completed_in.as_secs_f64(),
+        ),
+    ));
+    Ok(outcome)
+}
+
+/// Waits until the queue of the mail node is empty, no mail waits for a worker, and no reply waits for the relay.
+async fn wait_until_complete(host: &MailHost) -> Result<Duration> {
+    let start = Instant::now();
+    loop {
+        let (queued, pending) = (host.node.queued()?, chaos::rows(&host.database, PENDING).await?.len());
+        if queued == 0 && pending == 0 {
+            return Ok(start.elapsed());
+        }
+        ensure!(start.elapsed() < MAX_COMPLETION, "{queued} mails are in the queue, and {pending} are not complete");
+        sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,137 @@
+//! A mail node, and a platform with one.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use kernel::Secret;
+use reqwest::Method;
+use sandbox::DnsServer;
+use serde_json::json;
+use testkit::reserved_address;
+use xtask::postgres::Cluster;
+use xtask::services::Services;
+use xtask::{credential, probe, workspace};
+
+use crate::bench::machine::{IS_RELEASE, kill};
+use crate::bench::platform::{Platform, Settings};
+use crate::bench::server::string_at;
+
+/// The name of the mail node among the services.
+const NAME: &str = "mail";
+
+/// A running mail node.
+pub struct MailNode {
+    pub smtp: SocketAddr,
+    pub pid: u32,
+    internal: SocketAddr,
+    folder: PathBuf,
+    queue: PathBuf,
+    settings: Vec<(&'static str, String)>,
+    /// The name server for SPF.
+    _dns: DnsServer,
+}
+
+/// A running platform with a mail node.
+pub struct MailHost {
+    pub platform: Platform,
+    pub node: MailNode,
+    /// The URL of the database.
+    pub database: String,
+}
+
+impl MailNode {
+    /// Starts a mail node with this credential. A client has no limits.
+    pub async fn start(services: &mut Services, folder: &Path, core_url: String, token: &Path) -> Result<Self> {
+        let ([smtp, internal], dns) = (std::array::from_fn(|_| reserved_address()), DnsServer::start().await);
+        // Without an SPF record, each mail would need a query: the responses of this name server are not cached then.
+        dns.add("example.org", "TXT", "v=spf1 ip4:127.0.0.1 -all")?;
+        let queue = folder.join("queue");
+        let settings = vec![
+            ("SVC_MX_LISTEN", smtp.to_string()),
+            ("SVC_MX_INTERNAL_LISTEN", internal.to_string()),
+            ("SVC_MX_HOSTNAME", "mx.localhost".to_owned()),
+            ("SVC_MX_CORE_URL", core_url),
+            ("SVC_MX_TOKEN_FILE", token.display().to_string()),
+            ("SVC_MX_RESOLVER", dns.address().to_string()),
+            ("SVC_MX_DIR", queue.display().to_string()),
+            ("SVC_MX_MAX_CONNECTIONS", "2000".to_owned()),
+            ("SVC_MX_MAX_CONNECTIONS_PER_ADDRESS", "2000".to_owned()),
+            ("SVC_MX_MAX_MAILS_PER_MINUTE_PER_ADDRESS", "100000000".to_owned()),
+            ("SVC_MX_LOG", "warn".to_owned()),
+        ];
+        let mut node = Self { smtp, pid: 0, internal, folder: folder.to_owned(), queue, settings, _dns: dns };
+        node.start_process(services).await?;
+        Ok(node)
+    }
+
+    async fn start_process(&mut self, services: &mut Services) -> Result<()> {
+        let program = workspace::program_folder(IS_RELEASE)?.join("svc-mail");
+        self.pid = services.start(NAME, &program, &self.folder, |it| {
+            it.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
+        })?;
+        services.supervise(probe::wait_until_ok(self.internal, "/healthz")).await
+    }
+
+    /// Kills the node with SIGKILL, and starts it again.
+    pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
+        kill(self.pid)?;
+        services.stop_program(NAME).await;
+        self.start_process(services).await
+    }
+
+    /// Stops the node, and deletes its queue.
+    pub async fn stop(self, services: &mut Services) -> Result<()> {
+        services.stop_program(NAME).await;
+        Ok(std::fs::remove_dir_all(self.queue)?)
+    }
+
+    /// Returns the number of mails in the queue.
+    pub fn queued(&self) -> Result<usize> {
+        // One file is the lock.
+        Ok(std::fs::read_dir(&self.queue)?.count().saturating_sub(1))
+    }
+}
+
+impl MailHost {
+    /// Starts all on an empty database. `relay` is the URL of the relay, and `node` contains settings of the node.
+    pub async fn start(
+        services: &mut Services,
+        folder: &Path,
+        relay: &str,
+        node: Vec<(&'static str, String)>,
+    ) -> Result<Self> {
+        let cluster = Cluster::bench()?;
+        let database = cluster.url("postgres");
+        let server = vec![
+            ("SVC_MAIL_DOMAIN", "mail.localhost".to_owned()),
+            ("SVC_SMTP_URL", format!("{relay}?tls=none")),
+            ("SVC_MAIL_FROM", "noreply@mail.localhost".to_owned()),
+        ];
+        let platform = Platform::start_on(services, folder, cluster, Settings { server, node }).await?;
+        let token = folder.join("mail.token");
+        credential::ensure_mail_node(Secret::new(database.clone()), &token).await?;
+        let node = MailNode::start(services, folder, platform.internal_url(), &token).await?;
+        Ok(Self { platform, node, database })
+    }
+
+    /// Creates a project with a mail address. Returns the domain of its addresses.
+    pub async fn create(&self, name: &str) -> Result<String> {
+        self.platform.create_project(name).await?;
+        self.enable_email(name).await
+    }
+
+    async fn enable_email(&self, name: &str) -> Result<String> {
+        let status = self.platform.call(Method::POST, &format!("{name}/email"), &json!(null)).await?;
+        string_at(&status, "/address")
+    }
+
+    /// Creates a project with a mail address and a worker that responds to requests for `/`.
+    pub async fn create_with_worker(&self, name: &str, worker: &[u8]) -> Result<String> {
+        let project = self.platform.create_project(name).await?;
+        let address = self.enable_email(name).await?;
+        project.deploy(&[("worker/index.js", worker)]).await?;
+        project.wait_until_served("/", |response| response.status().is_success()).await?;
+        Ok(address)
+    }
+}
