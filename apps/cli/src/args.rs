@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, billing, db, deploy, deployments, domains, email, git, hostnames, init, login, orgs,
+    access, ai, apps, audit, auth, billing, db, deploy, deployments, domains, email, git, hostnames, init, login, orgs,
     projects, repos, secrets, storage, tokens,
 };
 use crate::options::PageArgs;
@@ -77,6 +77,9 @@ pub enum Command {
     /// Manage the mail address of a project, and read its mail log
     #[command(subcommand)]
     Email(email::Email),
+    /// Manage the sign-in of the users of a project
+    #[command(subcommand)]
+    Auth(auth::Auth),
     /// Manage the AI models of a project, and the credit for them
     #[command(subcommand)]
     Ai(ai::Ai),

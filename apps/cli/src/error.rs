@@ -131,8 +131,11 @@ impl CliError {
                     .to_owned()
             }
             "operation_in_progress" => "wait until the other operation on the database is complete".to_owned(),
+            "database_required" => "`svc db enable` creates the database".to_owned(),
+            "auth_enabled" => "`svc auth disable` disables app sign-in, whose users are in the database".to_owned(),
+            "not_granted" => "`svc auth enable` enables the sign-in of your users".to_owned(),
             "no_home_node" | "no_node_admin" => {
-                "no server of the platform can hold the database now: tell the operator".to_owned()
+                "no server of the platform can hold the database now: contact the operator".to_owned()
             }
             "not_found" => "check the names with `svc orgs list` and `svc projects list`".to_owned(),
             "already_pro" => {

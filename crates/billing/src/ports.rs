@@ -54,7 +54,7 @@ pub struct NewOrder {
     pub cents: i64,
     /// The purpose of the order.
     pub purpose: &'static str,
-    /// Our id of the charge.
+    /// The platform's id of the charge.
     pub reference: String,
 }
 

@@ -29,8 +29,8 @@ pub trait Core: std::fmt::Debug + Send + Sync {
 pub struct WakeUps(Option<broadcast::Receiver<String>>);
 
 impl WakeUps {
-    /// Creates a subscription to messages that contain a node's id. An empty message wakes all nodes, as does a lagging
-    /// receiver. Without a receiver there are no wake-ups.
+    /// Creates a subscription. Each message contains the id of the node to wake. An empty message wakes all nodes, as
+    /// does a receiver that lags and misses messages. With `None`, there are no wake-ups.
     #[must_use]
     pub const fn new(messages: Option<broadcast::Receiver<String>>) -> Self {
         Self(messages)

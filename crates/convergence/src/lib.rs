@@ -28,7 +28,7 @@ pub use databases::DatabasePlacements;
 pub use error::ConvergenceError;
 pub use model::*;
 pub use part::{FinalPartWriter, PartWriter, ProjectRemover, SourcedPartWriter};
-pub use ports::{PartSource, ReportReceiver};
+pub use ports::{PartSource, PlatformCertificates, ReportReceiver};
 pub use registry::AlreadyRegistered;
 pub use repository::*;
 pub use service::{Builder, Convergence, Nodes, Placements};

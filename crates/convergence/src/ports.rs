@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use kernel::ProjectId;
+use protocol::CertificateReference;
 use store::Connection;
 
 /// Loads the values of the part `P`. The desired state stores only the fact that the part is desired.
@@ -20,6 +21,16 @@ pub trait PartSource<P>: Send + Sync {
         connection: &mut Connection,
         projects: &[ProjectId],
     ) -> store::Result<BTreeMap<ProjectId, store::Result<P>>>;
+}
+
+/// Loads the certificates of the platform's domain, which all nodes serve.
+#[async_trait]
+pub trait PlatformCertificates: Send + Sync {
+    /// Returns references to the current certificates.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable. The node then retries its poll.
+    async fn load(&self, connection: &mut Connection) -> store::Result<Vec<CertificateReference>>;
 }
 
 /// Receives all reports of one kind. Reports about one project arrive in the order in which its node observed them.

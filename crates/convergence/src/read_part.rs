@@ -14,7 +14,7 @@ static UNAVAILABLE: LazyLock<Counter<u64>> = LazyLock::new(|| {
         .build()
 });
 
-/// A part of a response, with the information whether its value could be read.
+/// A part of a response, and whether its value could be read.
 pub(crate) struct ReadPart {
     pub(crate) change: Change,
     pub(crate) result: store::Result<()>,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::ports::ZoneRefusal;
 
-/// An error of the service of domains. No message contains a text of a provider.
+/// An error of the domain service. No message contains text from a provider.
 #[derive(Debug, thiserror::Error)]
 pub enum DomainError {
     #[error("the organization has no such domain")]
@@ -26,7 +26,7 @@ pub enum DomainError {
     Incomplete,
     #[error("this domain is not registered here; manage it at its registrar")]
     NotManaged,
-    /// The organization has used its share of the registrar's rate limit.
+    /// The organization has used up its share of the registrar's rate limit.
     #[error("the organization sent too many requests to the registrar; retry in {retry_after} s")]
     TooManyRequests { retry_after: i64 },
     #[error("this installation has no registrar")]
@@ -35,7 +35,7 @@ pub enum DomainError {
     DnsNotConfigured,
     #[error(transparent)]
     Field(#[from] InvalidField),
-    /// An error of the hosted zones, such as the plan's limit.
+    /// An error from the hosted zones, such as the plan's limit of zones.
     #[error("{0}")]
     Zone(Box<dyn ApiError>),
     #[error(transparent)]
@@ -64,7 +64,7 @@ impl DomainError {
         Kind::PaymentRequired,
         "The payment was declined, or the organization has no saved payment method.",
     );
-    /// 422: the registrar refused a value.
+    /// 422: the registrar rejected a value.
     pub const REGISTRAR_REJECTED: Code = Code::new(
         "registrar_rejected",
         Kind::Unprocessable,
@@ -83,7 +83,7 @@ impl DomainError {
         "The purchase is not complete: the payments provider did not answer as expected, or another request is still at \
          it. The same request continues where it stopped.",
     );
-    /// 409: the domain is not in the registrar's account.
+    /// 409: the domain is not in the platform's account at the registrar.
     pub const NOT_MANAGED: Code = Code::new(
         "domain_not_managed",
         Kind::Conflict,

@@ -12,50 +12,49 @@ use crate::model::Contact;
 /// The implementations of the ports.
 #[derive(Clone)]
 pub struct Ports {
-    /// `None` without a registrar: only imports are possible.
+    /// `None` if no registrar is configured: organizations can then only import domains.
     pub registrar: Option<Arc<dyn Registrar>>,
-    /// `None` if domains are not charged, because no product is configured for them.
+    /// `None` if no product for domains is configured: domains are then free of charge.
     pub payments: Option<Arc<dyn Payments>>,
     pub zones: Arc<dyn Zones>,
     pub organizations: Arc<dyn Organizations>,
 }
 
-/// The registrar (providers.md section 2). All names are in lowercase punycode, all prices are US cents. No call is
-/// made in a transaction. An implementation bounds the time of a call, and its rate: a call that would exceed the
-/// registrar's rate limit waits or fails with [`RegistrarError::Unavailable`].
+/// The registrar (providers.md section 2). All names are in lowercase punycode, and all prices are in US cents. No call
+/// happens inside a transaction. An implementation limits the duration of a call, and the rate of calls: a call that
+/// would exceed the registrar's rate limit waits, or fails with [`RegistrarError::Unavailable`].
 #[async_trait]
 pub trait Registrar: Send + Sync {
-    /// Returns the offers for names, in any order. The registrar may omit a name that it does not sell. At most 50
-    /// names.
+    /// Returns the offers for at most 50 names, in any order. The registrar may omit a name that it does not sell.
     async fn check(&self, names: &[String]) -> Result<Vec<Offer>, RegistrarError>;
 
-    /// Registers a domain, with the transfer lock and the registrar's auto-renewal on. Repeated with the same key, it
-    /// registers and charges the platform's account once.
+    /// Registers a domain, and enables the transfer lock and the registrar's auto-renewal. Repeated calls with the same
+    /// key register the domain once, and charge the platform's account once.
     async fn register(&self, registration: &Registration) -> Result<RegisteredDomain, RegistrarError>;
 
-    /// Reads a domain of the account; `None` if the account does not have it. Only the registrar's own "not found" is
-    /// `None`: an HTML page with the status 404 is [`RegistrarError::Unavailable`].
+    /// Reads a domain of the platform's account. Returns `None` if the account does not have it. Only the registrar's
+    /// own "not found" means `None`: an HTML page with the status 404 is [`RegistrarError::Unavailable`].
     async fn read(&self, name: &str) -> Result<Option<RegisteredDomain>, RegistrarError>;
 
     /// Sets the nameservers. Safe to repeat.
     async fn set_nameservers(&self, name: &str, nameservers: &[String]) -> Result<(), RegistrarError>;
 
-    /// Renews a domain. Repeated with the same key, it renews once.
+    /// Renews a domain. Repeated calls with the same key renew it once.
     async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError>;
 
-    /// Sets the transfer lock. The registrar may refuse a change that has no effect.
+    /// Sets the transfer lock. The registrar may refuse a change to the current state.
     async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError>;
 
     /// Returns the code for a transfer to another registrar.
     async fn auth_code(&self, name: &str) -> Result<Secret, RegistrarError>;
 
-    /// Returns the DS records of a domain at its registry.
+    /// Returns the DS records that the registry has for a domain.
     async fn ds(&self, name: &str) -> Result<Vec<DsRecord>, RegistrarError>;
 
     /// Adds a DS record.
     async fn add_ds(&self, name: &str, ds: &DsRecord) -> Result<(), RegistrarError>;
 
-    /// Removes the DS record with this digest. Succeeds without such a record.
+    /// Removes the DS record with this digest. Succeeds if there is no such record.
     async fn remove_ds(&self, name: &str, digest: &str) -> Result<(), RegistrarError>;
 }
 
@@ -63,12 +62,14 @@ pub trait Registrar: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     pub name: String,
-    /// The prices of a name that can be registered now; `None` if it cannot, or only by a transfer or an auction.
+    /// The prices of a name that can be registered now. `None` if it cannot be registered, or only through a transfer
+    /// or an auction.
     pub prices: Option<Prices>,
     pub premium: bool,
 }
 
-/// The prices of a name, in US cents, converted exactly from the registrar's decimal text: rounded half up.
+/// The prices of a name, in US cents. They are converted exactly from the registrar's decimal text, and rounded half
+/// up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prices {
     /// The first year.
@@ -96,20 +97,20 @@ pub struct Registration {
 pub struct RenewalOrder {
     pub name: String,
     pub years: u8,
-    /// The total price of the years, in US cents.
+    /// The total price for all years, in US cents.
     pub total_cents: i64,
     /// The idempotency key.
     pub key: String,
 }
 
-/// A domain of the account, as the registrar describes it.
+/// A domain of the platform's account, as the registrar describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredDomain {
     pub registered_at: Time,
     pub expires_at: Time,
     pub locked: bool,
     pub nameservers: Vec<String>,
-    /// The price of a further year, in US cents, if the registrar states it.
+    /// The price of each further year, in US cents, if the registrar states it.
     pub renewal_cents: Option<i64>,
     /// The end of the registry's transfer lock, if the registrar states it.
     pub transfer_lock_expires_at: Option<Time>,
@@ -125,16 +126,16 @@ pub struct DsRecord {
     pub digest: String,
 }
 
-/// An error of the registrar. Its text contains at most the status: the registrar quotes contacts.
+/// An error of the registrar. Its text contains only a status, because the registrar's own text can quote a contact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrarError {
-    /// There was no usable response, so the effect is unknown. Another attempt with the same key may succeed: a
-    /// timeout, a 5xx, 401, 403, 429, a redirect, HTML, or JSON of the wrong shape.
+    /// There was no usable response, so the effect is unknown. Examples are a timeout, a 5xx, 401, 403, 429, a
+    /// redirect, HTML, or JSON of the wrong shape. Another attempt with the same key may succeed.
     #[error("the registrar is not available: {0}")]
     Unavailable(String),
-    /// The registrar refused the request without an effect, and another attempt may succeed later, such as after 402:
-    /// the platform's account has no funds. The registrar repeats its refusal for the same key, so the next attempt
-    /// needs a new key.
+    /// The registrar refused the request and it had no effect, but another attempt may succeed later. An example is
+    /// 402: the platform's account has no funds. For the same key, the registrar repeats its refusal, so the next
+    /// attempt needs a new key.
     #[error("the registrar refused the request for now: {0}")]
     Deferred(String),
     /// The name is not available (409).
@@ -145,31 +146,31 @@ pub enum RegistrarError {
     Rejected(String),
 }
 
-/// The payments provider (providers.md section 1). No call is made in a transaction.
+/// The payments provider (providers.md section 1). No call happens inside a transaction.
 #[async_trait]
 pub trait Payments: Send + Sync {
-    /// Creates a draft order for the organization, and returns its id; `None` if the organization is not a customer, so
-    /// it has no card. Without [`Self::finalize_order`], a draft has no effect.
+    /// Creates a draft order for the organization and returns its id. Returns `None` if the organization is not a
+    /// customer of the provider, so that it has no card. A draft has no effect until [`Self::finalize_order`].
     async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError>;
 
-    /// Charges the saved payment method for a draft order. An order that is paid already is not charged again: a 409 or
-    /// 412 is resolved by reading the order.
+    /// Finalizes a draft order, which charges the saved payment method. Does not charge an order twice: after a 409 or
+    /// 412, the implementation reads the order to learn whether it is paid.
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError>;
 
-    /// Refunds the whole amount of a paid order. An order that is refunded already is not refunded again, and succeeds.
-    /// An order that was never paid is [`Refund::NotPaid`].
+    /// Refunds the full amount of a paid order. Succeeds without another refund if the order is already refunded.
+    /// Returns [`Refund::NotPaid`] if the order was never paid.
     async fn refund_order(&self, order: &str, cents: i64) -> Result<Refund, PaymentsError>;
 }
 
-/// An order that is charged without the customer's presence, for the product of domains.
+/// An order for the product of domains. It is charged without any action by the customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewOrder {
     pub org: OrgId,
-    /// In US cents, above 0.
+    /// The amount in US cents, above 0.
     pub cents: i64,
     /// `domain-purchase` or `domain-renewal`.
     pub purpose: &'static str,
-    /// Our id of the charge.
+    /// The platform's id of the charge.
     pub reference: String,
 }
 
@@ -184,19 +185,19 @@ pub enum Charge {
 /// The result of a refund.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refund {
-    /// The order is refunded, now or before.
+    /// The order is refunded, by this call or an earlier one.
     Refunded,
     /// The order was never paid.
     NotPaid,
 }
 
-/// An error of the payments provider. Contains no text of the provider.
+/// An error of the payments provider. It contains no text of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PaymentsError {
     /// Another attempt may succeed.
     #[error("the payments provider is not available: {0}")]
     Unavailable(String),
-    /// No attempt with the same order succeeds.
+    /// Further attempts with the same order cannot succeed.
     #[error("the payments provider rejected the request: {0}")]
     Rejected(String),
 }
@@ -204,22 +205,22 @@ pub enum PaymentsError {
 /// The hosted zones.
 #[async_trait]
 pub trait Zones: Send + Sync {
-    /// The nameservers to set at the registrar; `None` if this installation does not host zones.
+    /// Returns the nameservers that must be set at the registrar; `None` if this installation does not host zones.
     fn nameservers(&self) -> Option<Vec<String>>;
 
-    /// Reserves a name for the organization in the caller's transaction: until the zone exists or the name is released,
-    /// no other organization can create a zone with this name, above or below it. Locks the catalog, so call it before
-    /// any statement that locks a row.
+    /// Reserves a name for the organization in the caller's transaction. Until the zone exists or the name is released,
+    /// no other organization can create a zone with this name, a name above it, or a name below it. Locks the catalog,
+    /// so call it before any statement that locks a row.
     async fn reserve(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
 
     /// Releases a reserved name, in the caller's transaction.
     async fn release(&self, tx: &mut Connection, name: &str) -> store::Result<()>;
 
-    /// Creates the zone of a reserved name in the caller's transaction, or finds the organization's zone, and releases
-    /// the name. Skips the plan's limit, which [`Self::reserve`] checked. Locks the catalog.
+    /// Creates the zone of a reserved name in the caller's transaction, or finds the organization's existing zone. Then
+    /// releases the name. Does not check the plan's limit, because [`Self::reserve`] checked it. Locks the catalog.
     async fn create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 
-    /// Creates the zone of an imported domain, or finds the organization's zone.
+    /// Creates the zone of an imported domain, or finds the organization's existing zone.
     async fn create(&self, actor: &Actor, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
 
     /// Returns which of these names overlap with a zone or a reserved name of another organization.
@@ -228,8 +229,9 @@ pub trait Zones: Send + Sync {
     /// Returns the DS records that a zone needs at its registry; `None` for a deleted zone.
     async fn ds_wanted(&self, zone: ZoneId) -> store::Result<Option<DsWanted>>;
 
-    /// Records that the registry has no DS record of a zone whose signing ends. `removed`: the caller has just removed
-    /// one, so resolvers may still cache it. The zone is unsigned when no cache can contain a DS record.
+    /// Records that the registry has no DS record of a zone whose signing ends. `removed` states that the caller has
+    /// just removed one, so resolvers may still cache it. The zone becomes unsigned when no cache can contain a DS
+    /// record.
     async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()>;
 }
 
@@ -239,9 +241,9 @@ pub struct DsWanted {
     pub org: OrgId,
     /// The zone's name.
     pub name: String,
-    /// The DS records of the keys that sign the zone; empty if signing ends, or has not begun.
+    /// The DS records of the keys that sign the zone. Empty while signing ends, and before it begins.
     pub ds: Vec<DsRecord>,
-    /// Whether signing ends as soon as the registry has no DS record of the zone.
+    /// Whether the zone becomes unsigned as soon as the registry has no DS record of it.
     pub is_ending: bool,
 }
 
@@ -254,7 +256,7 @@ pub enum ZoneRefusal {
     /// The name belongs to the platform.
     #[error("overlaps with a domain of this platform: {0}")]
     Platform(String),
-    /// Another error of DNS, which the caller receives, such as the plan's limit.
+    /// Another error of the `dns` context that the caller receives, such as the plan's limit of zones.
     #[error("{0}")]
     Other(Box<dyn ApiError>),
     #[error(transparent)]

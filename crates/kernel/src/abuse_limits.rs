@@ -20,8 +20,8 @@ pub struct AbuseLimits {
     /// Maximum number of changes of a project's database that start in 24 hours. Each deletion and each activation is a
     /// change.
     pub database_changes_per_project: u32,
-    /// Maximum number of requests to the registrar that an organization causes in any hour. Half of them can be made at
-    /// once.
+    /// Maximum number of requests to the registrar that an organization causes in any hour. Half of them can be made in
+    /// one burst.
     pub registrar_requests_per_org: u32,
 }
 

@@ -76,7 +76,7 @@ impl std::fmt::Debug for ClockRng {
 struct System;
 
 impl Clock for System {
-    #[expect(clippy::disallowed_methods, reason = "this is the injected clock")]
+    #[expect(clippy::disallowed_methods, reason = "the injected clock is the only code that reads the system time")]
     fn now(&self) -> Time {
         Time::new(chrono::Utc::now())
     }

@@ -161,6 +161,8 @@ ids! {
     DomainId = "dom";
     /// The object storage of a project.
     StorageId = "sto";
+    /// A certificate.
+    CertificateId = "crt";
     /// The database of a project.
     DatabaseId = "dbs";
     /// A token of a database, and the name of its login.

@@ -34,9 +34,9 @@ pub use clock_rng::{Clock, ClockRng, Random};
 pub use email::Email;
 pub use error_chain::error_chain;
 pub use id::{
-    AuditId, ClientId, DatabaseId, DatabaseTokenId, DeploymentId, DomainId, ExportId, GrantId, InvalidId, InviteId,
-    KeyId, MailId, NodeId, NotificationId, OperationId, OrgId, ProjectId, RepositoryId, SessionId, SigningKeyId,
-    StorageId, TokenId, UserId, ZoneId,
+    AuditId, CertificateId, ClientId, DatabaseId, DatabaseTokenId, DeploymentId, DomainId, ExportId, GrantId,
+    InvalidId, InviteId, KeyId, MailId, NodeId, NotificationId, OperationId, OrgId, ProjectId, RepositoryId, SessionId,
+    SigningKeyId, StorageId, TokenId, UserId, ZoneId,
 };
 pub use keyed_semaphores::KeyedSemaphores;
 pub use page::{Page, Paging};

@@ -35,7 +35,7 @@ pub struct InvalidCursor;
 impl<K> Paging<K> {
     /// The limit of a request without one.
     pub const DEFAULT_LIMIT: u16 = 50;
-    /// The largest limit. A larger one is reduced to it.
+    /// The maximum limit. A greater value is reduced to it.
     pub const MAX_LIMIT: u16 = 200;
 
     /// Returns the number of rows to fetch: one more than the limit, to detect a next page.

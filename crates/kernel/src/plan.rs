@@ -29,49 +29,53 @@ pub struct Limits {
 pub struct PlanLimits {
     /// Projects per organization.
     pub projects: u32,
-    /// Pending invitations per organization. The limit prevents abuse and is the same for every plan by default.
+    /// The maximum number of pending invitations per organization. The limit prevents abuse, and is the same for every
+    /// plan by default.
     #[serde(default = "default_invites")]
     pub invites: u32,
-    /// Custom hostnames per project.
+    /// The maximum number of custom hostnames per project.
     #[serde(default = "default_custom_hostnames")]
     pub custom_hostnames: u32,
-    /// Custom hostnames per project whose ownership is not verified yet.
+    /// The maximum number of custom hostnames per project whose ownership is not verified yet.
     #[serde(default = "default_pending_hostnames")]
     pub pending_hostnames: u32,
-    /// DNS zones per organization.
+    /// The maximum number of DNS zones per organization.
     #[serde(default = "default_zones")]
     pub zones: u32,
-    /// Bytes per DNS zone: the names and the data of its rrsets.
+    /// The maximum number of bytes per DNS zone: the names and the data of its rrsets.
     #[serde(default = "default_zone_bytes")]
     pub zone_bytes: u64,
-    /// Bytes of object storage per project: the sum of the sizes of all objects.
+    /// The maximum number of bytes in a project's object storage: the sum of the sizes of all objects.
     #[serde(default = "default_storage_bytes")]
     pub storage_bytes: u64,
-    /// Bytes of the database per project.
+    /// The maximum number of bytes in a project's database.
     #[serde(default = "default_database_bytes")]
     pub database_bytes: u64,
-    /// Tokens of the database per project.
+    /// The maximum number of tokens of a project's database.
     #[serde(default = "default_database_tokens")]
     pub database_tokens: u32,
-    /// The days for which scheduled generations of a database are kept.
+    /// The number of days for which scheduled generations of a database are kept.
     #[serde(default = "default_backup_days")]
     pub backup_days: u32,
-    /// Mails that a project may send in an hour.
+    /// The maximum number of mails that a project can send per hour.
     #[serde(default = "default_mails_per_hour")]
     pub mails_per_hour: u32,
-    /// The days for which the mail log is kept.
+    /// The number of days for which the mail log is kept.
     #[serde(default = "default_mail_log_days")]
     pub mail_log_days: u32,
+    /// Bytes of stored mail per project. Received and sent mail are limited separately.
+    #[serde(default = "default_mail_bytes")]
+    pub mail_bytes: u64,
     /// Calls of AI models that a project may make in a minute.
     #[serde(default = "default_ai_requests_per_minute")]
     pub ai_requests_per_minute: u32,
-    /// The largest spend of a project on AI models in 24 hours, in microcents.
+    /// The maximum spend of a project on AI models in 24 hours, in microcents.
     #[serde(default = "default_ai_spend_per_day_micro_cents")]
     pub ai_spend_per_day_micro_cents: i64,
-    /// The longest input of a call of an AI model, in tokens; 0 if the model decides.
+    /// The maximum number of input tokens per call of an AI model; 0 means the model's own limit.
     #[serde(default)]
     pub ai_max_input_tokens: u32,
-    /// The longest output of a call of an AI model, in tokens; 0 if the model decides.
+    /// The maximum number of output tokens per call of an AI model; 0 means the model's own limit.
     #[serde(default)]
     pub ai_max_output_tokens: u32,
     /// The limits of a bundle.
@@ -82,11 +86,11 @@ pub struct PlanLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundleLimits {
-    /// Size as uploaded, in bytes.
+    /// The maximum size as uploaded, in bytes.
     pub compressed: u64,
-    /// Unpacked size, in bytes.
+    /// The maximum size after unpacking, in bytes.
     pub unpacked: u64,
-    /// Entries in the archive.
+    /// The maximum number of entries in the archive.
     pub entries: u64,
 }
 
@@ -154,6 +158,11 @@ const fn default_mail_log_days() -> u32 {
 }
 
 /// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
+const fn default_mail_bytes() -> u64 {
+    GIB
+}
+
+/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
 const fn default_ai_requests_per_minute() -> u32 {
     60
 }
@@ -183,6 +192,7 @@ impl Default for Limits {
                 backup_days: default_backup_days(),
                 mails_per_hour: default_mails_per_hour(),
                 mail_log_days: default_mail_log_days(),
+                mail_bytes: default_mail_bytes(),
                 ai_requests_per_minute: default_ai_requests_per_minute(),
                 ai_spend_per_day_micro_cents: default_ai_spend_per_day_micro_cents(),
                 ai_max_input_tokens: 0,
@@ -202,6 +212,7 @@ impl Default for Limits {
                 backup_days: 30,
                 mails_per_hour: 1000,
                 mail_log_days: 365,
+                mail_bytes: 50 * GIB,
                 ai_requests_per_minute: 600,
                 ai_spend_per_day_micro_cents: 100_000_000_000,
                 ai_max_input_tokens: 0,

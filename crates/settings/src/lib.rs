@@ -43,7 +43,7 @@ mod value;
 
 pub use error::Error;
 pub use markdown::markdown;
-pub use networks::{Networks, rate_limit_key};
+pub use networks::{Networks, is_loopback_host, rate_limit_key};
 pub use setting::{Requirement, Row, Setting};
 pub use source::{Claim, Settings};
 pub use value::{ByteSize, Flag, Interval, Secret, Value};

@@ -39,6 +39,15 @@ pub fn rate_limit_key(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Returns whether the host of a URL is this machine: `localhost` or a name below it (RFC 6761 section 6.3), or a
+/// loopback address. An IPv6 address is in brackets, as in the URL.
+#[must_use]
+pub fn is_loopback_host(host: &str) -> bool {
+    let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let address: Option<IpAddr> = v6.unwrap_or(host).parse().ok();
+    address.is_some_and(|address| address.is_loopback()) || host == "localhost" || host.ends_with(".localhost")
+}
+
 /// Parses an address with or without a port.
 fn parse_hop(hop: &str) -> Option<IpAddr> {
     let bare = hop.parse().ok();

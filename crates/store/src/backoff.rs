@@ -4,8 +4,8 @@ use kernel::ClockRng;
 
 const MAX_SECONDS: i64 = 300;
 
-/// The delay until the next attempt in milliseconds: exponential backoff with a jitter of ±20 %, so that attempts that
-/// failed together are not repeated together.
+/// Returns the delay until the next attempt in milliseconds: exponential backoff with a jitter of ±20 %, so that
+/// attempts that failed together are not repeated together.
 pub(crate) fn backoff(clock_rng: &ClockRng, attempts: i32) -> i64 {
     let millis = 1000 * (1_i64 << attempts.clamp(0, 16)).min(MAX_SECONDS);
     let jitter = millis * 2 / 5;

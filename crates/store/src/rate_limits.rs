@@ -47,7 +47,8 @@ impl PermitParameters {
     #[must_use]
     pub fn charge(self, key: &str, from: &str) -> String {
         let Self { now, permits, cost, bucket } = self;
-        // A process whose clock is fast may have written a later time than that of an empty bucket.
+        // An empty bucket is full again after `bucket`. A process with a fast clock may have written a later time, so
+        // later times are reduced to this one.
         let reset_at = format!("LEAST(GREATEST(r.reset_at, ${now}), ${now} + ${bucket})");
         let granted = format!("LEAST(${permits}, GREATEST(0, (${now} + ${bucket} - {reset_at}) / ${cost}))");
         format!(

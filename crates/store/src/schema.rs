@@ -35,6 +35,7 @@ diesel::table! {
     store.outbox (id) {
         id -> Uuid,
         topic -> Text,
+        tenant_id -> Uuid,
         key -> Text,
         payload -> Binary,
         key_id -> Text,

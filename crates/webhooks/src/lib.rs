@@ -1,8 +1,8 @@
-//! Signatures of webhooks (Standard Webhooks, "Signature scheme"): one implementation for the messages that the
-//! platform sends and for those that it receives.
+//! Signatures of webhooks (Standard Webhooks, "Signature scheme"), with the same implementation for sent and received
+//! messages.
 //!
-//! The signature covers the id, the timestamp and the raw bytes of the body, so a receiver verifies it before it parses
-//! the body. The module [`sns`] verifies the messages of Amazon SNS.
+//! The signature covers the id, the timestamp and the raw bytes of the body. So a receiver verifies it before it parses
+//! the body. The module [`sns`] verifies messages of Amazon SNS.
 
 pub mod sns;
 
@@ -14,12 +14,12 @@ use ring::hmac;
 
 /// The maximum difference between a timestamp and the receiver's clock, in either direction.
 pub const TOLERANCE_SECONDS: i64 = 300;
-/// The number of signatures of a message that are compared. Further ones are ignored.
+/// The maximum number of signatures of a message that are compared. Further ones are ignored.
 pub const MAX_SIGNATURES: usize = 16;
-/// The longest id of a message, in bytes.
+/// The maximum length of a message's id, in bytes.
 pub const MAX_ID_LENGTH: usize = 256;
 
-/// The prefix of a secret whose rest is the base64 of the key.
+/// The prefix of a secret. The key in base64 follows it.
 const PREFIX: &str = "whsec_";
 
 /// Base64 with or without padding, because senders use both.
@@ -31,15 +31,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A malformed secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// There is no secret, or a secret in the list is empty.
+    /// No secret is given, or a secret in the list is empty.
     #[error("must not be empty")]
     Empty,
-    /// The text after the prefix is not the base64 of a key.
+    /// The text after the prefix is not a key in base64.
     #[error("must be base64 after whsec_")]
     Base64,
 }
 
-/// The key of a sender.
+/// The key with which a sender signs.
 #[derive(Debug, Clone)]
 pub struct SigningKey(hmac::Key);
 
@@ -81,13 +81,13 @@ pub struct SignedMessage<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMessage {
     /// The id is empty, longer than [`MAX_ID_LENGTH`], or contains a dot. The signed text separates id, timestamp and
-    /// body with dots, so with a dot in the id, another split of the same text would have the same signature.
+    /// body with dots. With a dot in the id, the same text could be split in another way, with the same signature.
     #[error("the id of the webhook is malformed")]
     Id,
     /// The timestamp does not consist of ASCII digits.
     #[error("the timestamp of the webhook is malformed")]
     Timestamp,
-    /// The timestamp is older or newer than [`TOLERANCE_SECONDS`] allow.
+    /// The timestamp differs from the current time by more than [`TOLERANCE_SECONDS`].
     #[error("the timestamp of the webhook is too far from the present time")]
     Expired,
     /// None of the first [`MAX_SIGNATURES`] signatures is valid.
@@ -95,13 +95,14 @@ pub enum InvalidMessage {
     Signature,
 }
 
-/// The keys of a receiver. Each secret has one or two keys (see [`Self::parse`]); several secrets allow a rotation.
+/// The keys of a receiver. Each secret has one or two keys (see [`Self::parse`]). During a rotation, there are several
+/// secrets.
 #[derive(Debug, Clone)]
 pub struct VerifyingKeys(Vec<hmac::Key>);
 
 impl VerifyingKeys {
-    /// Reads secrets that are separated by commas. A secret with the prefix `whsec_` is accepted in both forms in use:
-    /// the base64 after the prefix, and the bytes of the whole text.
+    /// Parses secrets that are separated by commas. A secret with the prefix `whsec_` is accepted in both forms in use:
+    /// the key is either the decoded base64 after the prefix, or the bytes of the whole text.
     ///
     /// # Errors
     /// Returns an error for an empty secret.
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn both_forms_of_a_secret_are_accepted() {
         let SignedMessage { id, timestamp, body, .. } = EXAMPLE;
-        // Unpadded base64, the whole text of a secret with the prefix, and the text of a secret without it.
+        // Base64 without padding; the whole text of a secret with the prefix; the text of a secret without the prefix.
         for (secret, key) in [
             ("whsec_a2V5IG9mIHRoZSB0ZXN0cw", &b"key of the tests"[..]),
             ("whsec_a2V5IG9mIHRoZSB0ZXN0cw==", b"key of the tests"),

@@ -23,7 +23,7 @@ pub enum Billing {
         #[arg(long)]
         no_browser: bool,
     },
-    /// End the pro plan with the period that is paid
+    /// End the pro plan at the end of the paid period
     Cancel {
         /// Continue a plan that was cancelled and has not ended yet
         #[arg(long, conflicts_with = "yes")]
@@ -83,7 +83,7 @@ async fn explain_not_found(error: Error, (client, org): (&Client, &str)) -> CliE
 }
 
 async fn cancel(svc: &Svc<'_>, (client, org): (&Client, &str), undo: bool, yes: bool) -> Result<(), CliError> {
-    if !undo && !yes && !prompt::confirm(&format!("End the pro plan of {org} with the period that is paid?"))? {
+    if !undo && !yes && !prompt::confirm(&format!("End the pro plan of {org} at the end of the paid period?"))? {
         return Err(CliError::Usage("nothing was changed: confirm with --yes".to_owned()));
     }
     let status = client.billing_cancel(org, &Cancellation { cancel: !undo }).send().await?;

@@ -113,13 +113,18 @@ async fn print_raw(client: &Client, (org, project): (&str, &str), id: &str) -> R
 
 fn show_status(status: &EmailStatus) -> String {
     let EmailStatus { granted, address, from, hourly_limit, sent_last_hour, sent_last24h, .. } = status;
+    let EmailStatus { received_bytes, sent_bytes, max_bytes, .. } = status;
     let sent = format!("{sent_last_hour} of {hourly_limit} in the last hour, {sent_last24h} in 24 hours");
+    let bytes = |count: i64| BinaryBytes(count.try_into().unwrap_or_default());
+    let (received, sent_bytes, max) = (bytes(*received_bytes), bytes(*sent_bytes), bytes(*max_bytes));
+    let stored = format!("{received} of {max} received, {sent_bytes} of {max} sent");
     let rows = [
         ["enabled", if *granted { "yes" } else { "no" }],
         ["address", &format!("any@{address}")],
         ["from", from],
         ["sent", &sent],
         ["received", &format!("{} in 24 hours", status.received_last24h)],
+        ["stored", &stored],
         ["log", &format!("kept for {} days", status.keep_days)],
     ];
     rows.map(|[name, value]| format!("{name:<8}  {value}")).join("\n")

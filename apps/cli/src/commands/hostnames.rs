@@ -1,6 +1,6 @@
 //! `svc hostnames`: the hostnames of a project.
 
-use client::types::{Hostname, HostnameState, NewHostname};
+use client::types::{Hostname, HostnameState, NewHostname, NewHsts};
 
 use crate::error::CliError;
 use crate::output::{or_dash, table};
@@ -15,8 +15,27 @@ pub enum Hostnames {
     Add { name: String },
     /// Verify the ownership of a hostname now
     Verify { name: String },
+    /// Set or remove Strict-Transport-Security of a hostname, with which browsers use only https for it
+    Hsts(HstsOptions),
     /// Remove a hostname
     Remove { name: String },
+}
+
+#[derive(clap::Args)]
+pub struct HstsOptions {
+    name: String,
+    /// How long browsers remember the header, in seconds; with 0 they forget it
+    #[arg(long, value_name = "SECONDS", required_unless_present = "off")]
+    max_age: Option<i32>,
+    /// Apply it to all subdomains too, including those that other servers serve
+    #[arg(long)]
+    include_subdomains: bool,
+    /// Allow browsers to include the hostname in their preload lists; requires --include-subdomains and a year
+    #[arg(long)]
+    preload: bool,
+    /// Stop sending the header; browsers remember it until its time is over
+    #[arg(long, conflicts_with_all = ["max_age", "include_subdomains", "preload"])]
+    off: bool,
 }
 
 impl Hostnames {
@@ -28,10 +47,23 @@ impl Hostnames {
                 let page = client.hostnames_list(&org, &project).send().await?;
                 return svc.out.response(&page, |page| {
                     let rows = page.items.iter().map(|it| {
-                        [it.name.clone(), it.kind.to_string(), it.state.to_string(), or_dash(it.last_error.as_deref())]
+                        let error = it.last_error.as_deref().or(it.tls.last_error.as_deref());
+                        let (kind, state, tls) = (it.kind.to_string(), it.state.to_string(), it.tls.state.to_string());
+                        [it.name.clone(), kind, state, tls, hsts_value(it), or_dash(error)]
                     });
-                    table(["NAME", "KIND", "STATE", "LAST ERROR"], rows)
+                    table(["NAME", "KIND", "STATE", "TLS", "HSTS", "LAST ERROR"], rows)
                 });
+            }
+            Self::Hsts(HstsOptions { name, off: true, .. }) => {
+                let removed = client.hostnames_hsts_delete(&org, &project, &name).send().await?;
+                return svc.out.empty_response(&removed, format!("{name} sends no Strict-Transport-Security"));
+            }
+            Self::Hsts(options) => {
+                let HstsOptions { name, max_age, include_subdomains, preload, .. } = options;
+                let (include_sub_domains, preload) = (Some(include_subdomains), Some(preload));
+                let hsts = NewHsts { max_age: max_age.unwrap_or_default(), include_sub_domains, preload };
+                let hostname = client.hostnames_hsts_set(&org, &project, &name, &hsts).send().await?;
+                return svc.out.response(&hostname, |it| format!("{}  {}", it.name, hsts_value(it)));
             }
             Self::Remove { name } => {
                 let removed = client.hostnames_delete(&org, &project, &name).send().await?;
@@ -44,6 +76,14 @@ impl Hostnames {
         print_next_step(svc, &hostname);
         Ok(())
     }
+}
+
+/// Returns the value of Strict-Transport-Security.
+fn hsts_value(hostname: &Hostname) -> String {
+    let Some(hsts) = &hostname.hsts else { return "off".to_owned() };
+    let directives = [(hsts.include_sub_domains, "; includeSubDomains"), (hsts.preload, "; preload")];
+    let set: String = directives.iter().filter(|(is_set, _)| *is_set).map(|(_, directive)| *directive).collect();
+    format!("max-age={}{set}", hsts.max_age)
 }
 
 /// Prints the records to publish for a hostname that is not active yet.

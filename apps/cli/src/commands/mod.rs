@@ -4,6 +4,7 @@ pub mod access;
 pub mod ai;
 pub mod apps;
 pub mod audit;
+pub mod auth;
 pub mod billing;
 pub mod db;
 pub mod deploy;
@@ -67,6 +68,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Storage(storage) => storage.run(svc).await,
         Command::Db(db) => db.run(svc).await,
         Command::Email(email) => email.run(svc).await,
+        Command::Auth(auth) => auth.run(svc).await,
         Command::Ai(ai) => ai.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
         Command::Apps(apps) => apps.run(svc).await,

@@ -81,6 +81,16 @@ async fn manages_hostnames_and_access_and_opens_a_project() {
     assert_eq!((&verified["state"], verified["checks"].is_array()), (&json!("pending_dns"), true));
     let listed = ada.svc(&["hostnames", "list"]).succeeds().out;
     assert!(listed.contains("site-ada.localhost  default  active"), "{listed}");
+    let hsts = |options: &[&'static str]| [&["hostnames", "hsts", "www.example.org"], options].concat();
+    let set = ada.svc(&hsts(&["--max-age", "31536000", "--include-subdomains", "--preload"])).succeeds();
+    assert_eq!(set.out.trim(), "www.example.org  max-age=31536000; includeSubDomains; preload");
+    ada.svc(&hsts(&["--max-age", "300", "--preload"])).fails(1).stderr_contains("preload requires includeSubDomains");
+    let listed = ada.svc(&["hostnames", "list"]).succeeds().out;
+    assert!(listed.contains("max-age=31536000; includeSubDomains; preload"), "{listed}");
+    ada.svc(&hsts(&["--off", "--max-age", "1"])).fails(2);
+    ada.svc(&hsts(&[])).fails(2);
+    assert_eq!(ada.json(&hsts(&["--off"])), Value::Null);
+    assert_eq!(ada.json(&hsts(&["--max-age", "0"]))["hsts"]["maxAge"], 0);
     assert_eq!(ada.json(&["hostnames", "remove", "www.example.org"]), Value::Null);
     ada.svc(&["hostnames", "remove", "www.example.org"]).fails(5);
     ada.svc(&["hostnames", "remove", ".."]).fails(2);

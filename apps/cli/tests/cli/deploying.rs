@@ -93,17 +93,6 @@ fn git(machine: &Machine, arguments: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deploy_warns_about_unsupported_resources() {
-    let platform = Platform::start().await;
-    let ada = platform.ada_with_site();
-    ada.write("svc.json", r#"{ "auth": true, "storage": false }"#);
-    // The database, which app sign-in needs, has no home node here.
-    let ran = ada.svc(&["deploy", "--no-wait"]).fails(8);
-    ran.stderr_contains("declares auth, which this API does not support");
-    assert!(!ran.err.contains("storage"), "{ran:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn deploys_the_examples() {
     let platform = Platform::start().await;
     let ada = platform.ada();

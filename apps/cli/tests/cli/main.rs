@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic on unexpected results")]
 
 mod ai;
+mod auth;
 mod billing;
 mod codehost;
 mod commands;

@@ -1,4 +1,5 @@
-//! A reverse proxy in front of the API that answers some requests itself, like a load balancer.
+//! A reverse proxy in front of the API that answers some requests itself, like a load balancer. With the status 200, the
+//! response is an empty JSON object.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ async fn handle(
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     if let Some(status) = intercept(&format!("{} {}", head.method, head.uri.path())) {
-        return Ok(Response::builder().status(status).body(Full::from("<h1>Not now</h1>")).unwrap());
+        let body = if status == 200 { "{}" } else { "<h1>Not now</h1>" };
+        return Ok(Response::builder().status(status).body(Full::from(body)).unwrap());
     }
     let forwarded = client.request(head.method, format!("{api}{}", head.uri)).headers(head.headers).body(body);
     let response = forwarded.send().await.unwrap();

@@ -52,7 +52,7 @@ impl Platform {
             ("SVC_FALLBACK_ORIGIN", "fallback.localhost".into()),
             ("SVC_DNS_RESOLVER", "127.0.0.1:9".into()),
             ("SVC_BUNDLE_STORE", format!("file://{}", folder.path().display())),
-            // The server ignores settings of the command line.
+            // The server ignores settings of the command line, whose names begin with `SVC_CLI_`.
             ("SVC_CLI_API", api.clone()),
         ]);
         let server = command.envs(settings.iter().map(|(name, value)| (name, value))).spawn().unwrap();
@@ -123,7 +123,7 @@ impl Machine {
         let path = std::env::var_os("PATH").unwrap().into_string().unwrap();
         let environment = [
             ("PATH", path),
-            // A home stops the search for a link file above the working folder.
+            // The home directory ends the search for a link file above the working folder.
             ("HOME", at(home.path())),
             ("XDG_CONFIG_HOME", at(&home.path().join("config"))),
             ("SVC_CLI_API", api.to_owned()),

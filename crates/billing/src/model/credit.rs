@@ -130,7 +130,7 @@ pub struct LedgerRow {
     pub amount_micro_cents: i64,
     /// The balance after this row, in microcents.
     pub balance_micro_cents: i64,
-    /// The name of the project that called the model, also for the correction of a call. Null for other rows.
+    /// The name of the project that called the model. Corrections of calls also have it. Null for other rows.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub project: Option<String>,
     #[cfg_attr(feature = "openapi", schema(required))]

@@ -33,7 +33,7 @@ pub struct NewCall<'a> {
     pub output_price: i64,
     /// The estimated input, in tokens.
     pub input_tokens: i64,
-    /// The context of the model, in tokens. The stored estimate is limited to it.
+    /// The context length of the model, in tokens. The stored estimate is limited to it.
     pub context_tokens: i64,
     pub free: CallLimits,
     pub pro: CallLimits,

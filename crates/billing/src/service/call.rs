@@ -39,7 +39,7 @@ pub struct CallRequest {
 pub struct CallAdmission {
     /// The name of the model at the upstream.
     pub upstream_model: String,
-    /// The context of the model, in tokens.
+    /// The context length of the model, in tokens.
     pub context_tokens: u32,
     /// Maximum output, in tokens. 0 means the maximum of the model.
     pub max_output_tokens: u32,

@@ -31,7 +31,8 @@ impl Billing {
     pub async fn receive(&self, message: SignedMessage<'_>) -> Result<WebhookResult, WebhookError> {
         let received = self.receive_authentic(message).await;
         match &received {
-            // Anyone can send such a request, so count it only: a log line for each request could fill the log.
+            // Only count this error, because anyone can send such a request, and a log line for each could fill the
+            // log.
             Err(WebhookError::NotAuthentic(_)) => count("", "not_authentic"),
             // Only the provider can cause this error. The response does not contain the reason.
             Err(WebhookError::Malformed(reason)) => {

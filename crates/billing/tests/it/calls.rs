@@ -161,8 +161,8 @@ async fn lost_calls_end_at_their_estimate() {
     kit.assert_consistent().await;
 }
 
-/// The node reports that the upstream refused a call whose estimated cost was deducted. The cost is estimated for at
-/// most the tokens of the model's context.
+/// The node reports that the upstream refused a call whose estimated cost was deducted. The estimate counts at most the
+/// tokens of the model's context.
 #[tokio::test]
 async fn lost_call_that_was_free_is_returned() {
     let kit = Kit::start().await;
@@ -246,7 +246,7 @@ async fn concurrent_calls_do_not_exceed_the_limit_of_the_minute() {
     }
 }
 
-/// A request for admission that arrives after the settlement of its call: the call is either ended, or never admitted.
+/// If a call is settled before its request for admission arrives, the call is either ended or never admitted.
 #[tokio::test(flavor = "multi_thread")]
 async fn admission_and_end_of_a_call_do_not_leave_it_open() {
     let kit = Kit::with(limits(u32::MAX, i64::MAX)).await;

@@ -86,7 +86,7 @@ async fn operate(kit: &Kit, accounts: &[Account], seed: u64) {
                 first.and(second).unwrap();
                 account.balance.fetch_add((input + 1) * 1_000_000, Ordering::Relaxed);
             }
-            // A call whose node never settles it.
+            // A call that its node never settles.
             1 => {
                 kit.admit(project, id).await.unwrap();
             }

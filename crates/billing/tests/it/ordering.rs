@@ -23,7 +23,7 @@ async fn older_event_changes_nothing_and_equal_is_not_older() {
     assert!(!kit.deliver(&at("2026-01-01T01:00:00.000001Z", "canceled")).await);
     assert!(!kit.deliver(&at("2025-12-31T19:00:00.000001-06:00", "canceled")).await);
     assert!(kit.deliver(&at("2026-01-01T01:00:00.000002Z", "canceled")).await);
-    // If there is no modification time, the time of the event counts.
+    // If a subscription has no modification time, the time of the event replaces it.
     let mut undated = subscription(org, "sub_1", "active", 0);
     undated["data"]["modified_at"] = Value::Null;
     assert!(!kit.deliver(&undated).await);

@@ -70,7 +70,7 @@ async fn organization_is_found_by_its_id_only() {
     for id in &ids {
         let mut event = subscription(org, "sub_1", "active", 0);
         event["data"]["customer"]["external_id"] = id.clone();
-        // The metadata counts only if there is no external id.
+        // The organization in the metadata is used only if there is no external id.
         event["data"]["metadata"]["org"] = org.to_string().into();
         assert!(!kit.deliver(&event).await, "{id}");
     }

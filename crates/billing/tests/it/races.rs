@@ -22,7 +22,7 @@ async fn concurrent_redeliveries_are_applied_once() {
     kit.assert_consistent().await;
 }
 
-/// The newest state wins, whatever the order of arrival.
+/// The newest state applies, in whatever order the events arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_events_of_two_subscriptions_end_in_the_right_plan() {
     let kit = Kit::start().await;

@@ -26,7 +26,8 @@ impl Ignores {
         Ok(Self { patterns, directory, above })
     }
 
-    /// Whether an entry below the directory is excluded. The deepest file with a matching pattern decides.
+    /// Returns whether an entry below the directory is excluded. The deepest ignore file with a matching pattern
+    /// decides.
     pub(super) fn excludes(&self, path: &Path, is_directory: bool) -> bool {
         let mut ignores = Some(self);
         while let Some(Self { patterns, directory, above }) = ignores {

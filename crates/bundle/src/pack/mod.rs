@@ -178,7 +178,7 @@ fn list_files<F: Folder>(folder: &mut F, limits: &Limits) -> Result<Vec<(PathBuf
     Ok(files)
 }
 
-/// The path of an entry. Unlike `Path::join`, an absolute name does not replace the directory.
+/// Returns the path of an entry. Unlike `Path::join`, an absolute name does not replace the directory.
 fn child(directory: &Path, name: &OsString) -> PathBuf {
     let mut path = directory.as_os_str().to_owned();
     if !path.is_empty() {

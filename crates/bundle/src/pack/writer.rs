@@ -83,7 +83,7 @@ impl<W: Write> Write for Bounded<W> {
     }
 }
 
-/// Reads exactly the size in the tar header, also if the file changes during packing.
+/// Reads exactly the size in the tar header, even if the file changes during packing.
 struct ExactReader<R> {
     content: R,
     remaining: u64,

@@ -158,7 +158,7 @@ pub struct LedgerRow {
     pub ledger_id: i64,
     pub model: Option<String>,
     pub output_tokens: Option<i64>,
-    /// The name of the project that called the model, also for the correction of a call. Null for other rows.
+    /// The name of the project that called the model. Corrections of calls also have it. Null for other rows.
     pub project: Option<String>,
 }
 

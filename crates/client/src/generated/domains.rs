@@ -35,12 +35,12 @@ pub type ContactText = String;
 /// an assigned country code of two capital letters (ISO 3166-1 alpha-2)
 pub type CountryCode = String;
 
-/// A domain of an organization. The registrar is the source of truth for expiry, lock and nameservers: `sync` reads them
-/// again.
+/// A domain of an organization. The registrar is the source of truth for expiry, lock and nameservers; `sync` reads
+/// them again.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Domain {
-    /// Whether the organization wants the domain to be renewed.
+    /// Whether the organization wants automatic renewals and pays for them.
     pub auto_renew: bool,
     pub created_at: Time,
     /// Null for an imported domain, and during the purchase.
@@ -50,12 +50,14 @@ pub struct Domain {
     pub locked: Option<bool>,
     /// In lowercase punycode.
     pub name: String,
-    /// The nameservers at the registrar. For an imported domain, those to set at its registrar.
+    /// The nameservers that are set at the registrar. For an imported domain: the nameservers that you must set at its
+    /// registrar.
     pub nameservers: Vec<String>,
     /// Null for an imported domain, and during the purchase.
     pub registered_at: Option<Time>,
     pub state: DomainState,
-    /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when it is over.
+    /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when the lock has
+    /// ended.
     pub transferable_at: Option<Time>,
 }
 
@@ -64,11 +66,11 @@ pub struct Domain {
 #[serde(rename_all = "camelCase")]
 pub struct DomainAuthCode {
     pub auth_code: String,
-    /// The end of the registry's transfer lock. Null when it is over.
+    /// The end of the registry's transfer lock. Null when the lock has ended.
     pub transferable_at: Option<Time>,
 }
 
-/// Whether the domain is to be renewed.
+/// Whether the organization wants automatic renewals and pays for them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainAutoRenew {
@@ -82,7 +84,7 @@ pub struct DomainChange {
     /// The user who made the change; null for a change at the registrar, or by the platform.
     pub actor: Option<UserId>,
     pub at: Time,
-    /// Details of the event. Never contains a contact or a code.
+    /// Details of the event. They never contain a contact or a transfer code.
     pub data: serde_json::Map<String, serde_json::Value>,
     /// The name of the audit event, or `domain.sync` for a change at the registrar.
     pub event: String,
@@ -95,11 +97,11 @@ pub struct DomainCheck {
     pub names: Vec<String>,
 }
 
-/// A domain, with its last changes.
+/// A domain, with its latest changes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainDetail {
-    /// Whether the organization wants the domain to be renewed.
+    /// Whether the organization wants automatic renewals and pays for them.
     pub auto_renew: bool,
     pub created_at: Time,
     /// Null for an imported domain, and during the purchase.
@@ -111,12 +113,14 @@ pub struct DomainDetail {
     pub locked: Option<bool>,
     /// In lowercase punycode.
     pub name: String,
-    /// The nameservers at the registrar. For an imported domain, those to set at its registrar.
+    /// The nameservers that are set at the registrar. For an imported domain: the nameservers that you must set at its
+    /// registrar.
     pub nameservers: Vec<String>,
     /// Null for an imported domain, and during the purchase.
     pub registered_at: Option<Time>,
     pub state: DomainState,
-    /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when it is over.
+    /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when the lock has
+    /// ended.
     pub transferable_at: Option<Time>,
 }
 
@@ -152,11 +156,11 @@ pub struct DomainOffer {
     pub renewal_cents: Option<i64>,
 }
 
-/// The result of a check.
+/// The result of an availability check.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainOffers {
-    /// One for each name, in the order of the request; a name that is requested twice has one result.
+    /// One result per name, in the order of the request. A name that is requested twice has one result.
     pub results: Vec<DomainOffer>,
 }
 

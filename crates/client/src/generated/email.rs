@@ -12,19 +12,25 @@ use crate::{Call, Client, Page, Paging, Upload, open_enum};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EmailStatus {
-    /// The domain of the project's addresses: each local part at it reaches `email()`. While it is not granted, the domain
-    /// that a grant would give; empty if the installation has no mail.
+    /// The domain of the project's addresses: `email()` receives the mail for each local part at it. If email is not
+    /// granted, the domain that a grant would give. Empty if the installation has no mail.
     pub address: String,
     /// The default sender.
     pub from: String,
     pub granted: bool,
-    /// The number of calls of `send()` that the plan allows per hour.
+    /// The maximum number of calls of `send()` per hour on the organization's plan.
     pub hourly_limit: i32,
-    /// The days for which the log is kept.
+    /// The number of days for which the log is kept.
     pub keep_days: i32,
+    /// The bytes of received mail, and of sent mail, that the plan allows.
+    pub max_bytes: i64,
+    /// The bytes of the stored received mail. At `maxBytes`, other mail is refused.
+    pub received_bytes: i64,
     pub received_last24h: i64,
+    /// The bytes of the stored sent mail. `send()` fails if another mail would exceed `maxBytes`.
+    pub sent_bytes: i64,
     pub sent_last24h: i64,
-    /// The calls of `send()` in the last hour. Refused calls do not count.
+    /// The number of calls of `send()` in the last hour, without refused calls.
     pub sent_last_hour: i64,
 }
 
@@ -52,7 +58,7 @@ pub struct MailLogEntry {
     pub has_raw: bool,
     pub id: MailId,
     pub outcome: MailOutcome,
-    /// The length of the raw message.
+    /// The length of the raw message in bytes.
     pub size_bytes: i64,
     /// The SPF result of a received mail (RFC 7208 section 2.6), in lower case.
     pub spf: Option<String>,

@@ -5,6 +5,7 @@
 
 mod access;
 mod ai;
+mod app_auth;
 mod auth;
 mod billing;
 mod credentials;
@@ -30,6 +31,7 @@ mod storage;
 pub mod types {
     pub use super::access::*;
     pub use super::ai::*;
+    pub use super::app_auth::*;
     pub use super::auth::*;
     pub use super::billing::*;
     pub use super::credentials::*;

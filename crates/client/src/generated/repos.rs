@@ -27,7 +27,8 @@ pub struct CloneUrls {
 pub struct Commit {
     pub author: Person,
     pub committer: Person,
-    /// Decoded by the commit's encoding; bytes that it does not have are U+FFFD.
+    /// The message, decoded from the encoding that the commit states. Bytes that are invalid in this encoding become
+    /// U+FFFD.
     pub message: String,
     pub oid: String,
     pub parents: Vec<String>,
@@ -37,7 +38,7 @@ pub struct Commit {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Commits {
-    /// The newest first. The history continues at the parents of the last commit.
+    /// The commits, newest first. The history continues at the parents of the last commit.
     pub items: Vec<Commit>,
 }
 
@@ -65,7 +66,7 @@ pub struct NewRepo {
     /// `main` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<BranchName>,
-    /// A push to this branch is deployed. Null by default.
+    /// Pushes to this branch are deployed. Null by default: no push is deployed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deploy_branch: Option<BranchName>,
     pub name: RepoName,
@@ -74,7 +75,7 @@ pub struct NewRepo {
     pub visibility: Option<Visibility>,
 }
 
-/// The author or committer of a commit, as the commit states it: git does not verify it.
+/// The author or committer, as stated in the commit. git does not verify it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Person {
@@ -87,10 +88,10 @@ pub struct Person {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushDeploy {
-    /// The reason of a rejection.
+    /// The reason why the push was rejected.
     pub message: Option<String>,
     pub status: DeployStatus,
-    /// The version of the project; null if it was not deployed.
+    /// The version of the project that the push became; null if it was not deployed.
     pub version: Option<i32>,
 }
 
@@ -98,9 +99,9 @@ pub struct PushDeploy {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefTarget {
-    /// The id of the commit. For an annotated tag, the commit to which it points.
+    /// The id of the commit. For an annotated tag, the commit that it points to.
     pub commit: String,
-    /// Without `refs/heads/` or `refs/tags/`.
+    /// The name without `refs/heads/` or `refs/tags/`.
     pub name: String,
 }
 
@@ -111,7 +112,7 @@ pub struct RefUpdate {
     pub created_at: Time,
     /// The deploy of the new commit; null if the ref was not the deploy branch.
     pub deploy: Option<PushDeploy>,
-    /// Whether the update of a branch removed commits from it. False for other refs.
+    /// Whether the update removed commits from a branch. Always false for other refs.
     pub forced: bool,
     /// The object id after the update; null for a deleted ref. For an annotated tag, the id of the tag object.
     pub new: Option<String>,
@@ -132,9 +133,10 @@ pub type RefUpdatePage = Page<RefUpdate>;
 pub struct Repo {
     pub clone_urls: CloneUrls,
     pub created_at: Time,
-    /// The branch of `HEAD`, which need not exist.
+    /// The branch that `HEAD` points to. It need not exist.
     pub default_branch: BranchName,
-    /// A push to this branch is deployed as the pusher, if the root of the commit has an `svc.json`. Null if no push is.
+    /// Pushes to this branch are deployed as the pushing user, if the root of the commit contains an `svc.json`. Null
+    /// if pushes are not deployed.
     pub deploy_branch: Option<BranchName>,
     pub id: RepositoryId,
     pub name: RepoName,
@@ -149,7 +151,7 @@ pub struct RepoBlob {
     /// Whether the file is not UTF-8, or has a NUL among its first 8,000 bytes.
     pub binary: bool,
     pub commit: String,
-    /// Null for a file that is too large or binary. For a symbolic link, its target.
+    /// The text of the file. Null if the file is too large or binary. For a symbolic link, its target.
     pub contents: Option<String>,
     pub oid: String,
     pub path: String,
@@ -165,7 +167,7 @@ pub struct RepoBlob {
 pub struct RepoChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_branch: Option<BranchName>,
-    /// Null turns deploys off.
+    /// The branch whose pushes are deployed. Null turns deploys off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deploy_branch: Option<BranchName>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,7 +211,7 @@ pub type RepositoryId = String;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TreeEntry {
-    /// Six octal digits, as git shows them.
+    /// The mode as six octal digits, as git shows it.
     pub mode: String,
     pub name: String,
     pub oid: String,

@@ -174,11 +174,15 @@ pub struct Hostname {
     /// The results of the last verification; empty after it succeeds.
     pub checks: Vec<Check>,
     pub created_at: Time,
+    /// `Strict-Transport-Security`. Null if the platform adds no such header.
+    pub hsts: Option<Hsts>,
     pub kind: HostnameKind,
     pub last_error: Option<String>,
     /// The name in lowercase punycode.
     pub name: String,
     pub state: HostnameState,
+    /// The TLS certificate.
+    pub tls: HostnameTls,
     pub verification_token: Option<String>,
     pub verified_at: Option<Time>,
     /// The records that prove ownership; empty after verification.
@@ -197,6 +201,29 @@ open_enum! {
         PendingDns = "pending_dns",
         Active = "active",
     }
+}
+
+/// The TLS certificate of a hostname.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostnameTls {
+    /// The expiry of the current certificate.
+    pub expires_at: Option<Time>,
+    /// The reason why the last attempt to issue or renew the certificate failed.
+    pub last_error: Option<String>,
+    pub state: TlsState,
+}
+
+/// HTTP Strict Transport Security of a hostname (RFC 6797): browsers use only https for it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hsts {
+    /// Whether this also applies to all subdomains of the hostname.
+    pub include_sub_domains: bool,
+    /// How long browsers remember this after each response, in seconds. 0 makes them forget it.
+    pub max_age: i32,
+    /// Whether browsers may include the hostname in their preload lists.
+    pub preload: bool,
 }
 
 /// A notification of an organization.
@@ -324,6 +351,15 @@ pub type Slug = String;
 
 /// a point in time: RFC 3339, UTC, milliseconds
 pub type Time = String;
+
+open_enum! {
+    pub enum TlsState {
+        Off = "off",
+        Pending = "pending",
+        Active = "active",
+        Failed = "failed",
+    }
+}
 
 /// a credential, returned only in this response
 pub type Token = Secret;

@@ -69,7 +69,11 @@ impl Convergence {
     async fn build_document(&self, stored: StoredState, full: bool) -> Result<Desired> {
         let StoredState { revision, batch, parts } = stored;
         let (parts, unavailable) = self.registry.complete(&self.store, parts).await?;
-        Ok(Desired { schema: SCHEMA, revision, full, batch, platform: (*self.platform).clone(), parts, unavailable })
+        let mut platform = (*self.platform).clone();
+        if let Some(source) = &self.platform_certificates {
+            platform.certificates = source.load(&mut *self.store.connection().await?).await?;
+        }
+        Ok(Desired { schema: SCHEMA, revision, full, batch, platform, parts, unavailable })
     }
 }
 

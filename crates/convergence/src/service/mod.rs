@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::databases::DatabasePlacements;
 use crate::error::ConvergenceError;
 use crate::part::{FinalPartWriter, PartWriter, ProjectRemover, SourcedPartWriter, StateWriter};
-use crate::ports::{PartSource, ReportReceiver};
+use crate::ports::{PartSource, PlatformCertificates, ReportReceiver};
 use crate::registry::{AlreadyRegistered, Registry};
 use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
 
@@ -30,6 +30,7 @@ pub struct Convergence {
     store: Store,
     writer: StateWriter,
     platform: Arc<Platform>,
+    platform_certificates: Option<Arc<dyn PlatformCertificates>>,
     registry: Arc<Registry>,
 }
 
@@ -37,6 +38,7 @@ pub struct Convergence {
 pub struct Builder {
     writer: StateWriter,
     platform: Platform,
+    platform_certificates: Option<Arc<dyn PlatformCertificates>>,
     registry: Registry,
 }
 
@@ -104,12 +106,17 @@ impl Builder {
         self.registry.register_receiver(receiver)
     }
 
+    /// Sets the loader of the platform's certificates. Without it, the platform has no certificates.
+    pub fn set_platform_certificates(&mut self, source: Arc<dyn PlatformCertificates>) {
+        self.platform_certificates = Some(source);
+    }
+
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Convergence {
-        let Self { writer, platform, registry } = self;
+        let Self { writer, platform, platform_certificates, registry } = self;
         let (store, platform, registry) = (writer.store.clone(), Arc::new(platform), Arc::new(registry));
-        Convergence { store, writer, platform, registry }
+        Convergence { store, writer, platform, platform_certificates, registry }
     }
 }
 
@@ -117,7 +124,12 @@ impl Convergence {
     /// Starts building the service. Without `core`, the link to the nodes is off.
     #[must_use]
     pub fn builder(store: Store, core: Option<Arc<dyn Core>>, platform: Platform) -> Builder {
-        Builder { writer: StateWriter { store, core }, platform, registry: Registry::default() }
+        Builder {
+            writer: StateWriter { store, core },
+            platform,
+            platform_certificates: None,
+            registry: Registry::default(),
+        }
     }
 
     /// Returns the operations on nodes.

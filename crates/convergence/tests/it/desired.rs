@@ -78,7 +78,7 @@ async fn desired_state_has_documented_shape() {
         "revision": 4,
         "full": true,
         "batch": 0,
-        "platform": { "dashboardUrl": "https://dashboard.example", "https": true },
+        "platform": { "dashboardUrl": "https://dashboard.example", "https": true, "certificates": [] },
         "parts": [
             { "project": shop, "revision": 2, "part": "site", "desired": {
                 "hostnames": ["shop.example", "www.example.org"], "bundle": digest(3), "sizeBytes": 1003, "version": 3,

@@ -284,7 +284,7 @@ async fn context_cannot_change_part_of_another() {
     let (node, project) = (contexts.kit.add_node("edge").await.node.id, contexts.kit.new_project());
     contexts.kit.set_site(project, Some(site(1))).await;
     let before = contexts.kit.db_rows("SELECT * FROM convergence.parts WHERE part = 'site'").await;
-    // Execute all operations of the other part's writer on the same project.
+    // The writer of one part cannot change the other part of the same project.
     contexts.set_quota(project, Some(10)).await;
     contexts.set_quota(project, None).await;
     contexts.set_quota(project, Some(20)).await;

@@ -52,13 +52,13 @@ pub trait TokenRepository {
         now: Time,
     ) -> Result<Option<TokenState>>;
 
-    /// Revokes a valid token. This revision of the part, and later ones, no longer contain the token.
+    /// Revokes a valid token. `revision` is the first revision of the part that does not contain the token.
     async fn token_revoke(&mut self, token: DatabaseTokenId, revision: i64) -> Result<()>;
 
     /// Returns whether the row of a token exists.
     async fn token_exists(&mut self, token: DatabaseTokenId) -> Result<bool>;
 
-    /// Deletes the tokens of a database that were revoked by this revision of the part, or by an earlier one.
+    /// Deletes the tokens of a database that were revoked in this revision of the part, or in an earlier one.
     async fn token_delete_revoked(&mut self, database: DatabaseId, revision: i64) -> Result<()>;
 
     /// Deletes a batch of expired tokens, and returns their number.

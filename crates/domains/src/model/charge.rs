@@ -1,4 +1,4 @@
-//! The charges of purchases and renewals. Not part of the API.
+//! The charges for purchases and renewals. They are not part of the API.
 
 kernel::words! {
     /// The purpose of a charge.
@@ -11,12 +11,12 @@ kernel::words! {
 kernel::words! {
     /// The state of a charge.
     pub enum ChargeState {
-        /// The order may be finalized.
+        /// The order is not finalized yet.
         Pending = "pending",
         Paid = "paid",
         Declined = "declined",
         Refunded = "refunded",
-        /// The charge ended before the order was finalized.
+        /// The charge was canceled before the order was finalized.
         Canceled = "canceled",
     } example Paid
 }

@@ -1,4 +1,4 @@
-//! The contact of a domain. The service stores it only in sealed form, and never logs it.
+//! The contact of a domain. The service stores it only in sealed form and never logs it.
 
 use kernel::Email;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use validator::Validate;
 use super::CountryCode;
 
 kernel::text! {
-    /// A line of a contact.
+    /// A single-line text in a contact.
     pub struct ContactText matches r"^[^\x00-\x1f\x7f-\x9f]{1,255}$"
         means "1 to 255 characters without control characters" example "Ada"
 }
@@ -41,7 +41,7 @@ pub struct Contact {
     pub country: CountryCode,
 }
 
-/// Shows nothing of the contact.
+/// Omits all values of the contact.
 impl std::fmt::Debug for Contact {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Contact").finish_non_exhaustive()

@@ -15,23 +15,24 @@ kernel::words! {
         Active = "active",
         /// Imported: registered elsewhere, with its zone here.
         External = "external",
-        /// Registered here, and expired.
+        /// Registered here, but expired.
         Expired = "expired",
-        /// Its transfer to another registrar is complete. The zone stays.
+        /// The transfer to another registrar is complete. The zone still exists.
         TransferredOut = "transferred_out",
     } example Active
 }
 
 impl DomainState {
-    /// Whether the domain is in the registrar's account, so that it can be renewed, locked and transferred.
+    /// Returns whether the domain is in the platform's account at the registrar, so that it can be renewed, locked and
+    /// transferred.
     #[must_use]
     pub const fn is_managed(self) -> bool {
         matches!(self, Self::Active | Self::Expired)
     }
 }
 
-/// A domain of an organization. The registrar is the source of truth for expiry, lock and nameservers: `sync` reads them
-/// again.
+/// A domain of an organization. The registrar is the source of truth for expiry, lock and nameservers; `sync` reads
+/// them again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -42,7 +43,7 @@ impl DomainState {
     "autoRenew": true,
 })))]
 pub struct Domain {
-    /// The key of the list. Not part of the API, whose paths contain the name.
+    /// The pagination key of the list. Not part of the API, because its paths contain the name.
     #[serde(skip)]
     pub id: DomainId,
     /// In lowercase punycode.
@@ -55,11 +56,13 @@ pub struct Domain {
     /// purchase.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub locked: Option<bool>,
-    /// The nameservers at the registrar. For an imported domain, those to set at its registrar.
+    /// The nameservers that are set at the registrar. For an imported domain: the nameservers that you must set at its
+    /// registrar.
     pub nameservers: Vec<String>,
-    /// Whether the organization wants the domain to be renewed.
+    /// Whether the organization wants automatic renewals and pays for them.
     pub auto_renew: bool,
-    /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when it is over.
+    /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when the lock has
+    /// ended.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub transferable_at: Option<Time>,
     /// Null for an imported domain, and during the purchase.
@@ -68,7 +71,7 @@ pub struct Domain {
     pub created_at: Time,
 }
 
-/// A domain, with its last changes.
+/// A domain, with its latest changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DomainDetail {
@@ -89,7 +92,7 @@ pub struct DomainChange {
     /// The user who made the change; null for a change at the registrar, or by the platform.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub actor: Option<UserId>,
-    /// Details of the event. Never contains a contact or a code.
+    /// Details of the event. They never contain a contact or a transfer code.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub data: serde_json::Value,
 }
@@ -104,22 +107,22 @@ pub struct DomainCheck {
     pub names: Vec<String>,
 }
 
-/// The result of a check.
+/// The result of an availability check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DomainOffers {
-    /// One for each name, in the order of the request; a name that is requested twice has one result.
+    /// One result per name, in the order of the request. A name that is requested twice has one result.
     pub results: Vec<DomainOffer>,
 }
 
 kernel::words! {
-    /// Why a name is not available.
+    /// The reason why a name is not available.
     pub enum UnavailableReason {
-        /// The registrar does not sell it: usually it is registered.
+        /// The registrar does not sell the name, usually because it is registered.
         Registered = "registered",
         /// The registrar does not sell names under this public suffix.
         Unsupported = "unsupported",
-        /// A purchase of the name, or a zone of another organization, exists on this platform.
+        /// A purchase of the name is in progress on this platform, or another organization has a zone of this name.
         Reserved = "reserved",
     } example Registered
 }
@@ -202,7 +205,7 @@ pub struct DomainRenewal {
     pub years: u8,
 }
 
-/// Whether the domain is to be renewed.
+/// Whether the organization wants automatic renewals and pays for them.
 #[derive(Debug, Clone, Copy, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -227,7 +230,7 @@ pub struct DomainLock {
 #[cfg_attr(feature = "openapi", schema(example = json!({ "authCode": "Xy7-pQ2-aB9", "transferableAt": null })))]
 pub struct DomainAuthCode {
     pub auth_code: String,
-    /// The end of the registry's transfer lock. Null when it is over.
+    /// The end of the registry's transfer lock. Null when the lock has ended.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub transferable_at: Option<Time>,
 }

@@ -6,7 +6,7 @@ use kernel::domain::{self, Characters, InvalidDomain};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainName(String);
 
-/// The reason why a text is not the name of a domain. The message completes "the name …".
+/// The reason why a text is not the name of a domain. The message follows "the name" in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDomainName {
     #[error(transparent)]
@@ -19,7 +19,7 @@ impl DomainName {
     /// Parses a name in Unicode or punycode, in any case, with or without the final dot.
     ///
     /// # Errors
-    /// A name that cannot be registered.
+    /// Returns an error for a name that cannot be registered.
     pub fn parse(text: &str) -> Result<Self, InvalidDomainName> {
         let name = domain::parse(text, Characters::Host)?;
         match domain::registrable(&name) {

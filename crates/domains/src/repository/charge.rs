@@ -20,7 +20,7 @@ pub struct ChargeRecord {
     pub domain: DomainId,
     pub name: String,
     pub purpose: ChargePurpose,
-    /// The expiry that a renewal reached; `None` for a purchase.
+    /// The expiry that a renewal resulted in; `None` for a purchase.
     pub renewed_until: Option<Time>,
     /// In US cents.
     pub cents: i64,
@@ -38,7 +38,7 @@ pub trait ChargeRepository {
     /// Returns a charge.
     async fn charge_find(&mut self, id: Uuid) -> Result<Option<ChargeRecord>>;
 
-    /// Stores the draft order of a charge without one. Returns the stored order.
+    /// Stores the draft order of a charge, unless the charge already has one. Returns the stored order.
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
 
     /// Changes the state of a charge. Returns false if its state is not `from`.

@@ -19,22 +19,22 @@ pub struct DomainRecord {
     pub org: OrgId,
     pub name: String,
     pub state: DomainState,
-    /// During a purchase, the state before it; `None` for a new domain.
+    /// The state before the purchase that is in progress; `None` for a new domain.
     pub previous_state: Option<DomainState>,
     pub registered_at: Option<Time>,
     pub expires_at: Option<Time>,
     pub locked: Option<bool>,
     /// The end of the registry's transfer lock.
     pub transferable_at: Option<Time>,
-    /// The price of a further year.
+    /// The price of each further year, in US cents.
     pub renewal_cents: Option<i64>,
     pub nameservers: Vec<String>,
     pub auto_renew: bool,
-    /// Raised by every change.
+    /// The revision. Every change increments it.
     pub revision: i64,
-    /// When the domain is next read at the registrar.
+    /// The time of the next read at the registrar.
     pub next_sync_at: Option<Time>,
-    /// The last notice about the expiry: the number of days before it, and the expiry.
+    /// The last notification about the expiry: the number of days before the expiry, and the expiry itself.
     pub notified_days: Option<i32>,
     pub notified_expiry: Option<Time>,
     pub created_at: Time,
@@ -43,7 +43,7 @@ pub struct DomainRecord {
 /// Domains on a [`store::Connection`].
 pub trait DomainRepository {
     /// Inserts a domain. Returns false if the organization already has the name, or if another organization has it and
-    /// did not transfer it away.
+    /// has not transferred it away.
     async fn domain_insert(&mut self, domain: &DomainRecord) -> Result<bool>;
 
     /// Returns a domain of an organization.
@@ -58,15 +58,15 @@ pub trait DomainRepository {
     /// Returns a domain.
     async fn domain_find_by_id(&mut self, domain: DomainId) -> Result<Option<DomainRecord>>;
 
-    /// Returns which of these names an organization has, with that organization. Omits names that were transferred
-    /// away.
+    /// Returns those of these names that organizations have, each with its organization. Omits names that were
+    /// transferred away.
     async fn domains_live(&mut self, names: &[String]) -> Result<Vec<(String, OrgId)>>;
 
     /// Returns the domains of an organization, newest first.
     async fn domain_list(&mut self, org: OrgId, paging: &Paging<DomainId>) -> Result<Vec<DomainRecord>>;
 
-    /// Stores a changed domain under a new revision. Returns false if the domain no longer exists, or if its stored
-    /// revision is not that of `domain`.
+    /// Stores a changed domain with a new revision. Returns false if the domain no longer exists, or if its stored
+    /// revision differs from that of `domain`.
     async fn domain_update(&mut self, domain: &DomainRecord) -> Result<bool>;
 
     /// Deletes a domain, with its contact and its history.
@@ -75,14 +75,15 @@ pub trait DomainRepository {
     /// Returns domains that expire before this time, in the order of their expiry.
     async fn domains_expiring(&mut self, before: Time, limit: i64) -> Result<Vec<DomainRecord>>;
 
-    /// Returns active domains whose due notice was not sent yet. The due notice is the one for the smallest of `days`
-    /// within which the domain expires.
+    /// Returns active domains whose due notification was not sent yet. A notification is due for the smallest number in
+    /// `days` within which the domain expires.
     async fn domains_to_notify(&mut self, now: Time, days: &[i32], limit: i64) -> Result<Vec<DomainId>>;
 
-    /// Whether the registrar manages the domain of this name for the organization, or will when its purchase completes.
+    /// Returns whether the registrar manages the domain of this name for the organization, or will manage it when its
+    /// purchase completes.
     async fn domain_is_registered(&mut self, org: OrgId, name: &str) -> Result<bool>;
 
-    /// Claims domains that are due to be read at the registrar. They are due again at `until`.
+    /// Claims domains whose next read at the registrar is due. They are due again at `until`.
     async fn domains_claim_sync(&mut self, now: Time, until: Time, limit: i64) -> Result<Vec<DomainRecord>>;
 
     /// Stores the contact of a domain.

@@ -12,8 +12,8 @@ use crate::ports::{Registrar, RegistrarError};
 use crate::repository::DomainRecord;
 
 impl Domains {
-    /// Sets whether the organization wants the domain to be renewed. The registrar's own auto-renewal stays on. The
-    /// organization pays for an automatic renewal at the registrar only while this setting is on.
+    /// Sets whether the organization wants the domain to be renewed automatically. The registrar's own auto-renewal
+    /// stays enabled. While this setting is off, the organization does not pay for the registrar's automatic renewals.
     ///
     /// # Errors
     /// [`DomainError::NotFound`].
@@ -70,7 +70,7 @@ impl Domains {
             .await
     }
 
-    /// Returns the code for a transfer to another registrar. Neither stored nor logged.
+    /// Returns the code for a transfer to another registrar. The code is neither stored nor logged.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
@@ -93,8 +93,8 @@ impl Domains {
     }
 }
 
-/// Sets the lock. The registrar refuses a change that has no effect. Such a refusal counts as a success: an earlier
-/// change succeeded, and its response was lost.
+/// Sets the lock. The registrar refuses a change to the current state. Such a refusal counts as a success, because an
+/// earlier change can have succeeded with a lost response.
 async fn set_registrar_lock(registrar: &dyn Registrar, name: &str, locked: bool) -> Result<()> {
     let error = match registrar.set_lock(name, locked).await {
         Ok(_) => return Ok(()),

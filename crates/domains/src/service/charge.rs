@@ -1,4 +1,4 @@
-//! The charges of renewals, which the outbox delivers.
+//! Charges renewals, from the outbox.
 
 use async_trait::async_trait;
 use kernel::Time;
@@ -12,7 +12,7 @@ use crate::model::{ChargePurpose, ChargeState};
 use crate::ports::{Charge, NewOrder, Notice, Payments, PaymentsError};
 use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord};
 
-/// The topic of renewals that must be charged.
+/// The outbox topic of the renewals that must be charged.
 const TOPIC: &str = "domains.charge";
 
 #[derive(Serialize, Deserialize)]
@@ -25,8 +25,8 @@ struct ChargeMessage {
 pub struct RenewalCharges(pub Domains);
 
 impl Domains {
-    /// Enqueues the charge of a renewal in the transaction that records it. Each expiry is charged once. Does nothing
-    /// if domains are not charged.
+    /// Enqueues the charge of a renewal in the transaction that records it. Each new expiry is charged once. Does
+    /// nothing if domains are free of charge.
     pub(super) async fn enqueue_renewal_charge(
         &self,
         tx: &mut Connection,
@@ -63,7 +63,7 @@ impl Domains {
         let payments = payments.ok_or_else(|| PaymentsError::Unavailable("payments are not configured".to_owned()))?;
         let charged = match self.order_of(&charge, payments).await? {
             Some(order) => payments.finalize_order(&order).await,
-            // Without a customer at the provider, there is no saved card.
+            // An organization that is not a customer of the provider has no saved card.
             None => Ok(Charge::Declined),
         };
         match charged {
@@ -73,14 +73,15 @@ impl Domains {
                 Ok(())
             }
             Ok(Charge::Declined) => self.decline(&charge).await,
-            // Only a rejected first attempt shows that nothing was charged: the provider also rejects a repeated
-            // attempt if an earlier one charged the order.
+            // Only a rejection of the first attempt proves that nothing was charged: the provider also rejects a
+            // repeated attempt if an earlier one charged the order.
             Err(PaymentsError::Rejected(_)) if attempt == 1 => self.decline(&charge).await,
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The draft order of a charge, which is stored before it is finalized; `None` without a customer.
+    /// Returns the draft order of a charge, which is stored before it is finalized. Returns `None` if the organization
+    /// is not a customer.
     async fn order_of(&self, charge: &ChargeRecord, payments: &dyn Payments) -> Result<Option<String>, ChargeError> {
         if let Some(order) = &charge.order_id {
             return Ok(Some(order.clone()));
@@ -95,7 +96,7 @@ impl Domains {
         Ok(self.store.connection().await?.charge_set_order(charge.id, &order).await?)
     }
 
-    /// Notifies the organization. The renewal stays.
+    /// Records a declined charge and notifies the organization. The domain stays renewed.
     async fn decline(&self, charge: &ChargeRecord) -> Result<(), ChargeError> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
@@ -109,7 +110,7 @@ impl Domains {
     }
 }
 
-/// Why a renewal was not charged. Another attempt continues with the same order.
+/// The reason why a renewal was not charged. Another attempt continues with the same order.
 #[derive(Debug, thiserror::Error)]
 enum ChargeError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! DS records at the registry, which follow the keys of the hosted zone.
+//! Synchronizes the DS records at the registry with the keys of the hosted zone.
 
 use kernel::ZoneId;
 use store::Error;
@@ -8,17 +8,17 @@ use crate::model::DomainState;
 use crate::ports::{DsRecord, Registrar, RegistrarError};
 use crate::repository::DomainRepository as _;
 
-/// The number of requests to the registrar for most changes of DS records: one lists them, one changes them.
+/// The number of requests to the registrar for most changes of DS records: one lists the records, and one changes them.
 const DS_REQUESTS: u32 = 2;
 
-/// Why the DS records of a domain were not applied. Another attempt may succeed.
+/// The reason why the DS records of a domain were not applied. Another attempt may succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum DsError {
     #[error("the purchase of the domain is not complete")]
     Registering,
     #[error("this installation has no registrar")]
     NotConfigured,
-    /// The organization has used its share of the registrar's rate limit.
+    /// The organization has used up its share of the registrar's rate limit.
     #[error("the organization caused too many requests to the registrar")]
     TooManyRequests,
     #[error(transparent)]
@@ -28,9 +28,9 @@ pub enum DsError {
 }
 
 impl Domains {
-    /// Gives the registry the DS records that a zone needs now: adds the missing ones first, then removes the others.
-    /// For a zone whose signing ends, removes all. Does nothing if the zone's domain is not registered here. Safe to
-    /// repeat.
+    /// Makes the DS records at the registry equal to those that a zone needs: first adds the missing ones, then removes
+    /// the others. For a zone whose signing ends, removes all. Does nothing if the zone's domain is not registered
+    /// here. Safe to repeat.
     ///
     /// # Errors
     /// [`DsError`].
@@ -60,7 +60,7 @@ impl Domains {
     }
 }
 
-/// Replaces the DS records of a domain. Returns whether some were removed.
+/// Replaces the DS records of a domain. Returns whether it removed some.
 async fn replace(registrar: &dyn Registrar, name: &str, wanted: &[DsRecord]) -> Result<bool, RegistrarError> {
     let current = registrar.ds(name).await?;
     for ds in wanted.iter().filter(|ds| !current.contains(ds)) {

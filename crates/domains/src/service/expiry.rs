@@ -1,4 +1,4 @@
-//! Notices of domains that expire soon.
+//! Notifies organizations of domains that expire soon.
 
 use kernel::{DomainId, Time};
 use store::Connection;
@@ -9,13 +9,13 @@ use crate::model::DomainState;
 use crate::ports::Notice;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
-/// The days before the expiry at which the organization is notified.
+/// The numbers of days before the expiry at which the organization is notified.
 const NOTICE_DAYS: [i32; 4] = [30, 14, 7, 1];
 
 const DAY_SECONDS: i64 = 24 * 3600;
 
 impl Domains {
-    /// Notifies organizations of domains that expire in 30, 14, 7 or 1 days, once each. Run it every hour.
+    /// Notifies organizations of domains that expire in 30, 14, 7 or 1 days, once for each number. Run it every hour.
     ///
     /// # Errors
     /// [`DomainError::Store`].
@@ -47,11 +47,11 @@ impl Domains {
             .await
     }
 
-    /// The expiry and the days of the notice that is due for a locked domain.
+    /// Returns the expiry and the number of days of the notification that is due for a locked domain.
     fn due_notice(&self, domain: &DomainRecord) -> Option<(Time, i32)> {
         let expires_at = domain.expires_at.filter(|_| domain.state == DomainState::Active)?;
         let left = expires_at.unix_seconds() - self.now().unix_seconds();
-        // If the job missed several notices, send only the last one.
+        // If the job missed several notifications, it sends only the last one.
         let days = NOTICE_DAYS.into_iter().rev().find(|days| left <= i64::from(*days) * DAY_SECONDS)?;
         let is_sent =
             domain.notified_expiry == Some(expires_at) && domain.notified_days.is_some_and(|sent| sent <= days);

@@ -1,4 +1,4 @@
-//! The import of a domain that is registered elsewhere.
+//! Imports domains that are registered elsewhere.
 
 use kernel::audit::{Actor, Event};
 use kernel::{InvalidField, OrgId};
@@ -12,7 +12,7 @@ use crate::ports::ZoneRefusal;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
 impl Domains {
-    /// Imports a domain that is registered elsewhere: creates its zone. Calls no registrar.
+    /// Imports a domain that is registered elsewhere, by creating its zone. Does not call the registrar.
     ///
     /// # Errors
     /// [`DomainError::Field`], [`DomainError::Taken`], [`DomainError::DnsNotConfigured`], [`DomainError::Zone`].
@@ -30,8 +30,8 @@ impl Domains {
         if !live.is_empty() {
             return Err(taken());
         }
-        // The import commits twice, and only the second commit completes the idempotency claim. A crash between the
-        // commits leaves a zone, which a repeated request finds.
+        // The import commits twice, and only the second commit completes the idempotency claim. After a crash between
+        // the commits, the zone exists, and a repeated request finds it.
         let unclaimed = Actor { idempotency: None, ..actor.clone() };
         self.ports.zones.create(&unclaimed, org, name.as_str()).await.map_err(|refusal| match refusal {
             ZoneRefusal::Taken => taken(),
@@ -61,12 +61,12 @@ impl Domains {
             .await
     }
 
-    /// Locks a domain that existed at the start of the request.
+    /// Locks a domain that this request has already read.
     pub(super) async fn lock_domain(&self, tx: &mut Connection, domain: &DomainRecord) -> Result<DomainRecord> {
         tx.domain_lock_by_id(domain.id).await?.ok_or(DomainError::NotFound)
     }
 
-    /// Stores a changed domain, which is locked.
+    /// Stores a changed domain, whose row is locked.
     pub(super) async fn update_locked(&self, tx: &mut Connection, domain: &DomainRecord) -> store::Result<()> {
         if tx.domain_update(domain).await? {
             Ok(())
@@ -76,10 +76,10 @@ impl Domains {
     }
 }
 
-/// The index of live names.
+/// The unique index of the names in use.
 const LIVE_NAME: &str = "domains_name_live_key";
 
-/// The error of a write that would give the name of another organization's domain to this one.
+/// Converts the error of a write that violates the unique index: another organization has the name.
 pub(super) fn or_taken(error: Error, name: &str) -> DomainError {
     if error.violates(LIVE_NAME) { DomainError::Taken(name.to_owned()) } else { error.into() }
 }

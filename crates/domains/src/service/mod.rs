@@ -28,29 +28,31 @@ use crate::repository::{DomainRecord, DomainRepository as _, HistoryRepository a
 pub use charge::RenewalCharges;
 pub use ds::DsError;
 
-/// The contacts of domains.
+/// The sealed column with the contacts of domains.
 pub(crate) const CONTACT: SealedColumn =
     SealedColumn { table: "domains.contacts", column: "sealed", row_key: &[("domain_id", "uuid")] };
 
 /// The sealed columns of this context.
 pub const SEALED_COLUMNS: &[SealedColumn] = &[CONTACT];
 
-/// The time from one reading of a domain at the registrar to the next, in seconds, and the maximum random addition.
+/// The interval between reads of a domain at the registrar, and the maximum random addition to it, in seconds.
 const SYNC_SECONDS: i64 = 24 * 3600;
 const SYNC_JITTER_SECONDS: i64 = 2 * 3600;
 
-/// The registry's transfer lock after a registration or a transfer (specification, "Limits"), in seconds.
+/// The duration of the registry's transfer lock after a registration or a transfer, in seconds (specification,
+/// "Limits").
 const TRANSFER_LOCK_SECONDS: i64 = 60 * 24 * 3600;
 
 type Result<T> = std::result::Result<T, DomainError>;
 
-/// The configuration of domains.
+/// The configuration of the domain service.
 #[derive(Debug, Clone)]
 pub struct DomainsConfig {
-    /// The longest time that a request waits for a purchase or a renewal. The rest of the ten seconds of a request is
-    /// for the response.
+    /// How long a request waits for a purchase or a renewal. It is shorter than the ten seconds of a request, which
+    /// leaves time for the response.
     pub request_timeout: Duration,
-    /// The requests to the registrar that an organization can cause in any hour. Half of them can be made at once.
+    /// The maximum number of requests to the registrar that an organization can cause in any hour. Half of them can be
+    /// made in one burst.
     pub registrar_requests_per_org: u32,
 }
 
@@ -63,14 +65,14 @@ impl Default for DomainsConfig {
     }
 }
 
-/// A domain, and whether the request created it: 201 if so, otherwise 200.
+/// A domain, and whether the request created it (status 201) or found it (status 200).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
     pub domain: Domain,
     pub is_new: bool,
 }
 
-/// The service of domains. Cheap to clone.
+/// The domain service. Cheap to clone.
 #[derive(Clone)]
 pub struct Domains {
     store: Store,
@@ -89,8 +91,8 @@ impl Domains {
         self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
     }
 
-    /// Takes requests to the registrar from the organization's share of its rate limit. Each use case takes all its
-    /// requests before its first call, so that no use case stops halfway.
+    /// Takes requests from the organization's share of the registrar's rate limit. Each use case takes all its requests
+    /// before its first call, so that it never stops halfway.
     async fn take_requests(&self, org: OrgId, requests: u32) -> Result<()> {
         let wait = self.try_take_requests(org, requests).await?;
         let Some(wait) = wait else { return Ok(()) };
@@ -98,14 +100,14 @@ impl Domains {
         Err(DomainError::TooManyRequests { retry_after })
     }
 
-    /// Returns the time after which the requests are free if it took none.
+    /// Returns `None` if it took the requests, and otherwise the time until they are available.
     async fn try_take_requests(&self, org: OrgId, requests: u32) -> store::Result<Option<Duration>> {
         let permits = self.config.registrar_requests_per_org / 2;
         let quota = Quota { permits, period: Duration::from_secs(3600) };
         self.store.permits_take(&format!("registrar-org {org}"), quota, requests).await
     }
 
-    /// The time at which a request stops to wait for a saga.
+    /// Returns the time at which a request stops waiting for a saga.
     fn request_end(&self) -> Instant {
         Instant::now() + self.config.request_timeout
     }
@@ -114,13 +116,13 @@ impl Domains {
         self.store.clock_rng().now()
     }
 
-    /// When a domain is read at the registrar again.
+    /// Returns the time of the next read at the registrar.
     fn next_sync_at(&self, now: Time) -> Time {
         let fraction = i64::from(u16::from_be_bytes(self.store.clock_rng().bytes()));
         now.plus_seconds(SYNC_SECONDS + SYNC_JITTER_SECONDS * fraction / i64::from(u16::MAX))
     }
 
-    /// Finds a domain by its name in any spelling.
+    /// Finds a domain by its name, in any spelling.
     async fn find(&self, org: OrgId, name: &str) -> Result<DomainRecord> {
         let name = parse_path(name)?;
         let found = self.store.connection().await?.domain_find(org, name.as_str()).await?;
@@ -165,12 +167,12 @@ impl Domains {
     }
 }
 
-/// Parses the name of a path. A domain with an invalid name cannot exist.
+/// Parses the name in a path. An invalid name is "not found", because no domain can have it.
 fn parse_path(name: &str) -> Result<DomainName> {
     DomainName::parse(name).map_err(|_| DomainError::NotFound)
 }
 
-/// Logs a failure of the registrar. Its text never contains more than a status.
+/// Logs a failure of the registrar. Its text contains only a status.
 fn registrar_failed(error: &RegistrarError) -> DomainError {
     tracing::warn!(%error, "the registrar failed");
     DomainError::RegistrarFailed

@@ -15,10 +15,10 @@ use crate::model::{Contact, DomainName, DomainPurchase, DomainState};
 use crate::ports::ZoneRefusal;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
-/// The requests to the registrar of a purchase: price, registration and nameservers.
+/// The number of requests to the registrar for a purchase: price, registration and nameservers.
 const PURCHASE_REQUESTS: u32 = 3;
 
-/// The input of the saga of a purchase.
+/// The input of a purchase's saga.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PurchaseInput {
     pub(super) domain: DomainId,
@@ -29,22 +29,23 @@ pub(super) struct PurchaseInput {
 
 /// The result of reserving a name.
 enum Reservation {
-    /// The organization has the domain already.
+    /// The organization already has the domain.
     Owned(Box<DomainRecord>),
-    /// A purchase is in progress, new or not.
+    /// A purchase is in progress: a new one, or an earlier one.
     Purchase { domain: DomainId, saga: Uuid },
 }
 
 impl Domains {
-    /// Buys a domain, or continues the purchase that an earlier request began. Returns within the request timeout. Does
-    /// not commit the actor's idempotency claim, so that a repeated request resumes the purchase.
+    /// Buys a domain, or continues the purchase that an earlier request started. Returns within the request timeout.
+    /// Does not commit the actor's idempotency claim, so that a repeated request resumes the purchase.
     ///
     /// # Errors
-    /// [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`], [`DomainError::NameUnavailable`],
-    /// [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]: the purchase ended, the name is free, and a
-    /// charge is refunded. [`DomainError::Incomplete`], [`DomainError::RegistrarFailed`]: the name stays reserved, and
-    /// the purchase continues. [`DomainError::RegistrarNotConfigured`], [`DomainError::DnsNotConfigured`],
-    /// [`DomainError::Zone`], [`DomainError::TooManyRequests`].
+    /// After these errors, the purchase has ended, the name is free, and any charge is refunded:
+    /// [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`],
+    /// [`DomainError::NameUnavailable`], [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]. After these
+    /// errors, the name stays reserved, and the purchase continues: [`DomainError::Incomplete`],
+    /// [`DomainError::RegistrarFailed`]. Also [`DomainError::RegistrarNotConfigured`],
+    /// [`DomainError::DnsNotConfigured`], [`DomainError::Zone`], [`DomainError::TooManyRequests`].
     pub async fn purchase(&self, actor: &Actor, org: OrgId, purchase: DomainPurchase) -> Result<Created> {
         let until = self.request_end();
         let name = DomainName::parse(&purchase.name).map_err(|error| InvalidField::new("name", error))?;
@@ -68,7 +69,7 @@ impl Domains {
         Err(refusal.into_error(name.as_str()))
     }
 
-    /// Reserves a name and starts its purchase, or finds the purchase or the domain.
+    /// Reserves a name and starts its purchase, or finds an existing purchase or domain.
     async fn reserve(
         &self,
         actor: &Actor,
@@ -94,7 +95,7 @@ impl Domains {
         self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                // Locks the catalog, so that reservations and new zones wait for each other.
+                // This call locks the catalog, so that reservations and new zones wait for each other.
                 self.ports.zones.reserve(tx, org, name.as_str()).await.map_err(|refusal| match refusal {
                     ZoneRefusal::Taken => DomainError::Taken(name.to_string()),
                     refusal => refusal.into(),
@@ -117,7 +118,8 @@ impl Domains {
             .await
     }
 
-    /// Writes the domain, its contact and the saga. `before` is an imported domain, or one that was transferred away.
+    /// Writes the domain, its contact and the saga. `before` is an existing domain that was imported or transferred
+    /// away.
     async fn start_purchase(
         &self,
         tx: &mut Connection,
@@ -156,12 +158,12 @@ impl Domains {
         let key = domain.to_string();
         let new = NewSaga { kind: PURCHASE, key: &key, org, user: actor.user, input };
         let saga = self.store.saga_start(tx, &new).await?;
-        // An earlier purchase was refused, and its refund is not complete.
+        // An earlier purchase was refused, and its refund is still in progress.
         let saga = saga.ok_or(DomainError::Incomplete)?;
         Ok(Reservation::Purchase { domain, saga })
     }
 
-    /// A domain to insert.
+    /// Returns a new domain to insert.
     pub(super) fn new_domain(
         &self,
         org: OrgId,
@@ -196,12 +198,12 @@ impl Domains {
         self.store.seal(CONTACT.associated_data(&domain.as_uuid().to_string()), &plain)
     }
 
-    /// Opens the contact of a purchase.
+    /// Decrypts the contact of a purchase.
     pub(super) async fn contact(&self, domain: DomainId) -> store::Result<Contact> {
         let sealed = self.store.connection().await?.contact_find(domain).await?;
         let sealed = sealed.ok_or_else(|| Error::inconsistent("the domain has no contact"))?;
         let plain = self.store.open(CONTACT.associated_data(&domain.as_uuid().to_string()), &sealed)?;
-        // The error of serde may quote the contact.
+        // An error of serde may quote the contact.
         serde_json::from_slice(&plain).map_err(|_| Error::inconsistent("the contact is malformed"))
     }
 }

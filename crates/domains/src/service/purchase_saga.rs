@@ -1,8 +1,7 @@
-//! The saga of a purchase: price, order, charge, register, zone, nameservers.
+//! The saga of a purchase, with the steps price, order, charge, register, zone and nameservers.
 //!
-//! The name is reserved before the first step, in the commit that starts the saga. The charge has two steps, because
-//! the provider has no idempotency keys for orders: the first step records the id of a draft, and the second one
-//! finalizes the draft.
+//! The commit that starts the saga also reserves the name. The charge has two steps, because the provider has no
+//! idempotency keys for orders: the first step records the id of a draft, and the second one finalizes the draft.
 
 use async_trait::async_trait;
 use kernel::audit::Event;
@@ -43,7 +42,7 @@ pub(super) enum Refusal {
         price_cents: i64,
         expected_cents: i64,
     },
-    /// The name is premium, and the request states no price.
+    /// The name is premium, and the request does not state an accepted price.
     PremiumPrice {
         price_cents: i64,
     },
@@ -51,7 +50,7 @@ pub(super) enum Refusal {
     RegistrarRejected,
 }
 
-/// The recorded price of a purchase. A resumed purchase does not ask for the price again.
+/// The recorded price of a purchase. A resumed purchase does not request the price again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct PriceResponse {
     first_year_cents: i64,
@@ -60,7 +59,7 @@ struct PriceResponse {
     premium: bool,
 }
 
-/// The draft order; none if nothing is charged.
+/// The draft order; `None` if domains are free of charge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OrderResponse {
     order: Option<String>,
@@ -99,7 +98,7 @@ impl Refusal {
 }
 
 impl PurchaseSaga {
-    /// The error of a purchase that stopped at this step.
+    /// Returns the error of a purchase that did not complete this step.
     pub(super) fn incomplete(step: &str) -> DomainError {
         match step {
             PRICE | REGISTER | NAMESERVERS => DomainError::RegistrarFailed,
@@ -172,7 +171,7 @@ impl PurchaseSaga {
 
     async fn register(&self, saga: &Saga, input: &PurchaseInput, attempt: &Attempt) -> Result<StepOutcome> {
         let registrar = self.registrar()?;
-        // An earlier attempt may have registered the domain: then the name is not available any more.
+        // If an earlier attempt registered the domain, the name is not available any more.
         let is_repeated = attempt.number > 1;
         if is_repeated && let Some(outcome) = self.find_registered(registrar, input).await? {
             return Ok(outcome);
@@ -198,8 +197,7 @@ impl PurchaseSaga {
         }
     }
 
-    /// Returns the outcome if the account has the domain or the read failed, and `None` if the account does not have
-    /// it.
+    /// Returns an outcome if the account has the domain or the read failed, and `None` if the account does not have it.
     async fn find_registered(&self, registrar: &dyn Registrar, input: &PurchaseInput) -> Result<Option<StepOutcome>> {
         match registrar.read(&input.name).await {
             Ok(found) => found.map(registered_outcome).transpose(),
@@ -207,7 +205,7 @@ impl PurchaseSaga {
         }
     }
 
-    /// The domain is registered, so this step is never refused.
+    /// The domain is already registered, so this step is never refused.
     async fn set_nameservers(&self, input: &PurchaseInput) -> Result<StepOutcome> {
         let Some(nameservers) = self.0.ports.zones.nameservers() else {
             return Ok(StepOutcome::Retry { reason: "no nameservers are configured".to_owned(), new_key: false });
@@ -264,7 +262,7 @@ impl SagaHandler for PurchaseSaga {
             CHARGE => self.charge(saga, attempt).await,
             REGISTER => self.register(saga, &input, attempt).await,
             NAMESERVERS => self.set_nameservers(&input).await,
-            // The zone is created in the commit that records the step.
+            // The commit that records this step also creates the zone.
             _ => Ok(StepOutcome::Done(Value::Null)),
         }
     }
@@ -350,7 +348,7 @@ impl SagaHandler for PurchaseSaga {
         response: &Value,
     ) -> Result<Option<Event>> {
         match step {
-            // Nothing was finalized, or the payment was declined.
+            // Nothing to undo: the order was not finalized, or the payment was declined.
             ORDER => {
                 tx.charge_move(saga.id, ChargeState::Pending, ChargeState::Canceled).await?;
                 Ok(None)
@@ -375,8 +373,8 @@ impl SagaHandler for PurchaseSaga {
 }
 
 impl Prices {
-    /// The total of the years: the first one, and the renewal price of each further year. `None` for a negative price,
-    /// or one that is out of bounds.
+    /// Returns the total price: the first year, plus the renewal price of each further year. Returns `None` if a price
+    /// is negative, or if the total is out of bounds.
     #[must_use]
     pub fn total(&self, years: u8) -> Option<i64> {
         if self.first_year_cents < 0 || self.renewal_cents < 0 {
@@ -387,7 +385,7 @@ impl Prices {
     }
 }
 
-/// The response of a step that precedes the current one.
+/// Returns the response of an earlier step.
 fn required<T: serde::de::DeserializeOwned>(saga: &Saga, step: &str) -> Result<T> {
     saga.response(step)?.ok_or_else(|| Error::inconsistent("an earlier step has no response"))
 }
@@ -406,7 +404,7 @@ fn registered_outcome(registered: RegisteredDomain) -> Result<StepOutcome> {
     done(&RegisterResponse { registered_at, expires_at, locked, nameservers, transferable_at })
 }
 
-/// Returns the outcome of a transient failure of the registrar.
+/// Returns the outcome after a transient failure of the registrar.
 pub(super) fn retry(error: &RegistrarError) -> StepOutcome {
     StepOutcome::Retry { reason: error.to_string(), new_key: matches!(error, RegistrarError::Deferred(_)) }
 }

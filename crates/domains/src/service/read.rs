@@ -1,4 +1,4 @@
-//! Reading domains, and checking names at the registrar.
+//! Reads domains, and checks names at the registrar.
 
 use kernel::{DomainId, InvalidField, OrgId, Page, Paging};
 
@@ -7,7 +7,7 @@ use crate::model::{Domain, DomainCheck, DomainDetail, DomainName, DomainOffer, D
 use crate::ports::Offer;
 use crate::repository::{DomainRepository as _, HistoryRepository as _};
 
-/// The changes in the detail of a domain (contract section 7).
+/// The maximum number of changes in the detail of a domain (contract section 7).
 const MAX_HISTORY: i64 = 50;
 
 impl Domains {
@@ -21,7 +21,7 @@ impl Domains {
         Ok(Page::cut(domains, paging, |domain: &Domain| domain.id))
     }
 
-    /// Returns a domain with its last changes. `name` is accepted in every spelling.
+    /// Returns a domain with its latest changes. Accepts `name` in every spelling.
     ///
     /// # Errors
     /// [`DomainError::NotFound`](crate::DomainError::NotFound).
@@ -31,7 +31,7 @@ impl Domains {
         Ok(DomainDetail { domain: self.view(record), history })
     }
 
-    /// Returns availability and prices. Spends one request at the registrar.
+    /// Returns availability and prices. Uses one request of the organization's share.
     ///
     /// # Errors
     /// [`DomainError::Field`](crate::DomainError::Field) for an invalid name,

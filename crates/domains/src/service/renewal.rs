@@ -1,4 +1,4 @@
-//! Renewals: the registrar renews first, then the outbox charges.
+//! Renewals: first the registrar renews, then the outbox charges.
 
 use async_trait::async_trait;
 use kernel::audit::{Actor, Event};
@@ -22,14 +22,14 @@ pub(super) const RENEWAL: &str = "domains.renewal";
 const PRICE: &str = "price";
 const RENEW: &str = "renew";
 
-/// The requests to the registrar of a renewal.
+/// The number of requests to the registrar for a renewal.
 const RENEWAL_REQUESTS: u32 = 2;
 
-/// How long a request by the same number of years is the same renewal after its completion, in seconds: a client repeats
-/// a request whose response was lost.
+/// The time after a completed renewal, in seconds, in which a request for the same number of years counts as a
+/// repetition: a client repeats a request whose response was lost.
 const REPEAT_SECONDS: i64 = 24 * 3600;
 
-/// The minimum rise of the expiry for each renewed year, in seconds. Registries treat leap days differently.
+/// The minimum increase of the expiry per renewed year, in seconds. Registries treat leap days differently.
 const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
 
 /// Executes the steps of renewals.
@@ -42,7 +42,7 @@ struct RenewalInput {
     years: u8,
 }
 
-/// The price, and the expiry before the renewal.
+/// The price of the renewal, and the expiry before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct PriceResponse {
     renewal_cents: i64,
@@ -58,16 +58,16 @@ struct RenewResponse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RenewalRefusal {
-    /// The account does not have the domain any more.
+    /// The account no longer has the domain.
     NotManaged,
     Rejected,
 }
 
 impl Domains {
-    /// Renews a domain, and enqueues its charge. A request during a renewal joins it. A request for the same number of
-    /// years within a day after a renewal is a repetition and adds nothing: its sender may have lost the first
-    /// response, or received [`DomainError::RegistrarFailed`] before a background job completed the renewal. Does not
-    /// commit the actor's idempotency claim.
+    /// Renews a domain, and enqueues the charge. A request during a renewal waits for the same renewal. A request for
+    /// the same number of years within a day after a renewal counts as a repetition and has no effect: the caller may
+    /// have lost the first response, or received [`DomainError::RegistrarFailed`] before a background job completed the
+    /// renewal. Does not commit the actor's idempotency claim.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],
@@ -164,7 +164,7 @@ impl RenewalSaga {
             key: attempt.key.clone(),
         };
         match registrar.renew(&order).await {
-            // The response does not show the renewal yet. The next attempt reads the domain first.
+            // The response does not contain the new expiry yet. The next attempt reads the domain first.
             Ok(renewed) if renewed.expires_at <= price.expires_at => {
                 Ok(StepOutcome::Retry { reason: "the expiry is the old one".to_owned(), new_key: false })
             }
@@ -226,7 +226,7 @@ impl SagaHandler for RenewalSaga {
         Ok(None)
     }
 
-    /// A renewal cannot be undone; it is charged only after it succeeded.
+    /// A renewal cannot be undone. It is charged only after it has succeeded.
     async fn compensate(&self, _: &Saga, _: &str) -> store::Result<StepOutcome> {
         Ok(StepOutcome::Done(Value::Null))
     }

@@ -1,4 +1,4 @@
-//! Continuing sagas in the background.
+//! Continues sagas in the background.
 
 use super::purchase_saga::PurchaseSaga;
 use super::renewal::RenewalSaga;

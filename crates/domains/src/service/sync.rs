@@ -1,4 +1,4 @@
-//! Reading domains at the registrar again.
+//! Reads domains at the registrar again.
 
 use kernel::OrgId;
 use kernel::audit::{Actor, Event};
@@ -14,13 +14,14 @@ use crate::model::{Domain, DomainState};
 use crate::ports::RegisteredDomain;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
-/// The domains that one run of the job reads: in a minute, far below the registrar's limit.
+/// The maximum number of domains per run of the job, which runs every minute. It is far below the registrar's rate
+/// limit.
 const MAX_READ: i64 = 10;
 
-/// After this number of consecutive failures, a run reads no further domains.
+/// After this number of consecutive failures, a run stops.
 const MAX_FAILURES: usize = 3;
 
-/// The time after which a failed read is repeated, in seconds.
+/// The delay before a failed read is repeated, in seconds.
 const RETRY_SECONDS: i64 = 15 * 60;
 
 /// If the expiry moved by at least this number of seconds, the domain was renewed.
@@ -31,8 +32,8 @@ const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 const ACTOR: &str = "domains.sync";
 
 impl Domains {
-    /// Reads the domain at the registrar again. An imported domain, and one whose purchase is in progress, stays as it
-    /// is.
+    /// Reads the domain at the registrar again. Does nothing for an imported domain, or while a purchase is in
+    /// progress.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`],
@@ -45,7 +46,7 @@ impl Domains {
         }
         let registrar = self.registrar()?;
         self.take_requests(org, 1).await?;
-        // The new expiry of an unfinished renewal is not a renewal by the registrar.
+        // The new expiry may be the result of an unfinished renewal, not of the registrar's auto-renewal.
         let renewal = saga::find_open(&mut *self.store.connection().await?, RENEWAL, &domain.id.to_string()).await?;
         if let Some(renewal) = renewal {
             let result = self.store.saga_run(&RenewalSaga(self.clone()), renewal, until).await?;
@@ -58,8 +59,8 @@ impl Domains {
         Ok(self.view(self.apply_reading(Some(actor), &domain, reading).await?))
     }
 
-    /// Reads the domains whose daily reading is due at the registrar, a few at a time. Run it every minute. Does
-    /// nothing without a registrar.
+    /// Reads the domains whose daily read at the registrar is due, a few at a time. Run it every minute. Does nothing
+    /// if no registrar is configured.
     ///
     /// # Errors
     /// [`DomainError::Store`].
@@ -84,7 +85,7 @@ impl Domains {
                     failures += 1;
                 }
             }
-            // Further reads would probably fail, too. These domains are due again later.
+            // Further reads would probably fail too. These domains become due again later.
             if failures == MAX_FAILURES {
                 break;
             }
@@ -92,7 +93,7 @@ impl Domains {
         result
     }
 
-    /// Stores what the registrar says about a domain, unless the domain changed since it was read here.
+    /// Stores the state that the registrar returned for a domain, unless the domain has changed since it was loaded.
     async fn apply_reading(
         &self,
         actor: Option<&Actor>,
@@ -122,7 +123,7 @@ impl Domains {
             })
             .await;
         match applied {
-            // The domain was transferred away, and another organization has it now: the data is about the domain of
+            // The domain was transferred away, and another organization has it now. The state belongs to the domain of
             // that organization.
             Err(DomainError::Taken(_)) => Ok(domain.clone()),
             applied => applied,
@@ -157,7 +158,7 @@ impl Domains {
         }
     }
 
-    /// Charges a renewal that the registrar executed automatically, if auto-renewal is on.
+    /// Charges a renewal that the registrar made automatically, if the domain's auto-renewal is on.
     async fn record_renewal(
         &self,
         tx: &mut Connection,
@@ -185,7 +186,7 @@ impl Domains {
     }
 }
 
-/// The values that the registrar changed, under the names of the API.
+/// Returns the values that changed at the registrar, under their names in the API.
 fn changes(before: &DomainRecord, after: &DomainRecord) -> Map<String, Value> {
     let values = [
         ("state", json!(before.state), json!(after.state)),

@@ -17,7 +17,7 @@ use testkit::TestStore;
 
 use crate::providers::{When, World};
 
-/// More than the lease of a runner and the longest backoff, in seconds.
+/// A delay in seconds that exceeds a runner's lease and the longest backoff.
 pub const LATER: i64 = 400;
 
 pub const NAMESERVERS: [&str; 2] = ["ns1.svc.example", "ns2.svc.example"];
@@ -54,12 +54,12 @@ impl Kit {
         kit
     }
 
-    /// The service of an installation that does not charge domains.
+    /// Returns the service of an installation that does not charge for domains.
     pub fn without_payments(&self) -> Domains {
         service(&self.store, &self.world, false, u32::MAX)
     }
 
-    /// The service of an installation whose organizations can cause this many requests to the registrar in an hour.
+    /// Returns the service of an installation with this limit of registrar requests per organization and hour.
     pub fn with_requests_per_org(&self, requests: u32) -> Domains {
         service(&self.store, &self.world, true, requests)
     }
@@ -93,7 +93,7 @@ impl Kit {
         rows.into_iter().next().map(|row| row["state"].as_str().unwrap().to_owned())
     }
 
-    /// The audit events in the order of their commits.
+    /// Returns the audit events in the order of their commits.
     pub async fn events(&self) -> Vec<String> {
         let rows = self.db_rows("SELECT event FROM store.audit ORDER BY ctid").await;
         rows.iter().map(|row| row["event"].as_str().unwrap().to_owned()).collect()
@@ -103,12 +103,12 @@ impl Kit {
         self.db_number(&format!("SELECT count(*) FROM {from}")).await
     }
 
-    /// Runs the background job, until a provider kills its process.
+    /// Runs the background job until it ends, or until a provider's fault kills its process.
     pub async fn resume(&self) {
         self.world.run(None, self.domains.resume()).await.transpose().unwrap();
     }
 
-    /// Lets the outbox deliver all charges of renewals.
+    /// Runs the outbox until it has delivered all charges of renewals.
     pub async fn deliver(&self) {
         let worker = self.store.spawn_outbox_worker(Arc::new(domains::RenewalCharges(self.domains.clone())));
         self.wait_for(0, "store.outbox").await;
@@ -132,12 +132,12 @@ fn service(store: &Store, world: &World, charges: bool, registrar_requests_per_o
         zones: Arc::new(TestZones { world: world.clone(), store: store.clone() }),
         organizations: Arc::new(world.clone()),
     };
-    // Generous, for a loaded machine.
+    // A long timeout, because the test machine can be under load.
     let config = DomainsConfig { request_timeout: Duration::from_secs(60), registrar_requests_per_org };
     Domains::new(store.clone(), config, ports)
 }
 
-/// Zones as rows of this test's tables. The row of the catalog is locked as in `dns`.
+/// Hosted zones, stored as rows in tables of this test. Locks the catalog's row as `dns` does.
 struct TestZones {
     world: World,
     store: Store,
@@ -217,7 +217,7 @@ pub fn actor() -> Actor {
     Actor::service("test")
 }
 
-/// The canary of a contact.
+/// A marker in the test contact. A test searches all stored data for it.
 pub const CANARY: &str = "Lovelace-Canary";
 
 pub fn contact() -> Contact {

@@ -1,4 +1,4 @@
-//! Tests of the context on Postgres, with providers that fail as the tests say.
+//! Tests of the context with Postgres and simulated providers. Each test sets the faults of the providers.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed step ends the test")]
 

@@ -1,4 +1,4 @@
-//! Import, lock, transfer code, reading at the registrar, notices.
+//! Tests of import, lock, transfer code, reads at the registrar, and notifications.
 
 use domains::{
     DomainCheck, DomainError, DomainImport, DomainLock, DomainState, DsRecord, DsWanted, Notice, UnavailableReason,
@@ -85,7 +85,7 @@ async fn reading_follows_the_registrar() {
     let kit = Kit::start().await;
     kit.bought(NAME).await;
     let sync = async || {
-        // The ids of the history rise with the time.
+        // Later changes have higher ids in the history.
         kit.advance(1);
         kit.domains.sync(&actor(), kit.org, NAME).await
     };
@@ -177,7 +177,7 @@ async fn ds_records_follow_the_zone() {
         kit.world.state().ds_wanted.insert(zone, wanted);
     };
     let at_registry = || kit.world.state().ds.get(NAME).cloned().unwrap_or_default();
-    // An external domain is managed elsewhere.
+    // An external domain is managed at another registrar.
     kit.domains.import(&actor(), kit.org, DomainImport { name: NAME.to_owned() }).await.unwrap();
     wants(&[1], false);
     kit.domains.apply_ds(zone).await.unwrap();
@@ -194,7 +194,7 @@ async fn ds_records_follow_the_zone() {
     assert_eq!(at_registry(), [record(1), record(2)]);
     kit.domains.apply_ds(zone).await.unwrap();
     assert_eq!(at_registry(), [record(2)]);
-    // Keys that are not known yet change nothing.
+    // While the keys are not known yet, nothing changes.
     wants(&[], false);
     kit.domains.apply_ds(zone).await.unwrap();
     assert_eq!((at_registry(), kit.world.state().ds_absent.len()), (vec![record(2)], 0));

@@ -1,5 +1,5 @@
-//! Kills the process of a purchase before or after the effect of each step, while both providers fail before or after
-//! the effects of their calls.
+//! Kills the process of a purchase before or after the effect of each step. At the same time, both providers fail
+//! before or after the effects of their calls.
 
 use domains::{DomainError, RegistrarError};
 use futures_util::{StreamExt as _, stream};
@@ -12,7 +12,7 @@ use crate::providers::{Fault, When};
 const STEPS: [&str; 6] = ["check", "order", "charge", "zone", "register", "nameservers"];
 const WHEN: [Option<When>; 3] = [None, Some(When::Before), Some(When::After)];
 
-/// A combination of a kill and of faults. Each has its own organization and name.
+/// A combination of a kill and faults. Each case has its own organization and name.
 #[derive(Debug, Clone)]
 struct Case {
     org: OrgId,
@@ -65,7 +65,7 @@ impl Case {
         }
     }
 
-    /// Sends one request. Kills its process when a call never returns. Returns whether the purchase ended.
+    /// Sends one request, and kills its process if a call never returns. Returns whether the purchase ended.
     async fn request(&self, kit: &Kit) -> bool {
         let actor = actor();
         let bought = kit.domains.purchase(&actor, self.org, purchase(&self.name));
@@ -83,7 +83,7 @@ impl Case {
         }
     }
 
-    /// Whether the purchase ends before the step of its kill.
+    /// Returns whether the purchase ends before the step at which it would be killed.
     fn is_unreachable(&self) -> bool {
         self.is_refused && self.kill.is_some_and(|(step, _)| matches!(step, "zone" | "nameservers"))
     }
@@ -93,7 +93,7 @@ impl Case {
         let registrations = kit.world.state().registrations.iter().filter(|name| **name == self.name).count();
         let (charged, refunded) = kit.world.charges(self.org);
         if self.is_refused {
-            // A request after the end is another purchase.
+            // A request after the end starts another purchase.
             assert!(refunded == 1 || self.is_repeated && refunded > 1, "{self:?}: {refunded}");
             assert_eq!((charged, registrations), (0, 0), "{self:?}");
             assert_eq!(*row, json!({ "name": self.name, "state": null, "zones": 0, "paid": 0, "open": 0 }), "{self:?}");
@@ -140,7 +140,7 @@ async fn purchase_survives_every_combination_of_failures() {
     assert_eq!(kit.count("store.sagas WHERE finished_at IS NULL").await, 0);
     assert_eq!(kit.count("test.names").await, 0, "a name is still reserved");
     let unmet = kit.world.state().faults.iter().filter(|fault| fault.3 == Fault::Kill).count();
-    // The zone and the nameservers of refused registrations are never reached.
+    // A refused registration never reaches the steps zone and nameservers.
     assert_eq!(unmet, cases.iter().filter(|case| case.is_unreachable()).count());
     let rows = kit.db_rows(RESULTS).await;
     for case in &cases {

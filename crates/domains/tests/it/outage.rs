@@ -1,4 +1,4 @@
-//! A registrar that is down for an hour.
+//! The registrar is down for an hour.
 
 use domains::{DomainCheck, DomainError, DomainLock, DomainRenewal, DomainState, DsError, DsRecord, DsWanted};
 use kernel::{Paging, ZoneId};
@@ -7,12 +7,12 @@ use crate::kit::{Kit, actor, purchase};
 use crate::providers::{Fault, When, YEAR};
 
 const OWNED: &str = "owned.example";
-/// A purchase that begins during the outage, and one that is charged before it.
+/// `NEW` is purchased during the outage. The other purchase is charged before it.
 const NEW: &str = "new.example";
 const CHARGED: &str = "charged.example";
 
 impl Kit {
-    /// The result of every operation that needs the registrar.
+    /// Returns the results of all operations that need the registrar.
     async fn writes(&self) -> Vec<Result<(), DomainError>> {
         let (domains, org) = (&self.domains, self.org);
         vec![
@@ -55,7 +55,7 @@ async fn work_resumes_by_itself_after_an_outage_of_an_hour() {
         kit.advance(60);
         kit.resume().await;
         kit.domains.sync_due().await.unwrap();
-        // Reads, and changes that need no registrar, work.
+        // Reads work, and so do changes that do not need the registrar.
         let listed = kit.domains.list(kit.org, &Paging { limit: 10, after: None }).await.unwrap().items;
         assert_eq!(listed.len(), 3);
         assert_eq!(kit.domains.get(kit.org, NEW).await.unwrap().domain.state, DomainState::Registering);
@@ -77,7 +77,7 @@ async fn work_resumes_by_itself_after_an_outage_of_an_hour() {
     assert_eq!((kit.world.charges(kit.org), kit.world.state().registrations.len()), ((3, 0), 3));
     kit.domains.apply_ds(zone).await.unwrap();
     assert_eq!(kit.world.state().ds[OWNED], ds);
-    // The renewal that began during the outage is the one that the caller repeats.
+    // The caller's repeated request continues the renewal that began during the outage.
     let renewed = kit.domains.renew(&actor(), kit.org, OWNED, DomainRenewal { years: 1 }).await.unwrap();
     assert_eq!((renewed.expires_at, kit.world.state().renewals.len()), (Some(expires_at.plus_seconds(YEAR)), 1));
     kit.domains.sync(&actor(), kit.org, OWNED).await.unwrap();

@@ -1,4 +1,4 @@
-//! Deterministic providers, which fail or stop before or after their effect.
+//! Deterministic providers, which fail or stop before or after their effects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,7 +17,7 @@ pub const FIRST_YEAR: i64 = 1299;
 pub const RENEWAL: i64 = 1499;
 pub const YEAR: i64 = 365 * 24 * 3600;
 
-/// The calls that do not go to the registrar.
+/// The calls to other ports than the registrar.
 const OTHER_CALLS: [&str; 4] = ["order", "charge", "refund", "zone"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,12 @@ pub enum Fault {
     Fail,
 }
 
-/// The state of the simulated providers. Faults happen once, and are selected by the call and its subject: an
+/// The state of the simulated providers. Each fault happens once. It is selected by the call and its subject: an
 /// organization for payments, a name for the registrar.
 #[derive(Clone, Default)]
 pub struct World {
     pub state: Arc<Mutex<State>>,
-    /// The subjects of the calls that never return.
+    /// The subjects of the calls that never returned.
     pub killed: watch::Sender<Vec<String>>,
     pub clock: TestClock,
 }
@@ -47,15 +47,15 @@ pub struct World {
 #[derive(Default)]
 pub struct State {
     pub faults: Vec<(String, &'static str, When, Fault)>,
-    /// The domains of the account.
+    /// The domains of the platform's account.
     pub account: HashMap<String, RegisteredDomain>,
-    /// The names that were registered, once for each effect.
+    /// The registered names, one for each effect.
     pub registrations: Vec<String>,
-    /// The renewals, once for each effect.
+    /// The renewals, one for each effect.
     pub renewals: Vec<String>,
-    /// The refusals of registrations and renewals by name.
+    /// The refusals of registrations and renewals, by name.
     pub refusals: HashMap<String, RegistrarError>,
-    /// The responses that the registrar replays, by key.
+    /// The responses that the registrar replays, by idempotency key.
     replies: HashMap<String, Result<RegisteredDomain, RegistrarError>>,
     pub prices: HashMap<String, (Prices, bool)>,
     pub orders: Vec<Order>,
@@ -65,7 +65,8 @@ pub struct State {
     pub notices: Vec<(OrgId, Notice)>,
     pub ds: HashMap<String, Vec<DsRecord>>,
     pub ds_wanted: HashMap<ZoneId, DsWanted>,
-    /// The zones whose signing may end, and whether they had DS records.
+    /// The zones for which the service recorded that the registry has no DS record, and whether it had just removed
+    /// one.
     pub ds_absent: Vec<(ZoneId, bool)>,
     pub calls: Vec<String>,
     /// Every call of the registrar fails without an effect.
@@ -103,7 +104,7 @@ impl World {
         self.state().faults.push((subject.to_string(), call, when, fault));
     }
 
-    /// The subject's orders that are paid and not refunded, and those that are refunded.
+    /// Returns the number of the organization's paid orders that are not refunded, and the number of refunded ones.
     pub fn charges(&self, org: OrgId) -> (usize, usize) {
         let state = self.state();
         let of_org = || state.orders.iter().filter(|order| order.org == org && order.paid);
@@ -114,8 +115,8 @@ impl World {
         self.state().calls.iter().filter(|made| *made == call).count()
     }
 
-    /// Runs a process until it ends, or until the fixture kills it because a call never returns. With `subjects`, only
-    /// calls about these subjects kill it.
+    /// Runs a process until it ends, or until the fixture kills it because a call never returns. If `subjects` is set,
+    /// only calls about these subjects kill it.
     pub async fn run<T>(&self, subjects: Option<[String; 2]>, process: impl Future<Output = T>) -> Option<T> {
         let concerns = |subject: &&String| subjects.as_ref().is_none_or(|subjects| subjects.contains(subject));
         let mut killed = self.killed.subscribe();
@@ -126,7 +127,7 @@ impl World {
         }
     }
 
-    /// Makes a call with its faults.
+    /// Makes a call, with the faults that are set for it.
     pub async fn call<T>(
         &self,
         subject: impl ToString,
@@ -189,7 +190,7 @@ impl Registrar for World {
                 let prices = (!state.account.contains_key(name)).then_some(prices);
                 Offer { name: name.clone(), prices, premium }
             };
-            // In another order, and without the names that the registrar does not sell.
+            // The offers come in another order, and names that the registrar does not sell are missing.
             names.iter().rev().filter(|name| !name.ends_with(".unsold")).map(offer).collect()
         });
         Ok(offers.await?)
@@ -329,7 +330,7 @@ impl Organizations for World {
     }
 }
 
-/// The time of an expiry in this many days.
+/// Returns an expiry in this many days.
 pub fn in_days(now: Time, days: i64) -> Time {
     now.plus_seconds(days * 24 * 3600)
 }

@@ -1,4 +1,4 @@
-//! Purchases: their results, refusals and resumption.
+//! Tests of purchases: results, refusals and resumption.
 
 use domains::{DomainError, DomainPurchase, DomainState, Prices, RegistrarError};
 use kernel::ApiError as _;
@@ -29,7 +29,7 @@ async fn purchase_charges_registers_and_hosts() {
     let data = json!({ "domain": "xn--mnchen-3ya.example", "years": 3, "priceCents": total });
     assert_eq!((change.event.as_str(), &change.data), ("domain.purchase", &data));
     assert_eq!(kit.events().await, ["domain.purchase"]);
-    // A completed purchase returns the domain, whatever the request says.
+    // If the organization has the domain, a purchase returns it and ignores the values of the request.
     let again = DomainPurchase { expected_price_cents: Some(1), ..purchase("xn--mnchen-3ya.example") };
     let again = kit.domains.purchase(&actor(), kit.org, again).await.unwrap();
     assert_eq!((again.domain, again.is_new), (domain.clone(), false));
@@ -70,7 +70,7 @@ async fn refusal_frees_the_name_and_refunds() {
         assert_eq!((kit.state(&name).await, kit.count("test.names").await), (None, 0), "{name}");
     }
     assert_eq!(kit.events().await, ["domain.refund", "domain.refund"]);
-    // The next purchase has a new key, although the registrar replays its refusals.
+    // The next purchase uses a new key, because the registrar replays its refusals for an old one.
     kit.world.state().refusals.clear();
     kit.bought("rejected.example").await;
     assert_eq!(kit.world.charges(kit.org), (1, 2));
@@ -92,7 +92,7 @@ async fn declined_payment_registers_nothing() {
     kit.bought("a.example").await;
 }
 
-/// A 502 keeps the name, and a repeated request asks neither for the price nor for the availability again.
+/// A 502 keeps the name reserved. A repeated request requests neither the price nor the availability again.
 #[tokio::test]
 async fn failure_keeps_the_reservation_until_the_request_is_repeated() {
     let kit = Kit::start().await;
@@ -109,7 +109,7 @@ async fn failure_keeps_the_reservation_until_the_request_is_repeated() {
     assert_eq!((kit.world.charges(kit.org), kit.world.charges(other)), ((1, 0), (0, 0)));
 }
 
-/// The registrar repeats a temporary refusal, such as that of an account without funds, for the same key.
+/// For the same key, the registrar repeats a temporary refusal, such as that of an account without funds.
 #[tokio::test]
 async fn refusal_for_now_is_repeated_with_a_new_key() {
     let kit = Kit::start().await;
@@ -157,7 +157,7 @@ async fn abandoned_purchase_is_refunded() {
     kit.bought("a.example").await;
 }
 
-/// A refused purchase of an imported domain leaves it imported.
+/// A refused purchase of an imported domain leaves the domain imported.
 #[tokio::test]
 async fn imported_domain_can_be_bought() {
     let kit = Kit::start().await;
@@ -171,7 +171,7 @@ async fn imported_domain_can_be_bought() {
     assert_eq!(kit.count("test.zones").await, 1);
 }
 
-/// A contact is stored only sealed: no table contains its text, and its row is found by its own key.
+/// A contact is stored only in sealed form: no table contains its text, and the row states the id of its sealing key.
 #[tokio::test]
 async fn contact_is_found_only_sealed() {
     let kit = Kit::start().await;
@@ -190,7 +190,7 @@ async fn contact_is_found_only_sealed() {
     kit.bought("a.example").await;
 }
 
-/// Without a product for domains, nothing is charged.
+/// If no product for domains is configured, nothing is charged.
 #[tokio::test]
 async fn domains_are_free_without_a_product() {
     let kit = Kit::start().await;

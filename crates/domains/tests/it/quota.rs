@@ -22,7 +22,7 @@ fn retry_after<T: std::fmt::Debug>(result: Result<T, DomainError>) -> i64 {
 #[tokio::test]
 async fn organization_cannot_use_the_requests_of_others() {
     let kit = Kit::start().await;
-    // Two servers share the bucket, which holds ten requests.
+    // Two servers share the organization's bucket, which has a capacity of ten requests.
     let [one, two] = [20, 20].map(|requests| kit.with_requests_per_org(requests));
     one.purchase(&actor(), kit.org, purchase(NAME)).await.unwrap();
     two.renew(&actor(), kit.org, NAME, DomainRenewal { years: 1 }).await.unwrap();
@@ -31,7 +31,7 @@ async fn organization_cannot_use_the_requests_of_others() {
     one.sync(&actor(), kit.org, NAME).await.unwrap();
     check(&two, kit.org).await.unwrap();
     let calls = kit.world.state().calls.len();
-    // One request is left: too few for a purchase.
+    // One request remains, which is too few for a purchase.
     assert_eq!(retry_after(one.purchase(&actor(), kit.org, purchase("b.example")).await), 721);
     check(&one, kit.org).await.unwrap();
     assert_eq!(retry_after(check(&two, kit.org).await), 361);
@@ -41,7 +41,7 @@ async fn organization_cannot_use_the_requests_of_others() {
     retry_after(two.sync(&actor(), kit.org, NAME).await);
     assert_eq!(kit.world.state().calls.len(), calls + 1);
     assert_eq!(kit.state("b.example").await, None);
-    // Requests that call no registrar are not counted.
+    // Operations that do not call the registrar are not counted.
     two.set_lock(&actor(), kit.org, NAME, DomainLock { locked: false }).await.unwrap();
     two.purchase(&actor(), kit.org, purchase(NAME)).await.unwrap();
     two.get(kit.org, NAME).await.unwrap();

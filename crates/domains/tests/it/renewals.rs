@@ -8,7 +8,7 @@ use crate::providers::{Fault, RENEWAL, When, YEAR};
 
 const NAME: &str = "a.example";
 
-/// The time after which a request by the same number of years is another renewal, in seconds.
+/// The time after which a request for the same number of years starts another renewal, in seconds.
 const REPEAT: i64 = 24 * 3600;
 
 impl Kit {
@@ -64,7 +64,7 @@ async fn renewal_after_a_failure_is_the_same_renewal() {
     assert_eq!(kit.count("domains.charges WHERE purpose = 'renewal'").await, 4);
 }
 
-/// The response may have been lost.
+/// Repeats the request, because the first response may have been lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_renewal_is_the_same_renewal_for_a_day() {
     let kit = Kit::start().await;
@@ -73,7 +73,7 @@ async fn repeated_renewal_is_the_same_renewal_for_a_day() {
         assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(YEAR));
         kit.advance(REPEAT / 4);
     }
-    // A request for another number of years is a new renewal. From then on, only this renewal can be repeated.
+    // A request for another number of years starts a new renewal. From then on, only this renewal can be repeated.
     for _ in 0..2 {
         assert_eq!(kit.renew(2).await.unwrap(), before.plus_seconds(3 * YEAR));
     }
@@ -109,7 +109,7 @@ async fn declined_charge_of_a_renewal_notifies_and_undoes_nothing() {
     assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
 }
 
-/// The registrar renews automatically. The organization pays if it wants the domain to be renewed.
+/// The registrar renews automatically. The organization pays only if the domain's auto-renewal is on.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
     let kit = Kit::start().await;
@@ -136,7 +136,7 @@ async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
     assert_eq!(kit.events().await, ["domain.purchase", "domain.renew", "domain.auto_renew", "domain.renew"]);
 }
 
-/// A reading during a renewal whose response was lost is not a renewal by the registrar.
+/// A read during a renewal whose response was lost does not count as a renewal by the registrar.
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_completes_an_unfinished_renewal_first() {
     let kit = Kit::start().await;

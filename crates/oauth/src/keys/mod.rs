@@ -61,7 +61,7 @@ impl SigningKeys {
     /// Loads the keys into the cache. A background job calls it every ten seconds.
     ///
     /// # Errors
-    /// Returns [`OAuthError::Store`], also if a private key cannot be opened.
+    /// Returns [`OAuthError::Store`], for example if a private key cannot be opened.
     pub async fn load(&self) -> Result<Arc<KeySet>, OAuthError> {
         let records = self.store.connection().await?.key_list().await?;
         let previous = self.cached();

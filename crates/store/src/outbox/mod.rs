@@ -15,6 +15,9 @@
 //! **Fenced.** A claim increments the attempt number. The result of an attempt is written only while its number is the
 //! latest. So a stale worker changes nothing, and neither does a worker whose message was withdrawn.
 //!
+//! **Fair.** The organizations of a topic take turns ([`Store::enqueue_for`]). Each claim prefers the organizations with
+//! the fewest deliveries in progress in its process.
+//!
 //! Payloads are sealed, since they may contain a token. Topics and keys are not.
 
 mod delivery;
@@ -27,7 +30,7 @@ use std::sync::OnceLock;
 use async_trait::async_trait;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::Time;
+use kernel::{OrgId, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -140,6 +143,7 @@ impl std::fmt::Debug for Message {
 struct NewRow<'a> {
     id: Uuid,
     topic: &'a str,
+    tenant_id: Uuid,
     key: &'a str,
     payload: Vec<u8>,
     key_id: String,
@@ -165,6 +169,22 @@ impl Store {
         self.enqueue_at(tx, topic, key, payload, self.clock_rng().now()).await
     }
 
+    /// Enqueues a message of an organization. The organizations of a topic take turns, so that one with many messages does
+    /// not delay the others. See [`Store::enqueue`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`Store::enqueue`].
+    pub async fn enqueue_for(
+        &self,
+        tx: &mut Connection,
+        topic: &str,
+        org: OrgId,
+        key: &str,
+        payload: &(impl Serialize + Sync),
+    ) -> Result<()> {
+        self.insert(tx, topic, org.as_uuid(), key, payload, self.clock_rng().now()).await
+    }
+
     /// Enqueues a message that is due at `due`, or immediately if `due` is in the past. See [`Store::enqueue`].
     ///
     /// # Errors
@@ -177,6 +197,18 @@ impl Store {
         payload: &(impl Serialize + Sync),
         due: Time,
     ) -> Result<()> {
+        self.insert(tx, topic, Uuid::nil(), key, payload, due).await
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut Connection,
+        topic: &str,
+        tenant_id: Uuid,
+        key: &str,
+        payload: &(impl Serialize + Sync),
+        due: Time,
+    ) -> Result<()> {
         let now = self.clock_rng().now();
         let next_attempt_at = due.max(now);
         let id: Uuid = self.clock_rng().id_at(now);
@@ -185,6 +217,7 @@ impl Store {
         let row = NewRow {
             id,
             topic,
+            tenant_id,
             key,
             payload: sealed.bytes,
             key_id: sealed.key_id,

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
 use kernel::Time;
 use kernel::seal::Sealed;
@@ -18,6 +18,7 @@ use crate::{Connection, Prepared, Result, Store};
 #[diesel(table_name = outbox)]
 pub(super) struct ClaimedMessage {
     id: Uuid,
+    pub(super) tenant_id: Uuid,
     key: String,
     payload: Vec<u8>,
     key_id: String,
@@ -42,22 +43,41 @@ pub(super) struct Counts {
     pub(super) dead: i64,
 }
 
+// Tenants take turns: a message comes after those of tenants with fewer deliveries in progress, however long it waits.
+// Among equal ones, the choice is random, so that tenants with old messages cannot delay the others. The index skips
+// from tenant to tenant. `due` has more messages than one claim needs, because concurrent claims may have locked some.
+//
 // Selects the ids with an array. Postgres may run `IN (SELECT …)` for each row of the outer table, and would then claim
 // more than `LIMIT`.
-const CLAIM: &str = "UPDATE store.outbox SET attempts = attempts + 1, next_attempt_at = $1 WHERE id = ANY (ARRAY(
-         SELECT id FROM store.outbox WHERE topic = $2 AND dead_lettered_at IS NULL AND next_attempt_at <= $3
-         ORDER BY next_attempt_at, id LIMIT $4 FOR UPDATE SKIP LOCKED))
-     RETURNING id, key, payload, key_id, attempts, created_at, retry_until";
+const CLAIM: &str = "WITH RECURSIVE tenants AS (
+         (SELECT tenant_id FROM store.outbox WHERE topic = $2 AND dead_lettered_at IS NULL ORDER BY tenant_id LIMIT 1)
+         UNION ALL
+         SELECT (SELECT tenant_id FROM store.outbox
+             WHERE topic = $2 AND dead_lettered_at IS NULL AND tenant_id > t.tenant_id ORDER BY tenant_id LIMIT 1)
+         FROM tenants t WHERE t.tenant_id IS NOT NULL),
+     due AS (
+         SELECT m.id, m.number + (SELECT count(*) FROM unnest($5) busy WHERE busy = t.tenant_id) AS turn
+         FROM tenants t CROSS JOIN LATERAL (
+             SELECT id, row_number() OVER (ORDER BY next_attempt_at, id) AS number FROM store.outbox
+             WHERE topic = $2 AND tenant_id = t.tenant_id AND dead_lettered_at IS NULL AND next_attempt_at <= $3
+             ORDER BY next_attempt_at, id LIMIT $4 + 24) m)
+     UPDATE store.outbox SET attempts = attempts + 1, next_attempt_at = $1 WHERE id = ANY (ARRAY(
+         SELECT o.id FROM due JOIN store.outbox o ON o.id = due.id
+         WHERE o.dead_lettered_at IS NULL AND o.next_attempt_at <= $3
+         ORDER BY due.turn, random() LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
+     RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, retry_until";
 
 const COUNT: &str = "SELECT count(*) FILTER (WHERE dead_lettered_at IS NULL) AS pending,
          count(*) FILTER (WHERE dead_lettered_at IS NOT NULL) AS dead
      FROM store.outbox WHERE topic = $1";
 
-/// Claims up to `limit` due messages. No other worker can claim them before `until`.
+/// Claims up to `limit` due messages. No other worker can claim them before `until`. `busy` contains the tenant of each
+/// delivery in progress.
 pub(super) async fn claim(
     connection: &mut Connection,
     topic: &str,
     limit: usize,
+    busy: &[Uuid],
     now: Time,
     until: Time,
 ) -> Result<Vec<ClaimedMessage>> {
@@ -65,7 +85,8 @@ pub(super) async fn claim(
         .bind::<Timestamptz, _>(until)
         .bind::<Text, _>(topic)
         .bind::<Timestamptz, _>(now)
-        .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX));
+        .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind::<Array<SqlUuid>, _>(busy);
     Ok(Prepared(query).load(connection).await?)
 }
 

@@ -1,5 +1,6 @@
 //! The outbox worker of one topic. `NOTIFY` wakes it up, but it also works without notifications.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Gauge;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
+use uuid::Uuid;
 
 use super::delivery::Delivery;
 use super::{OutboxHandler, queue};
@@ -52,7 +54,8 @@ impl Store {
     /// may run workers for the same topic. The caller must be in a tokio runtime.
     pub fn spawn_outbox_worker(&self, handler: Arc<dyn OutboxHandler>) -> OutboxWorker {
         let (stop, stopping) = watch::channel(false);
-        let delivery_loop = DeliveryLoop { store: self.clone(), handler, deliveries: JoinSet::new() };
+        let delivery_loop =
+            DeliveryLoop { store: self.clone(), handler, deliveries: JoinSet::new(), tenants: HashMap::new() };
         OutboxWorker { task: tokio::spawn(delivery_loop.run(stopping)), stop }
     }
 }
@@ -77,6 +80,8 @@ struct DeliveryLoop {
     store: Store,
     handler: Arc<dyn OutboxHandler>,
     deliveries: JoinSet<()>,
+    /// The tenants of the deliveries in progress.
+    tenants: HashMap<task::Id, Uuid>,
 }
 
 impl DeliveryLoop {
@@ -105,7 +110,9 @@ impl DeliveryLoop {
                     next_poll = Instant::now() + POLL_INTERVAL;
                 }
                 _ = count.tick() => self.measure().await,
-                Some(_) = self.deliveries.join_next() => {}
+                Some(ended) = self.deliveries.join_next_with_id() => {
+                    self.tenants.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+                }
             }
         }
         while self.deliveries.join_next().await.is_some() {}
@@ -116,12 +123,17 @@ impl DeliveryLoop {
         let (topic, now, claimed_at) = (self.handler.topic(), self.store.clock_rng().now(), Instant::now());
         let free_slots = self.handler.max_concurrency().saturating_sub(self.deliveries.len());
         let until = now.plus_seconds(LEASE.as_secs().cast_signed());
-        let claimed = queue::claim(&mut *self.store.connection().await?, topic, free_slots, now, until).await?;
+        let busy: Vec<Uuid> = self.tenants.values().copied().collect();
+        let mut connection = self.store.connection().await?;
+        let claimed = queue::claim(&mut connection, topic, free_slots, &busy, now, until).await?;
+        drop(connection);
         let more = claimed.len() >= free_slots;
         for message in claimed {
             let span = tracing::info_span!("deliver", topic, id = %message.attempt().id);
             let delivery = Delivery { store: self.store.clone(), handler: self.handler.clone(), claimed_at };
-            self.deliveries.spawn(delivery.run(message).instrument(span));
+            let tenant = message.tenant_id;
+            let task = self.deliveries.spawn(delivery.run(message).instrument(span));
+            self.tenants.insert(task.id(), tenant);
         }
         Ok(more)
     }

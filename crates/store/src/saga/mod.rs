@@ -136,7 +136,8 @@ pub trait SagaHandler: Send + Sync {
     /// The kind.
     fn kind(&self) -> &'static str;
 
-    /// The names of the steps, in their order. A step that only writes to the database does so in [`Self::record`].
+    /// Returns the names of the steps, in their order. A step that only writes to the database does so in
+    /// [`Self::record`].
     fn steps(&self) -> &'static [&'static str];
 
     /// Calls the provider of a step, outside any transaction. The timeout is 12 seconds.

@@ -448,7 +448,7 @@ impl Runner<'_> {
         Ok((None, event))
     }
 
-    /// A new idempotency key.
+    /// Returns a new idempotency key.
     fn new_key(&self, step: &str) -> String {
         let id: Uuid = self.store.clock_rng().id();
         format!("{}-{step}-{}", self.saga.id.simple(), id.simple())

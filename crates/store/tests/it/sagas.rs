@@ -49,7 +49,7 @@ impl Provider {
         self.state().outcomes.extend(outcomes);
     }
 
-    /// The steps and attempts of the calls.
+    /// Returns the steps and attempts of the calls.
     fn calls(&self) -> Vec<(String, i32)> {
         self.state().calls.iter().map(|(step, _, number)| (step.clone(), *number)).collect()
     }
@@ -151,7 +151,7 @@ impl Kit {
     }
 
     async fn run(&self, saga: Uuid) -> SagaResult {
-        // Generous, for a loaded machine.
+        // A long timeout, because the test machine can be under load.
         self.base.store.saga_run(&self.provider, saga, Instant::now() + Duration::from_secs(60)).await.unwrap()
     }
 

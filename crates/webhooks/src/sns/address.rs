@@ -1,19 +1,13 @@
-//! The rule for the URLs in a message. A receiver fetches them before it knows that the message is authentic, so they
-//! may only lead to the notification service.
+//! Checks the URLs in a message. A receiver fetches them before it knows whether the message is authentic, so they must
+//! point to the notification service.
 
 use std::str::FromStr;
 
 use url::{Position, Url};
 
-/// The hosts of signing certificates.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum CertificateHosts {
-    /// The regional hosts of Amazon SNS: `sns.<region>.amazonaws.com`, and `sns.<region>.amazonaws.com.cn` in China.
-    #[default]
-    Regional,
-    /// Exactly these hosts: `host`, or `host:port` for another port than 443.
-    Listed(Vec<String>),
-}
+/// The hosts of signing certificates: `host`, or `host:port` for another port than 443.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateHosts(Vec<String>);
 
 /// A malformed list of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,17 +18,27 @@ impl FromStr for CertificateHosts {
     type Err = InvalidHosts;
 
     fn from_str(text: &str) -> Result<Self, InvalidHosts> {
-        text.split(',').map(|host| canonical(host.trim())).collect::<Option<_>>().map(Self::Listed).ok_or(InvalidHosts)
+        text.split(',').map(|host| canonical(host.trim())).collect::<Option<_>>().map(Self).ok_or(InvalidHosts)
     }
 }
 
-/// Returns a host with an optional port unchanged, or `None` if a parsed URL spells it differently.
+/// Returns a host with an optional port unchanged. Returns `None` if a parsed URL would spell it differently.
 fn canonical(host: &str) -> Option<String> {
     let url = Url::parse(&format!("https://{host}/")).ok()?;
     (url[Position::BeforeHost..Position::AfterPort] == *host).then(|| host.to_owned())
 }
 
 impl CertificateHosts {
+    /// Returns the host of Amazon SNS in the region of a topic: `sns.<region>.amazonaws.com`, and
+    /// `sns.<region>.amazonaws.com.cn` in China. Returns `None` if the ARN names no region of Amazon.
+    #[must_use]
+    pub fn of_topic(arn: &str) -> Option<Self> {
+        let mut parts = arn.split(':').skip(1);
+        let (partition, region) = (parts.next()?, parts.nth(1)?);
+        let suffix = if partition == "aws-cn" { ".cn" } else { "" };
+        is_region(region).then(|| Self(vec![format!("sns.{region}.amazonaws.com{suffix}")]))
+    }
+
     /// Returns whether the certificate may come from this origin. A URL is allowed only with `https` and without a user
     /// and a password.
     #[must_use]
@@ -43,26 +47,20 @@ impl CertificateHosts {
     }
 
     fn contains(&self, authority: &str) -> bool {
-        match self {
-            Self::Regional => is_regional(authority),
-            Self::Listed(hosts) => hosts.iter().any(|host| host == authority),
-        }
+        self.0.iter().any(|host| host == authority)
     }
 }
 
-/// Returns whether this is `sns.<region>.amazonaws.com[.cn]`. A region has words and a number, such as `us-gov-west-1`.
-fn is_regional(authority: &str) -> bool {
-    let region = authority
-        .strip_prefix("sns.")
-        .and_then(|rest| rest.strip_suffix(".amazonaws.com").or_else(|| rest.strip_suffix(".amazonaws.com.cn")));
-    let Some((words, number)) = region.and_then(|region| region.rsplit_once('-')) else { return false };
+/// Returns whether this is the name of a region: words and a number, such as `us-gov-west-1`.
+fn is_region(text: &str) -> bool {
+    let Some((words, number)) = text.rsplit_once('-') else { return false };
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
     let is_number = (1..=2).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
     is_number && words.contains('-') && words.split('-').all(is_word)
 }
 
-/// Parses the URL of a certificate: `https://<host>/SimpleNotificationService-<hex>.pem`. It is compared as text, so
-/// that no other spelling of an allowed URL is accepted.
+/// Parses the URL of a certificate: `https://<host>/SimpleNotificationService-<hex>.pem`. The check compares the text,
+/// so that no other spelling of an allowed URL is accepted.
 pub(super) fn certificate_url(text: &str, hosts: &CertificateHosts) -> Option<Url> {
     let (authority, path) = split(text)?;
     let hex = path.strip_prefix("/SimpleNotificationService-")?.strip_suffix(".pem")?;
@@ -78,7 +76,7 @@ pub(super) fn url_at_same_host(text: &str, other: &str) -> Option<Url> {
     (is_plain && is_same).then(|| Url::parse(text).ok())?
 }
 
-/// Splits an https URL before its path.
+/// Splits an https URL into its host with the port, and its path.
 fn split(url: &str) -> Option<(&str, &str)> {
     let rest = url.strip_prefix("https://")?;
     let path = rest.find('/')?;
@@ -100,31 +98,33 @@ mod tests {
     }
 
     #[test]
-    fn certificates_come_from_regional_hosts() {
-        let regional = CertificateHosts::default();
-        for host in [
-            "sns.us-east-1.amazonaws.com",
-            "sns.eu-central-1.amazonaws.com",
-            "sns.us-gov-west-1.amazonaws.com",
-            "sns.cn-north-1.amazonaws.com.cn",
-            "sns.ap-southeast-10.amazonaws.com",
+    fn certificates_come_from_the_region_of_the_topic() {
+        for (region, host) in [
+            ("aws:sns:us-east-1", "sns.us-east-1.amazonaws.com"),
+            ("aws:sns:eu-central-1", "sns.eu-central-1.amazonaws.com"),
+            ("aws-us-gov:sns:us-gov-west-1", "sns.us-gov-west-1.amazonaws.com"),
+            ("aws-cn:sns:cn-north-1", "sns.cn-north-1.amazonaws.com.cn"),
+            ("aws:sns:ap-southeast-10", "sns.ap-southeast-10.amazonaws.com"),
         ] {
-            assert!(is_allowed(&format!("https://{host}/SimpleNotificationService-{HEX}.pem"), &regional), "{host}");
+            let hosts = CertificateHosts::of_topic(&format!("arn:{region}:123456789012:mail")).unwrap();
+            assert!(is_allowed(&format!("https://{host}/SimpleNotificationService-{HEX}.pem"), &hosts), "{host}");
         }
+        for region in ["", "us-east", "evil", "us--1", "US-EAST-1", "us-east-1.evil.example/", "us-east-123"] {
+            assert_eq!(CertificateHosts::of_topic(&format!("arn:aws:sns:{region}:1:mail")), None, "{region}");
+        }
+        let hosts = CertificateHosts::of_topic("arn:aws:sns:us-east-1:123456789012:mail").unwrap();
         for host in [
             "",
+            "sns.us-west-2.amazonaws.com",
+            "sns.us-east-1.amazonaws.com.cn",
             "sns.amazonaws.com",
             "sns..amazonaws.com",
             "sns.us-east-1.amazonaws.com.",
             "sns.us-east-1.amazonaws.com.evil.example",
-            "sns.us-east-1.amazonaws.com.cn.evil.example",
             "sns.us-east-1.amazonaws.com:443",
             "sns.us-east-1.amazonaws.com:8443",
             "SNS.us-east-1.amazonaws.com",
             "sns.US-EAST-1.amazonaws.com",
-            "sns.us-east.amazonaws.com",
-            "sns.evil.amazonaws.com",
-            "sns.us--1.amazonaws.com",
             "sns.us-east-1.s3.amazonaws.com",
             "sns.us-east-1xamazonaws.com",
             "sns-us-east-1.amazonaws.com",
@@ -138,7 +138,7 @@ mod tests {
             "127.0.0.1",
             "169.254.169.254",
         ] {
-            assert!(!is_allowed(&format!("https://{host}/SimpleNotificationService-{HEX}.pem"), &regional), "{host}");
+            assert!(!is_allowed(&format!("https://{host}/SimpleNotificationService-{HEX}.pem"), &hosts), "{host}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! The certificates that sign messages. Their chain is not verified: the TLS connection to the notification service is
-//! the proof of origin.
+//! The certificates that sign messages. Their chain is not verified: the receiver fetches them over TLS from the
+//! notification service, which proves their origin.
 
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
@@ -8,11 +8,11 @@ use x509_cert::time::Time;
 /// A signing certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnsCertificate {
-    /// The bytes of the key. Only those of an RSA key (RFC 8017, `RSAPublicKey`) can verify a message.
+    /// The bytes of the public key. Only an RSA key (RFC 8017, `RSAPublicKey`) can verify a message.
     public_key: Vec<u8>,
-    /// Unix time in seconds.
+    /// The start of the validity, as Unix time in seconds.
     not_before: i64,
-    /// Unix time in seconds. The certificate is still valid in this second (RFC 5280 section 4.1.2.5).
+    /// The last second of the validity, as Unix time (RFC 5280 section 4.1.2.5).
     not_after: i64,
 }
 

@@ -37,14 +37,14 @@ pub struct UnverifiedMessage {
 /// A message with a valid signature. `id` is the same in every delivery of the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SnsMessage {
-    /// A message of a publisher.
+    /// A message from a publisher.
     Notification {
         /// The id of the message.
         id: String,
         /// The publisher's text.
         message: String,
     },
-    /// The topic asks whether to send messages to this receiver.
+    /// The topic asks whether it may send messages to this receiver.
     SubscriptionConfirmation {
         /// The id of the message.
         id: String,
@@ -58,13 +58,13 @@ pub enum SnsMessage {
 /// The reason why a message is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSnsMessage {
-    /// The body is not JSON of a message.
+    /// The body is not the JSON of a message.
     #[error("the body is not a message of the notification service: {0}")]
     Malformed(&'static str),
     /// The message belongs to another topic.
     #[error("the message belongs to another topic")]
     Topic,
-    /// The certificate's URL is not one of the notification service.
+    /// The URL of the certificate does not belong to the notification service.
     #[error("the certificate's URL is not one of the notification service")]
     CertificateUrl,
     /// The URL that confirms the subscription does not have the host of the certificate.
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-/// The fields of a message. Further fields are not signed and have no meaning here.
+/// The fields of a message. Other fields are not signed and are ignored.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Fields {
@@ -129,7 +129,7 @@ impl SnsTopic {
         Self { arn, hosts }
     }
 
-    /// Parses a message, and makes every check that does not need the certificate.
+    /// Parses a message, and makes all checks that do not need the certificate.
     ///
     /// # Errors
     /// Returns [`InvalidSnsMessage`] for a malformed message, another topic, or a URL that is not allowed.
@@ -158,8 +158,8 @@ impl Fields {
         if self.message_id.is_empty() || self.message_id.len() > MAX_ID_LENGTH {
             return Err(InvalidSnsMessage::Malformed("its id has a wrong length"));
         }
-        // The signed text separates the fields by line breaks. Only the first field, the message, may contain them.
-        // Otherwise, another split of the same text would have the same signature.
+        // The signed text separates the fields with line breaks. Only the first field, the message, may contain line
+        // breaks. Otherwise, the same text could be split in another way, with the same signature.
         let single_lines = [
             Some(&self.message_id),
             Some(&self.topic_arn),
@@ -178,7 +178,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Returns the signed text: name and value of each present field, each followed by a line break.
+    /// Returns the signed text: the name and the value of each present field, each followed by a line break.
     fn string_to_sign(&self, has_token: bool) -> String {
         let fields = [
             ("Message", Some(self.message.as_str())),
@@ -196,15 +196,15 @@ impl Fields {
 }
 
 impl UnverifiedMessage {
-    /// The URL of the certificate that signed the message.
+    /// Returns the URL of the certificate that signed the message.
     #[must_use]
     pub const fn certificate_url(&self) -> &Url {
         &self.certificate_url
     }
 
-    /// Verifies the signature with the certificate of [`Self::certificate_url`]. `now` is the Unix time in seconds, and
-    /// the certificate must be valid at this time. The age of the message is not limited: SNS repeats a delivery for a
-    /// long time, and the receiver applies each id only once.
+    /// Verifies the signature with the certificate from [`Self::certificate_url`]. `now` is the Unix time in seconds;
+    /// the certificate must be valid at this time. The age of the message is not limited, because SNS repeats a
+    /// delivery for a long time. The receiver applies each id only once.
     ///
     /// # Errors
     /// Returns [`InvalidSnsMessage::Expired`] or [`InvalidSnsMessage::Signature`].
@@ -224,7 +224,7 @@ impl UnverifiedMessage {
         let is_valid = match fields.r#type {
             Kind::Notification => is_valid(false),
             Kind::SubscriptionConfirmation => is_valid(true),
-            // Accept both forms, because Amazon's own validators disagree on whether the token of this type is signed.
+            // Accepts both forms, because Amazon's own validators disagree on whether the token of this type is signed.
             // The message has no effect here.
             Kind::UnsubscribeConfirmation => is_valid(true) || is_valid(false),
         };

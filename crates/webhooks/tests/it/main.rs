@@ -1,4 +1,4 @@
-//! Verification of messages that the sandbox's notification service signed. It shares no code with this crate.
+//! Verifies messages that the sandbox's notification service signed. The sandbox shares no code with this crate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -139,7 +139,8 @@ async fn certificate_must_be_valid_and_belong_to_the_key() {
     }
 }
 
-/// In the signed text, line breaks separate the fields. So another split of the same text has the same signature.
+/// In the signed text, line breaks separate the fields. So another split of the same text would have the same
+/// signature.
 #[tokio::test]
 async fn another_split_of_the_signed_text_is_rejected() {
     let receiver = Receiver::start().await;

@@ -10,7 +10,7 @@ use crate::progress::Phases;
 use crate::prompt;
 use crate::svc::Svc;
 
-/// The confirmation, and how to wait.
+/// The options for the confirmation and for waiting.
 #[derive(clap::Args)]
 struct Options {
     /// The name of the project, to confirm without a prompt

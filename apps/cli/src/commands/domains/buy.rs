@@ -22,7 +22,7 @@ pub struct Purchase {
     /// country. Without it, svc asks for them
     #[arg(long, value_name = "FILE")]
     contact: Option<PathBuf>,
-    /// Let the domain expire
+    /// Do not renew the domain automatically
     #[arg(long)]
     no_auto_renew: bool,
     /// Buy the domain only if it costs at most this amount in all
@@ -83,7 +83,7 @@ impl Purchase {
         Ok(total)
     }
 
-    /// The price of all years in cents.
+    /// Returns the total price of all years in cents.
     fn total(&self, offer: &DomainOffer) -> Result<i64, CliError> {
         match (offer.price_cents, offer.renewal_cents) {
             (Some(first), Some(renewal)) => {

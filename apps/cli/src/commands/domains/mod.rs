@@ -45,7 +45,7 @@ pub enum Domains {
     Lock { name: String },
     /// Allow transfers of a domain to other registrars
     Unlock { name: String },
-    /// Renew a domain automatically, or let it expire
+    /// Set whether the organization wants automatic renewals of a domain and pays for them
     AutoRenew { name: String, switch: Switch },
     /// Print the code for a transfer to another registrar
     AuthCode { name: String },

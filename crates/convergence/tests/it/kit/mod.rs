@@ -77,7 +77,7 @@ pub fn embedded_builder(store: store::Store) -> Builder {
 }
 
 pub fn platform() -> Platform {
-    Platform { dashboard_url: "https://dashboard.example".to_owned(), https: true }
+    Platform { dashboard_url: "https://dashboard.example".to_owned(), https: true, certificates: Vec::new() }
 }
 
 impl Kit {
@@ -162,6 +162,7 @@ pub fn site(version: i32) -> Site {
         size_bytes: 1000 + i64::from(version),
         version,
         access: SiteAccess { mode: AccessMode::Public, password: None, bypass: None, version: 0 },
+        hsts: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::Time;
+use kernel::{OrgId, Time};
 use serde_json::json;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
 use store::{Connection, Error, Outcome, Result};
@@ -133,6 +133,53 @@ async fn hanging_receiver_does_not_delay_other_topics() {
     held.remove(3).accept();
     hanging.accept_next("waits").await;
     kit.wait_for_rows(4, "recorded").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn organizations_take_turns() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let [busy, other, third]: [OrgId; 3] = std::array::from_fn(|_| kit.store.clock_rng().id());
+    let enqueue = async |org: OrgId, keys: Vec<String>| {
+        let payload = json!({});
+        let enqueue = async |tx: &mut Connection| {
+            for key in &keys {
+                kit.store.enqueue_for(tx, TOPIC, org, key, &payload).await?;
+            }
+            Ok(())
+        };
+        kit.change(enqueue).await.unwrap();
+    };
+    enqueue(busy, (0..100).map(|n| format!("busy {n}")).collect()).await;
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(receiver.next().await);
+    }
+    kit.clock.advance(1);
+    // The messages of the others are younger than all that still wait.
+    for org in [other, third] {
+        let name = if org == other { "other" } else { "third" };
+        enqueue(org, (0..3).map(|n| format!("{name} {n}")).collect()).await;
+    }
+    let mut arrived = Vec::new();
+    for _ in 0..6 {
+        held.remove(0).accept();
+        let arrival = receiver.next().await;
+        arrived.push(arrival.message.key.split(' ').next().unwrap().to_owned());
+        held.push(arrival);
+    }
+    // The busy organization keeps its share of the slots when the others have as many.
+    assert_eq!(arrived[..4].iter().filter(|name| *name != "busy").count(), 4, "{arrived:?}");
+    for name in ["other", "third"] {
+        assert!(arrived.iter().filter(|it| *it == name).count() >= 2, "{arrived:?}");
+    }
+    for arrival in held {
+        arrival.accept();
+    }
+    for _ in 0..106 - 14 {
+        receiver.next().await.accept();
+    }
+    kit.wait_until_empty().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

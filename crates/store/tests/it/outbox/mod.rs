@@ -1,4 +1,4 @@
-//! The outbox on a real Postgres: deliveries, also when workers and connections fail.
+//! The outbox on a real Postgres: deliveries, even when workers and connections fail.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 

@@ -18,7 +18,7 @@ async fn abandon<T>(work: impl Future, reached: impl Future<Output = T>) -> T {
     }
 }
 
-/// Locks and writes, and sends the backend process id.
+/// Locks a row, writes another one, and sends the process id of the Postgres backend.
 async fn begin(tx: &mut Connection, sender: oneshot::Sender<i64>) -> Result<(), Error> {
     rows(tx, LOCK).await?;
     write(tx, 1).await?;
@@ -26,7 +26,8 @@ async fn begin(tx: &mut Connection, sender: oneshot::Sender<i64>) -> Result<(), 
     Ok(())
 }
 
-/// Receives the backend process id, and waits until this backend waits as `how` describes. Returns the id.
+/// Receives the process id of a Postgres backend, and waits until the backend is in the state of the condition `how`.
+/// Returns the id.
 async fn waiting(kit: &Kit, receiver: oneshot::Receiver<i64>, how: &str) -> i64 {
     let pid = receiver.await.unwrap();
     kit.db_until(1, &format!("SELECT pid FROM pg_stat_activity WHERE pid = {pid} AND {how}")).await;
