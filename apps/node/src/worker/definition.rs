@@ -21,14 +21,21 @@ const DEFAULT_DATE: &str = "2026-11-01";
 /// The header that passes the scheme of the request's URL to `workerd`. Worker code does not see it.
 pub const SCHEME_HEADER: &str = "svc-worker-scheme";
 
-/// Limits V8's young generation. By default, V8 sizes it by the memory of the machine and not by the process's limit.
-const V8_FLAGS: &str = "--max-semi-space-size=4";
+/// The size of V8's young generation in MiB. By default, V8 sizes its heap by the memory of the machine and not by the
+/// limit of the process. Then it postpones the collection of garbage until the process exceeds its limit.
+const SEMI_SPACE_MIB: u64 = 4;
 
 /// A worker that responds to the watchdog's probes.
 const PROBE: &str = "addEventListener('fetch', event => event.respondWith(new Response('ok')));\n";
 
 const INTERNET: &str = "internet";
 const WORKER: &str = "worker";
+
+/// Returns the limit of V8's heap in bytes, for a process with this memory limit. The other half is for `workerd` itself,
+/// which needs up to 70 MiB, for buffers outside of the heap, and for the code of the worker.
+pub const fn heap_limit(memory: u64) -> u64 {
+    memory / 2
+}
 
 /// The `workerd` configuration of one process.
 pub struct Definition<'a> {
@@ -37,6 +44,8 @@ pub struct Definition<'a> {
     /// The environment of the code.
     pub environment: &'a Environment,
     pub bindings: &'a Bindings,
+    /// The memory limit of the process in bytes.
+    pub memory: u64,
     /// Identifies the process in its requests to bindings.
     pub key: &'a str,
 }
@@ -72,10 +81,15 @@ impl Definition<'_> {
             [
                 Pointer::Structs(services),
                 Pointer::Structs(sockets),
-                Pointer::Texts(vec![V8_FLAGS.into()]),
+                Pointer::Texts(self.v8_flags()),
                 Pointer::Structs(vec![object(0, [Pointer::Structs(modules)])]),
             ],
         ))
+    }
+
+    fn v8_flags(&self) -> Vec<Cow<'_, str>> {
+        let (semi_space, heap) = (SEMI_SPACE_MIB, heap_limit(self.memory) >> 20);
+        vec![format!("--max-semi-space-size={semi_space}").into(), format!("--max-old-space-size={heap}").into()]
     }
 
     /// Returns the node's service behind a binding, with the headers that identify process and binding.

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 /// Longer lines are truncated.
 const MAX_LINE_BYTES: usize = 2048;
-const MAX_LINES: usize = 8;
+const MAX_LINES: usize = 16;
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// The prefix of errors that `svc-node` writes before it executes `workerd`.

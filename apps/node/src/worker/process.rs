@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::capnp::Message;
+use super::definition::heap_limit;
 use super::folder::{EMAIL_SOCKET, FolderHandle, HTTP_SOCKET, PROBE_SOCKET, Socket};
 use super::output::Output;
 use super::resources::Resources;
@@ -26,6 +27,9 @@ use crate::index::Index;
 const MAX_IN_FLIGHT: usize = 1000;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The beginning of the report that V8 writes before it ends a process whose heap is full.
+const HEAP_IS_FULL: &str = "<--- Last few GCs --->";
 
 /// A process that responded at least once. It may have exited since.
 pub struct Process {
@@ -54,6 +58,11 @@ impl ExitReason {
     /// Returns the reason for a process that used more memory than this limit in bytes.
     pub fn exceeded_memory(limit: u64) -> Self {
         Self::Crashed(format!("The worker used more than {} MiB of memory.", limit >> 20))
+    }
+
+    /// Returns the reason for a process whose JavaScript objects used more memory than this limit in bytes.
+    fn exceeded_heap(limit: u64) -> Self {
+        Self::Crashed(format!("The worker used more than {} MiB of memory for JavaScript objects.", limit >> 20))
     }
 }
 
@@ -216,6 +225,9 @@ impl Process {
             return ExitReason::exceeded_memory(self.memory);
         }
         let (status, output) = (exit.status, self.output.error_message().await);
+        if output.contains(HEAP_IS_FULL) {
+            return ExitReason::exceeded_heap(heap_limit(self.memory));
+        }
         ExitReason::Crashed(format!("The worker exited unexpectedly ({status}). {output}").trim_end().to_owned())
     }
 

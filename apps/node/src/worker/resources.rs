@@ -36,7 +36,8 @@ impl Resources {
         registration: Registration,
     ) -> anyhow::Result<(Self, Message)> {
         let code = index.code.as_ref().context("no code")?;
-        let definition = Definition { code, environment, bindings: &workers.bindings, key: registration.key() };
+        let (bindings, memory) = (&workers.bindings, workers.config.memory);
+        let definition = Definition { code, environment, bindings, memory, key: registration.key() };
         for (content, size) in definition.modules() {
             let stored = workers.cache.size(Blob::from(content))?;
             ensure!(stored == Some(size), "the stored module {content} has {stored:?} bytes instead of {size}");

@@ -14,7 +14,9 @@ const MISBEHAVING: &str = r#"
   export default { async fetch(request) {
     if (request.url.endsWith("/loop")) for (;;) {}
     if (request.url.endsWith("/hog")) { const hoard = []; for (;;) hoard.push(new Uint8Array(1 << 20).fill(1)); }
-    if (request.url.endsWith("/heap")) { const hoard = []; for (;;) hoard.push({ hoard: [hoard.length] }); }
+    const objects = () => new Array(1 << 16).fill(0.5);
+    if (request.url.endsWith("/heap")) { const hoard = []; for (;;) hoard.push(objects()); }
+    if (request.url.endsWith("/garbage")) [objects(), objects(), objects(), objects()];
     return new Response("fine");
   } };"#;
 
@@ -83,7 +85,17 @@ async fn worker_above_the_memory_limit_is_stopped_without_affecting_other_projec
 
 #[tokio::test(flavor = "multi_thread")]
 async fn worker_that_fills_the_heap_is_stopped_without_affecting_other_projects() {
-    assert_stopped("/heap", "256 MiB of memory").await;
+    assert_stopped("/heap", "128 MiB of memory for JavaScript objects").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_is_collected_before_the_worker_exceeds_its_memory() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(MISBEHAVING).await;
+    // Each request leaves 2 MiB of objects.
+    for _ in 0..400 {
+        rig.node.visitor.sees(HOST, "/garbage", 200, "fine").await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
