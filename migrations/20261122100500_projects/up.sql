@@ -89,7 +89,8 @@ CREATE TABLE projects.hostnames (
     CONSTRAINT hostnames_hsts_preload_check CHECK (NOT hsts_preload OR hsts_include_subdomains AND hsts_max_age >= 31536000)
 );
 CREATE INDEX hostnames_project_id_idx ON projects.hostnames (project_id, name);
-CREATE UNIQUE INDEX hostnames_default_key ON projects.hostnames (project_id) WHERE kind = 'default';
+-- Lists of projects read only this index and not the table.
+CREATE UNIQUE INDEX hostnames_default_key ON projects.hostnames (project_id) INCLUDE (name) WHERE kind = 'default';
 CREATE INDEX hostnames_next_check_at_idx ON projects.hostnames (next_check_at) WHERE kind = 'custom';
 
 -- The organization that last held an active custom hostname. Another organization needs a stronger proof for this

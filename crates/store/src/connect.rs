@@ -7,12 +7,20 @@ use diesel_async::AsyncConnection as _;
 use kernel::error_chain;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use tokio_postgres::{CancelToken, NoTls};
+use tokio_postgres::tls::TlsStream;
+use tokio_postgres::{CancelToken, Client, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::Connection;
 use crate::config::{InvalidUrl, Target, Tls};
 use crate::instrument::StatementInstrumentation;
+
+/// What a connection is used for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Statements,
+    Notifications,
+}
 
 /// Opens connections to one database; cheap to clone.
 #[derive(Clone)]
@@ -30,16 +38,26 @@ impl Connector {
         Ok(Self { postgres: target.postgres, tls })
     }
 
+    /// Opens a connection for statements.
     pub(crate) async fn connect(&self) -> ConnectionResult<Connection> {
+        self.open(Use::Statements).await
+    }
+
+    /// Opens a connection that also receives notifications.
+    pub(crate) async fn connect_for_notifications(&self) -> ConnectionResult<Connection> {
+        self.open(Use::Notifications).await
+    }
+
+    async fn open(&self, purpose: Use) -> ConnectionResult<Connection> {
         let failed = |error: tokio_postgres::Error| ConnectionError::BadConnection(error_chain(&error).to_string());
         let mut connection = match &self.tls {
             None => {
                 let (client, driver) = self.postgres.connect(NoTls).await.map_err(failed)?;
-                Connection::try_from_client_and_connection(client, driver).await?
+                start(client, driver, purpose).await?
             }
             Some(tls) => {
                 let (client, driver) = self.postgres.connect(tls.clone()).await.map_err(failed)?;
-                Connection::try_from_client_and_connection(client, driver).await?
+                start(client, driver, purpose).await?
             }
         };
         connection.set_instrumentation(StatementInstrumentation::default());
@@ -57,6 +75,26 @@ impl Connector {
             tracing::debug!(error = %error_chain(&error), "failed to cancel an abandoned statement");
         }
     }
+}
+
+/// Reads and writes the messages of a connection in a task, which ends with the connection.
+///
+/// Only notifications need a task of diesel. With such a task, each statement also waits for the end of the task,
+/// although a statement on a closed connection fails anyway.
+async fn start<S: TlsStream + Unpin + Send + 'static>(
+    client: Client,
+    driver: tokio_postgres::Connection<Socket, S>,
+    purpose: Use,
+) -> ConnectionResult<Connection> {
+    if purpose == Use::Notifications {
+        return Connection::try_from_client_and_connection(client, driver).await;
+    }
+    tokio::spawn(async move {
+        if let Err(error) = driver.await {
+            tracing::debug!(error = %error_chain(&error), "a connection to Postgres ended");
+        }
+    });
+    Connection::try_from(client).await
 }
 
 fn client_config(extra_root: Option<std::path::PathBuf>) -> Result<rustls::ClientConfig, InvalidUrl> {

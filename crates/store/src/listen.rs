@@ -59,7 +59,7 @@ impl Store {
 
 async fn start_listening(store: &Store, channel: &str) -> std::result::Result<Connection, BoxError> {
     let listening = async {
-        let mut connection = store.connector().connect().await?;
+        let mut connection = store.connector().connect_for_notifications().await?;
         diesel::sql_query(format!("LISTEN {channel}")).execute(&mut connection).await?;
         Ok::<_, BoxError>(connection)
     };

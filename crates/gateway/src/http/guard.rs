@@ -54,7 +54,8 @@ pub(super) fn reacquire_permit(request: &HttpRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-fn busy() -> Problem {
+/// Returns the error of a request that a server at capacity refuses.
+pub(super) fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")
 }
 
