@@ -32,7 +32,7 @@ enum Source {
     Debian(&'static [&'static str]),
 }
 
-const ALL: [Tools; 8] = [
+const ALL: [Tools; 9] = [
     // Clients of the PowerDNS API. pebble is the ACME test server of lego.
     Tools {
         folder: "octodns",
@@ -58,6 +58,13 @@ const ALL: [Tools; 8] = [
         names: "spectral",
         source: Source::NpmDirect(&[("@stoplight/spectral-cli", "6.16.3"), ("@stoplight/spectral-rulesets", "1.23.1")]),
         variables: &[("SVC_TEST_SPECTRAL", ".bin/spectral")],
+    },
+    // The rules of accessibility, for the pages of app sign-in.
+    Tools {
+        folder: "axe",
+        names: "axe-core",
+        source: Source::NpmDirect(&[("axe-core", "4.14.1")]),
+        variables: &[("SVC_TEST_AXE", "axe-core/axe.min.js")],
     },
     // OAuth client libraries, with jose for the validation of access tokens, and requests as Authlib's HTTP client.
     Tools {

@@ -1,5 +1,5 @@
-//! The sign-in pages with axe-core, at two widths and in both colour schemes. CONTRIBUTING.md describes how to run this
-//! test with axe-core, which `cargo xtask test` does not install.
+//! The sign-in pages with axe-core, at two widths and in both colour schemes. CONTRIBUTING.md describes how to look at
+//! the screenshots.
 
 use std::fs;
 use std::path::PathBuf;
