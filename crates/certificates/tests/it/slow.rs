@@ -48,7 +48,7 @@ async fn run_whose_lease_has_ended_writes_nothing() {
     let authority = &it.authorities[0];
     let another_server = async {
         authority.wait_for_order().await;
-        it.advance(121);
+        it.advance(3721);
         assert_eq!(it.without_authorities().run_due().await.unwrap(), 1);
         authority.stall(false);
     };
