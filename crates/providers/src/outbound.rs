@@ -383,7 +383,7 @@ impl Exchange {
 }
 
 /// Returns the wait that `Retry-After` states: a number of seconds, or a time, which is compared with the header `Date`
-/// (RFC 9110 section 10.2.3). A time in the past is no wait.
+/// (RFC 9110 section 10.2.3). A time in the past is zero.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let value = text(RETRY_AFTER)?.trim();

@@ -57,12 +57,8 @@ async fn wildcard_and_hosted_names_use_dns_01() {
         rig.dns.set(zone, RecordType::NS, &["ns1.svc.example"]);
         rig.dns.set(zone, RecordType::SOA, &["ns1.svc.example. hostmaster.svc.example. 1"]);
     }
-    // The first attempt can precede the zone. Its failure is retried after minutes, from the time at which it ends.
-    let attempted = "SELECT 1 AS n FROM certificates.names \
-                     WHERE name = '*.apps.svc.example' AND (failures > 0 OR state = 'active')";
-    let attempted = async || rig.app.db_rows(attempted).await.pop();
-    eventually("the first attempt ends", attempted).await;
-    rig.app.clock.advance(600);
+    // The wildcard waits for its zone.
+    rig.app.clock.advance(10);
     let wildcard = async || {
         let desired = rig.node.send(Method::GET, "desired?since=0", |request| request).await;
         desired.expect(200)["platform"]["certificates"].as_array().unwrap().first().cloned()
