@@ -85,6 +85,8 @@ impl Rig {
         let nameserver = if knot.is_some() { local(ports.knot) } else { dns.address() };
         let app = App::with(|config| {
             configure(config, &pebble, local(ports.primary), nameserver);
+            // NOTIFY messages need a nameserver that transfers zones.
+            config.dns.as_mut().unwrap().has_primary = knot.is_some();
             change(config);
         })
         .await;
