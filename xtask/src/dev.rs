@@ -37,7 +37,8 @@ pub struct Args {
     /// Also start Knot DNS, which serves and signs the zones
     #[arg(long)]
     dns: bool,
-    /// Serve projects over https too, with certificates of Pebble, a test authority
+    /// Serve projects over https too, with certificates of Pebble, a test authority. Includes --dns, because the
+    /// authority looks up records in hosted zones
     #[arg(long)]
     tls: bool,
 }
@@ -62,7 +63,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
     let release = args.release;
     let mut settings = DevSettings::read(folder)?;
-    let knot = if args.dns { Some(Knot::prepare(&mut settings, folder)?) } else { None };
+    let knot = if args.dns || args.tls { Some(Knot::prepare(&mut settings, folder)?) } else { None };
     let pebble = if args.tls { Some(Pebble::prepare(&mut settings, folder)?) } else { None };
     settings.check_ports(pebble.iter().flat_map(Pebble::listeners).collect()).await?;
     let database_url = database(services, &mut settings)?;

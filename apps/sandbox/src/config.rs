@@ -18,6 +18,9 @@ settings::table! {
     pub MX: SocketAddr = Setting::with_default("SVC_SANDBOX_MX", "127.0.0.1:2525");
     /// The address of the name server, over UDP and TCP.
     pub DNS_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_DNS_LISTEN", "127.0.0.1:8053");
+    /// The nameserver of the platform's zones. The name server forwards queries for names with NS records, and for names
+    /// below them, to it.
+    pub DNS_NAMESERVER: Option<SocketAddr> = Setting::optional("SVC_SANDBOX_DNS_NAMESERVER");
     /// The address of the S3 server.
     pub S3_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_S3_LISTEN", "127.0.0.1:8092");
     /// The base URL at which browsers reach the web pages (default: that of their listener).
@@ -44,6 +47,8 @@ pub struct Config {
     pub sns_listen: SocketAddr,
     pub mx: SocketAddr,
     pub dns_listen: SocketAddr,
+    /// The nameserver of delegated names.
+    pub dns_nameserver: Option<SocketAddr>,
     pub s3_listen: SocketAddr,
     /// The folder of the S3 server. `None` for a temporary folder.
     pub s3_dir: Option<PathBuf>,
@@ -69,6 +74,7 @@ impl Config {
             sns_listen: settings.get(&SNS_LISTEN)?,
             mx: settings.get(&MX)?,
             dns_listen: settings.get(&DNS_LISTEN)?,
+            dns_nameserver: settings.opt(&DNS_NAMESERVER)?,
             s3_listen: settings.get(&S3_LISTEN)?,
             s3_dir: settings.opt(&S3_DIR)?,
         })

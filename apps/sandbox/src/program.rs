@@ -50,6 +50,9 @@ impl Sandbox {
         let listener = TcpListener::bind(config.listen).await?;
         let smtp = SmtpServer::start_on(config.smtp_listen, Encryption::None, None).await?;
         let dns = DnsServer::start_on(config.dns_listen).await?;
+        if let Some(nameserver) = config.dns_nameserver {
+            dns.delegate_to(nameserver);
+        }
         let port = listener.local_addr()?.port();
         let temporary = config.s3_dir.is_none().then(|| TemporaryDir::create(port)).transpose()?;
         let s3_dir = config.s3_dir.as_ref().or(temporary.as_ref().map(|temporary| &temporary.0)).unwrap();
@@ -169,7 +172,13 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
         return systems.payments.respond(&request).await;
     }
     if Registrar::serves(&request.path) {
-        return systems.registrar.respond(&request).await;
+        let response = systems.registrar.respond(&request).await;
+        for (domain, nameservers) in systems.registrar.delegations() {
+            if let Err(error) = systems.dns.delegate(&domain, &nameservers) {
+                eprintln!("svc-sandbox: failed to delegate {domain}: {error}");
+            }
+        }
+        return response;
     }
     if DemoApp::serves(&request.path) {
         let (app, request) = (Arc::clone(&systems.app), Arc::clone(&request));

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
+use chrono::DateTime;
 use kernel::{Secret, error_chain};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use rustls::RootCertStore;
@@ -248,7 +249,7 @@ impl OutboundClient {
         }
         let exchange = async {
             let response = self.send_any(call.url, request).await?;
-            let (status, retry_after) = (response.status().as_u16(), retry_after(&response));
+            let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
             Ok(Exchange { status, retry_after, body: self.read_body(response).await? })
         };
         self.log(exchange.await)
@@ -353,7 +354,7 @@ pub(crate) enum Credential<'a> {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) status: u16,
-    /// The value of `Retry-After`, if it is a number of seconds.
+    /// The wait that `Retry-After` states.
     retry_after: Option<Duration>,
     body: Vec<u8>,
 }
@@ -381,8 +382,16 @@ impl Exchange {
     }
 }
 
-fn retry_after(response: &Response) -> Option<Duration> {
-    response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+/// Returns the wait that `Retry-After` states: a number of seconds, or a time, which is compared with the header `Date`
+/// (RFC 9110 section 10.2.3). A time in the past is zero.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let value = text(RETRY_AFTER)?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let (until, now) = (DateTime::parse_from_rfc2822(value).ok()?, DateTime::parse_from_rfc2822(text(DATE)?).ok()?);
+    Some((until - now).to_std().unwrap_or_default())
 }
 
 /// Returns the origin of a valid address.

@@ -167,6 +167,11 @@ impl DevSettings {
         base_url(self.api)
     }
 
+    /// Returns the address at which this machine reaches the sandbox's name server.
+    pub fn name_server(&self) -> SocketAddr {
+        reachable_address(self.sandbox.dns)
+    }
+
     /// Adds a setting that is only known after the start of another program.
     pub fn set(&mut self, name: &'static str, value: impl Display) {
         self.values.insert(name, value.to_string());

@@ -26,9 +26,9 @@ pub struct Knot {
 }
 
 impl Knot {
-    /// Writes Knot's configuration and sets the server's `SVC_DNS_…` settings, except those that are configured.
+    /// Writes Knot's configuration and sets the settings of the server and the sandbox, except those that are configured.
     pub fn prepare(settings: &mut DevSettings, folder: &Path) -> Result<Self> {
-        let packages = nameservers::find().context("--dns needs Knot")?;
+        let packages = nameservers::find().context("--dns and --tls need Knot")?;
         let folder = folder.join("knot");
         fs::create_dir_all(&folder)?;
         let tsig = folder.join("tsig");
@@ -39,7 +39,8 @@ impl Knot {
         for (name, value) in [
             ("SVC_DNS_LISTEN", format!("127.0.0.1:{PRIMARY_PORT}")),
             ("SVC_DNS_SECONDARIES", knot.clone()),
-            ("SVC_DNS_SIGNER", knot),
+            ("SVC_DNS_SIGNER", knot.clone()),
+            ("SVC_SANDBOX_DNS_NAMESERVER", knot),
         ] {
             if read_setting::<String>(name)?.is_none() {
                 settings.set(name, value);

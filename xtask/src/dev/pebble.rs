@@ -20,12 +20,9 @@ use crate::setting::read_setting;
 /// The setting of the node's TLS listener, and its default port.
 const TLS_LISTEN: &str = "SVC_EDGE_TLS_LISTEN";
 const TLS_PORT: u16 = 8443;
-/// The ports of the authority, of its management, and of the name server at which the authority finds all names at this
-/// machine. 8053 is the port of the sandbox's name server.
+/// The ports of the authority and of its management.
 const DIRECTORY_PORT: u16 = 14000;
 const MANAGEMENT_PORT: u16 = 15000;
-const NAME_SERVER_PORT: u16 = 8054;
-const NAME_SERVER_MANAGEMENT_PORT: u16 = 8055;
 
 /// A configured Pebble.
 pub struct Pebble {
@@ -33,6 +30,8 @@ pub struct Pebble {
     config_file: PathBuf,
     /// The address of the node's TLS listener.
     tls: SocketAddr,
+    /// The address of the sandbox's name server, where the authority looks names up.
+    name_server: SocketAddr,
     /// The certificate of its https endpoints.
     certificate: PathBuf,
     /// The roots of this run and earlier ones.
@@ -73,29 +72,20 @@ impl Pebble {
                 settings.set(name, value);
             }
         }
-        Ok(Self { packages, config_file, tls, certificate, roots: folder.join("roots.pem") })
+        let name_server = settings.name_server();
+        Ok(Self { packages, config_file, tls, name_server, certificate, roots: folder.join("roots.pem") })
     }
 
     /// Returns the addresses on which Pebble and the node listen, with the names of their settings.
     pub fn listeners(&self) -> Vec<(Option<&'static str>, SocketAddr)> {
-        let fixed = [DIRECTORY_PORT, MANAGEMENT_PORT, NAME_SERVER_PORT, NAME_SERVER_MANAGEMENT_PORT];
-        let fixed = fixed.map(|port| (None, SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        let fixed = [DIRECTORY_PORT, MANAGEMENT_PORT].map(|port| (None, SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
         [(Some(TLS_LISTEN), self.tls)].into_iter().chain(fixed).collect()
     }
 
-    /// Starts the name server and the authority.
+    /// Starts the authority.
     pub fn start(&self, services: &mut Services, folder: &Path) -> Result<()> {
-        let (names, authority) =
-            (self.packages.file("usr/bin/pebble-challtestsrv")?, self.packages.file("usr/bin/pebble")?);
-        let name_server = format!("127.0.0.1:{NAME_SERVER_PORT}");
-        services.start("pebble-names", &names, folder, |command| {
-            command.args(["-dns01", &name_server, "-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""]);
-            command.arg("-management").arg(format!("127.0.0.1:{NAME_SERVER_MANAGEMENT_PORT}"));
-            // It also simulates sites, which are real here.
-            command.args(["-http01", "", "-https01", "", "-tlsalpn01", ""]);
-        })?;
-        services.start("pebble", &authority, folder, |command| {
-            command.arg("-config").arg(&self.config_file).args(["-dnsserver", &name_server]);
+        services.start("pebble", &self.packages.file("usr/bin/pebble")?, folder, |command| {
+            command.arg("-config").arg(&self.config_file).args(["-dnsserver", &self.name_server.to_string()]);
             // Without this, Pebble waits for several seconds before each validation.
             command.env("PEBBLE_VA_NOSLEEP", "1");
         })?;
@@ -124,11 +114,11 @@ impl Pebble {
 
     /// Returns how to visit projects over https.
     pub fn usage(&self) -> String {
+        let (roots, port) = (self.roots.display(), self.tls.port());
         format!(
-            "  Https     curl --cacert {} https://<project>-<org>.localhost:{}/\n            (when `svc hostnames \
-             list` shows the certificate as active, seconds after the first deployment)\n",
-            self.roots.display(),
-            self.tls.port()
+            "  Https     curl --cacert {roots} https://<project>-<org>.localhost:{port}/\n            \
+             curl --cacert {roots} --connect-to ::127.0.0.1:{port} https://<other hostname>:{port}/\n            (when \
+             `svc hostnames list` shows the certificate as active, seconds after the first deployment)\n"
         )
     }
 }

@@ -130,7 +130,7 @@ async fn create_hostnames(platform: &Platform, authority: &Authority) -> Result<
     for number in 0..PROJECTS {
         let project = platform.create_project(&format!("site-{number}")).await?;
         authority.dns.set(&project.hostname, RecordType::A, &["127.0.0.1"]);
-        project.deploy(&[("index.html", b"page")]).await?;
+        project.deploy(&[("assets/index.html", b"page")]).await?;
         hostnames.push(project.hostname);
     }
     for number in 0..HOSTED {

@@ -22,11 +22,12 @@ use crate::page::page;
 const PATH_PREFIX: &str = "/.well-known/acme-challenge/";
 /// The lengths of a token. RFC 8555 section 8.3 requires 128 bits of entropy, which are 22 characters.
 const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=128;
-/// The lookups of the whole node.
-const MAX_LOOKUPS: usize = 16;
+/// The lookups of the whole node. A server of the control plane runs up to 16 orders concurrently.
+const MAX_LOOKUPS: usize = 64;
 /// The lookups for hosts without a site at this node. The others are reserved for hosts with a site.
-const MAX_UNROUTED_LOOKUPS: usize = 8;
-const MAX_LOOKUPS_PER_HOST: usize = 2;
+const MAX_UNROUTED_LOOKUPS: usize = 32;
+/// An authority validates a challenge from several networks concurrently, such as six.
+const MAX_LOOKUPS_PER_HOST: usize = 8;
 /// The lookups that one client can cause immediately, and the interval at which it can cause another. An authority
 /// connects from several addresses, and validates many hosts from each.
 const CLIENT_BURST: u32 = 64;

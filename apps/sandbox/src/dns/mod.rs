@@ -1,5 +1,6 @@
 //! A name server, over UDP and TCP.
 
+mod delegation;
 mod zone;
 
 use std::collections::{HashMap, HashSet};
@@ -39,7 +40,8 @@ pub enum DnsFault {
     WrongId,
 }
 
-/// A name server. It is authoritative for all names: a name without records does not exist.
+/// A name server. It is authoritative for all names: a name without records does not exist. Names below `localhost` have
+/// the address 127.0.0.1 (RFC 6761 section 6.3).
 #[derive(Debug)]
 pub struct DnsServer {
     address: SocketAddr,
@@ -53,6 +55,8 @@ struct State {
     fault: Option<DnsFault>,
     /// The names with a lame delegation.
     lame: HashSet<Name>,
+    /// The nameserver of delegated names.
+    nameserver: Option<SocketAddr>,
     queries: HashMap<(Name, RecordType), usize>,
 }
 
@@ -129,6 +133,16 @@ impl DnsServer {
         Ok(())
     }
 
+    /// Replaces the NS records of a name.
+    ///
+    /// # Errors
+    /// Returns an error if a name is invalid.
+    pub fn delegate(&self, owner: &str, nameservers: &[String]) -> Result<(), InvalidRecord> {
+        let data = nameservers.iter().map(|target| parse_data(RecordType::NS, target)).collect::<Result<_, _>>()?;
+        self.state().zone.set(parse_name(owner)?, RecordType::NS, data);
+        Ok(())
+    }
+
     /// Returns all records as name, type and text, sorted.
     #[must_use]
     pub fn records(&self) -> Vec<[String; 3]> {
@@ -138,6 +152,12 @@ impl DnsServer {
     /// Injects a fault, or removes it.
     pub fn inject(&self, fault: Option<DnsFault>) {
         self.state().fault = fault;
+    }
+
+    /// Makes a name with NS records a delegation to this nameserver: it gets the queries for the name and all names below
+    /// it, except those for records that this server has. For a name that the nameserver refuses, this server responds.
+    pub fn delegate_to(&self, nameserver: SocketAddr) {
+        self.state().nameserver = Some(nameserver);
     }
 
     /// Makes the delegation of a name lame: the response for the name and all names below it is SERVFAIL.
@@ -185,12 +205,17 @@ async fn bind(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
 }
 
 async fn serve_udp(socket: UdpSocket, state: Arc<Mutex<State>>) {
-    let mut buffer = [0; 4096];
+    let (socket, mut buffer) = (Arc::new(socket), [0; 4096]);
+    let mut responses = JoinSet::new();
     while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
-        let answer = buffer.get(..length).and_then(|request| state.lock().unwrap().answer(request, Transport::Udp));
-        if let Some(answer) = answer {
-            let _ = socket.send_to(&answer, client).await;
-        }
+        let request = buffer.get(..length).unwrap_or_default().to_vec();
+        let (socket, state) = (Arc::clone(&socket), Arc::clone(&state));
+        responses.spawn(async move {
+            if let Some(answer) = respond(&state, &request, Transport::Udp).await {
+                let _ = socket.send_to(&answer, client).await;
+            }
+        });
+        while responses.try_join_next().is_some() {}
     }
 }
 
@@ -207,8 +232,7 @@ async fn serve_stream(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Re
     loop {
         let mut request = vec![0; stream.read_u16().await?.into()];
         stream.read_exact(&mut request).await?;
-        let answer = state.lock().unwrap().answer(&request, Transport::Tcp);
-        match answer {
+        match respond(&state, &request, Transport::Tcp).await {
             Some(answer) if answer.is_empty() => return Ok(()),
             Some(answer) => {
                 stream.write_u16(answer.len().try_into().unwrap()).await?;
@@ -219,24 +243,44 @@ async fn serve_stream(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Re
     }
 }
 
-impl State {
-    /// Answers a request. Returns `None` to send no response, and an empty response to close the connection.
-    fn answer(&mut self, request: &[u8], transport: Transport) -> Option<Vec<u8>> {
-        let request = Message::from_vec(request).ok()?;
-        if let Some(query) = request.queries.first() {
-            *self.queries.entry((query.name().clone(), query.query_type())).or_default() += 1;
+/// Responds to a request. Returns `None` to send no response, and an empty response to close the connection.
+async fn respond(state: &Mutex<State>, bytes: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    let request = Message::from_vec(bytes).ok()?;
+    let nameserver = state.lock().unwrap().begin(&request);
+    if let Some(nameserver) = nameserver {
+        let Ok(answer) = delegation::forward(nameserver, bytes, transport).await else {
+            return refusal(&request, ResponseCode::ServFail).to_vec().ok();
+        };
+        let code = Message::from_vec(&answer).ok()?.metadata.response_code;
+        if code != ResponseCode::Refused {
+            return Some(answer);
         }
-        let mut answer = self.zone.answer(&request);
+    }
+    state.lock().unwrap().answer(&request, transport)
+}
+
+impl State {
+    /// Counts a request. Returns the nameserver to which it must be forwarded.
+    fn begin(&mut self, request: &Message) -> Option<SocketAddr> {
+        let query = request.queries.first()?;
+        *self.queries.entry((query.name().clone(), query.query_type())).or_default() += 1;
+        self.nameserver.filter(|_| self.fault.is_none() && self.zone.is_delegated(query))
+    }
+
+    /// Answers a request with the records of this server. Returns `None` to send no response, and an empty response to
+    /// close the connection.
+    fn answer(&self, request: &Message, transport: Transport) -> Option<Vec<u8>> {
+        let mut answer = self.zone.answer(request);
         if request.queries.iter().any(|query| self.lame.iter().any(|apex| apex.zone_of(query.name()))) {
-            answer = refusal(&request, ResponseCode::ServFail);
+            answer = refusal(request, ResponseCode::ServFail);
         }
         match (self.fault, transport) {
             (Some(DnsFault::Silent), _)
             | (Some(DnsFault::SilentUdp), Transport::Udp)
             | (Some(DnsFault::SilentTcp), Transport::Tcp) => return None,
             (Some(DnsFault::CloseTcp), Transport::Tcp) => return Some(Vec::new()),
-            (Some(DnsFault::ServerFailure), _) => answer = refusal(&request, ResponseCode::ServFail),
-            (Some(DnsFault::Refused), _) => answer = refusal(&request, ResponseCode::Refused),
+            (Some(DnsFault::ServerFailure), _) => answer = refusal(request, ResponseCode::ServFail),
+            (Some(DnsFault::Refused), _) => answer = refusal(request, ResponseCode::Refused),
             (Some(DnsFault::Garbage), _) => return Some([&request.id.to_be_bytes()[..], &[0xff; 30]].concat()),
             (Some(DnsFault::WrongId), _) => answer.metadata.id ^= 1,
             _ => {}

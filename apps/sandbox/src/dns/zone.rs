@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use hickory_resolver::proto::op::{Edns, Message, Metadata, Query, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CAA, CNAME, MX, NS, SOA, TXT};
@@ -71,6 +72,15 @@ impl Zone {
         answer
     }
 
+    /// Returns whether a delegation contains the answer to a query: the zone has no such record, and the name or one above
+    /// it has NS records.
+    pub fn is_delegated(&self, query: &Query) -> bool {
+        let is_known = |kind| self.get(query.name(), kind).is_some();
+        !is_known(query.query_type())
+            && !is_known(RecordType::CNAME)
+            && self.0.keys().any(|(owner, kind)| *kind == RecordType::NS && owner.zone_of(query.name()))
+    }
+
     fn add_records(&self, answer: &mut Message, query: &Query) {
         let (mut name, kind) = (query.name().clone(), query.query_type());
         if kind != RecordType::CNAME {
@@ -83,6 +93,12 @@ impl Zone {
         }
         if let Some(data) = self.get(&name, kind) {
             answer.add_answers(data.iter().map(|data| Record::from_rdata(name.clone(), TTL, data.clone())));
+            return;
+        }
+        if is_local(&name) {
+            if kind == RecordType::A {
+                answer.add_answer(Record::from_rdata(name, TTL, RData::A(A(Ipv4Addr::LOCALHOST))));
+            }
             return;
         }
         if !self.exists(&name) {
@@ -106,6 +122,11 @@ impl Zone {
     fn exists(&self, name: &Name) -> bool {
         self.0.keys().any(|(owner, _)| name.zone_of(owner))
     }
+}
+
+/// Returns whether the name is `localhost` or below it.
+fn is_local(name: &Name) -> bool {
+    name.iter().next_back().is_some_and(|label| label.eq_ignore_ascii_case(b"localhost"))
 }
 
 /// Parses an absolute name.

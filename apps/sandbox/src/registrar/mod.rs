@@ -108,6 +108,12 @@ impl Registrar {
         path.strip_prefix(REGISTRAR_PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
+    /// Returns the domains in the account with their nameservers.
+    pub fn delegations(&self) -> Vec<(String, Vec<String>)> {
+        let domains = &self.state().domains;
+        domains.iter().map(|(name, domain)| (name.clone(), domain.nameservers.clone())).collect()
+    }
+
     /// Returns `None` to close the connection without a response.
     pub async fn respond(&self, request: &Request) -> Option<Response> {
         let Some(path) = request.path.strip_prefix(API) else { return Some(self.page(request)) };

@@ -8,6 +8,7 @@
 )]
 
 mod cross_origin;
+mod dns;
 mod identity;
 mod lending;
 mod objects;
@@ -56,6 +57,7 @@ impl TestSandbox {
             sns_listen: free,
             mx,
             dns_listen: free,
+            dns_nameserver: None,
             s3_listen: free,
             s3_dir: None,
             api_url: api_url.to_owned(),

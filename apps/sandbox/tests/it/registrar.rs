@@ -33,6 +33,7 @@ async fn page_shows_the_account_and_changes_domains() {
     {
         assert!(page.contains(shown), "{shown}: {page}");
     }
+    assert!(sandbox.text("/dns").await.contains("ns1.registrar.example"));
     for (action, member, before) in [("unlock", "locked", json!(true)), ("unlock", "locked", Value::Null)] {
         assert_eq!(call(&sandbox, "GET", "domains/shop.com", &Value::Null).await.1[member], before);
         let submitted = sandbox.submit("/registrar", &[("domain", NAME), ("action", action)]).await;

@@ -22,7 +22,7 @@ use store::{Connection, Store};
 use super::acme::AuthorityPort;
 use super::error::IntoStoreError as _;
 use crate::config::{ACME_DIRECTORIES, Config, DNS_RESOLVER};
-use crate::jobs::{Background, HOUR, Job, SECOND};
+use crate::jobs::{Background, HOUR, Job, MINUTE, SECOND};
 
 /// The timeout of a DNS lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
@@ -61,7 +61,9 @@ pub(super) fn wire(
     background.job(Job::every(HOUR, "certificates.reconcile"), certificates.clone(), async |certificates| {
         certificates.reconcile().await
     });
-    background.job(Job::every(SECOND, "certificates.run_due"), certificates.clone(), async |certificates| {
+    // Without an authority, runs only remove names.
+    let period = if certificates.is_enabled() { SECOND } else { MINUTE };
+    background.job(Job::every(period, "certificates.run_due"), certificates.clone(), async |certificates| {
         certificates.run_due().await.map(drop)
     });
     Ok(certificates)

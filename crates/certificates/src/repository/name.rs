@@ -1,14 +1,13 @@
 //! The names that need a certificate.
 
-use diesel::dsl::{exists, not};
 use diesel::prelude::*;
-use diesel::sql_types::{Array, BigInt, Text, Timestamptz, Uuid};
+use diesel::sql_types::{Array, BigInt, Bool, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, ProjectId, Time};
 use store::{Connection, Prepared, Result};
 
 use crate::model::NameState;
-use crate::schema::{certificates, hostnames, names};
+use crate::schema::{hostnames, names};
 
 /// A name that needs a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, QueryableByName, Selectable)]
@@ -56,6 +55,12 @@ pub struct Claim<'a> {
     pub running: &'a [OrgId],
     /// The maximum number of runs of an organization.
     pub org_limit: usize,
+    /// Whether this server can run hostnames.
+    pub includes_hostnames: bool,
+    /// The names of the platform that this server can run.
+    pub platform_names: &'a [String],
+    /// Other names are claimed only if they are due since this time.
+    pub overdue: Time,
 }
 
 /// The result of a run.
@@ -96,9 +101,8 @@ pub trait NameRepository {
     /// Makes names of a project unwanted, and due at `at`.
     async fn name_end(&mut self, project: ProjectId, names: &[String], at: Time) -> Result<()>;
 
-    /// Makes the names of the platform unwanted that have no certificate that is valid at `at`, except `kept`, and due at
-    /// `at`. Returns the number of changed rows.
-    async fn name_end_platform(&mut self, kept: &[&str], at: Time) -> Result<usize>;
+    /// Makes a name of the platform unwanted, and due at `at`.
+    async fn name_end_platform(&mut self, name: &str, run: i64, at: Time) -> Result<()>;
 
     /// Finds a name.
     async fn name_find(&mut self, name: &str) -> Result<Option<NameRecord>>;
@@ -143,12 +147,14 @@ pub trait NameRepository {
 }
 
 /// `$4` contains the organizations of the runs in progress, `$5` those that have no run left, and `$6` is the maximum number
-/// of runs of an organization. Only the first names of a long backlog are considered. The organizations in `$5` are
+/// of runs of an organization. `$7` to `$9` are the last fields of [`Claim`]. Only the first names of a long backlog are considered. The organizations in `$5` are
 /// skipped, so the next claim reaches the others.
 const CLAIM: &str = "\
     WITH candidates AS ( \
         SELECT name, org_id, due_at, wanted AND renew_at IS NULL AS is_first FROM certificates.names \
-        WHERE due_at <= $1 AND org_id <> ALL ($5) ORDER BY is_first, due_at LIMIT 256), \
+        WHERE due_at <= $1 AND org_id <> ALL ($5) \
+            AND (NOT wanted OR due_at <= $9 OR CASE WHEN project_id IS NULL THEN name = ANY ($8) ELSE $7 END) \
+        ORDER BY is_first, due_at LIMIT 256), \
     ranked AS ( \
         SELECT name, due_at, is_first, row_number() OVER (PARTITION BY org_id ORDER BY is_first, due_at) \
             + cardinality(array_positions($4, org_id)) AS rank FROM candidates) \
@@ -217,12 +223,10 @@ impl NameRepository for Connection {
         Ok(())
     }
 
-    async fn name_end_platform(&mut self, kept: &[&str], at: Time) -> Result<usize> {
-        let valid = certificates::table.filter(certificates::name.eq(names::name).and(certificates::not_after.gt(at)));
-        let unused = names::wanted.and(names::name.ne_all(kept)).and(not(exists(valid)));
-        let of_platform = names::project_id.is_null().and(unused);
-        let end = diesel::update(names::table.filter(of_platform));
-        Ok(end.set((names::wanted.eq(false), names::due_at.eq(at))).execute(self).await?)
+    async fn name_end_platform(&mut self, name: &str, run: i64, at: Time) -> Result<()> {
+        let current = names::table.find(name).filter(names::run.eq(run).and(names::project_id.is_null()));
+        diesel::update(current).set((names::wanted.eq(false), names::due_at.eq(at))).execute(self).await?;
+        Ok(())
     }
 
     async fn name_find(&mut self, name: &str) -> Result<Option<NameRecord>> {
@@ -235,7 +239,7 @@ impl NameRepository for Connection {
     }
 
     async fn names_claim_due(&mut self, claim: Claim<'_>) -> Result<Vec<NameRecord>> {
-        let Claim { now, until, limit, running, org_limit } = claim;
+        let Claim { now, until, limit, running, org_limit, includes_hostnames, platform_names, overdue } = claim;
         let runs = |org: &OrgId| running.iter().filter(|running| *running == org).count();
         let full: Vec<OrgId> = running.iter().filter(|org| runs(org) >= org_limit).copied().collect();
         let to_integer = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -245,7 +249,10 @@ impl NameRepository for Connection {
             .bind::<BigInt, _>(to_integer(limit))
             .bind::<Array<Uuid>, _>(running)
             .bind::<Array<Uuid>, _>(full)
-            .bind::<BigInt, _>(to_integer(org_limit));
+            .bind::<BigInt, _>(to_integer(org_limit))
+            .bind::<Bool, _>(includes_hostnames)
+            .bind::<Array<Text>, _>(platform_names)
+            .bind::<Timestamptz, _>(overdue);
         Ok(Prepared(claim).load(self).await?)
     }
 

@@ -11,19 +11,28 @@ use crate::repository::{NameRecord, OrderRecord, PublishedChallenge};
 /// The age of an order from which nameservers that do not answer are ignored.
 const UNREACHABLE_SECONDS: i64 = 60;
 
+/// The delay of the wildcard while its zone does not exist.
+const MISSING_ZONE_SECONDS: i64 = 10;
+
 impl Certificates {
     /// Returns the challenge that a name should use. A wildcard requires DNS-01 (RFC 8555 section 7.1.3). Names in a
-    /// hosted zone use it too, because it works before visitors reach a node.
-    pub(super) async fn choose_challenge(&self, name: &NameRecord) -> store::Result<Challenge> {
+    /// hosted zone use it too, because it works before visitors reach a node. Without its zone, the wildcard waits.
+    pub(super) async fn choose_challenge(&self, name: &NameRecord) -> Result<Challenge, RunError> {
+        let record = record_name(&name.name);
         if name.name.starts_with("*.") {
-            return Ok(Challenge::Dns01);
+            let mut connection = self.store.connection().await?;
+            if self.ports.zones.find(&mut connection, name.org, &record).await?.is_some() {
+                return Ok(Challenge::Dns01);
+            }
+            let until = self.store.clock_rng().now().plus_seconds(MISSING_ZONE_SECONDS);
+            return Err(RunError::Postponed { until, message: format!("no hosted zone contains {record}") });
         }
         // After a failed order, use the other challenge: the public DNS can differ from the hosted zone.
         if name.failures % 2 == 1 {
             return Ok(Challenge::Http01);
         }
         let mut connection = self.store.connection().await?;
-        let zone = self.ports.zones.find(&mut connection, name.org, &name.name).await?;
+        let zone = self.ports.zones.find(&mut connection, name.org, &record).await?;
         // A lookup holds no connection.
         drop(connection);
         let uses_dns = match zone {

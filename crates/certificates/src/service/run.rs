@@ -42,8 +42,9 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time for which the failures of a removed name are kept: 1 day.
 const KEEP_FAILURES_SECONDS: i64 = 24 * 3600;
 
-/// The delay of a name that the configuration excludes: 1 hour.
-const POSTPONE_SECONDS: i64 = 3600;
+/// The time after which a server claims a name that its configuration excludes: 1 hour. Until then, another server can
+/// run the name, such as during a change of the configuration of one server after the other.
+const EXCLUDED_SECONDS: i64 = 3600;
 
 /// The maximum length of an error of a name, in characters.
 const MAX_ERROR: usize = 400;
@@ -129,7 +130,16 @@ impl Certificates {
     /// Claims due names. `running` contains the organization of each run in progress.
     async fn claim_due(&self, running: &[OrgId], limit: usize) -> store::Result<Vec<NameRecord>> {
         let now = self.store.clock_rng().now();
-        let claim = Claim { now, until: now.plus_seconds(LEASE_SECONDS), limit, running, org_limit: MAX_RUNS_PER_ORG };
+        let claim = Claim {
+            now,
+            until: now.plus_seconds(LEASE_SECONDS),
+            limit,
+            running,
+            org_limit: MAX_RUNS_PER_ORG,
+            includes_hostnames: self.is_enabled(),
+            platform_names: &self.configured_platform_names(),
+            overdue: now.plus_seconds(-EXCLUDED_SECONDS),
+        };
         self.store.connection().await?.names_claim_due(claim).await
     }
 
@@ -154,10 +164,11 @@ impl Certificates {
             return self.remove(name).await;
         }
         if !self.is_enabled() {
-            return self.postpone(name, None, "the platform has no certificate authority").await;
+            let now = self.store.clock_rng().now();
+            return self.postpone(name, now, "the platform has no certificate authority").await;
         }
-        if name.project.is_none() && !self.is_platform_name(&name.name) {
-            return self.postpone(name, None, "the name of the platform is no longer configured").await;
+        if name.project.is_none() && !self.configured_platform_names().contains(&name.name) {
+            return self.end_platform_name(name).await;
         }
         let result = self.issue(name).await;
         let backoff = Retry::Backoff { not_before: None };
@@ -172,7 +183,7 @@ impl Certificates {
                 self.fail(name, &error.to_string(), Retry::Backoff { not_before }).await
             }
             Err(RunError::Failed(message)) => self.fail(name, &message, backoff).await,
-            Err(RunError::Postponed { until, message }) => self.postpone(name, Some(until), &message).await,
+            Err(RunError::Postponed { until, message }) => self.postpone(name, until, &message).await,
             Err(RunError::Store(error)) if !matches!(error, Error::Unavailable(_)) => {
                 tracing::error!(name = name.name, error = %error_chain(&error), "an order failed unexpectedly");
                 self.fail(name, "something went wrong on our side", backoff).await
@@ -236,11 +247,22 @@ impl Certificates {
         tx.certificate_delete(name).await
     }
 
-    /// Schedules the next run without a failure, and keeps the order. Without a time, it is the next hour, or the expiry
-    /// of the certificate.
-    async fn postpone(&self, name: &NameRecord, until: Option<Time>, message: &str) -> Result<(), RunError> {
+    /// Ends a name of the platform that is no longer configured, after the expiry of its certificate, so that a wrong
+    /// setting interrupts no site.
+    async fn end_platform_name(&self, name: &NameRecord) -> Result<(), RunError> {
         let now = self.store.clock_rng().now();
-        let due_at = until.unwrap_or_else(|| now.plus_seconds(POSTPONE_SECONDS + self.random(POSTPONE_SECONDS / 10)));
+        let mut connection = self.store.connection().await?;
+        let certificate = connection.certificate_find_by_name(&name.name).await?;
+        if certificate.is_some_and(|certificate| certificate.not_after > now) {
+            drop(connection);
+            return self.postpone(name, now, "the name of the platform is no longer configured").await;
+        }
+        Ok(connection.name_end_platform(&name.name, name.run, now).await?)
+    }
+
+    /// Schedules the next run without a failure, and keeps the order.
+    async fn postpone(&self, name: &NameRecord, due_at: Time, message: &str) -> Result<(), RunError> {
+        let now = self.store.clock_rng().now();
         let certificate = self.store.connection().await?.certificate_find_by_name(&name.name).await?;
         if certificate.is_some_and(|certificate| certificate.not_after <= now.plus_seconds(EXPIRING_SECONDS)) {
             return self.fail(name, message, Retry::At(due_at)).await;

@@ -90,8 +90,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Adds the names of the platform. Ends a name that is no longer configured after the expiry of its certificate, so that
-    /// a wrong setting of one server interrupts no site.
+    /// Adds the names of the platform. A run ends those that are no longer configured.
     async fn reconcile_platform(&self) -> store::Result<()> {
         if !self.is_enabled() {
             return Ok(());
@@ -100,8 +99,7 @@ impl Certificates {
         self.store
             .transaction(&Actor::service("certificates.reconcile"), async |tx: &mut Connection| {
                 let platform_names = self.platform_names(tx).await?;
-                let kept: Vec<&str> = platform_names.iter().map(|(name, _)| name.as_str()).collect();
-                let mut changed = tx.name_end_platform(&kept, now).await?;
+                let mut changed = 0;
                 for (name, org) in &platform_names {
                     if tx.name_find(name).await?.is_none_or(|found| !found.wanted || found.org != *org) {
                         tx.name_upsert(name, *org, None, now).await?;
@@ -182,10 +180,10 @@ impl Certificates {
         self.config.platform_org.unwrap_or_else(|| OrgId::from_uuid(uuid::Uuid::nil()))
     }
 
-    /// Returns whether the name is a name of the platform that is configured.
-    pub(super) fn is_platform_name(&self, name: &str) -> bool {
-        self.wildcard().is_some_and(|(wildcard, _)| wildcard == name)
-            || self.config.api_hostname.as_deref() == Some(name)
+    /// Returns the names of the platform that this server can run.
+    pub(super) fn configured_platform_names(&self) -> Vec<String> {
+        let api = self.config.api_hostname.clone().filter(|_| self.is_enabled());
+        self.wildcard().map(|(name, _)| name).into_iter().chain(api).collect()
     }
 
     /// Returns the effect of the wildcard on default hostnames. A valid certificate also has one at a server whose settings

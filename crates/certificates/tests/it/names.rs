@@ -53,10 +53,6 @@ async fn reconciliation_adds_and_ends_names() {
     let all = ["*.apps.example pending", "a.example pending", "one-acme.apps.example pending"];
     with_platform_org.reconcile().await.unwrap();
     assert_eq!(it.names().await, all);
-    // A wildcard without a certificate is removed with its setting.
-    it.certificates.reconcile().await.unwrap();
-    assert_eq!(it.names().await, all[1..]);
-    with_platform_org.reconcile().await.unwrap();
     it.certify("*.apps.example", 30).await;
     with_platform_org.reconcile().await.unwrap();
     assert_eq!(it.names().await, ["*.apps.example active", "a.example pending"]);
@@ -81,6 +77,28 @@ async fn wildcard_without_its_setting_is_served_until_its_expiry() {
     it.certificates.reconcile().await.unwrap();
     it.certificates.run_due().await.unwrap();
     assert_eq!(it.certified().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn server_leaves_a_name_that_its_settings_exclude_to_others_for_an_hour() {
+    let it = Kit::start(1).await;
+    let project = it.project("site", &["a.example"]).await;
+    it.sync(project).await;
+    let with_platform_org = it.with_platform_org();
+    with_platform_org.reconcile().await.unwrap();
+    it.advance(3500);
+    it.certificates.reconcile().await.unwrap();
+    assert_eq!(it.without_authorities().run_due().await.unwrap(), 0);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 1);
+    assert_eq!(it.names().await, ["*.apps.example pending", "a.example failed"]);
+    assert_eq!(with_platform_org.run_due().await.unwrap(), 1);
+    // Its zone does not exist yet.
+    assert_eq!(it.names().await, ["*.apps.example pending", "a.example failed"]);
+    assert_eq!(it.db_number("SELECT count(*) FROM certificates.names WHERE failures > 0").await, 1);
+    // A wildcard without a certificate is removed.
+    it.advance(3800);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 3);
+    assert_eq!(it.names().await, ["a.example failed"]);
 }
 
 #[tokio::test]
@@ -110,7 +128,9 @@ async fn api_needs_a_certificate_unless_the_wildcard_covers_it() {
     assert_eq!(it.names().await, ["*.apps.example pending"]);
     let alone = it.with_api("api.apps.example", None);
     alone.reconcile().await.unwrap();
-    assert_eq!(it.names().await, ["api.apps.example pending"]);
+    it.advance(3600);
+    alone.run_due().await.unwrap();
+    assert_eq!(it.names().await, ["api.apps.example failed"]);
 }
 
 #[tokio::test]

@@ -4,9 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use chrono::DateTime;
-use http::header::{DATE, HeaderName, RETRY_AFTER};
-use http::{HeaderMap, Method};
+use http::Method;
 use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error as LibraryError, HttpClient, Problem};
 use kernel::error_chain;
@@ -14,6 +12,7 @@ use url::Url;
 
 use super::AcmeError;
 use crate::OutboundClient;
+use crate::outbound::retry_after;
 
 /// The maximum length of a message of an authority, in characters.
 const MAX_MESSAGE: usize = 400;
@@ -66,7 +65,7 @@ impl Transport {
         let exchange = self.client.relay(parts.method, &url, parts.headers, body).await;
         let (status, headers, body) = exchange.map_err(|error| LibraryError::Other(Box::new(error)))?;
         let body = Bytes::from(body);
-        let retry_after = retry_after(&headers);
+        let retry_after = retry_after(&headers).map(|wait| i64::try_from(wait.as_secs()).unwrap_or(i64::MAX));
         self.remember(Exchange { is_shared, status: status.as_u16(), retry_after, body: body.clone() });
         let mut response = http::Response::new(());
         *response.status_mut() = status;
@@ -108,18 +107,6 @@ impl Transport {
         }
         AcmeError::Refused(message)
     }
-}
-
-/// Returns the seconds in `Retry-After`: a number, or a time, which is compared with the header `Date` (RFC 9110 section
-/// 10.2.3).
-fn retry_after(headers: &HeaderMap) -> Option<i64> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let value = text(RETRY_AFTER)?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(seconds);
-    }
-    let (until, now) = (DateTime::parse_from_rfc2822(value).ok()?, DateTime::parse_from_rfc2822(text(DATE)?).ok()?);
-    Some((until - now).num_seconds())
 }
 
 /// Returns the message of a problem, without control characters, truncated.

@@ -51,7 +51,8 @@ pub struct Sandbox {
     url: Option<String>,
     smtp: SocketAddr,
     sns: SocketAddr,
-    dns: SocketAddr,
+    /// The address of the name server.
+    pub dns: SocketAddr,
     s3: SocketAddr,
 }
 

@@ -37,6 +37,18 @@ async fn challenge_is_answered_at_every_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn concurrent_validations_from_several_networks_are_answered() {
+    let rig = Rig::start().await;
+    rig.core.add_challenge(TOKEN, HOST, "response");
+    rig.core.delay_challenges(Duration::from_millis(500));
+    let path = path(TOKEN);
+    let seen = join_all([(); 6].map(|()| rig.node.visitor.get(HOST, &path))).await;
+    let answered = seen.iter().filter(|seen| seen.status == 200 && seen.body == "response").count();
+    assert_eq!(answered, seen.len());
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn challenge_is_answered_before_the_access_gate() {
     let rig = Rig::start().await;
     let access = json!({ "mode": "org", "password": null, "bypass": null, "version": 1 });
@@ -69,14 +81,14 @@ async fn project_answers_challenges_that_the_control_plane_does_not_know() {
 async fn concurrent_lookups_are_limited() {
     let rig = Rig::start().await;
     rig.core.delay_challenges(Duration::from_secs(1));
-    let hosts = (0..12).map(|number| format!("host{number}.example")).chain([(); 5].map(|()| HOST.to_owned()));
+    let hosts = (0..36).map(|number| format!("host{number}.example")).chain([(); 11].map(|()| HOST.to_owned()));
     let requests: Vec<_> =
         hosts.enumerate().map(|(number, host)| (host, path(&format!("cccccccccccccccccccc{number}")))).collect();
     let seen = join_all(requests.iter().map(|(host, path)| rig.node.visitor.get(host, path))).await;
-    let (unrouted, routed) = seen.split_at(12);
+    let (unrouted, routed) = seen.split_at(36);
     let busy = |seen: &[VisitorResponse]| seen.iter().filter(|seen| seen.status == 503).count();
-    // Hosts without a site have half of the permits, and each host two.
-    assert_eq!((busy(unrouted), busy(routed), rig.core.challenge_lookups()), (4, 3, 10));
+    // Hosts without a site have half of the permits, and each host eight.
+    assert_eq!((busy(unrouted), busy(routed), rig.core.challenge_lookups()), (4, 3, 40));
     assert!(seen.iter().filter(|seen| seen.status == 503).all(|seen| seen.header("retry-after") == "1"));
     rig.node.stop().await;
 }

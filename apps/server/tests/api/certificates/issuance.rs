@@ -4,7 +4,7 @@ use reqwest::Method;
 use sandbox::RecordType;
 use serde_json::{Value, json};
 
-use super::rig::{DEFAULT, HOSTNAMES, Rig, ZONE, set_platform_org};
+use super::rig::{DEFAULT, HOSTNAMES, Rig, ZONE, ZONES, set_platform_org};
 use crate::support::{ManualNode, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,12 +57,8 @@ async fn wildcard_and_hosted_names_use_dns_01() {
         rig.dns.set(zone, RecordType::NS, &["ns1.svc.example"]);
         rig.dns.set(zone, RecordType::SOA, &["ns1.svc.example. hostmaster.svc.example. 1"]);
     }
-    // The first attempt can precede the zone. Its failure is retried after minutes, from the time at which it ends.
-    let attempted = "SELECT 1 AS n FROM certificates.names \
-                     WHERE name = '*.apps.svc.example' AND (failures > 0 OR state = 'active')";
-    let attempted = async || rig.app.db_rows(attempted).await.pop();
-    eventually("the first attempt ends", attempted).await;
-    rig.app.clock.advance(600);
+    // The wildcard waits for its zone.
+    rig.app.clock.advance(10);
     let wildcard = async || {
         let desired = rig.node.send(Method::GET, "desired?since=0", |request| request).await;
         desired.expect(200)["platform"]["certificates"].as_array().unwrap().first().cloned()
@@ -87,6 +83,28 @@ async fn wildcard_and_hosted_names_use_dns_01() {
     assert_eq!(challenges, ["http-01", "dns-01", "dns-01"]);
     let zone = rig.ada.get(ZONE).await.expect(200).clone();
     assert!(!zone.to_string().contains("_acme-challenge"), "{zone}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn knot_serves_the_challenge_of_a_hosted_name() {
+    let Some(rig) = Rig::with_knot().await else { return };
+    let knot = rig.knot.as_ref().unwrap();
+    rig.ada.post(ZONES, json!({ "name": "example.org" })).await.expect(200);
+    rig.dns.set("example.org", RecordType::NS, &["ns1.svc.example"]);
+    let is_served = async || (knot.query("example.org", "NS").await.data.len() == 2).then_some(());
+    eventually("Knot serves the zone", is_served).await;
+    rig.activate("www.example.org").await;
+    rig.tls_becomes("www.example.org", "active").await;
+    rig.handshake(&rig.reference("www.example.org").await.unwrap(), "www.example.org").await;
+
+    let orders = "SELECT data ->> 'challenge' AS challenge FROM store.audit \
+         WHERE event = 'certificate.order' AND data ->> 'name' = 'www.example.org'";
+    assert_eq!(rig.app.db_rows(orders).await, [json!({ "challenge": "dns-01" })]);
+    assert!(rig.dns.queries("_acme-challenge.www.example.org", RecordType::TXT) > 0);
+    assert!(!format!("{:?}", rig.dns.records()).contains("_acme-challenge"));
+    assert_eq!((rig.orders().await, rig.challenge_rrsets().await), (0, Vec::new()));
+    let is_deleted = async || knot.query("_acme-challenge.www.example.org", "TXT").await.is(&[]).then_some(());
+    eventually("Knot serves the record no longer", is_deleted).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use super::proxy::{AcmeProxy, Moment, Resource};
 use super::rig::{DEFAULT, PLATFORM, ZONE, ZONES, activate, serve_challenges, serve_zones};
 use crate::nameservers::daemon::TSIG;
 use crate::process::Process;
-use crate::support::{Caller, Folder, ManualNode, Pebble, eventually, site};
+use crate::support::{Caller, ManualNode, Pebble, eventually, site};
 
 /// The steps of an order.
 const STEPS: [Resource; 6] = [
@@ -36,13 +36,12 @@ struct Rig {
     ada: Caller,
     tasks: [AbortHandle; 2],
     _pebble: Pebble,
-    _folder: Folder,
 }
 
 impl Rig {
     async fn start() -> Option<Self> {
-        let (dns, folder) = (Arc::new(DnsServer::start().await), Folder::new("kills"));
-        let pebble = Pebble::start(&folder, &dns).await?;
+        let pebble = Pebble::start().await?;
+        let dns = pebble.dns.clone();
         let proxy = AcmeProxy::start(&pebble).await;
         let settings = [
             ("SVC_PLATFORM_DOMAIN", PLATFORM.to_owned()),
@@ -60,7 +59,7 @@ impl Rig {
         let responding = watch::channel(node).1;
         let responder = serve_challenges(pebble.http_port, responding, Arc::new(AtomicBool::new(true))).await;
         let zones = tokio::spawn(serve_zones(server.database.clone(), dns.clone())).abort_handle();
-        Some(Self { server, proxy, dns, ada, tasks: [responder, zones], _pebble: pebble, _folder: folder })
+        Some(Self { server, proxy, dns, ada, tasks: [responder, zones], _pebble: pebble })
     }
 
     /// Holds the next call of these resources, at both moments.

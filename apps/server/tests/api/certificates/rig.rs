@@ -1,5 +1,6 @@
 //! The test rig: the server, Pebble, the public DNS, and a node that answers HTTP-01.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +19,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::proxy::AcmeProxy;
-use crate::support::{App, Caller, Folder, ManualNode, Pebble, TestDatabase, eventually, site};
+use crate::nameservers::daemon::{Daemon, Packages, Ports, TSIG, packages};
+use crate::support::{App, Caller, ManualNode, Pebble, TestDatabase, eventually, site};
 
 pub const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 pub const ZONES: &str = "/v1/orgs/ada/dns/zones";
@@ -35,13 +37,13 @@ pub struct Rig {
     pub ada: Caller,
     pub dns: Arc<DnsServer>,
     pub pebble: Pebble,
+    pub knot: Option<Daemon>,
     pub node: Arc<ManualNode>,
     /// Whether the node answers challenges.
     pub answers: Arc<AtomicBool>,
     /// The node that answers challenges.
     responder: watch::Sender<Arc<ManualNode>>,
-    tasks: [AbortHandle; 2],
-    _folder: Folder,
+    tasks: Vec<AbortHandle>,
 }
 
 impl Rig {
@@ -52,44 +54,56 @@ impl Rig {
 
     /// Like [`Self::start`], with a changed configuration.
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> Option<Self> {
-        let (dns, folder) = (Arc::new(DnsServer::start().await), Folder::new("certificates"));
-        let pebble = Pebble::start(&folder, &dns).await?;
-        Some(Self::with(dns, folder, pebble, change).await)
+        Some(Self::with(Pebble::start().await?, None, change).await)
     }
 
     /// Starts the rig with a proxy in front of Pebble.
     pub async fn behind_proxy() -> Option<(Self, AcmeProxy)> {
-        let (dns, folder) = (Arc::new(DnsServer::start().await), Folder::new("certificates"));
-        let pebble = Pebble::start(&folder, &dns).await?;
+        let pebble = Pebble::start().await?;
         let proxy = AcmeProxy::start(&pebble).await;
         let directory = proxy.directory.parse().unwrap();
-        Some((Self::with(dns, folder, pebble, |config| config.acme[0].directory = directory).await, proxy))
+        Some((Self::with(pebble, None, |config| config.acme[0].directory = directory).await, proxy))
     }
 
     /// Starts the rig with a Pebble that requires one of these external account bindings. The server has none.
     pub async fn with_required_binding(keys: Value) -> Option<Self> {
-        let (dns, folder) = (Arc::new(DnsServer::start().await), Folder::new("certificates"));
         let options = json!({ "externalAccountBindingRequired": true, "externalAccountMACKeys": keys });
-        let pebble = Pebble::start_with(&folder, dns.address(), options).await?;
-        Some(Self::with(dns, folder, pebble, |_| {}).await)
+        Some(Self::with(Pebble::start_with(options).await?, None, |_| {}).await)
     }
 
-    async fn with(dns: Arc<DnsServer>, folder: Folder, pebble: Pebble, change: impl FnOnce(&mut Config)) -> Self {
+    /// Starts the rig with Knot, to which the public DNS delegates the hosted zones. Returns `None` also if Knot is not
+    /// installed.
+    pub async fn with_knot() -> Option<Self> {
+        let packages = packages()?;
+        Some(Self::with(Pebble::start().await?, Some(packages), |_| {}).await)
+    }
+
+    /// Starts the rig. Knot runs if there are packages for it. Otherwise the public DNS has the records of challenges.
+    async fn with(pebble: Pebble, knot: Option<Packages>, change: impl FnOnce(&mut Config)) -> Self {
+        let (dns, ports) = (pebble.dns.clone(), Ports::free());
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let nameserver = if knot.is_some() { local(ports.knot) } else { dns.address() };
         let app = App::with(|config| {
-            configure(config, &dns, &pebble);
+            configure(config, &pebble, local(ports.primary), nameserver);
+            // NOTIFY messages need a nameserver that transfers zones.
+            config.dns.as_mut().unwrap().has_primary = knot.is_some();
             change(config);
         })
         .await;
+        let knot = knot.map(|packages| Daemon::knot(&packages, ports));
         let ada = app.sign_in("ada").await;
         let node = Arc::new(ManualNode::new(&app).await);
         ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
         let answers = Arc::new(AtomicBool::new(true));
         let (responder, responding) = watch::channel(node.clone());
-        let task = serve_challenges(pebble.http_port, responding, answers.clone()).await;
-        let zones = tokio::spawn(serve_zones(app.database.clone(), dns.clone())).abort_handle();
+        let mut tasks = vec![serve_challenges(pebble.http_port, responding, answers.clone()).await];
+        match knot {
+            Some(_) => dns.delegate_to(nameserver),
+            None => tasks.push(tokio::spawn(serve_zones(app.database.clone(), dns.clone())).abort_handle()),
+        }
         dns.set(DEFAULT, RecordType::A, &["127.0.0.1"]);
         ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
-        Self { app, ada, dns, pebble, node, answers, responder, tasks: [task, zones], _folder: folder }
+        Self { app, ada, dns, pebble, knot, node, answers, responder, tasks }
     }
 
     /// Stops the server, and continues with another one, whose configuration `change` modifies.
@@ -221,17 +235,18 @@ pub async fn activate(ada: &Caller, dns: &DnsServer, name: &str) {
     assert_eq!(verified["state"], "active", "{verified}");
 }
 
-fn configure(config: &mut Config, dns: &DnsServer, pebble: &Pebble) {
-    config.dns_resolver = Some(dns.address());
+/// Configures the server with this authority, this address of its hidden primary, and this nameserver of its zones.
+fn configure(config: &mut Config, pebble: &Pebble, listen: SocketAddr, nameserver: SocketAddr) {
+    config.dns_resolver = Some(pebble.dns.address());
     config.gateway.site.platform_domain = PLATFORM.to_owned();
     config.own_domains = vec!["svc.example".to_owned()];
     let directory = pebble.directory.parse().unwrap();
     let ca = Some(std::fs::read_to_string(&pebble.certificate).unwrap());
     config.acme = vec![AcmeConfig { directory, contact: Some("ops@svc.example".to_owned()), binding: None, ca }];
     config.primary = Some(PrimaryConfig {
-        listen: reserved_address(),
-        key: "svc:hmac-sha256:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".parse().unwrap(),
-        secondaries: vec![dns.address()],
+        listen,
+        key: TSIG.parse().unwrap(),
+        secondaries: vec![nameserver],
         catalog: dns::ZoneName::parse("catalog.invalid").unwrap(),
     });
 }

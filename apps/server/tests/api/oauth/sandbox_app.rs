@@ -137,6 +137,7 @@ impl Kit {
             sns_listen: free,
             mx: free,
             dns_listen: free,
+            dns_nameserver: None,
             s3_listen: free,
             s3_dir: None,
             api_url: api_url.map_or(base, str::to_owned),

@@ -111,12 +111,12 @@ async fn lego_obtains_a_certificate_and_cleans_up() {
     let Some(lego) = external_program("SVC_TEST_LEGO") else { return };
     let (app, _ada, tool) = setup().await;
     tool.post(ZONES, json!({ "name": "octo.example." })).await.expect(201);
-    let (dns, folder) = (DnsServer::start().await, Folder::new("lego"));
-    let Some(mut pebble) = Pebble::start(&folder, &dns).await else { return };
+    let Some(mut pebble) = Pebble::start().await else { return };
+    let (dns, folder) = (pebble.dns.clone(), pebble.folder.path.clone());
     let mut run = Command::new(lego);
     run.args(["--server", &pebble.directory, "--accept-tos", "--email", "ada@octo.example", "--dns", "pdns"]);
     run.args(["--dns.disable-cp", "--dns.resolvers", &dns.address().to_string()]);
-    run.args(["-d", "host.octo.example", "-d", "*.octo.example"]).arg("--path").arg(&folder.path).arg("run");
+    run.args(["-d", "host.octo.example", "-d", "*.octo.example"]).arg("--path").arg(&folder).arg("run");
     run.env("LEGO_CA_CERTIFICATES", &pebble.certificate).env("PDNS_API_URL", &app.base);
     run.env("PDNS_API_KEY", tool.key.as_deref().unwrap()).env("PDNS_POLLING_INTERVAL", "1");
     let mut seen = BTreeMap::new();
@@ -126,7 +126,7 @@ async fn lego_obtains_a_certificate_and_cleans_up() {
     };
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{text}");
-    assert!(folder.path.join("certificates/host.octo.example.crt").is_file(), "{text}");
+    assert!(folder.join("certificates/host.octo.example.crt").is_file(), "{text}");
     pebble.stop().await;
 
     let names: Vec<&str> = seen.keys().map(String::as_str).collect();

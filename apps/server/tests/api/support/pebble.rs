@@ -1,7 +1,7 @@
 //! The ACME test server Pebble.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sandbox::DnsServer;
 use serde_json::{Value, json};
@@ -10,8 +10,12 @@ use tokio::process::{Child, Command};
 
 use super::{Folder, eventually, external_program};
 
-/// A certificate authority. It validates challenges at a DNS server and at a port of this machine.
+/// A certificate authority with the public DNS. It validates challenges there, and at a port of this machine.
 pub struct Pebble {
+    /// The public DNS.
+    pub dns: Arc<DnsServer>,
+    /// The folder of its files.
+    pub folder: Folder,
     /// The URL of the directory.
     pub directory: String,
     /// The file with the certificate of its HTTPS endpoint, which clients must trust.
@@ -23,7 +27,6 @@ pub struct Pebble {
     program: PathBuf,
     config: PathBuf,
     log: PathBuf,
-    dns: String,
     listen: u16,
     management: u16,
     child: Child,
@@ -31,13 +34,14 @@ pub struct Pebble {
 
 impl Pebble {
     /// Starts the authority. Returns `None` if the program is not installed.
-    pub async fn start(folder: &Folder, dns: &DnsServer) -> Option<Self> {
-        Self::start_with(folder, dns.address(), json!({})).await
+    pub async fn start() -> Option<Self> {
+        Self::start_with(json!({})).await
     }
 
-    /// Starts the authority with this DNS server, and with these options in addition to the defaults.
-    pub async fn start_with(folder: &Folder, dns: SocketAddr, options: Value) -> Option<Self> {
+    /// Starts the authority with these options in addition to the defaults.
+    pub async fn start_with(options: Value) -> Option<Self> {
         let program = external_program("SVC_TEST_PEBBLE")?;
+        let (dns, folder) = (Arc::new(DnsServer::start().await), Folder::new("pebble"));
         let self_signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = folder.write("pebble.pem", self_signed.cert.pem());
         let key = folder.write("pebble.key", self_signed.signing_key.serialize_pem());
@@ -49,11 +53,23 @@ impl Pebble {
         });
         config.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
         let config = folder.write("pebble.json", json!({ "pebble": config }).to_string());
-        let (log, dns) = (folder.path.join("pebble.log"), dns.to_string());
+        let log = folder.path.join("pebble.log");
         let child = spawn(&program, &config, &log, &dns);
         let directory = format!("https://localhost:{listen}/dir");
-        let pebble =
-            Self { directory, certificate, key, http_port, program, config, log, dns, listen, management, child };
+        let pebble = Self {
+            dns,
+            folder,
+            directory,
+            certificate,
+            key,
+            http_port,
+            program,
+            config,
+            log,
+            listen,
+            management,
+            child,
+        };
         pebble.listens().await;
         Some(pebble)
     }
@@ -93,9 +109,9 @@ impl Pebble {
     }
 }
 
-fn spawn(program: &PathBuf, config: &PathBuf, log: &PathBuf, dns: &str) -> Child {
+fn spawn(program: &PathBuf, config: &PathBuf, log: &PathBuf, dns: &DnsServer) -> Child {
     let mut pebble = Command::new(program);
-    pebble.arg("-config").arg(config).args(["-dnsserver", dns]);
+    pebble.arg("-config").arg(config).args(["-dnsserver", &dns.address().to_string()]);
     pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "5");
     let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
     pebble.stdout(log.try_clone().unwrap()).stderr(log);
