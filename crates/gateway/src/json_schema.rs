@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use regex_lite::Regex;
+use regex::Regex;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use regex_lite::Regex;
+use regex::Regex;
 
 use crate::InvalidText;
 

@@ -56,5 +56,5 @@ pub use time::Time;
 pub mod macro_support {
     #[cfg(feature = "openapi")]
     pub use utoipa;
-    pub use {diesel, regex_lite, serde};
+    pub use {diesel, regex, serde};
 }

@@ -33,8 +33,8 @@ macro_rules! text {
             type Err = $crate::InvalidText;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                static RULE: std::sync::LazyLock<Option<$crate::macro_support::regex_lite::Regex>> =
-                    std::sync::LazyLock::new(|| $crate::macro_support::regex_lite::Regex::new($pattern).ok());
+                static RULE: std::sync::LazyLock<Option<$crate::macro_support::regex::Regex>> =
+                    std::sync::LazyLock::new(|| $crate::macro_support::regex::Regex::new($pattern).ok());
                 match &*RULE {
                     Some(rule) if rule.is_match(text) => Ok(Self(text.to_owned())),
                     _ => Err($crate::InvalidText($rule)),

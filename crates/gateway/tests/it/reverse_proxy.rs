@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gateway::SignInMethods;
-use regex_lite::Regex;
+use regex::Regex;
 
 const MIB: u64 = 1024 * 1024;
 
