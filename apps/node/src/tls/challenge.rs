@@ -13,6 +13,7 @@ use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
 use quick_cache::sync::Cache;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::metrics::TlsMetrics;
 use crate::client::Core;
@@ -26,7 +27,9 @@ const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=128;
 const MAX_LOOKUPS: usize = 16;
 /// The lookups for hosts without a site at this node. The others are reserved for hosts with a site.
 const MAX_UNROUTED_LOOKUPS: usize = 8;
-const MAX_LOOKUPS_PER_HOST: usize = 2;
+const MAX_LOOKUPS_PER_HOST: usize = 4;
+/// How long a request waits for these limits. An authority validates a host from several addresses at the same time.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The lookups that one client can cause immediately, and the interval at which it can cause another. An authority
 /// connects from several addresses, and validates many hosts from each.
 const CLIENT_BURST: u32 = 64;
@@ -110,16 +113,21 @@ impl Challenges {
             return None;
         }
         let key = (token.to_owned(), host.to_owned());
-        if self.unknown.get(&key).is_some_and(is_remembered) || self.has_failed() {
+        let is_useless = || self.unknown.get(&key).is_some_and(is_remembered) || self.has_failed();
+        if is_useless() {
             return None;
         }
-        let Some(_lookup) = self.start(request) else {
+        let Some(_lookup) = self.start(request).await else {
             self.metrics.count_challenge("busy");
             let mut response =
                 page(StatusCode::SERVICE_UNAVAILABLE, "This server has too many concurrent requests. Try again.");
             response.headers_mut().insert(RETRY_AFTER, 1.into());
             return Some(response);
         };
+        // The result of another request may be known since.
+        if is_useless() {
+            return None;
+        }
         match self.core.challenge(token, host).await {
             Ok(Some(challenge)) => {
                 self.metrics.count_challenge("answered");
@@ -141,16 +149,19 @@ impl Challenges {
         }
     }
 
-    /// Returns the permits of a lookup, unless a limit is reached.
-    fn start(&self, request: ChallengeRequest<'_>) -> Option<Lookup<'_>> {
+    /// Returns the permits of a lookup, unless the client causes too many or no permit becomes free in time.
+    async fn start(&self, request: ChallengeRequest<'_>) -> Option<Lookup<'_>> {
         let ChallengeRequest { host, is_routed, client, .. } = request;
         if !lock(&self.clients).take(client, Instant::now()) {
             return None;
         }
-        let unrouted = if is_routed { None } else { Some(self.unrouted_lookups.try_acquire().ok()?) };
-        let node = self.lookups.try_acquire().ok()?;
-        let host = self.by_host.of(host.to_owned()).try_acquire_owned().ok()?;
-        Some(Lookup { _node: node, _unrouted: unrouted, _host: host })
+        let acquire = async {
+            let host = self.by_host.of(host.to_owned()).acquire_owned().await.ok()?;
+            let unrouted = if is_routed { None } else { Some(self.unrouted_lookups.acquire().await.ok()?) };
+            let node = self.lookups.acquire().await.ok()?;
+            Some(Lookup { _node: node, _unrouted: unrouted, _host: host })
+        };
+        timeout(MAX_WAIT, acquire).await.ok()?
     }
 
     /// Returns whether a lookup failed a moment ago.

@@ -68,16 +68,27 @@ async fn project_answers_challenges_that_the_control_plane_does_not_know() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_lookups_are_limited() {
     let rig = Rig::start().await;
-    rig.core.delay_challenges(Duration::from_secs(1));
-    let hosts = (0..12).map(|number| format!("host{number}.example")).chain([(); 5].map(|()| HOST.to_owned()));
+    rig.core.delay_challenges(Duration::from_secs(2));
+    let hosts = (0..12).map(|number| format!("host{number}.example")).chain([(); 6].map(|()| HOST.to_owned()));
     let requests: Vec<_> =
         hosts.enumerate().map(|(number, host)| (host, path(&format!("cccccccccccccccccccc{number}")))).collect();
     let seen = join_all(requests.iter().map(|(host, path)| rig.node.visitor.get(host, path))).await;
     let (unrouted, routed) = seen.split_at(12);
     let busy = |seen: &[VisitorResponse]| seen.iter().filter(|seen| seen.status == 503).count();
-    // Hosts without a site have half of the permits, and each host two.
-    assert_eq!((busy(unrouted), busy(routed), rig.core.challenge_lookups()), (4, 3, 10));
+    // Hosts without a site have half of the permits, and each host four.
+    assert_eq!((busy(unrouted), busy(routed), rig.core.challenge_lookups()), (4, 2, 12));
     assert!(seen.iter().filter(|seen| seen.status == 503).all(|seen| seen.header("retry-after") == "1"));
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authority_can_validate_from_several_addresses_at_the_same_time() {
+    let rig = Rig::start().await;
+    rig.core.add_challenge(TOKEN, "other.example", "response");
+    rig.core.delay_challenges(Duration::from_millis(50));
+    let path = path(TOKEN);
+    let seen = join_all((0..8).map(|_| rig.node.visitor.get("other.example", &path))).await;
+    assert!(seen.iter().all(|seen| (seen.status, &*seen.body) == (200, "response")));
     rig.node.stop().await;
 }
 
