@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::{HttpService, Protocol, Request};
+use actix_http::{HttpServiceBuilder, Protocol, Request};
 use actix_server::{GracefulShutdownSignal, Server, ServerBuilder};
 use actix_service::{
     IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt as _, apply_fn_factory, fn_service, map_config,
@@ -75,15 +75,19 @@ where
         > + 'static,
     B: MessageBody + 'static,
 {
+    let app = move || {
+        let app = app().into_factory().map_err(|error| error.error_response());
+        map_config(app, |()| AppConfig::default())
+    };
     let builder = builder.disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let mut builder = builder.listen("http", http, {
         let (app, stopping) = (app.clone(), stopping.clone());
-        move || service::<TcpStream, _, _>(app().into_factory(), settings, stopping.clone(), |_, _| {}).tcp()
+        move || http_service(settings, stopping.clone(), |_: &TcpStream, _| {}).finish(app()).tcp()
     })?;
     if let Some((listener, handshaker)) = https {
         builder = builder.listen("https", listener, move || {
-            let respond = service(app().into_factory(), settings, stopping.clone(), add_connection_data);
+            let respond = http_service(settings, stopping.clone(), add_connection_data).finish(app());
             terminate(handshaker.clone(), stopping.clone(), respond)
         })?;
     }
@@ -95,39 +99,22 @@ fn add_connection_data(connection: &TlsConnection, data: &mut Extensions) {
     data.insert(connection.presented());
 }
 
-/// Returns the HTTP service of connections of one type.
-fn service<T: 'static, S, B>(
-    app: S,
+/// Returns the builder of the HTTP service of connections of one type.
+fn http_service<T: 'static, S>(
     settings: HttpSettings,
     stopping: GracefulShutdownSignal,
     on_connect: fn(&T, &mut Extensions),
-) -> HttpService<
-    T,
-    impl ServiceFactory<
-        Request,
-        Config = (),
-        Response = ServiceResponse<B>,
-        Error = HttpResponse,
-        InitError = (),
-        Service: Service<Request, Future: 'static> + 'static,
-        Future: 'static,
-    >,
-    B,
->
+) -> HttpServiceBuilder<T, S>
 where
     S: ServiceFactory<
             Request,
-            Config = AppConfig,
-            Response = ServiceResponse<B>,
-            Error = actix_web::Error,
+            Config = (),
+            Error = HttpResponse,
             InitError = (),
-            Service: Service<Request, Future: 'static> + 'static,
-            Future: 'static,
-        > + 'static,
-    B: MessageBody + 'static,
+            Service: Service<Request, Future: 'static>,
+        >,
 {
-    let app = app.map_err(|error| error.error_response());
-    HttpService::build()
+    HttpServiceBuilder::default()
         .graceful_shutdown_signal(move || {
             let stopping = stopping.clone();
             async move { stopping.notified().await }
@@ -138,7 +125,6 @@ where
         .client_request_timeout(CLIENT_REQUEST_TIMEOUT)
         .client_disconnect_timeout(CLIENT_DISCONNECT_TIMEOUT)
         .on_connect_ext(on_connect)
-        .finish(map_config(app, |()| AppConfig::default()))
 }
 
 /// Returns the service of a listener that terminates TLS: the handshake, and then the HTTP service. When the server stops,

@@ -156,7 +156,7 @@ mod tests {
         let metrics = |source: &str| {
             let mut values = registry.gather().into_iter().flat_map(|family| {
                 let of_source = family.get_metric().iter().filter(|it| it.get_label()[0].value() == source);
-                of_source.map(|it| it.get_gauge().value()).collect::<Vec<_>>()
+                of_source.map(|it| it.get_gauge().get_value()).collect::<Vec<_>>()
             });
             (values.next(), values.next())
         };
