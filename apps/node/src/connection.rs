@@ -1,4 +1,5 @@
-//! The limits of requests over HTTP/2, which actix leaves open. Those of HTTP/1.1 are actix's own.
+//! Rejects requests over HTTP/2 whose head is too large, or whose connection has too many concurrent requests. actix
+//! limits only HTTP/1.1.
 
 use actix_web::http::header::RETRY_AFTER;
 use actix_web::http::{StatusCode, Version};

@@ -1,15 +1,22 @@
 //! The front: the HTTP server for visitors of the deployed projects, over plain http and TLS.
 
 use std::borrow::Cow;
+use std::io;
+use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
-use actix_web::http::header::{CACHE_CONTROL, ContentType, HeaderValue, LOCATION, STRICT_TRANSPORT_SECURITY};
+use actix_web::dev::Server;
+use actix_web::http::header::{
+    CACHE_CONTROL, ContentType, HeaderValue, LOCATION, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
+};
 use actix_web::http::{Method, StatusCode};
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::middleware::DefaultHeaders;
+use actix_web::web::{self, Data, Payload};
+use actix_web::{App, HttpRequest, HttpResponse};
 use protocol::AccessMode;
 use settings::rate_limit_key;
-use tls::{CertificateStore, Presented};
+use tls::{CertificateStore, Handshaker, HttpSettings, Presented};
 use tokio::sync::watch;
 
 use crate::access::AccessGate;
@@ -31,6 +38,9 @@ const PRIVATE: &str = "private, max-age=0, must-revalidate";
 
 /// The health check, available on every host.
 const HEALTH: &str = "/__svc/node/health";
+
+/// If the visitor disconnects, the request is dropped, which also ends the calls of its worker code.
+const HTTP: HttpSettings = HttpSettings { keep_alive: Duration::from_secs(5), allows_half_closed: false };
 
 /// The state that requests share.
 pub struct Front {
@@ -89,8 +99,20 @@ impl Front {
     }
 }
 
+/// Serves the listeners of plain http and https.
+pub fn serve(listeners: (TcpListener, Option<(TcpListener, Handshaker)>), front: Front) -> io::Result<Server> {
+    let front = Data::new(front);
+    let app = move || {
+        App::new()
+            .app_data(Data::clone(&front))
+            .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
+            .default_service(web::to(handle))
+    };
+    tls::serve(Server::build(), listeners, HTTP, app)
+}
+
 /// Responds to a request.
-pub async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     limit(&request, respond(&request, payload, &front)).await
 }
 

@@ -29,7 +29,6 @@ mod follow;
 mod front;
 mod index;
 mod keyed_permits;
-mod listen;
 pub mod mail;
 mod media;
 mod memory;
@@ -169,7 +168,7 @@ impl Node {
         let (handshaker, certificates) = tls.map(|tls| (tls.handshaker, tls.changes)).unzip();
         let challenges = Challenges::new(core.clone(), metrics.tls.clone());
         let front = Front::new(routes.clone(), contents, gate, auth, origins, challenges, tls_front);
-        let front = listen::serve(http, https.zip(handshaker), front)?;
+        let front = front::serve((http, https.zip(handshaker)), front)?;
         let listen = |address| metrics::listen(address, metrics).with_context(|| format!("cannot listen on {address}"));
         let (metrics_address, metrics) = config.metrics_listen.map(listen).transpose()?.unzip();
         let servers = bindings.into_iter().chain(metrics).collect();

@@ -2,7 +2,6 @@
 
 pub mod config;
 mod jobs;
-mod listen;
 mod logging;
 mod print;
 mod serve;

@@ -7,20 +7,24 @@ use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
 use anyhow::{Context as _, anyhow};
 use gateway::http::Shutdown;
-use gateway::internal_app;
+use gateway::{internal_app, public_app};
 use kernel::ClockRng;
 use prometheus::Registry;
-use tls::bind;
+use tls::{HttpSettings, bind};
 use tokio::time::sleep;
 
 use crate::config::{Config, TlsConfig};
 use crate::jobs::Background;
-use crate::listen;
 use crate::wiring::{Components, build};
 
 /// During this time after the start of the shutdown, the listener still serves requests on idle connections. Otherwise,
 /// a request that a client sent just before its idle connection was closed would be lost.
 const LINGER: Duration = Duration::from_millis(500);
+
+/// The time that requests in flight have to finish during a graceful shutdown.
+const SHUTDOWN_TIMEOUT_SECONDS: u64 = 25;
+/// Connections stay open longer than those of a proxy, such as 60 s for nginx: it must not use one that just closed.
+const PUBLIC_HTTP: HttpSettings = HttpSettings { keep_alive: Duration::from_secs(75), allows_half_closed: true };
 
 /// A control plane with bound listeners.
 pub struct Server {
@@ -51,7 +55,15 @@ impl Server {
         let https = config.tls.as_ref().map(listen).transpose()?;
         let public_address = http.local_addr()?;
         let tls_address = https.as_ref().map(TcpListener::local_addr).transpose()?;
-        let public = listen::serve(http, https.zip(handshaker), &services, config.database.threads)?;
+        let builder =
+            Listener::build().workers(config.database.threads.max(1)).shutdown_timeout(SHUTDOWN_TIMEOUT_SECONDS);
+        let public = tls::serve(builder, (http, https.zip(handshaker)), PUBLIC_HTTP, {
+            let services = services.clone();
+            move || {
+                services.store().bind_pool_to_thread();
+                public_app(&services)
+            }
+        })?;
         let internal = HttpServer::new(move || internal_app(&services))
             .tcp_nodelay(true)
             .workers(1)

@@ -71,8 +71,11 @@ impl PerThreadPools {
         Ok(Self { shared: pool(connector, shared)?, per_thread, bound_threads: AtomicUsize::new(0) })
     }
 
-    /// Assigns the next pool to this thread. Several threads may get the same pool.
+    /// Assigns the next pool to this thread, unless it has one. Several threads may get the same pool.
     pub(crate) fn bind_to_thread(&self) {
+        if POOL_INDEX.get().is_some() {
+            return;
+        }
         let index = self.bound_threads.fetch_add(1, Ordering::Relaxed).checked_rem(self.per_thread.len());
         POOL_INDEX.set(index);
     }

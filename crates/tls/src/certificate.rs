@@ -7,7 +7,7 @@ use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::ParsedCertificate;
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_cert::der::Decode as _;
 
@@ -46,6 +46,13 @@ impl ServedCertificate {
     /// Returns whether the certificate is valid for a hostname.
     pub fn is_valid_for(&self, hostname: &str) -> bool {
         self.key.cert.first().is_some_and(|leaf| verify_name(hostname, leaf).is_ok())
+    }
+}
+
+/// Presents the certificate to every client. The handshake selects it beforehand.
+impl ResolvesServerCert for ServedCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.key))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix_http::Protocol;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::Ticketer;
-use rustls::server::{Acceptor, NoServerSessionStorage};
+use rustls::server::{Acceptor, NoServerSessionStorage, ResolvesServerCertUsingSni};
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig};
 use tokio::io::AsyncWriteExt as _;
@@ -36,17 +36,18 @@ const MISSING_EXTENSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 109];
 /// Performs the handshakes of all connections.
 #[derive(Clone)]
 pub struct Handshaker {
+    /// Without a certificate: each connection has its own.
     config: Arc<ServerConfig>,
     store: Arc<CertificateStore>,
     metrics: ListenerMetrics,
 }
 
 /// An accepted connection.
-pub struct Accepted {
-    pub stream: TlsStream<TcpStream>,
-    pub protocol: Protocol,
-    pub client: Option<SocketAddr>,
-    pub presented: Presented,
+pub(crate) struct Accepted {
+    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) protocol: Protocol,
+    pub(crate) client: Option<SocketAddr>,
+    pub(crate) presented: Presented,
 }
 
 /// The certificate with which a connection was opened.
@@ -59,7 +60,7 @@ pub struct Presented {
 
 /// The handshake failed. The reason is counted and logged.
 #[derive(Debug)]
-pub struct HandshakeFailed;
+pub(crate) struct HandshakeFailed;
 
 /// Why a handshake failed.
 enum Failure {
@@ -81,7 +82,7 @@ impl Handshaker {
         metrics: ListenerMetrics,
     ) -> Result<Self, rustls::Error> {
         let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13, &TLS12])?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::<CertificateStore>::clone(&store));
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
         config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
         // Sessions are resumed only with tickets, whose keys rotate: without these keys, recorded sessions stay secret.
         config.ticketer = Ticketer::new()?;
@@ -93,7 +94,7 @@ impl Handshaker {
     ///
     /// # Errors
     /// Returns an error if the connection must be closed.
-    pub async fn accept(&self, stream: TcpStream) -> Result<Accepted, HandshakeFailed> {
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Accepted, HandshakeFailed> {
         let client = stream.peer_addr().ok();
         let accepted = timeout(HANDSHAKE_TIMEOUT, self.handshake(stream)).await.unwrap_or(Err(Failure::Timeout));
         match accepted {
@@ -120,8 +121,10 @@ impl Handshaker {
         let name = start.client_hello().server_name().map(str::to_owned);
         let (failure, alert) = match name.map(|name| (self.store.find(&name), name)) {
             Some((Some(certificate), name)) => {
+                let mut config = ServerConfig::clone(&self.config);
+                config.cert_resolver = Arc::<ServedCertificate>::clone(&certificate);
                 let presented = Presented { name: name.into(), certificate };
-                return Ok((start.into_stream(Arc::clone(&self.config)).await?, presented));
+                return Ok((start.into_stream(Arc::new(config)).await?, presented));
             }
             Some((None, name)) => (Failure::UnknownName(name), UNRECOGNIZED_NAME),
             None => (Failure::NoName, MISSING_EXTENSION),

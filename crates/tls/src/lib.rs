@@ -1,8 +1,8 @@
-//! Termination of TLS for the visitors of a node and for the clients of the API.
+//! The public listeners of a node and of the API: plain http, and TLS.
 //!
 //! `files` reads the operator's certificates, and the program adds the issued ones; both are in the `store`. `handshake`
-//! selects one by the server name (SNI). `connection` and `frames` limit HTTP/2, which actix leaves open. `listen` combines
-//! these into the service of a listener.
+//! selects one by the server name (SNI). `connection` and `frames` limit HTTP/2, which actix leaves open. `listen`
+//! serves an app with these.
 
 mod certificate;
 mod clock;
@@ -15,10 +15,10 @@ mod metrics;
 mod store;
 
 pub use certificate::ServedCertificate;
-pub use connection::{RequestGuard, Requests, TlsConnection};
+pub use connection::{RequestGuard, Requests};
 pub use files::CertificateFiles;
-pub use handshake::{Accepted, HandshakeFailed, Handshaker, Presented};
-pub use listen::{Connection, bind, terminate};
+pub use handshake::{Handshaker, Presented};
+pub use listen::{HttpSettings, bind, serve};
 pub use metrics::ListenerMetrics;
 pub use store::{ByName, CertificateStore};
 

@@ -1,12 +1,18 @@
-//! The service of a listener that terminates TLS.
+//! The listeners of a server: plain http, and https.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
-use actix_http::Protocol;
-use actix_server::GracefulShutdownSignal;
-use actix_service::{Service, ServiceFactory, ServiceFactoryExt as _, apply_fn_factory, fn_service};
+use actix_http::{HttpServiceBuilder, Protocol, Request};
+use actix_server::{GracefulShutdownSignal, Server, ServerBuilder};
+use actix_service::{
+    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt as _, apply_fn_factory, fn_service, map_config,
+};
+use actix_web::HttpResponse;
+use actix_web::body::MessageBody;
+use actix_web::dev::{AppConfig, Extensions, ServiceResponse};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -17,9 +23,22 @@ use crate::handshake::Handshaker;
 const BACKLOG: u32 = 2048;
 /// The number of TLS handshakes per worker thread. Further connections wait for these.
 const MAX_CONCURRENT_HANDSHAKES: usize = 512;
+/// The timeout of the head of a request.
+const CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server waits for a client to close its side of a connection.
+const CLIENT_DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The settings in which the servers differ.
+#[derive(Debug, Clone, Copy)]
+pub struct HttpSettings {
+    /// How long an idle connection stays open.
+    pub keep_alive: Duration,
+    /// Whether a request continues after its client closed its side of the connection.
+    pub allows_half_closed: bool,
+}
 
 /// A connection after its handshake, as the HTTP service expects it.
-pub type Connection = (TlsConnection, Protocol, Option<SocketAddr>);
+type Connection = (TlsConnection, Protocol, Option<SocketAddr>);
 
 /// Listens on an address. Must be called within a tokio runtime.
 ///
@@ -32,9 +51,85 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Returns the service of a listener: the handshake, and then the HTTP service. When the server stops, a connection with
-/// HTTP/2 is closed after its requests, which actix does not do.
-pub fn terminate<S>(
+/// Serves an app at the listeners, with the same worker threads and limits. Each worker thread calls `app` once per
+/// listener. The server does not handle signals.
+///
+/// # Errors
+/// Returns an error if a listener cannot be used.
+pub fn serve<I, S, B>(
+    builder: ServerBuilder,
+    (http, https): (TcpListener, Option<(TcpListener, Handshaker)>),
+    settings: HttpSettings,
+    app: impl Fn() -> I + Clone + Send + 'static,
+) -> io::Result<Server>
+where
+    I: IntoServiceFactory<S, Request>,
+    S: ServiceFactory<
+            Request,
+            Config = AppConfig,
+            Response = ServiceResponse<B>,
+            Error = actix_web::Error,
+            InitError = (),
+            Service: Service<Request, Future: 'static> + 'static,
+            Future: 'static,
+        > + 'static,
+    B: MessageBody + 'static,
+{
+    let app = move || {
+        let app = app().into_factory().map_err(|error| error.error_response());
+        map_config(app, |()| AppConfig::default())
+    };
+    let builder = builder.disable_signals();
+    let stopping = builder.graceful_shutdown_signal();
+    let mut builder = builder.listen("http", http, {
+        let (app, stopping) = (app.clone(), stopping.clone());
+        move || http_service(settings, stopping.clone(), |_: &TcpStream, _| {}).finish(app()).tcp()
+    })?;
+    if let Some((listener, handshaker)) = https {
+        builder = builder.listen("https", listener, move || {
+            let respond = http_service(settings, stopping.clone(), add_connection_data).finish(app());
+            terminate(handshaker.clone(), stopping.clone(), respond)
+        })?;
+    }
+    Ok(builder.run())
+}
+
+fn add_connection_data(connection: &TlsConnection, data: &mut Extensions) {
+    data.insert(connection.requests());
+    data.insert(connection.presented());
+}
+
+/// Returns the builder of the HTTP service of connections of one type.
+fn http_service<T: 'static, S>(
+    settings: HttpSettings,
+    stopping: GracefulShutdownSignal,
+    on_connect: fn(&T, &mut Extensions),
+) -> HttpServiceBuilder<T, S>
+where
+    S: ServiceFactory<
+            Request,
+            Config = (),
+            Error = HttpResponse,
+            InitError = (),
+            Service: Service<Request, Future: 'static>,
+        >,
+{
+    HttpServiceBuilder::default()
+        .graceful_shutdown_signal(move || {
+            let stopping = stopping.clone();
+            async move { stopping.notified().await }
+        })
+        .tcp_nodelay(true)
+        .h1_allow_half_closed(settings.allows_half_closed)
+        .keep_alive(settings.keep_alive)
+        .client_request_timeout(CLIENT_REQUEST_TIMEOUT)
+        .client_disconnect_timeout(CLIENT_DISCONNECT_TIMEOUT)
+        .on_connect_ext(on_connect)
+}
+
+/// Returns the service of a listener that terminates TLS: the handshake, and then the HTTP service. When the server stops,
+/// a connection with HTTP/2 is closed after its requests, which actix does not do.
+fn terminate<S>(
     handshaker: Handshaker,
     stopping: GracefulShutdownSignal,
     http: S,

@@ -1,12 +1,9 @@
 //! The certificates that the TLS listener presents, by name.
 
 use std::cell::LazyCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::iter;
 use std::sync::{Arc, PoisonError, RwLock};
-
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
 
 use crate::certificate::ServedCertificate;
 use crate::clock::now;
@@ -25,9 +22,17 @@ pub struct CertificateStore {
 #[derive(Debug, Default)]
 struct Sources {
     /// The operator's own. They come before the issued ones, even if these have the more specific name.
-    files: ByName,
+    files: Source,
     /// Those from the control plane.
-    issued: ByName,
+    issued: Source,
+}
+
+/// The certificates of a source.
+#[derive(Debug, Default)]
+struct Source {
+    by_name: ByName,
+    /// The times of expiry, with the names. With these, a change does not have to read all certificates.
+    expiries: BTreeSet<(i64, String)>,
 }
 
 impl CertificateStore {
@@ -47,8 +52,8 @@ impl CertificateStore {
     pub fn find(&self, hostname: &str) -> Option<Arc<ServedCertificate>> {
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         let wildcard = &LazyCell::new(|| hostname.split_once('.').map(|(_, domain)| format!("*.{domain}")));
-        let sources = [&certificates.files, &certificates.issued].into_iter().filter(|source| !source.is_empty());
-        let mut candidates = sources.flat_map(|source| {
+        let sources = [&certificates.files, &certificates.issued].into_iter().map(|source| &source.by_name);
+        let mut candidates = sources.filter(|source| !source.is_empty()).flat_map(|source| {
             let exact = iter::once_with(move || source.get(hostname));
             exact.chain(iter::once_with(move || source.get(wildcard.as_deref()?))).flatten()
         });
@@ -60,7 +65,9 @@ impl CertificateStore {
 
     /// Replaces the operator's certificates.
     pub fn set_files(&self, files: ByName) {
-        self.change(|certificates| certificates.files = files);
+        let mut source = Source::default();
+        source.extend(files);
+        self.change(|certificates| certificates.files = source);
     }
 
     /// Adds issued certificates, or replaces those of their names.
@@ -82,15 +89,26 @@ impl CertificateStore {
         change(&mut self.certificates.write().unwrap_or_else(PoisonError::into_inner));
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         for (source, held) in [("files", &certificates.files), ("issued", &certificates.issued)] {
-            let earliest = held.values().map(|certificate| certificate.expires_at).min();
-            self.metrics.set_held(source, held.len(), earliest);
+            let earliest = held.expiries.first().map(|(expires_at, _)| *expires_at);
+            self.metrics.set_held(source, held.by_name.len(), earliest);
         }
     }
 }
 
-impl ResolvesServerCert for CertificateStore {
-    fn resolve(&self, client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.find(client_hello.server_name()?)?.key))
+impl Source {
+    /// Adds certificates, or replaces those of their names.
+    fn extend(&mut self, certificates: impl IntoIterator<Item = (String, Arc<ServedCertificate>)>) {
+        for (name, certificate) in certificates {
+            self.remove(&name);
+            self.expiries.insert((certificate.expires_at, name.clone()));
+            self.by_name.insert(name, certificate);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some((name, certificate)) = self.by_name.remove_entry(name) {
+            self.expiries.remove(&(certificate.expires_at, name));
+        }
     }
 }
 
@@ -129,5 +147,31 @@ mod tests {
         assert_eq!(expires_at("a.example.org"), Some(later + 1));
         of_files(later + 2);
         assert_eq!(expires_at("a.example.org"), Some(later + 2));
+    }
+
+    #[test]
+    fn metrics_follow_replaced_and_removed_certificates() {
+        let registry = Registry::new();
+        let store = CertificateStore::new(ListenerMetrics::new("test", &registry).unwrap());
+        let metrics = |source: &str| {
+            let mut values = registry.gather().into_iter().flat_map(|family| {
+                let of_source = family.get_metric().iter().filter(|it| it.get_label()[0].value() == source);
+                of_source.map(|it| it.get_gauge().get_value()).collect::<Vec<_>>()
+            });
+            (values.next(), values.next())
+        };
+        store.insert([served("a.example.org", 10), served("b.example.org", 20)]);
+        assert_eq!(metrics("issued"), (Some(2.0), Some(10.0)));
+        store.insert([served("a.example.org", 30)]);
+        assert_eq!(metrics("issued"), (Some(2.0), Some(20.0)));
+        store.remove([&"b.example.org".to_owned(), &"c.example.org".to_owned()]);
+        assert_eq!(metrics("issued"), (Some(1.0), Some(30.0)));
+        store.remove([&"a.example.org".to_owned()]);
+        assert_eq!((metrics("issued"), metrics("files")), ((Some(0.0), None), (Some(0.0), None)));
+        let (name, certificate) = served("a.example.org", 40);
+        store.set_files(ByName::from([(name, Arc::new(certificate))]));
+        assert_eq!(metrics("files"), (Some(1.0), Some(40.0)));
+        store.set_files(ByName::new());
+        assert_eq!(metrics("files"), (Some(0.0), None));
     }
 }

@@ -14,6 +14,7 @@ pub mod references;
 use std::sync::Arc;
 
 use ::tls::{CertificateFiles, CertificateStore, Handshaker, crypto_provider};
+use anyhow::Context as _;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -48,8 +49,8 @@ impl Tls {
         let provider = crypto_provider();
         let store = Arc::new(CertificateStore::new(metrics.listener.clone()));
         if let Some(folder) = &config.files {
-            let files = CertificateFiles::load(folder.clone(), Arc::clone(&provider), Arc::clone(&store))?;
-            tasks.spawn(files.run());
+            let files = CertificateFiles::load(folder.clone(), Arc::clone(&provider), Arc::clone(&store));
+            tasks.spawn(files.context("SVC_EDGE_CERTIFICATES")?.run());
         }
         let shared = (Arc::clone(&provider), Arc::clone(&store), metrics.clone());
         let keeper = CertificateKeeper::restore(core, cache, shared)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::tls::{CertificateFiles, CertificateStore, Handshaker, ListenerMetrics, ServedCertificate, crypto_provider};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use certificates::{ApiCertificate, CertificateError, CertificateReference, Certificates, IssuedCertificate};
 use kernel::CertificateId;
 use prometheus::Registry;
@@ -29,6 +29,13 @@ pub(super) fn wire(
     if let Some(folder) = &tls.files {
         let files = CertificateFiles::load(folder.clone(), crypto_provider(), Arc::clone(&store));
         background.task(files.context("SVC_TLS_CERTIFICATES")?.run());
+        // The reason is in the log. With certificate authorities, the certificate is issued later.
+        ensure!(
+            !config.acme.is_empty() || store.find(&tls.hostname).is_some(),
+            "SVC_TLS_CERTIFICATES: the folder {} has no usable certificate for {}",
+            folder.display(),
+            tls.hostname
+        );
     }
     let issued = Issued { certificates: certificates.clone(), store: Arc::clone(&store), held: Arc::default() };
     background.job(Job::every(LOAD_INTERVAL, "certificates.load_api"), issued, async |issued| issued.load().await);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web;
-use sandbox::{CodeHostServer, Encryption, Endpoint, ResponseFault, SmtpFault, SmtpServer};
+use sandbox::{Certificate, CodeHostServer, Encryption, Endpoint, ResponseFault, SmtpFault, SmtpServer};
 use serde_json::{Value, json};
 use testkit::{TestDatabase, reserved_port};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -344,6 +344,62 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         };
         assert!(line.contains(named) && line.trim().lines().count() == 1, "{name}: {line}");
         assert!(!line.contains("hunter2"), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_listener_that_cannot_be_served_aborts_startup() {
+    let database = TestDatabase::create().await;
+    let folders = tempfile::tempdir().unwrap();
+    let certificates = |name: &str, files: &[(&str, &str)]| {
+        let folder = folders.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        for (file, text) in files {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
+        folder.display().to_string()
+    };
+    let [own, other] = [(); 2].map(|()| Certificate::generate_for(&["api.example"]));
+    let stranger = Certificate::generate_for(&["other.example"]);
+    let valid = certificates("valid", &[("api.example.crt", own.chain()), ("api.example.key", own.key())]);
+    let empty = certificates("empty", &[]);
+    let missing = certificates("missing", &[("api.example.crt", own.chain())]);
+    let mismatched = certificates("key", &[("api.example.crt", own.chain()), ("api.example.key", other.key())]);
+    let mistaken = certificates("name", &[("api.example.crt", stranger.chain()), ("api.example.key", stranger.key())]);
+    let nowhere = folders.path().join("nowhere").display().to_string();
+    let (public, port) = (reserved_port(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [free, used] = [0, port.local_addr().unwrap().port()].map(|port| format!("127.0.0.1:{port}"));
+    let no_certificate = "has no usable certificate for api.example";
+    let url = "https://api.example";
+    for (url, listen, folder, error, logged) in [
+        (url, None, Some(&valid), "SVC_TLS_LISTEN is malformed: required with SVC_TLS_CERTIFICATES", ""),
+        (url, Some(&free), None, "requires SVC_ACME_DIRECTORIES or SVC_TLS_CERTIFICATES", ""),
+        ("http://api.example", Some(&free), Some(&valid), "requires an https SVC_PUBLIC_URL with a hostname", ""),
+        ("https://192.0.2.1", Some(&free), Some(&valid), "requires an https SVC_PUBLIC_URL with a hostname", ""),
+        (url, Some(&used), Some(&valid), "SVC_TLS_LISTEN 127.0.0.1:", ""),
+        (url, Some(&free), Some(&nowhere), "SVC_TLS_CERTIFICATES: cannot read the folder", ""),
+        (
+            url,
+            Some(&free),
+            Some(&format!("{valid}/api.example.crt")),
+            "SVC_TLS_CERTIFICATES: cannot read the folder",
+            "",
+        ),
+        (url, Some(&free), Some(&empty), no_certificate, ""),
+        (url, Some(&free), Some(&missing), no_certificate, "the .key file is missing"),
+        (url, Some(&free), Some(&mismatched), no_certificate, "the private key cannot be used"),
+        (url, Some(&free), Some(&mistaken), no_certificate, "the certificate is not valid for api.example"),
+    ] {
+        let mut settings = settings(&database, folders.path(), public, reserved_port());
+        settings.retain(|(name, _)| !["SVC_PUBLIC_URL", "SVC_ENABLE_DEV_AUTH"].contains(name));
+        settings.push(("SVC_PUBLIC_URL", url.to_owned()));
+        settings.extend(listen.map(|listen| ("SVC_TLS_LISTEN", listen.clone())));
+        settings.extend(folder.map(|folder| ("SVC_TLS_CERTIFICATES", folder.clone())));
+        let output = command(&settings).stdout(Stdio::piped()).output().unwrap();
+        let [line, log] = [output.stderr, output.stdout].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(line.contains("SVC_TLS_") && line.contains(error) && line.trim().lines().count() == 1, "{line}");
+        assert!(log.contains(logged) && !log.contains("PRIVATE KEY"), "{log}");
     }
 }
 

@@ -280,6 +280,10 @@ impl Certificates {
         if is_order_failed {
             metrics::count_order(false);
         }
+        if name.project.is_none() {
+            // The names of the platform have no project whose members see the failure.
+            tracing::error!(name = name.name, reason = message, "failed to issue a certificate of the platform");
+        }
         self.store
             .transaction(&Actor::service(JOB), async |tx: &mut Connection| {
                 let current = self.lock(tx, name).await?;
@@ -343,11 +347,7 @@ impl Certificates {
     }
 
     async fn notify(&self, tx: &mut Connection, name: &NameRecord, reason: &str) -> store::Result<()> {
-        // The names of the platform belong to no project. Operators find their failures in the log and the metrics.
-        let Some(project) = tx.hostname_find_project(&name.name).await? else {
-            tracing::error!(name = name.name, reason, "failed to renew a certificate of the platform");
-            return Ok(());
-        };
+        let Some(project) = tx.hostname_find_project(&name.name).await? else { return Ok(()) };
         let (hostname, reason) = (name.name.clone(), reason.to_owned());
         let notice = Notice::RenewalFailed { project, hostname, reason };
         self.ports.organizations.raise(tx, name.org, notice).await

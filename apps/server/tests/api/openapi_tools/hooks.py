@@ -36,6 +36,7 @@ BY_FIELD = [
     (r"credentials\.token_create", r"expiresAt", "must be in the future"),
     (r"credentials\.token_create", r"restrict\.(org|(projects|zones)(\[\d+\])?)", "an organization of the caller, and existing projects and zones"),
     (r"dns\.create|hostnames\.add|domains\.(purchase|import)", r"name", "a valid internationalized name (RFC 5891)"),
+    (r"hostnames\.hsts_set", r"preload", "requires includeSubDomains and a maxAge of a year"),
     (r"domains\.purchase", r"contact\.country", "an assigned country code"),
     (r"domains\.check", r"names\[\d+\]", "valid internationalized names (RFC 5891)"),
     (r"dns\.put", r"name", "a valid internationalized name (RFC 5891)"),
