@@ -33,8 +33,12 @@ pub(super) const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The DNS timeout in the background job. A name that is not yet cached usually resolves on the next run.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// The number of concurrent verifications in the background job. Each uses up to two sockets.
+/// The number of concurrent lookups in the background job. Each uses up to two sockets.
 const MAX_CONCURRENT_CHECKS: usize = 384;
+
+/// The number of results that the background job applies at the same time, each on its own connection to Postgres. With
+/// more, requests and other jobs would wait for connections.
+const MAX_CONCURRENT_CHANGES: usize = 4;
 
 impl Projects {
     /// Lists the hostnames of a project, the default hostname first.
@@ -77,7 +81,8 @@ impl Projects {
         let claim = self.store.connection().await?.claim_find(project, &name).await?;
         if let Some(claim) = claim {
             let permit = self.lookups.acquire(claim.org).await.ok_or(ProjectError::TooManyChecks)?;
-            let verification = self.verify_ownership(&claim, INTERACTIVE_TIMEOUT).await?;
+            let records = self.look_up_records(&claim, INTERACTIVE_TIMEOUT).await;
+            let verification = self.verify_ownership(&claim, records).await?;
             drop(permit);
             if let Some(failure) = self.apply_verification(actor, &claim, verification).await? {
                 self.store.connection().await?.claims_record_failures(&[failure]).await?;
@@ -107,11 +112,15 @@ impl Projects {
                 return Ok(checked);
             }
             checked += due.len();
-            let outcomes = stream::iter(due).map(async |claim| {
-                let verification = self.verify_ownership(&claim, BACKGROUND_TIMEOUT).await?;
+            let lookups = stream::iter(due).map(async |claim| {
+                let records = self.look_up_records(&claim, BACKGROUND_TIMEOUT).await;
+                (claim, records)
+            });
+            let outcomes = lookups.buffer_unordered(MAX_CONCURRENT_CHECKS).map(async |(claim, records)| {
+                let verification = self.verify_ownership(&claim, records).await?;
                 self.apply_verification(&actor, &claim, verification).await
             });
-            let outcomes: Vec<_> = outcomes.buffer_unordered(MAX_CONCURRENT_CHECKS).collect().await;
+            let outcomes: Vec<_> = outcomes.buffer_unordered(MAX_CONCURRENT_CHANGES).collect().await;
             let mut failures = Vec::with_capacity(outcomes.len());
             for outcome in outcomes {
                 match outcome {

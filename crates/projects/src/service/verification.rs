@@ -25,6 +25,12 @@ const PENDING_CHECK_SECONDS: i64 = 60;
 /// The check interval of an active hostname (security rules, "Names and addresses").
 pub(super) const ACTIVE_CHECK_SECONDS: i64 = 24 * 3600;
 
+/// What the public DNS contains about a hostname.
+pub(super) struct Records {
+    txt: std::result::Result<Vec<String>, LookupFailure>,
+    cname: std::result::Result<Option<String>, LookupFailure>,
+}
+
 /// The result of checking the proofs of a claim.
 pub(super) struct Verification {
     proof: Option<Proof>,
@@ -34,16 +40,20 @@ pub(super) struct Verification {
 }
 
 impl Projects {
+    /// Looks up the records that can prove a claim.
+    pub(super) async fn look_up_records(&self, claim: &Claim, timeout: Duration) -> Records {
+        let name = VerifyRecord::txt(&claim.name, &claim.token).name;
+        let (txt, cname) = tokio::join!(self.resolver.txt(&name, timeout), self.resolver.cname(&claim.name, timeout));
+        Records { txt, cname }
+    }
+
     /// Checks the proofs of a claim and selects the strongest: TXT, then CNAME, then a hosted zone. For a hostname that
     /// was last active for another organization, only TXT counts, because its CNAME may be stale.
-    pub(super) async fn verify_ownership(&self, claim: &Claim, timeout: Duration) -> Result<Verification> {
+    pub(super) async fn verify_ownership(&self, claim: &Claim, records: Records) -> Result<Verification> {
         let at = self.store.clock_rng().now();
-        let VerifyRecord { name: txt_name, value: expected, .. } = VerifyRecord::txt(&claim.name, &claim.token);
-        let (txt, cname, zone) =
-            tokio::join!(self.resolver.txt(&txt_name, timeout), self.resolver.cname(&claim.name, timeout), async {
-                self.zones.zone_of(&mut *self.store.connection().await?, claim.org, &claim.name).await
-            });
-        let zone = zone?;
+        let Records { txt, cname } = records;
+        let expected = VerifyRecord::txt(&claim.name, &claim.token).value;
+        let zone = self.zones.zone_of(&mut *self.store.connection().await?, claim.org, &claim.name).await?;
         let inconclusive = txt.as_ref().is_err_and(|it| it.transient) || cname.as_ref().is_err_and(|it| it.transient);
         let has_txt = txt.as_ref().is_ok_and(|texts| texts.contains(&expected));
         let has_cname = cname.as_ref().is_ok_and(|target| target.as_ref() == Some(&self.site.fallback_origin));
