@@ -15,7 +15,7 @@ use crate::Connection;
 use crate::config::{InvalidUrl, Target, Tls};
 use crate::instrument::StatementInstrumentation;
 
-/// What a connection is used for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Statements,

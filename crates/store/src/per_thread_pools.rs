@@ -85,7 +85,7 @@ impl PerThreadPools {
         POOL_INDEX.get().and_then(|index| self.per_thread.get(index)).unwrap_or(&self.shared)
     }
 
-    /// Returns whether so many requests wait for a connection of this thread that a new request should not.
+    /// Returns whether a new request should be refused, because too many requests wait for a connection of this thread.
     pub(crate) fn is_overloaded(&self) -> bool {
         let status = self.current().status();
         if status.waiting == 0 {

@@ -77,8 +77,8 @@ impl Store {
         Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
     }
 
-    /// Returns whether so many requests wait for a connection that a new request should be refused instead. Bursts may
-    /// wait; a longer overload may not, because the latency of all requests would grow until they fail.
+    /// Returns whether a new request should be refused, because too many requests wait for a connection. Bursts may wait;
+    /// a longer overload may not, because the latency of all requests would grow until they fail.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.pools.is_overloaded()

@@ -25,7 +25,7 @@ const PENDING_CHECK_SECONDS: i64 = 60;
 /// The check interval of an active hostname (security rules, "Names and addresses").
 pub(super) const ACTIVE_CHECK_SECONDS: i64 = 24 * 3600;
 
-/// What the public DNS contains about a hostname.
+/// The records of a hostname in the public DNS.
 pub(super) struct Records {
     txt: std::result::Result<Vec<String>, LookupFailure>,
     cname: std::result::Result<Option<String>, LookupFailure>,
