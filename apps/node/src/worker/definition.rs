@@ -24,6 +24,9 @@ pub const SCHEME_HEADER: &str = "svc-worker-scheme";
 /// The size of V8's young generation in MiB. By default, V8 sizes its heap by the memory of the machine and not by the
 /// limit of the process. Then it postpones the collection of garbage until the process exceeds its limit.
 const SEMI_SPACE_MIB: u64 = 4;
+/// The size of V8's old generation in MiB at which it collects garbage for the first time. V8 does not count the memory
+/// that `workerd` allocates for a request, which is larger than the request's objects and is freed with them.
+const INITIAL_OLD_SPACE_MIB: u64 = 4;
 
 /// A worker that responds to the watchdog's probes.
 const PROBE: &str = "addEventListener('fetch', event => event.respondWith(new Response('ok')));\n";
@@ -88,8 +91,11 @@ impl Definition<'_> {
     }
 
     fn v8_flags(&self) -> Vec<Cow<'_, str>> {
-        let (semi_space, heap) = (SEMI_SPACE_MIB, heap_limit(self.memory) >> 20);
-        vec![format!("--max-semi-space-size={semi_space}").into(), format!("--max-old-space-size={heap}").into()]
+        vec![
+            format!("--max-semi-space-size={SEMI_SPACE_MIB}").into(),
+            format!("--initial-old-space-size={INITIAL_OLD_SPACE_MIB}").into(),
+            format!("--max-old-space-size={}", heap_limit(self.memory) >> 20).into(),
+        ]
     }
 
     /// Returns the node's service behind a binding, with the headers that identify process and binding.

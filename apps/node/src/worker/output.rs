@@ -112,12 +112,14 @@ fn process_line(line: &[u8], project: &str, errors: Option<&Errors>) {
 
 /// Joins the lines, except those about `workerd` and the node.
 fn message<'a>(lines: impl Iterator<Item = &'a String>) -> String {
-    const NOISE: [&str; 6] = [
+    const NOISE: [&str; 7] = [
         LAUNCH_ERROR,
         "Unable to find and open the program executable",
         "stack:",
         "*** Received signal",
         "note:",
+        // V8's flags differ from those with which workerd compiled its own scripts.
+        "workerd/api/per-isolate-bootstrap",
         // Follows the error of a main module that does not start.
         "Socket \"email\" refers to",
     ];

@@ -20,12 +20,12 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Adds users with ten sessions each. Each session was used a second before the next.
 const ADD: &str = r#"
-    WITH added AS (
-        INSERT INTO svc_auth.users (id, provider)
-        SELECT gen_random_uuid(), provider
-        FROM (SELECT provider FROM svc_auth.sessions LIMIT 1) AS template, generate_series(1, $COUNT / 10)
-        RETURNING id
-    ), numbered AS (SELECT id, row_number() OVER () AS number FROM added)
+    CREATE TEMP TABLE numbered AS
+        SELECT number, gen_random_uuid() AS id FROM generate_series(1, $COUNT / 10) AS number;
+    INSERT INTO svc_auth.users (id, provider)
+        SELECT id, provider FROM numbered, (SELECT provider FROM svc_auth.sessions LIMIT 1) AS template;
+    -- The check of a foreign key is planned with the statistics.
+    ANALYZE svc_auth.users, numbered;
     INSERT INTO svc_auth.sessions (created_at, used_at, "grant", epoch, registration, user_id, state, token, provider)
     SELECT at, at, "grant", epoch, registration, numbered.id, gen_random_uuid(),
         sha256(gen_random_uuid()::text::bytea), provider
