@@ -28,9 +28,12 @@ const MIN_PER_THREAD: usize = 3;
 /// The number of waiting requests per connection that a pool accepts in a burst.
 const MAX_WAITING_IN_BURST: usize = 8;
 
-/// After this time without an empty queue, the load is not a burst but an overload. Then a pool accepts only one waiting
-/// request per connection, so that a request waits for about as long as it runs.
+/// After this time without an empty queue, the load is not a burst but an overload.
 const MAX_BURST: Duration = Duration::from_millis(100);
+
+/// The number of waiting requests per connection that a pool accepts during an overload. They wait for about as long as
+/// this number of requests takes.
+const MAX_WAITING: usize = 4;
 
 thread_local! {
     /// The index of this thread's pool.
@@ -94,7 +97,7 @@ impl PerThreadPools {
         }
         let since = WAITING_SINCE.get().unwrap_or_else(Instant::now);
         WAITING_SINCE.set(Some(since));
-        let per_connection = if since.elapsed() < MAX_BURST { MAX_WAITING_IN_BURST } else { 1 };
+        let per_connection = if since.elapsed() < MAX_BURST { MAX_WAITING_IN_BURST } else { MAX_WAITING };
         status.waiting >= status.max_size * per_connection
     }
 

@@ -274,8 +274,12 @@ async fn system_name_servers_are_the_default() {
     assert_eq!(Resolver::new(None).is_ok(), has_name_server, "{configuration}");
 }
 
+/// The tests with many sockets run one after the other, because one of them counts the sockets of the process.
+static MANY_SOCKETS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test]
 async fn concurrent_lookups_succeed() {
+    let _alone = MANY_SOCKETS.lock().await;
     let server = DnsServer::start().await;
     server.set("a.example", RecordType::TXT, &["1"]);
     let results = spawn_lookups(&resolver(&server), 300, LONG_TIMEOUT).join_all().await;
@@ -284,6 +288,7 @@ async fn concurrent_lookups_succeed() {
 
 #[tokio::test]
 async fn concurrent_lookups_that_time_out_release_their_sockets() {
+    let _alone = MANY_SOCKETS.lock().await;
     let server = DnsServer::start().await;
     server.inject(Some(DnsFault::Silent));
     let (open, tasks) = (udp_sockets(), Handle::current().metrics().num_alive_tasks());
