@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deadpool::Runtime;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -25,22 +25,9 @@ const CONNECTIONS_PER_SHARED: usize = 4;
 /// The minimum size of a per-thread pool. With fewer connections, threads share a pool.
 const MIN_PER_THREAD: usize = 3;
 
-/// The number of waiting requests per connection that a pool accepts in a burst.
-const MAX_WAITING_IN_BURST: usize = 8;
-
-/// After this time without an empty queue, the load is not a burst but an overload.
-const MAX_BURST: Duration = Duration::from_millis(100);
-
-/// The number of waiting requests per connection that a pool accepts during an overload. They wait for about as long as
-/// this number of requests takes.
-const MAX_WAITING: usize = 4;
-
 thread_local! {
     /// The index of this thread's pool.
     static POOL_INDEX: Cell<Option<usize>> = const { Cell::new(None) };
-    /// The time since which requests of this thread wait for connections, as far as calls of
-    /// [`PerThreadPools::is_overloaded`] know.
-    static WAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// The usage of the pool.
@@ -86,19 +73,6 @@ impl PerThreadPools {
     /// Returns the pool of this thread.
     pub(crate) fn current(&self) -> &Pool<Connection> {
         POOL_INDEX.get().and_then(|index| self.per_thread.get(index)).unwrap_or(&self.shared)
-    }
-
-    /// Returns whether a new request should be refused, because too many requests wait for a connection of this thread.
-    pub(crate) fn is_overloaded(&self) -> bool {
-        let status = self.current().status();
-        if status.waiting == 0 {
-            WAITING_SINCE.set(None);
-            return false;
-        }
-        let since = WAITING_SINCE.get().unwrap_or_else(Instant::now);
-        WAITING_SINCE.set(Some(since));
-        let per_connection = if since.elapsed() < MAX_BURST { MAX_WAITING_IN_BURST } else { MAX_WAITING };
-        status.waiting >= status.max_size * per_connection
     }
 
     pub(crate) fn status(&self) -> PoolStatus {

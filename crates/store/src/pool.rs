@@ -77,13 +77,6 @@ impl Store {
         Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
     }
 
-    /// Returns whether a new request should be refused, because too many requests wait for a connection. Bursts may wait;
-    /// a longer overload may not, because the latency of all requests would grow until they fail.
-    #[must_use]
-    pub fn is_overloaded(&self) -> bool {
-        self.pools.is_overloaded()
-    }
-
     /// Returns the usage of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {

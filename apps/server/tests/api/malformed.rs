@@ -14,6 +14,7 @@ fn path(template: &str, operation: &Value) -> String {
     path = path.replace("{secretName}", "API_KEY").replace("{userCode}", "BCDF-GHJK");
     path = path.replace("{repoName}", "app").replace("{domainName}", "example.org");
     path = path.replace("{address}", "ada@example.org").replace("{provider}", "codehost");
+    path = path.replace("{host}", "www.example.org");
     for parameter in operation["parameters"].as_array().unwrap() {
         let pattern = parameter["schema"]["pattern"].as_str().and_then(|pattern| pattern.strip_prefix('^'));
         if let Some((prefix, _)) = pattern.and_then(|pattern| pattern.split_once("_[0-7]")) {

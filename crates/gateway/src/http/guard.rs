@@ -54,8 +54,7 @@ pub(super) fn reacquire_permit(request: &HttpRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns the error of a request that a server at capacity refuses.
-pub(super) fn busy() -> Problem {
+fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")
 }
 

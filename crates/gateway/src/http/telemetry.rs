@@ -13,11 +13,9 @@ use kernel::error_chain;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use opentelemetry::propagation::Extractor;
-use store::Store;
 use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::guard::{ConcurrencyLimit, busy};
 use super::{RouteMatch, Shutdown, StaticResponses};
 use crate::config::Config;
 use crate::limits::RateLimitHeaders;
@@ -61,16 +59,9 @@ pub async fn request_telemetry(
     let method = request.method().clone();
     let static_key = StaticResponses::key(&request);
     let stored = static_key.as_ref().and_then(|(responses, path)| Some((responses.get(path)?, *path)));
-    let is_refused = stored.is_none() && is_overloaded(&request);
     let (mut response, route, span) = match stored {
         // No handler runs, so there would be nothing in a span.
         Some((answer, path)) => (request.into_response(answer), path, Span::none()),
-        // A refused request costs little, so that the others keep their share of the machine.
-        None if is_refused => {
-            request.extensions_mut().insert(id.clone());
-            let answer = busy().respond(request.request());
-            (request.into_response(answer), "-", Span::none())
-        }
         None => {
             request.extensions_mut().insert(id.clone());
             let span = span(&request, &id, &method);
@@ -96,23 +87,12 @@ pub async fn request_telemetry(
     ];
     DURATION.record(seconds, &labels);
     let ms = (seconds * 1e3).round();
-    if is_refused {
-        tracing::debug!(request_id = id.as_str(), %method, "request refused");
-    } else if span.is_none() {
+    if span.is_none() {
         tracing::info!(request_id = id.as_str(), %method, route, status, ms, "request completed");
     } else {
         span.in_scope(|| tracing::info!(route, status, ms, "request completed"));
     }
     Ok(response)
-}
-
-/// Returns whether the request would wait for too long for the database. Health checks do not wait: a server that
-/// refuses requests is still alive, and its load balancer should not end it.
-fn is_overloaded(request: &ServiceRequest) -> bool {
-    // Nodes use the internal listener, which has no limit.
-    let is_limited = request.app_data::<web::Data<ConcurrencyLimit>>().is_some();
-    let store = request.app_data::<web::Data<Store>>().filter(|_| is_limited);
-    store.is_some_and(|store| store.is_overloaded()) && !matches!(request.path(), "/healthz" | "/readyz")
 }
 
 /// Creates the span of a request, as a child of the caller's trace. It has the common fields of the request's log
