@@ -253,8 +253,8 @@ impl Browser {
         gix::objs::CommitRefIter::from_bytes(&data, gix::hash::Kind::Sha1).tree_id().map_err(internal)
     }
 
-    /// Returns the entry of a directory with this name. If there is none, resolves the escapes in the name and tries
-    /// again.
+    /// Returns the entry of a directory with this name. An entry with exactly this name precedes one whose name results
+    /// from the escapes in it.
     fn entry(&self, tree: ObjectId, name: &str) -> Result<Option<(Vec<u8>, EntryKind, ObjectId)>> {
         let data = self.read(tree, MAX_OBJECT_BYTES)?;
         let (escaped, mut found) = (unescape(name), None);

@@ -1,8 +1,8 @@
 //! `kill -9` of the mail node, of the server and of the node while clients send mail, and workers reply to it.
 //!
 //! Each client keeps a journal of its mails. Every acknowledged mail must be in the log of both recipients once, each
-//! mail of the log must reach `email()`, and each reply must reach the relay. A kill may repeat what was in progress,
-//! with the same id.
+//! mail of the log must reach `email()`, and each reply must reach the relay. A kill may repeat an operation in
+//! progress, with the same id.
 
 mod check;
 mod client;
@@ -45,7 +45,7 @@ export default {
 };
 ";
 
-/// What waits for its completion.
+/// The ids of the operations in progress.
 const PENDING: &str =
     "SELECT mail_id FROM mail.deliveries UNION ALL SELECT id FROM store.outbox WHERE topic = 'mail.relay'";
 

@@ -146,9 +146,9 @@ pub trait NameRepository {
     async fn hostname_list_served(&mut self, project: ProjectId) -> Result<Vec<ServedHostname>>;
 }
 
-/// `$4` contains the organizations of the runs in progress, `$5` those that have no run left, and `$6` is the maximum number
-/// of runs of an organization. `$7` to `$9` are the last fields of [`Claim`]. Only the first names of a long backlog are considered. The organizations in `$5` are
-/// skipped, so the next claim reaches the others.
+/// `$4` contains the organizations of the runs in progress, `$5` those that have no run left, and `$6` is the maximum
+/// number of runs of an organization. `$7` to `$9` are the last fields of [`Claim`]. Only the first names of a long
+/// backlog are considered. The organizations in `$5` are skipped, so the next claim reaches the others.
 const CLAIM: &str = "\
     WITH candidates AS ( \
         SELECT name, org_id, due_at, wanted AND renew_at IS NULL AS is_first FROM certificates.names \

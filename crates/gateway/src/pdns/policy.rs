@@ -41,7 +41,7 @@ pub struct ApiKeyCaller<S> {
 }
 
 /// A member with at least the role `R` in the organization of a new zone. This is the organization to which the token
-/// is restricted, or else the user's only organization.
+/// is restricted; without a restriction, it is the user's only organization.
 #[derive(Debug)]
 pub struct ApiKeyOrg<R, S> {
     pub actor: Actor,
