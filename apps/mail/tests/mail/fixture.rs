@@ -19,7 +19,7 @@ use super::control_plane::{ControlPlane, Received, TOKEN};
 
 pub const HOST: &str = "mx.mail.example";
 /// The maximum wait for an event that must happen in a correct node.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A mail node, with the control plane and the name server that it uses.
 pub struct Fixture {
@@ -84,6 +84,17 @@ impl Fixture {
         };
         timeout(PATIENCE, wait).await.unwrap();
         self.core.take()
+    }
+
+    /// Waits until a metric, with its labels, has a value. A counter may change after the reply to a client.
+    pub async fn has_metric(&self, name: &str, value: &str) {
+        let wait = async {
+            while self.metric(name).await.as_deref() != Some(value) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let reached = timeout(PATIENCE, wait).await;
+        assert!(reached.is_ok(), "{name} is {:?} instead of {value}", self.metric(name).await);
     }
 
     /// Returns the value of a metric, with its labels.

@@ -39,8 +39,8 @@ async fn extensions_are_offered_and_a_mail_is_received() {
     assert!(trace.starts_with(&expected), "{trace}");
     assert_eq!(rest, data.replace("..dot", ".dot") + "\r\n");
     assert!(fixture.drain().await.len() == 1 && fixture.core.handovers().len() == 1);
-    assert_eq!(fixture.metric("svc_mx_mails_total{outcome=\"accepted\"}").await.as_deref(), Some("1"));
-    assert_eq!(fixture.metric("svc_mx_open_connections").await.as_deref(), Some("1"));
+    fixture.has_metric("svc_mx_mails_total{outcome=\"accepted\"}", "1").await;
+    fixture.has_metric("svc_mx_open_connections", "1").await;
     assert!(fixture.get("/healthz").await.starts_with("HTTP/1.1 200"));
 }
 
