@@ -17,6 +17,7 @@ mod representations;
 mod running;
 mod serving;
 mod storage;
+mod timeout;
 mod tls;
 mod visitor;
 mod workers;

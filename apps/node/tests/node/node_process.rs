@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use testkit::reserved_address;
+use tokio::time::sleep;
 
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, environment, until};
+use crate::timeout::TIMEOUT;
 use crate::visitor::Visitor;
 use crate::workers::{unused_uids, workerd};
 
@@ -57,11 +60,14 @@ impl NodeProcess {
         Visitor::new(self.front)
     }
 
-    /// Asserts that the metrics contain each of these texts.
+    /// Waits until the metrics contain each of these texts. A counter may change after the response to a request.
     pub async fn has_metrics(&self, texts: &[&str]) {
-        let metrics = reqwest::get(format!("http://{}/metrics", self.metrics)).await.unwrap().text().await.unwrap();
-        for text in texts {
-            assert!(metrics.contains(text), "{text} is missing: {metrics}");
+        let began = Instant::now();
+        loop {
+            let metrics = reqwest::get(format!("http://{}/metrics", self.metrics)).await.unwrap().text().await.unwrap();
+            let Some(missing) = texts.iter().find(|text| !metrics.contains(**text)) else { return };
+            assert!(began.elapsed() < TIMEOUT, "{missing} is missing: {metrics}");
+            sleep(Duration::from_millis(20)).await;
         }
     }
 

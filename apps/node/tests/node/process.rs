@@ -60,6 +60,8 @@ async fn sigterm_stops_the_node_and_the_log_contains_no_credential() {
         .unwrap();
     until("the front", || std::net::TcpStream::connect(front).is_ok()).await;
     Visitor::new(front).sees("shop.localhost", "/", 200, "home").await;
+    // The report follows the line of the log.
+    until("the report", || core.last_report("shop").is_some()).await;
 
     kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
     let mut log = String::new();

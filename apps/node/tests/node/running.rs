@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::control_plane::{ControlPlane, TOKEN};
+use crate::timeout::TIMEOUT;
 use crate::visitor::Visitor;
 
 /// The directory of one test, removed when dropped.
@@ -64,7 +65,7 @@ fn bounded_config(core: &ControlPlane, dir: &Dir, cache_bytes: u64) -> Config {
 pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(10), "timed out waiting for {what}");
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
         sleep(Duration::from_millis(10)).await;
     }
 }

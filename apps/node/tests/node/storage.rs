@@ -32,7 +32,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use self::store::{Kind, TestStore};
-use crate::running::Dir;
+use crate::running::{Dir, until};
+use crate::timeout::TIMEOUT;
 
 /// A storage with its own store and directory.
 struct Rig {
@@ -89,7 +90,10 @@ impl Rig {
     async fn stop(self) -> (TestStore, Dir) {
         let Self { store, dir, storage, reports: _, deleted: _, mut tasks } = self;
         tasks.shutdown().await;
-        closed(storage).await;
+        until("the end of all uses", || Arc::strong_count(&storage) == 1).await;
+        drop(storage);
+        // The thread of the index closes the file later.
+        until("the index", || redb::Database::open(dir.path().join("storage.redb")).is_ok()).await;
         (store, dir)
     }
 
@@ -150,7 +154,7 @@ impl Rig {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let reached = tokio::time::timeout(Duration::from_secs(30), reached).await;
+        let reached = tokio::time::timeout(TIMEOUT, reached).await;
         assert!(reached.is_ok(), "expected {count} blobs: {:?}", self.store.blobs());
     }
 
@@ -168,22 +172,9 @@ impl Rig {
     async fn wait_for_report(&mut self, project: &str, used_bytes: u64, quota_exceeded: bool) {
         let expected = StorageReport { used_bytes, quota_exceeded };
         let reported = async { while self.report(project).await != expected {} };
-        let reported = tokio::time::timeout(Duration::from_secs(30), reported).await;
+        let reported = tokio::time::timeout(TIMEOUT, reported).await;
         assert!(reported.is_ok(), "no report of {expected:?}");
     }
-}
-
-/// Waits until all tasks have released a storage, which closes its index.
-async fn closed(storage: Arc<Storage>) {
-    let closed = async {
-        while Arc::strong_count(&storage) > 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(Duration::from_secs(10), closed).await.is_ok(), "the storage is in use");
-    drop(storage);
-    // Waits until the thread of the index has closed the file.
-    tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
 /// Returns the grant of a project with a large quota.

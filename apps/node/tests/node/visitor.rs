@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
+use crate::timeout::TIMEOUT;
+
 pub struct Visitor {
     client: Client,
     address: SocketAddr,
@@ -72,7 +74,7 @@ impl Visitor {
             if seen.status == status && seen.body.contains(content) {
                 return seen;
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "timed out waiting for {status} {content:?}: {seen:?}");
+            assert!(began.elapsed() < TIMEOUT, "timed out waiting for {status} {content:?}: {seen:?}");
             sleep(Duration::from_millis(10)).await;
         }
     }

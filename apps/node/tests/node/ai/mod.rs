@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::control_plane::ControlPlane;
 use crate::node_process::NodeProcess;
 use crate::running::until;
+use crate::timeout::TIMEOUT;
 use crate::visitor::{Visitor, VisitorResponse};
 use crate::workers::workerd;
 
@@ -85,7 +86,7 @@ impl Rig {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        let settled = timeout(Duration::from_secs(20), all).await;
+        let settled = timeout(TIMEOUT, all).await;
         assert_eq!(settled.as_ref().map(Vec::len), Ok(count), "{:?}", self.core.settled_ai_calls());
         settled.unwrap()
     }
@@ -102,7 +103,7 @@ impl Rig {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        let seen = timeout(Duration::from_secs(20), seen).await;
+        let seen = timeout(TIMEOUT, seen).await;
         assert!(seen.is_ok(), "not {outcome}: {:?}", self.upstream.calls());
     }
 

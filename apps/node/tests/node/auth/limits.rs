@@ -209,8 +209,10 @@ async fn callers_that_give_up_cause_no_further_connections() {
     let used = pool.session().await.unwrap();
     let hide = "SELECT pg_advisory_lock(8319946622921700456); ALTER SCHEMA svc_auth RENAME TO hidden";
     store.client.batch_execute(hide).await.unwrap();
-    let mut max = 0;
-    for _ in 0..20 {
+    let (mut callers, mut max) = (0, 0);
+    // On a busy machine, a connection opens after several callers have given up.
+    while callers < 20 || max < 3 && callers < 1000 {
+        callers += 1;
         let caller = timeout(Duration::from_millis(50), pool.session()).await;
         assert!(caller.is_err(), "the session does not wait");
         max = max.max(count().await);
@@ -229,13 +231,15 @@ async fn callers_that_give_up_cause_no_further_connections() {
 async fn unused_table_is_not_written() {
     let Some(store) = Store::start().await else { return };
     store.add_sessions(10).await;
-    let writes = async || {
-        store.client.batch_execute("SELECT pg_stat_clear_snapshot()").await.unwrap();
-        let counters = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables";
-        number(&store.client, counters).await
+    // A write changes the position or a transaction id of a row. The counters of Postgres are late.
+    let rows = async || {
+        let rows = "SELECT string_agg(concat(tableoid, ctid, xmin, xmax), ',' ORDER BY tableoid, ctid) FROM (
+            SELECT tableoid, ctid, xmin, xmax FROM svc_auth.users UNION ALL
+            SELECT tableoid, ctid, xmin, xmax FROM svc_auth.identities UNION ALL
+            SELECT tableoid, ctid, xmin, xmax FROM svc_auth.sessions) AS rows";
+        store.client.query_one(rows, &[]).await.unwrap().get::<_, String>(0)
     };
+    let before = rows().await;
     store.clean(SessionLimits::default()).await;
-    let before = writes().await;
-    store.clean(SessionLimits::default()).await;
-    assert_eq!(writes().await, before);
+    assert_eq!(rows().await, before);
 }

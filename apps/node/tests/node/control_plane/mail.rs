@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
 use super::{ControlPlane, Shared, is_node};
+use crate::timeout::TIMEOUT;
 
 const MAX_BATCH: usize = 20;
 const MAX_CLAIMS_OF_PROJECT: usize = 5;
@@ -121,7 +122,7 @@ impl ControlPlane {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        let result = timeout(Duration::from_secs(20), result).await;
+        let result = timeout(TIMEOUT, result).await;
         assert!(result.is_ok(), "timed out waiting for the result of {id}");
         result.unwrap()
     }

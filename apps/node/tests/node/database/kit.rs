@@ -16,12 +16,11 @@ use tokio_postgres::{Client, NoTls};
 use super::program::Program;
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, environment, until};
+use crate::timeout::TIMEOUT;
 use crate::visitor::Visitor;
 
 /// The password of every login.
 pub const PASSWORD: &str = "hush";
-/// A timeout that a correct node never reaches. It only prevents that a test waits forever.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Kit {
     pub postgres: PrivatePostgres,

@@ -90,7 +90,8 @@ async fn database_that_was_replaced_while_the_node_was_offline_is_removed() {
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(number(&kit.session("prj_a").await, tables).await, 0);
     eventually("the generation", async || kit.generations("prj_a", "final").len() == 1).await;
-    assert_eq!(number(&kit.superuser("svc_node").await, TOMBSTONES).await, 1);
+    let admin = kit.superuser("svc_node").await;
+    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +111,7 @@ async fn unlisted_database_is_closed_at_once_and_removed_after_a_day() {
     kit.change("prj_a", |_| ());
     kit.applied("prj_a").await;
     assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
-    assert_eq!(number(&admin, unlisted).await, 0);
+    eventually("the end of the record", async || number(&admin, unlisted).await == 0).await;
     kit.node.kill();
     kit.withdraw("prj_a");
     let past = "UPDATE svc.databases SET unlisted_since = now() - interval '25 hours'";

@@ -133,7 +133,7 @@ async fn node_that_is_killed_during_a_deletion_continues_it() {
     }
     let left = || store.blobs().len();
     // The deletion is slow enough for a kill in between.
-    store.proxy().set_fault(NetworkFault::Delay(Duration::from_millis(20)));
+    store.proxy().set_fault(NetworkFault::Delay(Duration::from_millis(100)));
     // The project was purged while the node was offline.
     core.set_part("gone", "deletedStorage", json!({ "prefix": "sto_gone" }));
     let node = NodeProcess::start(&core, &dir, &store);

@@ -10,6 +10,7 @@ use node::storage::PutOptions;
 use tokio::task::JoinSet;
 
 use super::{Grant, code, fixed, grant_with, key, on_each_store};
+use crate::timeout::TIMEOUT;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_exact_and_refusals_are_reported_once() {
@@ -137,7 +138,7 @@ async fn blobs_that_are_replaced_but_not_deleted_are_limited() {
         rig.wait_for_blobs(2).await;
         let put = || rig.put_with(&grant, "key", vec![0; SIZE], PutOptions::default());
         let stored = async { while put().await.is_err() {} };
-        assert_eq!(tokio::time::timeout(Duration::from_secs(20), stored).await, Ok(()));
+        assert_eq!(tokio::time::timeout(TIMEOUT, stored).await, Ok(()));
     })
     .await;
 }
@@ -161,8 +162,8 @@ async fn bytes_in_flight_are_limited() {
             }
         }
     };
-    assert_eq!(tokio::time::timeout(Duration::from_secs(20), refused).await, Ok("quota_exceeded"));
+    assert_eq!(tokio::time::timeout(TIMEOUT, refused).await, Ok("quota_exceeded"));
     stalled.shutdown().await;
     let stored = async { while put().await.is_err() {} };
-    assert_eq!(tokio::time::timeout(Duration::from_secs(20), stored).await, Ok(()));
+    assert_eq!(tokio::time::timeout(TIMEOUT, stored).await, Ok(()));
 }

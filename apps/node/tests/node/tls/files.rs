@@ -43,8 +43,7 @@ async fn files_come_before_issued_certificates_and_are_reloaded() {
     for wrong in ["wrong.localhost", "lonely.localhost", "broken.localhost", "loop.localhost"] {
         client.is_rejected(wrong).await;
     }
-    let metrics = rig.metrics().await;
-    assert!(metrics.contains("svc_node_tls_certificates{source=\"files\"} 2"), "{metrics}");
+    rig.has_metrics(&["svc_node_tls_certificates{source=\"files\"} 2"]).await;
     assert!(client.get(HOST, "/").await.ends_with("home"));
 
     write_pair(files, "shop.localhost", &renewed);

@@ -33,15 +33,13 @@ async fn certificate_is_selected_by_server_name() {
     client.presents("two.apps.localhost", &wildcard).await;
     let response = client.get("two.apps.localhost", "/").await;
     assert!(response.starts_with("HTTP/1.1 404 ") && response.contains("unknown_hostname"), "{response}");
-    let metrics = rig.metrics().await;
-    for line in [
+    rig.has_metrics(&[
         "svc_node_tls_handshakes_total{outcome=\"no_name\"} 1",
         "svc_node_tls_certificates{source=\"issued\"} 4",
         "svc_node_tls_certificates{source=\"files\"} 0",
         "svc_node_tls_missing_certificates 0",
-    ] {
-        assert!(metrics.contains(line), "{line}: {metrics}");
-    }
+    ])
+    .await;
     rig.node.stop().await;
 }
 
@@ -75,7 +73,7 @@ async fn sessions_are_resumed() {
             assert_eq!(stream.get_ref().1.handshake_kind(), Some(expected), "{version:?}");
         }
     }
-    assert!(rig.metrics().await.contains("svc_node_tls_handshakes_total{outcome=\"resumed\"} 2"));
+    rig.has_metrics(&["svc_node_tls_handshakes_total{outcome=\"resumed\"} 2"]).await;
     rig.node.stop().await;
 }
 
@@ -91,10 +89,10 @@ async fn connection_without_a_handshake_is_closed() {
     assert!(!rejected.starts_with(b"HTTP"), "{rejected:?}");
     assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
     assert!(rig.client(&[&certificate]).get(HOST, "/").await.ends_with("home"));
-    let metrics = rig.metrics().await;
-    for outcome in ["timeout", "failed"] {
-        let line = format!("svc_node_tls_handshakes_total{{outcome=\"{outcome}\"}} 1");
-        assert!(metrics.contains(&line), "{line}: {metrics}");
-    }
+    rig.has_metrics(&[
+        "svc_node_tls_handshakes_total{outcome=\"timeout\"} 1",
+        "svc_node_tls_handshakes_total{outcome=\"failed\"} 1",
+    ])
+    .await;
     rig.node.stop().await;
 }

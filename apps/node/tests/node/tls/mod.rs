@@ -30,6 +30,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, RunningNode, config, until};
+use crate::timeout::TIMEOUT;
 
 const HOST: &str = "shop.localhost";
 const NAMES: [&str; 1] = [HOST];
@@ -75,6 +76,15 @@ impl Rig {
 
     async fn metrics(&self) -> String {
         reqwest::get(format!("http://{}/metrics", self.node.metrics.unwrap())).await.unwrap().text().await.unwrap()
+    }
+
+    /// Waits until the metrics contain each of these texts. A counter may change after the client sees the event.
+    async fn has_metrics(&self, texts: &[&str]) {
+        let has_all = async || {
+            let metrics = self.metrics().await;
+            texts.iter().all(|text| metrics.contains(text))
+        };
+        wait_for(&format!("{texts:?} in the metrics"), has_all).await;
     }
 
     /// Returns the number of certificates on the disk.
@@ -170,7 +180,7 @@ impl Client {
 async fn wait_for(what: &str, condition: impl AsyncFn() -> bool) {
     let began = Instant::now();
     while !condition().await {
-        assert!(began.elapsed() < Duration::from_secs(20), "timed out waiting for {what}");
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
         sleep(Duration::from_millis(20)).await;
     }
 }

@@ -184,15 +184,17 @@ async fn requests_end_with_their_connection() {
     let (send, connection) = h2::client::handshake(client.connect(HOST).await.unwrap()).await.unwrap();
     let connection = tokio::spawn(connection);
     let mut waiting = Vec::new();
-    for number in 0..4 {
+    // The host has eight lookups.
+    for number in 0..8 {
         let mut send = send.clone().ready().await.unwrap();
         waiting.push(send.send_request(request(Method::GET, &path(number)), true).unwrap());
     }
-    super::wait_for("the lookups", async || rig.core.challenge_lookups() == 4).await;
+    super::wait_for("the lookups", async || rig.core.challenge_lookups() == 8).await;
     rig.core.delay_challenges(Duration::ZERO);
     connection.abort();
-    // The host has four lookups, so this request needs one of their permits.
-    assert_eq!((rig.node.visitor.get(HOST, &path(4)).await.status, rig.core.challenge_lookups()), (404, 5));
+    // This request needs one of their permits.
+    super::wait_for("a permit", async || rig.node.visitor.get(HOST, &path(8)).await.status == 404).await;
+    assert_eq!(rig.core.challenge_lookups(), 9);
     let metrics = rig.metrics().await;
     assert!(
         !metrics.contains("svc_node_acme_challenges_total{outcome=\"failed\"}"),

@@ -17,6 +17,7 @@ use super::protections::metrics;
 use super::{HOST, Rig, with_workers, workerd};
 use crate::control_plane::{ControlPlane, State};
 use crate::running::{Dir, RunningNode, until};
+use crate::timeout::TIMEOUT;
 use crate::visitor::Visitor;
 
 /// Returns the secrets and the version of the code.
@@ -211,7 +212,7 @@ async fn crashed_process_is_not_restarted_with_an_outdated_environment() {
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
     rig.observes("app", State::Crashed).await;
     // Requests make the node start the process, which fails with the current environment.
-    let failed = timeout(Duration::from_secs(10), async {
+    let failed = timeout(TIMEOUT, async {
         while rig.core.last_report("app") != Some((1, State::Failed)) {
             let response = rig.node.visitor.get(HOST, "/").await;
             assert_eq!(response.status, 503, "{response:?}");
