@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{ApiResponse, App, Caller};
+use crate::support::{ApiResponse, App, Caller, eventually};
 
 /// Returns the field errors of a response, as `path: message`.
 fn field_errors(response: &ApiResponse) -> Vec<String> {
@@ -291,13 +291,7 @@ async fn server_sheds_load_above_its_capacity() {
     assert_eq!(refused.header("retry-after"), "1");
     app.anonymous().get("/healthz").await.expect(200);
     drop(stream);
-    for _ in 0..100 {
-        if ada.get("/v1/me").await.status == 200 {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("the permit was not released");
+    eventually("the permit is released", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,7 +62,8 @@ async fn metrics_count_failed_jobs_and_include_jobs_that_never_succeeded() {
     }
     assert_eq!(value(&metrics, "svc_job_failures_total", "projects.sweep_uploads"), Some(0.0));
     assert!(value(&metrics, "svc_job_last_success_timestamp_seconds", "projects.sweep_uploads") > Some(1.7e9));
-    assert!(process.log().contains("dns.check_signers"), "the log does not name the job");
+    let is_named = async || process.log().contains("dns.check_signers").then_some(());
+    eventually("the log names the job", is_named).await;
 
     proxy.set_fault(NetworkFault::None);
     let job = "dns.check_signers";

@@ -1,6 +1,6 @@
 //! Postgres outages, aborted requests, locks and read-only mode.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::chaos::{NetworkFault, Proxy};
 use kernel::Secret;
@@ -28,11 +28,7 @@ async fn requests_fail_with_503_during_a_postgres_outage_and_recover() {
     }
 
     proxy.set_fault(NetworkFault::None);
-    let since = Instant::now();
-    while ada.get("/v1/me").await.status != 200 {
-        assert!(since.elapsed() < Duration::from_secs(10), "the server did not recover");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("the server recovers", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;
     for _ in 0..20 {
         ada.get("/v1/orgs").await.expect(200);
     }
@@ -44,7 +40,7 @@ async fn aborted_request_releases_its_locks() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     // Lock the organization's row, so that the creation of the project waits inside its transaction.
-    let holder = app.hold("SELECT id FROM orgs.orgs FOR UPDATE; SELECT pg_sleep(1)").await;
+    let holder = app.hold("SELECT id FROM orgs.orgs FOR UPDATE").await;
     let mut stream = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
     let body = r#"{"name":"site"}"#;
     let request = format!(
@@ -58,19 +54,11 @@ async fn aborted_request_releases_its_locks() {
     // Reset the connection, so that the server drops the waiting handler.
     stream.set_zero_linger().unwrap();
     drop(stream);
-    holder.await.unwrap();
+    holder.commit("").await;
     // Query Postgres outside of the pool, because a checkout of the connection would also end its transaction.
     let idle = "SELECT count(*) FROM pg_stat_activity \
         WHERE state LIKE 'idle in transaction%' AND datname = current_database()";
-    let mut left = json!(null);
-    for _ in 0..50 {
-        left = app.db_rows(idle).await[0]["count"].clone();
-        if left == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(left, 0);
+    eventually("all transactions end", async || (app.db_rows(idle).await[0]["count"] == 0).then_some(())).await;
     let again = ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await;
     // The aborted request created the project or had no effect.
     assert!([201, 409].contains(&again.status), "{again:?}");
@@ -81,7 +69,7 @@ async fn aborted_request_releases_its_locks() {
 async fn locked_organization_does_not_block_others() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
-    let holder = app.hold("SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE; SELECT pg_sleep(4)").await;
+    let holder = app.hold("SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE").await;
     // Send more requests than the pool has connections.
     let blocked = (0..32).map(|_| ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })));
     let blocked = futures_util::future::join_all(blocked);
@@ -96,7 +84,7 @@ async fn locked_organization_does_not_block_others() {
     }
     assert_eq!(read.status, 200);
     free.expect(201);
-    holder.await.unwrap();
+    holder.commit("").await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
 }
 

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web;
+use futures_util::StreamExt as _;
 use sandbox::{Certificate, CodeHostServer, Encryption, Endpoint, ResponseFault, SmtpFault, SmtpServer};
 use serde_json::{Value, json};
 use testkit::{TestDatabase, reserved_port};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{client, site};
+use crate::support::{client, eventually, site};
 
 pub struct Process {
     child: Child,
@@ -90,15 +91,11 @@ impl Process {
     }
 
     pub async fn wait_until_ready(&self) {
-        for _ in 0..200 {
-            if let Ok(response) = client().get(format!("{}/readyz", self.base)).send().await
-                && response.status() == 200
-            {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("the server did not become ready");
+        eventually("the server is ready", async || {
+            let response = client().get(format!("{}/readyz", self.base)).send().await.ok()?;
+            (response.status() == 200).then_some(())
+        })
+        .await;
     }
 
     /// Kills the process with SIGKILL.
@@ -207,12 +204,17 @@ async fn reads_with_a_session_cost_at_most_two_statements() {
         ("/v1/orgs/ada/projects/site", 2),
         ("/v1/orgs/ada/projects/site/overview", 3),
     ] {
-        let before = process.statements().await;
-        for _ in 0..10 {
-            process.json(&token, "GET", path, None).await;
+        let mut costs = Vec::new();
+        for _ in 0..5 {
+            let before = process.statements().await;
+            for _ in 0..10 {
+                process.json(&token, "GET", path, None).await;
+            }
+            costs.push(process.statements().await - before);
         }
-        let statements = process.statements().await - before;
-        assert!((1..=10 * each).contains(&statements), "10 requests of {path} cost {statements} statements");
+        // Background jobs may run statements in between, so the lowest cost counts.
+        let is_limited = costs.iter().min().is_some_and(|cost| (1..=10 * each).contains(cost));
+        assert!(is_limited, "10 requests of {path} cost {costs:?} statements");
     }
 }
 
@@ -223,20 +225,30 @@ async fn sigterm_waits_for_an_upload() {
     process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
     let whole = site(&"page ".repeat(5000));
     let (first, second) = (whole[..50].to_vec(), whole[50..].to_vec());
-    let slow = futures_util::stream::unfold(vec![second, first], |mut rest| async {
-        let part = rest.pop()?;
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        Some((Ok::<_, std::io::Error>(part), rest))
-    });
+    let (resume, resumed) = tokio::sync::oneshot::channel::<()>();
+    let first = futures_util::stream::iter([Ok::<_, std::io::Error>(first)]);
+    let slow = first.chain(futures_util::stream::once(async move {
+        resumed.await.unwrap();
+        Ok(second)
+    }));
     let upload = client()
         .post(format!("{}/v1/orgs/ada/projects/site/deployments", process.base))
         .bearer_auth(&token)
         .header("content-type", "application/gzip")
         .body(reqwest::Body::wrap_stream(slow))
         .send();
+    let address = process.base.strip_prefix("http://").unwrap();
     let (upload, ()) = tokio::join!(upload, async {
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        let is_upload = |line: &str| line.starts_with("svc_uploads_in_progress{") && line.contains("\"bundle\"");
+        let has_begun = async || {
+            let metrics = process.metrics().await;
+            metrics.lines().any(|line| is_upload(line) && line.ends_with(" 1")).then_some(())
+        };
+        eventually("the upload is in progress", has_begun).await;
         process.terminate();
+        let is_stopping = async || TcpStream::connect(address).await.is_err().then_some(());
+        eventually("the listener closes", is_stopping).await;
+        resume.send(()).unwrap();
     });
     assert_eq!(upload.unwrap().status(), 201);
     assert!(process.wait_for_exit().await.success());

@@ -9,7 +9,7 @@ use sandbox::{DnsServer, RecordType};
 use serde_json::json;
 use store::Store;
 
-use crate::support::{App, bundle, client, site};
+use crate::support::{App, bundle, client, eventually, site};
 
 const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
 
@@ -52,26 +52,14 @@ impl TestNode {
 
     /// Waits until the front returns this status for a host.
     pub async fn wait_for_status(&self, host: &str, status: u16) {
-        for _ in 0..200 {
-            if self.page(host).await.0 == status {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{host} did not return {status}");
+        let is_returned = async || (self.page(host).await.0 == status).then_some(());
+        eventually(&format!("{host} returns {status}"), is_returned).await;
     }
 
     /// Waits until the front serves this page for a host.
     pub async fn wait_for_page(&self, host: &str, text: &str) {
-        let mut last = (0, String::new());
-        for _ in 0..100 {
-            last = self.page(host).await;
-            if last == (200, text.to_owned()) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{host} returns {last:?} instead of {text:?}");
+        let is_served = async || (self.page(host).await == (200, text.to_owned())).then_some(());
+        eventually(&format!("{host} serves {text:?}"), is_served).await;
     }
 }
 
@@ -158,15 +146,15 @@ async fn internal_listener_serves_each_node_only_its_own_state() {
         assert!(message.starts_with("since and wait must be non-negative integers"), "{query}: {message}");
     }
     // A change completes a long poll before its timeout.
-    let since = std::time::Instant::now();
-    let (woken, _) = tokio::join!(get("/internal/v1/desired?since=2&wait=30", &first), async {
+    let (woken, changed) = tokio::join!(get("/internal/v1/desired?since=2&wait=30", &first), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         ada.upload(DEPLOYMENTS, site("two")).await.expect(201);
+        std::time::Instant::now()
     });
     let woken: serde_json::Value = serde_json::from_slice(&woken.1).unwrap();
     assert_eq!((&woken["revision"], &woken["full"]), (&json!(3), &json!(false)));
     // This is less than the five seconds after which a long poll reads the state again without a wake-up.
-    assert!(since.elapsed() < Duration::from_secs(4));
+    assert!(changed.elapsed() < Duration::from_secs(4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,14 +240,11 @@ async fn deployment_shows_the_status_that_its_node_reports() {
     assert_eq!((&first["status"], &first["statusMessage"]), (&json!("pending"), &json!(null)));
     let edge = TestNode::start(&app).await;
     let wait_for = async |version: i32, status: &str| {
-        for _ in 0..100 {
+        eventually(&format!("version {version} has the status {status}"), async || {
             let deployment = ada.get(&format!("{DEPLOYMENTS}/{version}")).await.expect(200).clone();
-            if deployment["status"] == status {
-                return deployment;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("version {version} did not reach the status {status}");
+            (deployment["status"] == status).then_some(deployment)
+        })
+        .await
     };
     assert_eq!(wait_for(1, "serving").await["id"], first["id"]);
     ada.upload(DEPLOYMENTS, site("two")).await.expect(201);

@@ -134,9 +134,13 @@ async fn push_that_cannot_be_deployed_names_the_reason() {
     let deployed = reset(&|| write("svc.json", "{ \"storage\": true }"));
     assert!(deployed.contains("remote: deployed version 1 at"), "{deployed}");
     assert!(deployed.contains("remote: svc.json declares storage"), "{deployed}");
-    let metrics = kit.metrics().await;
-    assert!(metrics.contains("svc_git_deploys_total{outcome=\"rejected\"} 7"), "{metrics}");
-    assert!(metrics.contains("svc_git_deploys_total{outcome=\"deployed\"} 1"), "{metrics}");
+    eventually("the deploys are counted", async || {
+        let metrics = kit.metrics().await;
+        let counts = [("rejected", 7), ("deployed", 1)];
+        let lines = counts.map(|(outcome, count)| format!("svc_git_deploys_total{{outcome=\"{outcome}\"}} {count}"));
+        lines.iter().all(|line| metrics.contains(line)).then_some(())
+    })
+    .await;
 }
 
 /// Clients push at the same time. The versions have the order of the updates, and the last one is live.

@@ -33,7 +33,7 @@ pub async fn query(port: u16, name: &str, kind: &str) -> Answer {
         let length = socket.recv(&mut buffer).await?;
         Ok::<_, std::io::Error>(Message::from_vec(&buffer[..length]).unwrap())
     };
-    let Ok(Ok(answer)) = timeout(Duration::from_secs(1), exchange).await else {
+    let Ok(Ok(answer)) = timeout(Duration::from_secs(5), exchange).await else {
         return Answer { code: None, data: Vec::new(), is_signed: false };
     };
     assert_eq!(answer.id, message.id);

@@ -20,6 +20,16 @@ async fn setup() -> (App, App, Caller, Client) {
     (app, other, ada, client)
 }
 
+/// Repeats a request while the server is busy: on a busy machine, it may wait too long for a row that others lock.
+async fn until_served(send: impl AsyncFn() -> ApiResponse) -> ApiResponse {
+    loop {
+        let response = send().await;
+        if response.status != 503 {
+            return response;
+        }
+    }
+}
+
 /// Separates the successful responses from the others, which must all be `invalid_grant`.
 fn winners(responses: &[ApiResponse]) -> Vec<Tokens> {
     let (won, lost): (Vec<_>, Vec<_>) = responses.iter().partition(|response| response.status == 200);
@@ -43,7 +53,9 @@ async fn one_of_twenty_exchanges_wins_and_the_losers_end_the_grant() {
     for _ in 0..ROUNDS {
         let code = client.code(&ada).await;
         let callers: Vec<_> = (0..CONCURRENT).map(|n| client.at(if n % 2 == 0 { &app } else { &other })).collect();
-        let responses = join_all(callers.iter().map(|client| client.exchange(&code))).await;
+        let responses =
+            join_all(callers.iter().map(async |client| until_served(async || client.exchange(&code).await).await))
+                .await;
         let won = winners(&responses);
         assert_eq!(won.len(), 1, "{responses:?}");
         assert_ended(&app, &client, &ada, &won[0]).await;
@@ -61,7 +73,10 @@ async fn one_of_twenty_refreshes_wins_and_the_losers_end_the_grant() {
     for _ in 0..ROUNDS {
         let tokens = client.sign_in(&ada).await;
         let callers: Vec<_> = (0..CONCURRENT).map(|n| client.at(if n % 2 == 0 { &app } else { &other })).collect();
-        let responses = join_all(callers.iter().map(|client| client.refresh(&tokens.refresh))).await;
+        let refresh = &tokens.refresh;
+        let responses =
+            join_all(callers.iter().map(async |client| until_served(async || client.refresh(refresh).await).await))
+                .await;
         let won = winners(&responses);
         assert_eq!(won.len(), 1, "{responses:?}");
         assert_ended(&app, &client, &ada, &won[0]).await;
@@ -77,7 +92,8 @@ async fn twenty_refreshes_within_the_grace_get_one_successor() {
     let client = register(&app, public()).await;
     for _ in 0..ROUNDS {
         let tokens = client.sign_in(&ada).await;
-        let responses = join_all((0..CONCURRENT).map(|_| client.refresh(&tokens.refresh))).await;
+        let refresh = async || client.refresh(&tokens.refresh).await;
+        let responses = join_all((0..CONCURRENT).map(|_| until_served(&refresh))).await;
         let won = winners(&responses);
         assert_eq!(won.len(), CONCURRENT);
         let successors: BTreeSet<_> = won.iter().map(|tokens| tokens.refresh.clone()).collect();

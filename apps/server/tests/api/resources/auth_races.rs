@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::AUTH;
 use crate::databases::kit::{Kit, abort_path};
+use crate::support::eventually;
 
 const DATABASE: &str = "/v1/orgs/ada/projects/site/database";
 const DELETE: &str = "/v1/orgs/ada/projects/site/database/delete";
@@ -52,15 +53,19 @@ async fn either_sign_in_is_enabled_or_its_database_is_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn enabling_waits_for_a_deletion_that_has_begun() {
     let kit = Kit::enabled().await;
-    // The transaction of a deletion: it holds the placement, and has begun an operation.
-    let holder = kit.app.hold(
-        "SELECT FROM convergence.placements FOR UPDATE; SELECT pg_sleep(1); \
-         INSERT INTO databases.operations (id, project_id, database_id, kind, phase, created_at, updated_at) \
-         SELECT gen_random_uuid(), project_id, id, 'delete', 'draining', now(), now() FROM databases.databases",
-    );
-    let holder = holder.await;
-    kit.ada.post(AUTH, json!({})).await.expect_error(409, "database_required");
-    holder.await.unwrap();
+    // The transaction of a deletion: it holds the placement, and begins an operation.
+    let deletion = kit.app.hold("SELECT FROM convergence.placements FOR UPDATE").await;
+    let operation = "
+        INSERT INTO databases.operations (id, project_id, database_id, kind, phase, created_at, updated_at)
+        SELECT gen_random_uuid(), project_id, id, 'delete', 'draining', now(), now() FROM databases.databases";
+    let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let begin = async {
+        let waits = async || (!kit.app.db_rows(waiting).await.is_empty()).then_some(());
+        eventually("the request waits for the placement", waits).await;
+        deletion.commit(operation).await;
+    };
+    let (response, ()) = tokio::join!(kit.ada.post(AUTH, json!({})), begin);
+    response.expect_error(409, "database_required");
 }
 
 #[tokio::test(flavor = "multi_thread")]

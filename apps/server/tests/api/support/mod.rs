@@ -1,5 +1,6 @@
 //! Test fixtures: a running server for each test, and callers.
 
+mod locks;
 mod node;
 mod openapi;
 mod pebble;
@@ -158,17 +159,6 @@ impl App {
         connection.batch_execute(statement).await
     }
 
-    /// Runs statements in a transaction on a separate connection. Their locks are held until the last statement ends.
-    /// Returns after the first lock was acquired.
-    pub async fn hold(&self, statements: &str) -> tokio::task::JoinHandle<()> {
-        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
-        let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
-        let transaction = format!("BEGIN; {statements}; COMMIT");
-        let holder = tokio::spawn(async move { connection.batch_execute(&transaction).await.unwrap() });
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        holder
-    }
-
     /// Returns the names of an organization's audit events, oldest first.
     pub async fn db_audit(&self, org: &str) -> Vec<String> {
         let statement = format!(
@@ -265,13 +255,13 @@ pub fn time(value: &Value) -> kernel::Time {
 
 /// Polls until `poll` returns a value.
 pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..600 {
+    for _ in 0..1200 {
         if let Some(value) = poll().await {
             return value;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("timed out after 30 seconds: {what}");
+    panic!("timed out after 60 seconds: {what}");
 }
 
 /// Returns the folder of the mail store, which is next to that of the bundle store.
