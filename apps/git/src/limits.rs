@@ -1,11 +1,11 @@
 //! The limits per client: on the git processes of a user or an address, and on SSH connections before authentication.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use semaphores::KeyedSemaphores;
 use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -45,7 +45,8 @@ pub enum Busy {
 pub struct ProgramLimit {
     max: MaxPrograms,
     all: Arc<Semaphore>,
-    clients: Arc<Mutex<HashMap<Client, Arc<Semaphore>>>>,
+    users: Arc<KeyedSemaphores<String>>,
+    addresses: Arc<KeyedSemaphores<IpAddr>>,
 }
 
 /// The permit of a git process: one permit of its client, and one of the node.
@@ -80,27 +81,24 @@ impl Drop for ProgramPermit {
 
 impl ProgramLimit {
     pub fn new(max: MaxPrograms) -> Self {
-        Self { max, all: Arc::new(Semaphore::new(MAX_PROGRAMS)), clients: Arc::default() }
+        Self {
+            max,
+            all: Arc::new(Semaphore::new(MAX_PROGRAMS)),
+            users: Arc::new(KeyedSemaphores::new(max.per_user)),
+            addresses: Arc::new(KeyedSemaphores::new(max.per_address)),
+        }
     }
 
     /// Waits for a permit of the client, and then for one of the node.
     pub async fn acquire(&self, client: Client) -> Result<ProgramPermit, Busy> {
-        let (key, max) = match client {
-            Client::User(_) => (client, self.max.per_user),
-            Client::Address(address) => (Client::Address(rate_limit_key(address)), self.max.per_address),
+        let (semaphore, max) = match client {
+            Client::User(user) => (self.users.of(user), self.max.per_user),
+            Client::Address(address) => (self.addresses.of(rate_limit_key(address)), self.max.per_address),
         };
-        let semaphore = self.semaphore(key, max);
         let wait = |semaphore: Arc<Semaphore>| timeout(QUEUE_TIMEOUT, semaphore.acquire_owned());
         let _client = wait(semaphore).await.ok().and_then(Result::ok).ok_or(Busy::Client(max))?;
         let node = wait(Arc::clone(&self.all)).await.ok().and_then(Result::ok).ok_or(Busy::Server)?;
         Ok(ProgramPermit { _client, node: NodePermit(Arc::new(Mutex::new(Some(node)))) })
-    }
-
-    fn semaphore(&self, client: Client, max: usize) -> Arc<Semaphore> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // If a semaphore has acquired permits or waiting clients, other references to it exist.
-        clients.retain(|known, semaphore| *known == client || Arc::strong_count(semaphore) > 1);
-        Arc::clone(clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(max))))
     }
 }
 
@@ -165,10 +163,7 @@ mod tests {
         assert!(futures_util::poll!(&mut next).is_pending());
         let _neighbour = limit.acquire(Client::Address([192, 0, 2, 2].into())).await.unwrap();
         drop((first, anonymous));
-        let (third, next) = (third.await.unwrap(), next.await.unwrap());
-        drop((third, next));
-        let _last = limit.acquire(user("mia")).await.unwrap();
-        assert_eq!(limit.clients.lock().unwrap().len(), 3, "ada, mia and the neighbour");
+        drop((third.await.unwrap(), next.await.unwrap()));
     }
 
     #[test]

@@ -28,7 +28,6 @@ mod fetch;
 mod follow;
 mod front;
 mod index;
-mod keyed_permits;
 pub mod mail;
 mod media;
 mod memory;

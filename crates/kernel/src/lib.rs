@@ -13,7 +13,6 @@ pub mod domain;
 mod email;
 mod error_chain;
 mod id;
-mod keyed_semaphores;
 mod page;
 mod plan;
 mod provider;
@@ -38,7 +37,6 @@ pub use id::{
     InvalidId, InviteId, KeyId, MailId, NodeId, NotificationId, OperationId, OrgId, ProjectId, RepositoryId, SessionId,
     SigningKeyId, StorageId, TokenId, UserId, ZoneId,
 };
-pub use keyed_semaphores::KeyedSemaphores;
 pub use page::{Page, Paging};
 pub use plan::{BundleLimits, Limits, Plan, PlanLimits};
 pub use provider::Provider;
@@ -47,6 +45,7 @@ pub use resource::{Resource, ResourceSet};
 pub use role::Role;
 pub use scope::{InvalidScope, Scope, ScopeSet};
 pub use secret::{Secret, Token, TokenHash, TokenKind};
+pub use semaphores::KeyedSemaphores;
 pub use sha256::{Digest, Digester, InvalidDigest, hex};
 pub use text::InvalidText;
 pub use time::Time;

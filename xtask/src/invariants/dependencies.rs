@@ -4,16 +4,17 @@ use super::graph::Graph;
 
 /// The crates that depend on no other crates of the workspace than these, and the reason.
 const ALLOWED: &[(&str, &[&str], &str)] = &[
+    ("semaphores", &[], "this crate has no workspace dependencies"),
     ("sha256", &[], "this crate has no workspace dependencies"),
     ("webhooks", &[], "this crate has no workspace dependencies"),
     ("tls", &[], "tls terminates connections for programs that share nothing else"),
     ("client", &[], "client depends only on the OpenAPI document"),
-    ("kernel", &["sha256"], "the only workspace dependency of kernel is sha256"),
+    ("kernel", &["semaphores", "sha256"], "the only workspace dependencies of kernel are semaphores and sha256"),
     ("protocol", &["sha256"], "the only workspace dependency of protocol is sha256"),
-    ("store", &["kernel", "sha256"], "the only workspace dependency of store is kernel"),
+    ("store", &["kernel", "semaphores", "sha256"], "the only workspace dependency of store is kernel"),
     (
         "providers",
-        &["kernel", "sha256", "webhooks"],
+        &["kernel", "semaphores", "sha256", "webhooks"],
         "the only workspace dependencies of providers are kernel and webhooks",
     ),
     ("objects", &["settings"], "the only workspace dependency of objects is settings"),
@@ -21,7 +22,7 @@ const ALLOWED: &[(&str, &[&str], &str)] = &[
     ("sandbox", &["settings"], "the sandbox simulates external systems and shares no code with the product"),
     (
         "git-node",
-        &["bundle", "daemon", "protocol", "settings", "sha256"],
+        &["bundle", "daemon", "protocol", "semaphores", "settings", "sha256"],
         "the git node depends on the control plane only through the protocol",
     ),
     (
@@ -31,7 +32,7 @@ const ALLOWED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "node",
-        &["bundle", "daemon", "objects", "protocol", "settings", "sha256", "tls"],
+        &["bundle", "daemon", "objects", "protocol", "semaphores", "settings", "sha256", "tls"],
         "a node depends on the control plane only through the protocol",
     ),
     ("cli", &["client", "bundle"], "cli depends on the platform only through the API client and bundles"),

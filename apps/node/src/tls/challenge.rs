@@ -12,11 +12,11 @@ use actix_web::http::header::{CACHE_CONTROL, ContentType, RETRY_AFTER};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
 use quick_cache::sync::Cache;
+use semaphores::KeyedSemaphores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::metrics::TlsMetrics;
 use crate::client::Core;
-use crate::keyed_permits::KeyedPermits;
 use crate::page::page;
 
 const PATH_PREFIX: &str = "/.well-known/acme-challenge/";
@@ -48,7 +48,7 @@ pub struct Challenges {
     metrics: TlsMetrics,
     lookups: Semaphore,
     unrouted_lookups: Semaphore,
-    by_host: KeyedPermits<String>,
+    by_host: KeyedSemaphores<String>,
     clients: Mutex<ClientLimiter>,
     /// The tokens and hosts that the control plane did not know, and when it was asked.
     unknown: Cache<(String, String), Instant>,
@@ -96,7 +96,7 @@ impl Challenges {
             metrics,
             lookups: Semaphore::new(MAX_LOOKUPS),
             unrouted_lookups: Semaphore::new(MAX_UNROUTED_LOOKUPS),
-            by_host: KeyedPermits::new(MAX_LOOKUPS_PER_HOST),
+            by_host: KeyedSemaphores::new(MAX_LOOKUPS_PER_HOST),
             clients: Mutex::default(),
             unknown: Cache::new(MAX_UNKNOWN),
             failed_at: Mutex::default(),

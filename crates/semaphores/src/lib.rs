@@ -1,4 +1,5 @@
-//! Semaphores that exist only while their permits are in use, one for each key, such as an organization.
+//! Semaphores by key, such as an organization. Each one exists only while it is in use, so the memory is bounded by the
+//! concurrent work.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Semaphore;
 
-/// The semaphores of the keys whose permits are in use. All have the same number of permits.
+/// The semaphores of the keys that are in use. All have the same number of permits.
 #[derive(Debug)]
 pub struct KeyedSemaphores<K> {
     permits: usize,
@@ -20,7 +21,7 @@ impl<K: Eq + Hash> KeyedSemaphores<K> {
         Self { permits, semaphores: Mutex::default() }
     }
 
-    /// Returns the semaphore of a key.
+    /// Returns the semaphore of a key. Owned permits, and waits for them, keep it in memory.
     pub fn of(&self, key: K) -> Arc<Semaphore> {
         let mut semaphores = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(semaphore) = semaphores.get(&key).and_then(Weak::upgrade) {
@@ -45,5 +46,16 @@ mod tests {
         assert!(semaphores.of("b").try_acquire_owned().is_ok());
         drop(permit);
         assert!(semaphores.of("a").try_acquire_owned().is_ok());
+    }
+
+    #[test]
+    fn unused_semaphores_are_dropped() {
+        let semaphores = KeyedSemaphores::new(1);
+        let keys = || semaphores.semaphores.lock().unwrap().len();
+        let permits = [1, 2, 3].map(|key| semaphores.of(key).try_acquire_owned().unwrap());
+        assert_eq!(keys(), 3);
+        drop(permits);
+        let _permit = semaphores.of(4).try_acquire_owned().unwrap();
+        assert_eq!(keys(), 1);
     }
 }
