@@ -12,22 +12,14 @@ use kernel::{ClientId, ClockRng, Secret, Token, TokenKind};
 use oauth::{Clients, NewClient, RegisteredClient};
 use store::{Config, Store};
 
-/// Ensures that the file contains a valid credential of the node. Renews it if the file or the database was replaced.
-pub async fn ensure_node(database_url: Secret, token_file: &Path) -> Result<()> {
-    ensure(database_url, token_file, "dev", NodeKind::App).await
-}
-
-/// Ensures that the file contains a valid credential of the git node.
-pub async fn ensure_git_node(database_url: Secret, token_file: &Path) -> Result<()> {
-    ensure(database_url, token_file, "dev-git", NodeKind::Git).await
-}
-
-/// Ensures that the file contains a valid credential of the mail node.
-pub async fn ensure_mail_node(database_url: Secret, token_file: &Path) -> Result<()> {
-    ensure(database_url, token_file, "dev-mail", NodeKind::Mail).await
-}
-
-async fn ensure(database_url: Secret, token_file: &Path, name: &str, kind: NodeKind) -> Result<()> {
+/// Ensures that the file contains a valid credential of the node of this kind. Renews it if the file or the database was
+/// replaced.
+pub async fn ensure_node(database_url: Secret, token_file: &Path, kind: NodeKind) -> Result<()> {
+    let name = match kind {
+        NodeKind::App => "dev",
+        NodeKind::Git => "dev-git",
+        NodeKind::Mail => "dev-mail",
+    };
     let store = Store::new(&Config::new(database_url, "xtask"), ClockRng::system())?;
     let nodes = Nodes::new(store);
     if let Some(token) = fs::read_to_string(token_file).ok().and_then(|it| Token::parse(TokenKind::Node, it.trim())) {

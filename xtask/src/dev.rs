@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use convergence::NodeKind;
 use kernel::Secret;
 use store::migrations::{self, Migrator};
 use xtask::postgres::Cluster;
@@ -71,7 +72,7 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
     build(services, release).await?;
     migrate(database_url.clone()).await?;
     register_apps(&database_url, &mut settings).await?;
-    add_nodes(&mut settings, folder, database_url).await?;
+    add_nodes(&mut settings, folder, &database_url).await?;
     if read_setting::<String>("SVC_NODE_WORKERD")?.is_none()
         && let Some(workerd) = workerd::find()
     {
@@ -197,21 +198,18 @@ async fn register_apps(database_url: &Secret, settings: &mut DevSettings) -> Res
 }
 
 /// Creates the nodes and their credentials, unless they exist or are configured.
-async fn add_nodes(settings: &mut DevSettings, folder: &Path, database_url: Secret) -> Result<()> {
-    if settings.node_token.is_none() {
-        let token = folder.join("node.token");
-        credential::ensure_node(database_url.clone(), &token).await?;
-        settings.set("SVC_NODE_TOKEN_FILE", token.display());
-    }
-    if settings.git_token.is_none() {
-        let token = folder.join("git.token");
-        credential::ensure_git_node(database_url.clone(), &token).await?;
-        settings.set("SVC_GIT_TOKEN_FILE", token.display());
-    }
-    if settings.mail_token.is_none() {
-        let token = folder.join("mail.token");
-        credential::ensure_mail_node(database_url, &token).await?;
-        settings.set("SVC_MX_TOKEN_FILE", token.display());
+async fn add_nodes(settings: &mut DevSettings, folder: &Path, database_url: &Secret) -> Result<()> {
+    let (node, git, mail) = (&settings.node_token, &settings.git_token, &settings.mail_token);
+    for (kind, is_configured, file, setting) in [
+        (NodeKind::App, node.is_some(), "node.token", "SVC_NODE_TOKEN_FILE"),
+        (NodeKind::Git, git.is_some(), "git.token", "SVC_GIT_TOKEN_FILE"),
+        (NodeKind::Mail, mail.is_some(), "mail.token", "SVC_MX_TOKEN_FILE"),
+    ] {
+        if !is_configured {
+            let token = folder.join(file);
+            credential::ensure_node(database_url.clone(), &token, kind).await?;
+            settings.set(setting, token.display());
+        }
     }
     Ok(())
 }

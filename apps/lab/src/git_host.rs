@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
+use convergence::NodeKind;
 use kernel::Secret;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ impl GitHost {
         services.postgres = Some(cluster);
         Migrator::default().up(&mut migrations::connect(Secret::new(url.clone())).await?).await?;
         let credential = folder.join("git.token");
-        credential::ensure_git_node(Secret::new(url.clone()), &credential).await?;
+        credential::ensure_node(Secret::new(url.clone()), &credential, NodeKind::Git).await?;
         let server = Server::start(services, folder, url, &[]).await?;
         let path = std::env::var_os("PATH").and_then(|path| path.into_string().ok()).context("PATH is not UTF-8")?;
         let [http, ssh, internal] = std::array::from_fn(|_| reserved_address());

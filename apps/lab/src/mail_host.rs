@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use convergence::NodeKind;
 use kernel::Secret;
 use reqwest::Method;
 use sandbox::DnsServer;
@@ -110,7 +111,7 @@ impl MailHost {
         ];
         let platform = Platform::start_on(services, folder, cluster, Settings { server, node }).await?;
         let token = folder.join("mail.token");
-        credential::ensure_mail_node(Secret::new(database.clone()), &token).await?;
+        credential::ensure_node(Secret::new(database.clone()), &token, NodeKind::Mail).await?;
         let node = MailNode::start(services, folder, platform.internal_url(), &token).await?;
         Ok(Self { platform, node, database })
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use convergence::NodeKind;
 use kernel::Secret;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -56,7 +57,7 @@ impl Platform {
         services.postgres = Some(cluster);
         Migrator::default().up(&mut migrations::connect(Secret::new(url.clone())).await?).await?;
         let token = folder.join("node.token");
-        credential::ensure_node(Secret::new(url.clone()), &token).await?;
+        credential::ensure_node(Secret::new(url.clone()), &token, NodeKind::App).await?;
         let server = Server::start(services, folder, url, &more.server).await?;
         let (internal, edge) = (server.internal, reserved_address());
         let mut node_settings = vec![
