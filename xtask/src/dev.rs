@@ -122,7 +122,7 @@ async fn run_services(services: &mut Services, folder: &Path, args: &Args) -> Re
 
     let svc = programs.join("svc");
     let zones = knot.map(|_| Knot::usage()).unwrap_or_default();
-    let tls = pebble.map(|pebble| pebble.usage()).unwrap_or_default();
+    let tls = pebble.map(|pebble| pebble.usage(&settings.default_hostname())).unwrap_or_default();
     println!(
         "\n{zones}{tls}{settings} Next, in another terminal (--dev ada signs in without a browser):\n\n    {} login --api {}\n",
         svc.display(),

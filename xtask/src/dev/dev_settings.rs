@@ -167,6 +167,12 @@ impl DevSettings {
         base_url(self.api)
     }
 
+    /// Returns the form of the default hostnames of projects.
+    pub fn default_hostname(&self) -> String {
+        let domain = self.values.get("SVC_PLATFORM_DOMAIN").map_or("localhost", String::as_str);
+        format!("<project>-<org>.{domain}")
+    }
+
     /// Returns the address at which this machine reaches the sandbox's name server.
     pub fn name_server(&self) -> SocketAddr {
         reachable_address(self.sandbox.dns)
@@ -223,7 +229,7 @@ impl Display for DevSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let api = base_url(self.api);
         writeln!(f, "  API       {api}  (reference: {api}/docs)")?;
-        writeln!(f, "  Projects  http://<project>-<org>.localhost:{}", self.edge.port())?;
+        writeln!(f, "  Projects  http://{}:{}", self.default_hostname(), self.edge.port())?;
         let [git, ssh, _] = self.git;
         writeln!(f, "  Git       {}/<org>/<project>/<repository>.git  (SSH: {ssh})", base_url(git))?;
         if let Some(domain) = self.values.get("SVC_MAIL_DOMAIN") {

@@ -112,11 +112,11 @@ impl Pebble {
         }
     }
 
-    /// Returns how to visit projects over https.
-    pub fn usage(&self) -> String {
+    /// Returns how to visit projects with this form of hostname over https.
+    pub fn usage(&self, hostname: &str) -> String {
         let (roots, port) = (self.roots.display(), self.tls.port());
         format!(
-            "  Https     curl --cacert {roots} https://<project>-<org>.localhost:{port}/\n            \
+            "  Https     curl --cacert {roots} https://{hostname}:{port}/\n            \
              curl --cacert {roots} --connect-to ::127.0.0.1:{port} https://<other hostname>:{port}/\n            (when \
              `svc hostnames list` shows the certificate as active, seconds after the first deployment)\n"
         )
