@@ -1,12 +1,15 @@
 //! Browsing: reads the contents of a repository for the control plane (contract section 10).
 
+mod model;
+mod names;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
-use gix::bstr::{BStr, ByteSlice as _};
+use gix::bstr::ByteSlice as _;
 use gix::object::Kind;
 use gix::objs::TreeRefIter;
 use gix::objs::tree::EntryKind;
@@ -14,9 +17,11 @@ use gix::revision::walk::Sorting;
 use gix::traverse::commit::simple::CommitTimeOrder;
 use gix::{ObjectId, Repository};
 use quick_cache::sync::Cache;
-use serde::Serialize;
 
+use self::names::{components, escape, unescape};
 use crate::git::{Git, output};
+
+pub use self::model::{Blob, Commit, Commits, Entry, Person, Refs, Target, Tree};
 
 /// The maximum number of entries of a directory that are listed (specification, "Limits").
 const MAX_ENTRIES: usize = 1000;
@@ -54,69 +59,6 @@ pub enum BrowseError {
 }
 
 type Result<T> = std::result::Result<T, BrowseError>;
-
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Refs {
-    pub branches: Vec<Target>,
-    pub tags: Vec<Target>,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Target {
-    pub name: String,
-    pub commit: String,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Tree {
-    pub commit: String,
-    pub path: String,
-    pub entries: Vec<Entry>,
-    pub truncated: bool,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    pub name: String,
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-    pub mode: String,
-    pub oid: String,
-    pub size: Option<u64>,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Blob {
-    pub commit: String,
-    pub path: String,
-    pub oid: String,
-    pub size: u64,
-    pub too_large: bool,
-    pub binary: bool,
-    pub contents: Option<String>,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Commits {
-    pub items: Vec<Commit>,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Commit {
-    pub oid: String,
-    pub message: String,
-    pub author: Person,
-    pub committer: Person,
-    pub parents: Vec<String>,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Person {
-    pub name: String,
-    pub email: String,
-    pub at: String,
-}
 
 /// A repository that is open for browsing.
 pub struct Browser {
@@ -392,79 +334,5 @@ impl Browser {
             committer: person(commit.committer().map_err(internal)?),
             parents: commit.parents().map(|parent| parent.to_string()).collect(),
         })
-    }
-}
-
-/// Returns the names in a path; `None` if the path leaves the tree.
-fn components(path: &str) -> Option<Vec<&str>> {
-    let mut components = Vec::new();
-    for component in path.split('/') {
-        match component {
-            "" | "." => {}
-            ".." => {
-                components.pop()?;
-            }
-            name => components.push(name),
-        }
-    }
-    Some(components)
-}
-
-/// Returns a name as text. Bytes that are not UTF-8 become `\xHH`. In a name with such bytes, a backslash becomes `\\`.
-fn escape(name: &BStr) -> String {
-    if let Ok(name) = name.to_str() {
-        return name.to_owned();
-    }
-    let mut escaped = String::new();
-    for chunk in name.utf8_chunks() {
-        escaped.push_str(&chunk.valid().replace('\\', "\\\\"));
-        for byte in chunk.invalid() {
-            escaped.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    escaped
-}
-
-/// Returns the bytes of an escaped name; `None` if the name has no escapes.
-fn unescape(name: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
-    let mut is_escaped = false;
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'\\' {
-            bytes.push(*first);
-        } else if let Some(after) = rest.strip_prefix(b"\\") {
-            bytes.push(b'\\');
-            rest = after;
-        } else {
-            let hex = str::from_utf8(rest.strip_prefix(b"x")?.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = rest.get(3..)?;
-            is_escaped = true;
-        }
-    }
-    is_escaped.then_some(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_do_not_leave_the_tree() {
-        assert_eq!(components(""), Some(vec![]));
-        assert_eq!(components("/a//./b/../c/"), Some(vec!["a", "c"]));
-        assert_eq!(components("a/../.."), None);
-    }
-
-    #[test]
-    fn names_that_are_not_utf8_are_escaped_and_found() {
-        for name in [&b"caf\xe9"[..], b"a\\b\xff", b"\xff\xfe"] {
-            let escaped = escape(name.as_bstr());
-            assert_eq!(unescape(&escaped).unwrap(), name, "{escaped}");
-        }
-        assert_eq!(escape(b"a\\x41".as_bstr()), "a\\x41");
-        assert_eq!(unescape("plain"), None);
-        assert_eq!(unescape("a\\"), None);
     }
 }

@@ -1,36 +1,32 @@
 //! Git over SSH (RFC 4254, section 6.5). A client can run the three git programs, and nothing else.
 
+mod command;
+mod keys;
+
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
-use bytes::Bytes;
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::FutureExt as _;
 use protocol::GitAccess;
-use ring::rand::{SecureRandom as _, SystemRandom};
-use russh::keys::ssh_key::private::Ed25519Keypair;
-use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
-use russh::keys::{HashAlg, PublicKey};
+use russh::keys::HashAlg;
+use russh::keys::ssh_key::Algorithm;
 use russh::server::{Auth, Config, Handler, Msg, Session, VerifiedPublicKey, run_stream};
-use russh::{
-    Channel, ChannelId, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Disconnect, MethodKind, MethodSet, Preferred,
-};
+use russh::{Channel, ChannelId, Disconnect, MethodKind, MethodSet, Preferred};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use crate::archive;
-use crate::exchange::{Credential, Mode, Output, Service};
-use crate::git::Program;
-use crate::limits::{AddressLimit, Busy, CountedConnection};
+use self::command::{Command, end, parse, refuse};
+use self::keys::{host_key_at, is_acceptable};
+use crate::exchange::{Credential, Service};
+use crate::limits::{AddressLimit, CountedConnection};
 use crate::metrics::{Metrics, Transport};
-use crate::path::RepositoryPath;
 
 /// The maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 1024;
@@ -42,16 +38,6 @@ const LOGIN_GRACE: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of channels per connection that have not started a command.
 const MAX_CHANNELS: usize = 16;
-/// A client that does not read for this long is disconnected.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The maximum length of a command, in bytes.
-const MAX_COMMAND_BYTES: usize = 1024;
-/// The minimum length of an RSA modulus, in bits (specification, "SSH keys").
-const MIN_RSA_BITS: usize = 2048;
-/// The maximum number of chunks of an output that are buffered for the client.
-const BUFFERED_PARTS: usize = 4;
-/// The exit code of a refused command, which is the one that git uses.
-const REFUSED: u8 = 128;
 
 /// Serves git clients over SSH.
 pub struct SshServer {
@@ -80,18 +66,6 @@ struct OpenChannel {
     /// dropped, because its unread data would block the connection.
     channel: Arc<Mutex<Option<Channel<Msg>>>>,
     /// The protocol version of git that the client requested.
-    protocol: Option<String>,
-}
-
-/// A command on a channel.
-struct Command {
-    service: Service,
-    metrics: Metrics,
-    fingerprint: String,
-    address: IpAddr,
-    program: Program,
-    /// The path, as the client sent it.
-    path: String,
     protocol: Option<String>,
 }
 
@@ -309,171 +283,5 @@ impl Handler for Connection {
 impl OpenChannel {
     fn take(&self) -> Option<Channel<Msg>> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl Command {
-    /// Runs the command. Returns its exit code.
-    async fn run(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> u8 {
-        let credential = Some(Credential::SshKey(self.fingerprint.clone()));
-        let path = RepositoryPath::parse(&self.path);
-        let access = self.service.authorize(Transport::Ssh, credential, path, self.program.writes()).await;
-        let grant = match access {
-            Ok(GitAccess::Allowed(grant)) => grant,
-            Ok(GitAccess::Unauthenticated) => return refuse(writer, "your key is not registered any more").await,
-            Ok(GitAccess::Forbidden(message)) => return refuse(writer, &message).await,
-            Ok(GitAccess::NotFound) => return refuse(writer, "repository not found").await,
-            Err(_) => return refuse(writer, "the service is not available; try again in a moment").await,
-        };
-        let mut input = Box::pin(stream::unfold(reader, async |mut reader| {
-            loop {
-                match reader.wait().await {
-                    Some(ChannelMsg::Data { data }) => return Some((Ok(data), reader)),
-                    Some(ChannelMsg::Eof) => return None,
-                    Some(ChannelMsg::Close) | None => {
-                        return Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), reader));
-                    }
-                    Some(_) => {}
-                }
-            }
-        }));
-        let request = match self.program {
-            Program::UploadArchive => match archive::read_request(&mut input).await {
-                Some(request) => Some(Ok(request)),
-                None => {
-                    return refuse(writer, "only --format, --prefix, --mtime, --verbose and a level are allowed").await;
-                }
-            },
-            _ => None,
-        };
-        let input = stream::iter(request).chain(input);
-        let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
-        let exchange = match self.service.start(&grant, self.address, mode).await {
-            Ok(exchange) => exchange,
-            Err(error) if error.is::<Busy>() => return refuse(writer, &error.to_string()).await,
-            Err(error) => {
-                let error = format!("{error:#}");
-                tracing::error!(error, repository = grant.repository, "cannot serve a repository");
-                return refuse(writer, "the service is not available; try again in a moment").await;
-            }
-        };
-        let (sender, mut receiver) = mpsc::channel(BUFFERED_PARTS);
-        let started = Instant::now();
-        let send = async {
-            while let Some(output) = receiver.recv().await {
-                let send = async {
-                    match output {
-                        Output::Data(data) => writer.data_bytes(data).await,
-                        Output::Error(text) => writer.extended_data_bytes(1, text).await,
-                        Output::Refusal(reason) => {
-                            writer.extended_data_bytes(1, format!("svc: {reason}\n").into_bytes()).await
-                        }
-                        // The exit code is the client's error.
-                        Output::Abort => Ok(()),
-                    }
-                };
-                // The send waits until the client can receive more data. It does not detect the end of the connection,
-                // so it has a timeout.
-                if !timeout(WRITE_TIMEOUT, send).await.is_ok_and(|sent| sent.is_ok()) {
-                    // The client disconnected. Dropping the receiver ends the exchange.
-                    break;
-                }
-            }
-            drop(receiver);
-        };
-        let (result, ()) = tokio::join!(exchange.run(input, sender, false), send);
-        let (outcome, code) = match result {
-            Ok(0) => ("success", 0),
-            Ok(code) => ("failure", code),
-            Err(error) => {
-                let program = self.program.name();
-                tracing::debug!(error = format!("{error:#}"), program, "an exchange was ended");
-                ("ended", REFUSED)
-            }
-        };
-        self.metrics.exchange(Transport::Ssh, self.program.name(), outcome, started.elapsed());
-        code
-    }
-}
-
-async fn refuse(writer: &ChannelWriteHalf<Msg>, message: &str) -> u8 {
-    // The client may have disconnected.
-    let _ = writer.extended_data_bytes(1, Bytes::from(format!("svc: {message}\n"))).await;
-    REFUSED
-}
-
-async fn end(writer: &ChannelWriteHalf<Msg>, code: u8) -> Result<(), russh::Error> {
-    writer.exit_status(u32::from(code)).await?;
-    writer.eof().await?;
-    writer.close().await
-}
-
-/// Parses a command of a git client, such as `git-upload-pack '/ada/site/app.git'`. No shell is involved: only the
-/// quotes that git writes are parsed.
-fn parse(command: &[u8]) -> Option<(Program, String)> {
-    let command = str::from_utf8(command).ok().filter(|command| command.len() <= MAX_COMMAND_BYTES)?;
-    let (program, path) = match command.strip_prefix("git ") {
-        // The form without a hyphen: `git upload-pack '…'`.
-        Some(rest) => rest.split_once(' ').map(|(program, path)| (format!("git-{program}"), path))?,
-        None => command.split_once(' ').map(|(program, path)| (program.to_owned(), path))?,
-    };
-    let path = path.trim();
-    let path = path.strip_prefix('\'').and_then(|path| path.strip_suffix('\'')).unwrap_or(path);
-    Some((Program::named(&program)?, path.to_owned()))
-}
-
-/// Returns whether a key may authenticate, by its type, its length and the algorithm of its signature.
-fn is_acceptable(key: &PublicKey, algorithm: &Algorithm) -> bool {
-    match algorithm {
-        Algorithm::Ed25519 | Algorithm::Ecdsa { .. } => true,
-        Algorithm::Rsa { hash: Some(_) } => key.key_data().rsa().is_some_and(|rsa| {
-            let bits = rsa.n().as_positive_bytes().map_or(0, |bytes| {
-                let leading = bytes.first().map_or(0, |first| first.leading_zeros() as usize);
-                bytes.len() * 8 - leading
-            });
-            bits >= MIN_RSA_BITS
-        }),
-        _ => false,
-    }
-}
-
-/// Reads the host key, or creates it.
-#[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
-fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(PrivateKey::from_openssh(text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let mut seed = [0; 32];
-            SystemRandom::new().fill(&mut seed).map_err(io::Error::other)?;
-            let key = PrivateKey::from(Ed25519Keypair::from_seed(&seed));
-            // Only the owner can read a temporary file.
-            let mut file = tempfile::NamedTempFile::new_in(path.parent().context("the key has a directory")?)?;
-            file.write_all(key.to_openssh(LineEnding::LF)?.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            Ok(key)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_commands_of_git_are_parsed() {
-        let path = "/ada/site/app.git".to_owned();
-        for command in [
-            "git-upload-pack '/ada/site/app.git'",
-            "git upload-pack '/ada/site/app.git'",
-            "git-upload-pack /ada/site/app.git",
-        ] {
-            assert_eq!(parse(command.as_bytes()), Some((Program::UploadPack, path.clone())), "{command}");
-        }
-        for command in ["ls", "git", "git-shell 'x'", "git-upload-pack", "sh -c 'git-upload-pack x'", ""] {
-            assert_eq!(parse(command.as_bytes()), None, "{command}");
-        }
-        assert_eq!(parse(b"git-upload-pack '\xff'"), None);
     }
 }

@@ -1,0 +1,172 @@
+//! The commands of clients.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use protocol::GitAccess;
+use russh::server::Msg;
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::archive;
+use crate::exchange::{Credential, Mode, Output, Service};
+use crate::git::Program;
+use crate::limits::Busy;
+use crate::metrics::{Metrics, Transport};
+use crate::path::RepositoryPath;
+
+/// A client that does not read for this long is disconnected.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The maximum length of a command, in bytes.
+const MAX_COMMAND_BYTES: usize = 1024;
+/// The maximum number of chunks of an output that are buffered for the client.
+const BUFFERED_PARTS: usize = 4;
+/// The exit code of a refused command, which is the one that git uses.
+const REFUSED: u8 = 128;
+
+/// A command on a channel.
+pub(super) struct Command {
+    pub(super) service: Service,
+    pub(super) metrics: Metrics,
+    pub(super) fingerprint: String,
+    pub(super) address: IpAddr,
+    pub(super) program: Program,
+    /// The path, as the client sent it.
+    pub(super) path: String,
+    pub(super) protocol: Option<String>,
+}
+
+impl Command {
+    /// Runs the command. Returns its exit code.
+    pub(super) async fn run(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> u8 {
+        let credential = Some(Credential::SshKey(self.fingerprint.clone()));
+        let path = RepositoryPath::parse(&self.path);
+        let access = self.service.authorize(Transport::Ssh, credential, path, self.program.writes()).await;
+        let grant = match access {
+            Ok(GitAccess::Allowed(grant)) => grant,
+            Ok(GitAccess::Unauthenticated) => return refuse(writer, "your key is not registered any more").await,
+            Ok(GitAccess::Forbidden(message)) => return refuse(writer, &message).await,
+            Ok(GitAccess::NotFound) => return refuse(writer, "repository not found").await,
+            Err(_) => return refuse(writer, "the service is not available; try again in a moment").await,
+        };
+        let mut input = Box::pin(stream::unfold(reader, async |mut reader| {
+            loop {
+                match reader.wait().await {
+                    Some(ChannelMsg::Data { data }) => return Some((Ok(data), reader)),
+                    Some(ChannelMsg::Eof) => return None,
+                    Some(ChannelMsg::Close) | None => {
+                        return Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), reader));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }));
+        let request = match self.program {
+            Program::UploadArchive => match archive::read_request(&mut input).await {
+                Some(request) => Some(Ok(request)),
+                None => {
+                    return refuse(writer, "only --format, --prefix, --mtime, --verbose and a level are allowed").await;
+                }
+            },
+            _ => None,
+        };
+        let input = stream::iter(request).chain(input);
+        let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
+        let exchange = match self.service.start(&grant, self.address, mode).await {
+            Ok(exchange) => exchange,
+            Err(error) if error.is::<Busy>() => return refuse(writer, &error.to_string()).await,
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, repository = grant.repository, "cannot serve a repository");
+                return refuse(writer, "the service is not available; try again in a moment").await;
+            }
+        };
+        let (sender, mut receiver) = mpsc::channel(BUFFERED_PARTS);
+        let started = Instant::now();
+        let send = async {
+            while let Some(output) = receiver.recv().await {
+                let send = async {
+                    match output {
+                        Output::Data(data) => writer.data_bytes(data).await,
+                        Output::Error(text) => writer.extended_data_bytes(1, text).await,
+                        Output::Refusal(reason) => {
+                            writer.extended_data_bytes(1, format!("svc: {reason}\n").into_bytes()).await
+                        }
+                        // The exit code is the client's error.
+                        Output::Abort => Ok(()),
+                    }
+                };
+                // The send waits until the client can receive more data. It does not detect the end of the connection,
+                // so it has a timeout.
+                if !timeout(WRITE_TIMEOUT, send).await.is_ok_and(|sent| sent.is_ok()) {
+                    // The client disconnected. Dropping the receiver ends the exchange.
+                    break;
+                }
+            }
+            drop(receiver);
+        };
+        let (result, ()) = tokio::join!(exchange.run(input, sender, false), send);
+        let (outcome, code) = match result {
+            Ok(0) => ("success", 0),
+            Ok(code) => ("failure", code),
+            Err(error) => {
+                let program = self.program.name();
+                tracing::debug!(error = format!("{error:#}"), program, "an exchange was ended");
+                ("ended", REFUSED)
+            }
+        };
+        self.metrics.exchange(Transport::Ssh, self.program.name(), outcome, started.elapsed());
+        code
+    }
+}
+
+pub(super) async fn refuse(writer: &ChannelWriteHalf<Msg>, message: &str) -> u8 {
+    // The client may have disconnected.
+    let _ = writer.extended_data_bytes(1, Bytes::from(format!("svc: {message}\n"))).await;
+    REFUSED
+}
+
+pub(super) async fn end(writer: &ChannelWriteHalf<Msg>, code: u8) -> Result<(), russh::Error> {
+    writer.exit_status(u32::from(code)).await?;
+    writer.eof().await?;
+    writer.close().await
+}
+
+/// Parses a command of a git client, such as `git-upload-pack '/ada/site/app.git'`. No shell is involved: only the
+/// quotes that git writes are parsed.
+pub(super) fn parse(command: &[u8]) -> Option<(Program, String)> {
+    let command = str::from_utf8(command).ok().filter(|command| command.len() <= MAX_COMMAND_BYTES)?;
+    let (program, path) = match command.strip_prefix("git ") {
+        // The form without a hyphen: `git upload-pack '…'`.
+        Some(rest) => rest.split_once(' ').map(|(program, path)| (format!("git-{program}"), path))?,
+        None => command.split_once(' ').map(|(program, path)| (program.to_owned(), path))?,
+    };
+    let path = path.trim();
+    let path = path.strip_prefix('\'').and_then(|path| path.strip_suffix('\'')).unwrap_or(path);
+    Some((Program::named(&program)?, path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_commands_of_git_are_parsed() {
+        let path = "/ada/site/app.git".to_owned();
+        for command in [
+            "git-upload-pack '/ada/site/app.git'",
+            "git upload-pack '/ada/site/app.git'",
+            "git-upload-pack /ada/site/app.git",
+        ] {
+            assert_eq!(parse(command.as_bytes()), Some((Program::UploadPack, path.clone())), "{command}");
+        }
+        for command in ["ls", "git", "git-shell 'x'", "git-upload-pack", "sh -c 'git-upload-pack x'", ""] {
+            assert_eq!(parse(command.as_bytes()), None, "{command}");
+        }
+        assert_eq!(parse(b"git-upload-pack '\xff'"), None);
+    }
+}
