@@ -24,6 +24,7 @@
 mod metrics;
 mod operator;
 mod queue;
+mod run;
 mod runner;
 mod state;
 
