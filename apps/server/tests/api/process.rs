@@ -468,13 +468,7 @@ async fn mail_is_duplicated_at_most_once_after_a_crash() {
     assert_eq!(sent().await, Value::Null);
     // End the lease of the killed process instead of waiting for it.
     process.database.run("UPDATE store.outbox SET next_attempt_at = created_at").await;
-    for _ in 0..400 {
-        if sent().await.is_string() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert!(sent().await.is_string());
+    eventually("the mail is recorded as sent", async || sent().await.is_string().then_some(())).await;
     let received = smtp.wait_for(2).await;
     let id = |raw: &[u8]| {
         let text = String::from_utf8_lossy(raw).into_owned();
