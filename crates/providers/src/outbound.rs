@@ -4,11 +4,13 @@
 //! this host or an internal network (SSRF). Operators may configure `http` and private addresses. `https` is always verified. The
 //! client does not follow redirects, because they would forward credentials.
 
+mod error;
+mod exchange;
+
 use std::time::Duration;
 
-use chrono::DateTime;
 use kernel::{Secret, error_chain};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use rustls::RootCertStore;
@@ -16,10 +18,11 @@ use serde::de::DeserializeOwned;
 use url::{Origin, Url, form_urlencoded};
 use webhooks::sns::CertificateHosts;
 
+use self::error::request_error;
 use crate::tls;
 
-/// The longest `Retry-After` of a 429 after which a client repeats a call.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
+pub use self::error::{OutboundConfigError, OutboundError};
+pub(crate) use self::exchange::{Call, Credential, Exchange, retry_after};
 
 /// The limits of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,52 +64,6 @@ impl Allowed {
             Self::Notifications(hosts) => hosts.allow(url),
         }
     }
-}
-
-/// The reason why a client cannot be created. Contains no address.
-#[derive(Debug, thiserror::Error)]
-pub enum OutboundConfigError {
-    /// An address is neither http nor https.
-    #[error("an address is neither http nor https")]
-    Scheme,
-    /// An address contains credentials, which must be in their own settings.
-    #[error("an address contains a user or a password")]
-    Userinfo,
-    /// An address is https, but the system has no CA certificates.
-    #[error("no CA certificate to verify https servers with; install the system's or set SSL_CERT_FILE")]
-    NoRoots,
-    /// An additional CA certificate is not a certificate.
-    #[error("the additional CA certificate is not a PEM certificate")]
-    Ca,
-    /// The HTTP library could not be set up.
-    #[error("failed to create the HTTP client: {0}")]
-    Client(String),
-}
-
-/// An error of a call. Contains no address, credential or body.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OutboundError {
-    /// The origin is not allowed. Nothing was sent.
-    #[error("the origin is not configured")]
-    NotAllowed,
-    /// The connection failed or broke, or its certificate is not trusted.
-    #[error("unreachable: {0}")]
-    Unreachable(String),
-    /// The call took longer than [`Limits::timeout`].
-    #[error("timed out")]
-    Timeout,
-    /// The status is neither a success nor a redirect.
-    #[error("responded with status {0}")]
-    Status(u16),
-    /// The response is a redirect, which is not followed.
-    #[error("responded with a redirect, status {0}")]
-    Redirect(u16),
-    /// The body is larger than [`Limits::max_body_bytes`].
-    #[error("the response is too large")]
-    TooLarge,
-    /// The body is not JSON of the expected type.
-    #[error("the response is not the expected JSON")]
-    NotJson,
 }
 
 impl OutboundClient {
@@ -327,73 +284,6 @@ impl OutboundClient {
     }
 }
 
-/// A request with a credential.
-#[derive(Debug, Clone)]
-pub(crate) struct Call<'a> {
-    pub(crate) method: Method,
-    pub(crate) url: &'a Url,
-    pub(crate) credential: Credential<'a>,
-    /// An additional header.
-    pub(crate) header: Option<(&'static str, &'a str)>,
-    /// JSON.
-    pub(crate) body: Option<&'a str>,
-}
-
-/// The credential of a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Credential<'a> {
-    Bearer(&'a Secret),
-    /// HTTP Basic (RFC 7617).
-    Basic {
-        user: &'a str,
-        password: &'a Secret,
-    },
-}
-
-/// A complete response.
-#[derive(Debug)]
-pub(crate) struct Exchange {
-    pub(crate) status: u16,
-    /// The wait that `Retry-After` states.
-    retry_after: Option<Duration>,
-    body: Vec<u8>,
-}
-
-impl Exchange {
-    /// Parses the body of a successful response.
-    ///
-    /// # Errors
-    /// Returns [`OutboundError::Status`] or [`OutboundError::NotJson`].
-    pub(crate) fn success<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
-        if (200..300).contains(&self.status) { self.parse() } else { Err(OutboundError::Status(self.status)) }
-    }
-
-    /// Parses the body, whatever the status.
-    ///
-    /// # Errors
-    /// Returns [`OutboundError::NotJson`].
-    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
-        serde_json::from_slice(&self.body).map_err(|_| OutboundError::NotJson)
-    }
-
-    /// Returns the delay after which the request is repeated once. Only a 429 with a short `Retry-After` is repeated.
-    pub(crate) fn retry_delay(&self) -> Option<Duration> {
-        self.retry_after.filter(|wait| self.status == 429 && *wait <= MAX_RETRY_AFTER)
-    }
-}
-
-/// Returns the wait that `Retry-After` states: a number of seconds, or a time, which is compared with the header `Date`
-/// (RFC 9110 section 10.2.3). A time in the past is zero.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let value = text(RETRY_AFTER)?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let (until, now) = (DateTime::parse_from_rfc2822(value).ok()?, DateTime::parse_from_rfc2822(text(DATE)?).ok()?);
-    Some((until - now).to_std().unwrap_or_default())
-}
-
 /// Returns the origin of a valid address.
 pub(crate) fn origin(url: &Url) -> Result<Origin, OutboundConfigError> {
     if !matches!(url.scheme(), "http" | "https") {
@@ -403,12 +293,4 @@ pub(crate) fn origin(url: &Url) -> Result<Origin, OutboundConfigError> {
         return Err(OutboundConfigError::Userinfo);
     }
     Ok(url.origin())
-}
-
-fn request_error(error: reqwest::Error) -> OutboundError {
-    if error.is_timeout() {
-        OutboundError::Timeout
-    } else {
-        OutboundError::Unreachable(error_chain(&error.without_url()).to_string())
-    }
 }
