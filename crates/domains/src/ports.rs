@@ -78,6 +78,19 @@ pub struct Prices {
     pub renewal_cents: i64,
 }
 
+impl Prices {
+    /// Returns the total price: the first year, plus the renewal price of each further year. Returns `None` if a price
+    /// is negative, or if the total is out of bounds.
+    #[must_use]
+    pub fn total(&self, years: u8) -> Option<i64> {
+        if self.first_year_cents < 0 || self.renewal_cents < 0 {
+            return None;
+        }
+        let further = self.renewal_cents.checked_mul(i64::from(years.saturating_sub(1)))?;
+        self.first_year_cents.checked_add(further)
+    }
+}
+
 /// A registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {

@@ -3,14 +3,17 @@
 //! The commit that starts the saga also reserves the name. The charge has two steps, because the provider has no
 //! idempotency keys for orders: the first step records the id of a draft, and the second one finalizes the draft.
 
+mod refusal;
+mod response;
+
 use async_trait::async_trait;
 use kernel::audit::Event;
-use kernel::{InvalidField, Time};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 use store::saga::{Attempt, Saga, SagaHandler, StepOutcome};
 use store::{Connection, Error, Result};
 
+use self::response::{OrderResponse, PriceResponse, RegisterResponse};
 use super::purchase::PurchaseInput;
 use super::{Domains, TRANSFER_LOCK_SECONDS};
 use crate::error::DomainError;
@@ -19,6 +22,8 @@ use crate::ports::{
     Charge, NewOrder, PaymentsError, Prices, Refund, RegisteredDomain, Registrar, RegistrarError, Registration,
 };
 use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
+
+pub(super) use self::refusal::Refusal;
 
 /// The kind of the saga.
 pub(super) const PURCHASE: &str = "domains.purchase";
@@ -32,70 +37,6 @@ const NAMESERVERS: &str = "nameservers";
 
 /// Executes the steps of purchases.
 pub(super) struct PurchaseSaga(pub(super) Domains);
-
-/// The reason why a purchase ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "code", rename_all = "snake_case")]
-pub(super) enum Refusal {
-    NameUnavailable,
-    PriceChanged {
-        price_cents: i64,
-        expected_cents: i64,
-    },
-    /// The name is premium, and the request does not state an accepted price.
-    PremiumPrice {
-        price_cents: i64,
-    },
-    PaymentFailed,
-    RegistrarRejected,
-}
-
-/// The recorded price of a purchase. A resumed purchase does not request the price again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct PriceResponse {
-    first_year_cents: i64,
-    renewal_cents: i64,
-    total_cents: i64,
-    premium: bool,
-}
-
-/// The draft order; `None` if domains are free of charge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct OrderResponse {
-    order: Option<String>,
-}
-
-/// The new domain, as the registrar describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct RegisterResponse {
-    registered_at: Time,
-    expires_at: Time,
-    locked: bool,
-    nameservers: Vec<String>,
-    transferable_at: Time,
-}
-
-impl Refusal {
-    pub(super) fn into_error(self, name: &str) -> DomainError {
-        match self {
-            Self::NameUnavailable => DomainError::NameUnavailable(name.to_owned()),
-            Self::PriceChanged { price_cents, expected_cents } => {
-                DomainError::PriceChanged { price_cents, expected_cents }
-            }
-            Self::PremiumPrice { price_cents } => {
-                let message = format!("is required, because {name} is a premium name: it costs {price_cents} cents");
-                InvalidField::new("expectedPriceCents", message).into()
-            }
-            Self::PaymentFailed => DomainError::PaymentFailed,
-            Self::RegistrarRejected => DomainError::RegistrarRejected,
-        }
-    }
-
-    fn outcome(&self, reason: impl ToString) -> Result<StepOutcome> {
-        let refusal = serde_json::to_value(self).map_err(Error::inconsistent)?;
-        Ok(StepOutcome::Refused { refusal, reason: reason.to_string() })
-    }
-}
 
 impl PurchaseSaga {
     /// Returns the error of a purchase that did not complete this step.
@@ -369,19 +310,6 @@ impl SagaHandler for PurchaseSaga {
             }
             _ => Ok(None),
         }
-    }
-}
-
-impl Prices {
-    /// Returns the total price: the first year, plus the renewal price of each further year. Returns `None` if a price
-    /// is negative, or if the total is out of bounds.
-    #[must_use]
-    pub fn total(&self, years: u8) -> Option<i64> {
-        if self.first_year_cents < 0 || self.renewal_cents < 0 {
-            return None;
-        }
-        let further = self.renewal_cents.checked_mul(i64::from(years.saturating_sub(1)))?;
-        self.first_year_cents.checked_add(further)
     }
 }
 
