@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Fixture;
+use super::fixture::Fixture;
 use crate::domains::purchase;
 use crate::support::site;
 
