@@ -41,7 +41,7 @@ impl BranchName {
 }
 
 kernel::words! {
-    /// Who can read a repository.
+    /// The visibility of a repository, which decides who can read it.
     pub enum Visibility {
         /// Only the members of the organization.
         Private = "private",
