@@ -25,7 +25,7 @@ pub async fn with_provider(more: &[(&'static str, String)]) -> (Platform, Paymen
 
 /// Waits until the service has accepted all webhooks.
 pub async fn delivered(payments: &PaymentsServer) {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if payments.deliveries().iter().all(|delivery| delivery.status == Some(200)) {
             return;
         }

@@ -71,7 +71,7 @@ impl Fixture {
     /// Waits for a backup of the present content, and returns its number.
     async fn next_backup(&self) -> String {
         let now = self.psql(r#"SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')"#);
-        for _ in 0..150 {
+        for _ in 0..300 {
             // The schedule skips a database without a write since the last backup.
             self.psql("UPDATE tasks SET title = title");
             let newest = &self.ada.json(&["db", "backups"])["items"][0];
@@ -193,7 +193,7 @@ async fn check_token(ada: &Machine) {
     let created = ada.svc(&["db", "tokens", "create", "report", "--expires-in", "12h"]).succeeds();
     let url = created.out.trim();
     let mut session = open_session(url).await;
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if session.is_ok() {
             break;
         }

@@ -66,7 +66,7 @@ impl Node {
     /// Waits until the response to a GET has this text, and returns it.
     pub async fn wait_for(&self, host: &str, path: &str, expected: impl Fn(&str) -> bool) -> String {
         let mut last = String::new();
-        for _ in 0..1200 {
+        for _ in 0..2400 {
             if let Ok(response) = self.request(Method::GET, host, path).send().await {
                 last = response.text().await.unwrap();
                 if expected(&last) {

@@ -58,7 +58,7 @@ impl Platform {
         let server = command.envs(settings.iter().map(|(name, value)| (name, value))).spawn().unwrap();
         let mut platform = Self { api, internal, database, folder, server };
         let client = Client::new(&platform.api, "test").unwrap();
-        for _ in 0..600 {
+        for _ in 0..2400 {
             let ready = client.service_readyz().send().await.is_ok();
             let status = platform.server.try_wait().unwrap();
             assert!(status.is_none(), "the server exited: {status:?}");
@@ -200,7 +200,7 @@ impl Machine {
     /// Waits until the fake browser has opened a URL, and returns it.
     pub async fn opened(&self) -> String {
         let opened = self.home.path().join("opened");
-        for _ in 0..500 {
+        for _ in 0..3000 {
             if opened.exists() {
                 break;
             }
