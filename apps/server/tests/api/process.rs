@@ -168,7 +168,7 @@ impl Process {
     }
 
     /// Returns the number of SQL statements so far, from the metrics.
-    async fn statements(&self) -> u64 {
+    pub async fn statements(&self) -> u64 {
         let metrics = self.metrics().await;
         let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()

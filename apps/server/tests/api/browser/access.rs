@@ -1,17 +1,15 @@
 //! Access to protected sites.
 
 use std::path::Path;
-use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::{App as Stub, HttpResponse, HttpServer, web};
 use serde_json::{Value, json};
 use testkit::reserved_port;
-use tokio::time::sleep;
 
 use super::Browser;
 use crate::convergence::nodes::TestNode;
-use crate::support::{App, Caller, site};
+use crate::support::{App, Caller, eventually, site};
 
 const HOST: &str = "site-ada.localhost";
 const ACCESS: &str = "/v1/orgs/ada/projects/site/access";
@@ -99,13 +97,11 @@ async fn visitors_get_access_by_password_sign_in_and_bypass_key() {
     let key = ada.post(&format!("{ACCESS}/bypass"), json!({})).await.expect(200)["secret"].clone();
     browser.command("Network.enable", json!({})).await;
     browser.command("Network.setExtraHTTPHeaders", json!({ "headers": { "Svc-Access-Bypass": key } })).await;
-    for _ in 0..100 {
+    eventually("the node admits the browser", async || {
         browser.open(&home).await;
-        if browser.run("return Number(location.port)").await == front {
-            break;
-        }
-        sleep(Duration::from_millis(50)).await;
-    }
+        (browser.run("return Number(location.port)").await == front).then_some(())
+    })
+    .await;
     assert_eq!(browser.wait_for_text("inside").await, home);
     assert!(Path::new(&browser.profile).exists());
 }

@@ -120,7 +120,7 @@ impl Browser {
 
     /// Waits until the page contains this text. Returns the URL of the page.
     async fn wait_for_text(&self, text: &str) -> String {
-        for _ in 0..200 {
+        for _ in 0..1200 {
             let page = self.run("return [document.body && document.body.innerText || '', location.href]").await;
             if page[0].as_str().unwrap().contains(text) {
                 return page[1].as_str().unwrap().to_owned();

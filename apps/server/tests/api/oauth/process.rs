@@ -12,13 +12,6 @@ async fn start() -> Process {
     Process::with(&settings).await
 }
 
-/// Returns the number of SQL statements so far, from the metrics.
-async fn statements(process: &Process) -> u64 {
-    let metrics = process.metrics().await;
-    let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
-    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
-}
-
 /// The grant is checked in the statement that authorizes the caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn access_token_costs_no_more_statements_than_a_session() {
@@ -28,13 +21,17 @@ async fn access_token_costs_no_more_statements_than_a_session() {
     let app = ada.with_token(&tokens.access);
     // The first request records the use of the grant.
     app.get("/v1/me").await.expect(200);
-    let before = statements(&process).await;
-    for _ in 0..30 {
-        app.get("/v1/me").await.expect(200);
+    let mut costs = Vec::new();
+    for _ in 0..5 {
+        let before = process.statements().await;
+        for _ in 0..10 {
+            app.get("/v1/me").await.expect(200);
+        }
+        costs.push(process.statements().await - before);
     }
-    let cost = statements(&process).await - before;
-    // Background jobs may run statements in between.
-    assert!((30..30 * 2 + 30).contains(&cost), "30 requests cost {cost} statements");
+    // Background jobs may run statements in between, so the lowest cost counts.
+    let is_limited = costs.iter().min().is_some_and(|cost| (10..=10 * 2).contains(cost));
+    assert!(is_limited, "10 requests cost {costs:?} statements");
 }
 
 #[tokio::test(flavor = "multi_thread")]

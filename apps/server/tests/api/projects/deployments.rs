@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{App, Caller, bundle, site};
+use crate::support::{App, Caller, bundle, eventually, site};
 
 const PROJECT: &str = "/v1/orgs/ada/projects/site";
 const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
@@ -148,13 +148,7 @@ async fn interrupted_upload_leaves_no_files() {
         .send()
         .await;
     assert!(sent.is_err());
-    for _ in 0..50 {
-        if files(&app.bundles).is_empty() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    assert_eq!(files(&app.bundles), Vec::<String>::new());
+    eventually("the upload is deleted", async || files(&app.bundles).is_empty().then_some(())).await;
     assert_eq!(ada.get(DEPLOYMENTS).await.expect(200)["items"], json!([]));
 }
 
