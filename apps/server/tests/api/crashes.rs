@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::convergence::node_process::Node;
 use crate::process::Process;
-use crate::support::{client, site};
+use crate::support::{client, eventually, site};
 
 const OWNERS: usize = 4;
 /// The project limit of the free plan.
@@ -129,13 +129,10 @@ async fn acknowledged_deployments_survive_crashes_and_the_last_is_served() {
         assert_eq!(live["digest"], digest(DEPLOYS - 1));
 
         let (host, last) = (format!("{}-{}.localhost", deployer.project, deployer.org), deployer.page(DEPLOYS - 1));
-        for attempt in 0.. {
+        eventually(&format!("{host} serves {last}"), async || {
             let (page, (_, live)) = (node.page(&host, "/").await, deployer.deployments().await);
-            if page.as_ref() == Some(&last) && live["status"] == "serving" {
-                break;
-            }
-            assert!(attempt < 200, "{host} serves {page:?}; {live}");
-            sleep(Duration::from_millis(50)).await;
-        }
+            (page.as_ref() == Some(&last) && live["status"] == "serving").then_some(())
+        })
+        .await;
     }
 }

@@ -100,7 +100,7 @@ pub async fn wait_for<T>(expected: &str, attempt: impl AsyncFn() -> Option<T>) -
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), found).await.unwrap_or_else(|_| panic!("never {expected}"))
+    tokio::time::timeout(Duration::from_secs(60), found).await.unwrap_or_else(|_| panic!("never {expected}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
