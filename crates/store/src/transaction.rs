@@ -36,11 +36,7 @@ impl Store {
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
     ) -> Result<T, E> {
-        self.run_transaction(Some(actor), async |connection| {
-            let outcome = work(connection).await?;
-            Ok(self.append_audit(connection, actor, outcome).await?)
-        })
-        .await
+        self.run_transaction(Some(actor), async |connection| self.run_work(connection, actor, work).await).await
     }
 
     /// Runs `work` in a transaction without an audit row, for writes that are not operations of an actor, such as
@@ -80,7 +76,18 @@ impl Store {
         let mut pooled = self.connection().await?;
         let connection: &mut Connection = &mut pooled;
         begin(connection).await?;
-        let result = match work(connection).await {
+        let result = work(connection).await;
+        self.end(connection, actor, result).await
+    }
+
+    /// Ends a transaction, or the savepoint within one. After a rollback, checks whether `actor` lost the permission.
+    pub(crate) async fn end<T, E: From<Error>>(
+        &self,
+        connection: &mut Connection,
+        actor: Option<&Actor>,
+        result: Result<End<T>, E>,
+    ) -> Result<T, E> {
+        let result = match result {
             Ok(End::Commit(value)) => {
                 commit(connection).await?;
                 return Ok(value);
@@ -95,6 +102,17 @@ impl Store {
             Err(rejected @ Error::Caller(_)) => Err(rejected.into()),
             Err(error) => result.and(Err(error.into())),
         }
+    }
+
+    /// Runs the work of a change, and appends its audit row.
+    pub(crate) async fn run_work<T, E: From<Error>>(
+        &self,
+        connection: &mut Connection,
+        actor: &Actor,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
+    ) -> Result<End<T>, E> {
+        let outcome = work(connection).await?;
+        Ok(self.append_audit(connection, actor, outcome).await?)
     }
 
     /// Appends the audit row of a change, and marks the idempotency key as committed.
@@ -125,7 +143,7 @@ impl Store {
 }
 
 /// The way to end a transaction.
-enum End<T> {
+pub(crate) enum End<T> {
     Commit(T),
     RollBack(T),
 }

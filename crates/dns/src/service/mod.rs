@@ -15,8 +15,9 @@ mod zonefile;
 
 use std::sync::Arc;
 
+use kernel::audit::Actor;
 use kernel::{Limits, OrgId};
-use store::{Connection, Store};
+use store::{Connection, GroupCommit, Outcome, Store};
 
 use crate::ZoneName;
 use crate::error::DnsError;
@@ -50,6 +51,8 @@ pub struct Dns {
     delegations: Arc<Delegations>,
     /// The permits for reads of large zones.
     read_permits: Arc<ReadPermits>,
+    /// The changes of rrsets in progress, by organization and zone.
+    changes: Arc<GroupCommit<(OrgId, String)>>,
 }
 
 /// The precondition of a change: the serials that the zone may have.
@@ -74,8 +77,8 @@ impl Dns {
     pub fn new(store: Store, hosting: Option<Hosting>, limits: Limits, ports: Ports) -> Self {
         let Ports { organizations, resolver, registrations } = ports;
         let delegations = Arc::new(Delegations::new(resolver));
-        let read_permits = Arc::default();
-        Self { store, hosting: hosting.map(Arc::new), limits, organizations, registrations, delegations, read_permits }
+        let (read_permits, changes, hosting) = (Arc::default(), Arc::default(), hosting.map(Arc::new));
+        Self { store, hosting, limits, organizations, registrations, delegations, read_permits, changes }
     }
 
     /// Returns the hosting configuration.
@@ -84,6 +87,17 @@ impl Dns {
     /// Returns [`DnsError::NotConfigured`].
     pub fn hosting(&self) -> Result<&Hosting> {
         self.hosting.as_deref().ok_or(DnsError::NotConfigured)
+    }
+
+    /// Changes rrsets of a zone, in one transaction with concurrent changes of the same zone. `work` must lock the zone.
+    async fn change_zone<T>(
+        &self,
+        actor: &Actor,
+        (org, zone): (OrgId, &str),
+        work: impl AsyncFn(&mut Connection) -> Result<Outcome<T>>,
+    ) -> Result<T> {
+        let zone = parse_zone_name(zone)?;
+        self.store.grouped_transaction(&self.changes, (org, zone.as_str().to_owned()), actor, work).await
     }
 
     /// Locks a zone and checks the precondition.

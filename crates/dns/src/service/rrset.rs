@@ -29,29 +29,28 @@ impl Dns {
         self.hosting()?;
         // Validation precedes the precondition (RFC 9110 section 13.2.1).
         let kind: RecordType = kind.parse().map_err(|error| InvalidField::new("type", error))?;
-        self.store
-            .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.lock_zone(tx, org, zone, precondition).await?;
-                let owner = OwnerName::parse(name, &zone.name).map_err(|error| InvalidField::new("name", error))?;
-                let change = if kind == RecordType::Soa {
-                    // Users cannot change an SOA: planning any change of it, such as this deletion, fails because the
-                    // SOA is managed.
-                    RrsetChange::delete(owner.clone(), kind)
-                } else {
-                    RrsetChange::set(parse_set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
-                };
-                let new_content = change.content.clone();
-                let edits = self.plan_edits(tx, &zone, vec![change], None).await?;
-                let (ttl, records, _) = new_content.ok_or(DnsError::RrsetNotFound)?;
-                let value = Rrset::new(&zone.name, (&owner, kind), ttl, &records, None);
-                if edits.is_empty() {
-                    return Ok(Outcome::Unchanged(AtSerial { serial: zone.serial, value }));
-                }
-                let zone = self.apply_edits(tx, zone, &edits).await?;
-                let event = Event::in_org("dns.rrset.set", org, zone.id, audit_data(&zone, &edits));
-                Ok(Outcome::Changed(AtSerial { serial: zone.serial, value }, event))
-            })
-            .await
+        self.change_zone(actor, (org, zone), async |tx: &mut Connection| {
+            let zone = self.lock_zone(tx, org, zone, precondition).await?;
+            let owner = OwnerName::parse(name, &zone.name).map_err(|error| InvalidField::new("name", error))?;
+            let change = if kind == RecordType::Soa {
+                // Users cannot change an SOA: planning any change of it, such as this deletion, fails because the
+                // SOA is managed.
+                RrsetChange::delete(owner.clone(), kind)
+            } else {
+                RrsetChange::set(parse_set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
+            };
+            let new_content = change.content.clone();
+            let edits = self.plan_edits(tx, &zone, vec![change], None).await?;
+            let (ttl, records, _) = new_content.ok_or(DnsError::RrsetNotFound)?;
+            let value = Rrset::new(&zone.name, (&owner, kind), ttl, &records, None);
+            if edits.is_empty() {
+                return Ok(Outcome::Unchanged(AtSerial { serial: zone.serial, value }));
+            }
+            let zone = self.apply_edits(tx, zone, &edits).await?;
+            let event = Event::in_org("dns.rrset.set", org, zone.id, audit_data(&zone, &edits));
+            Ok(Outcome::Changed(AtSerial { serial: zone.serial, value }, event))
+        })
+        .await
     }
 
     /// Deletes an rrset.
@@ -68,19 +67,18 @@ impl Dns {
     ) -> Result<AtSerial<()>> {
         self.hosting()?;
         let kind: RecordType = kind.parse().map_err(|_| DnsError::RrsetNotFound)?;
-        self.store
-            .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.lock_zone(tx, org, zone, precondition).await?;
-                let owner = OwnerName::parse(name, &zone.name).map_err(|_| DnsError::RrsetNotFound)?;
-                let edits = self.plan_edits(tx, &zone, vec![RrsetChange::delete(owner, kind)], None).await?;
-                if edits.is_empty() {
-                    return Err(DnsError::RrsetNotFound);
-                }
-                let zone = self.apply_edits(tx, zone, &edits).await?;
-                let event = Event::in_org("dns.rrset.delete", org, zone.id, audit_data(&zone, &edits));
-                Ok(Outcome::Changed(AtSerial { serial: zone.serial, value: () }, event))
-            })
-            .await
+        self.change_zone(actor, (org, zone), async |tx: &mut Connection| {
+            let zone = self.lock_zone(tx, org, zone, precondition).await?;
+            let owner = OwnerName::parse(name, &zone.name).map_err(|_| DnsError::RrsetNotFound)?;
+            let edits = self.plan_edits(tx, &zone, vec![RrsetChange::delete(owner, kind)], None).await?;
+            if edits.is_empty() {
+                return Err(DnsError::RrsetNotFound);
+            }
+            let zone = self.apply_edits(tx, zone, &edits).await?;
+            let event = Event::in_org("dns.rrset.delete", org, zone.id, audit_data(&zone, &edits));
+            Ok(Outcome::Changed(AtSerial { serial: zone.serial, value: () }, event))
+        })
+        .await
     }
 
     /// Changes several rrsets. Applies either all changes or none.
@@ -97,20 +95,19 @@ impl Dns {
     ) -> Result<AtSerial<RrsetChanges>> {
         self.hosting()?;
         let RrsetsPatch { rrsets, dry_run } = patch;
-        self.store
-            .transaction(actor, async |tx: &mut Connection| {
-                let zone = self.lock_zone(tx, org, zone, precondition).await?;
-                let edits = self.plan_patch(tx, &zone, &rrsets).await?;
-                if dry_run || edits.is_empty() {
-                    // Check the size here, because a dry run does not call `apply_edits`, which checks it otherwise.
-                    self.check_size(tx, &zone, &edits).await?;
-                    return Ok(Outcome::Unchanged(RrsetChanges::at(&zone, edits)));
-                }
-                let zone = self.apply_edits(tx, zone, &edits).await?;
-                let event = Event::in_org("dns.rrset.patch", org, zone.id, audit_data(&zone, &edits));
-                Ok(Outcome::Changed(RrsetChanges::at(&zone, edits), event))
-            })
-            .await
+        self.change_zone(actor, (org, zone), async |tx: &mut Connection| {
+            let zone = self.lock_zone(tx, org, zone, precondition).await?;
+            let edits = self.plan_patch(tx, &zone, &rrsets).await?;
+            if dry_run || edits.is_empty() {
+                // Check the size here, because a dry run does not call `apply_edits`, which checks it otherwise.
+                self.check_size(tx, &zone, &edits).await?;
+                return Ok(Outcome::Unchanged(RrsetChanges::at(&zone, edits)));
+            }
+            let zone = self.apply_edits(tx, zone, &edits).await?;
+            let event = Event::in_org("dns.rrset.patch", org, zone.id, audit_data(&zone, &edits));
+            Ok(Outcome::Changed(RrsetChanges::at(&zone, edits), event))
+        })
+        .await
     }
 
     /// Plans a user's changes in a locked zone. Returns all errors, not only the first.

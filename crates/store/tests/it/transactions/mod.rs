@@ -4,6 +4,7 @@
 
 mod caller_check;
 mod dropped;
+mod group_commit;
 mod kit;
 mod listener;
 mod pool;
