@@ -7,20 +7,14 @@ use diesel_async::AsyncConnection as _;
 use kernel::error_chain;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use tokio::task::JoinHandle;
 use tokio_postgres::tls::TlsStream;
-use tokio_postgres::{CancelToken, Client, NoTls, Socket};
+use tokio_postgres::{CancelToken, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::Connection;
 use crate::config::{InvalidUrl, Target, Tls};
 use crate::instrument::StatementInstrumentation;
-
-/// The purpose of a connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Statements,
-    Notifications,
-}
 
 /// Opens connections to one database; cheap to clone.
 #[derive(Clone)]
@@ -40,28 +34,41 @@ impl Connector {
 
     /// Opens a connection for statements.
     pub(crate) async fn connect(&self) -> ConnectionResult<Connection> {
-        self.open(Use::Statements).await
+        self.connect_with_driver().await.map(|(connection, _)| connection)
+    }
+
+    /// Opens a connection for statements. Returns it with the task that reads and writes its messages, which ends with
+    /// the connection.
+    ///
+    /// Only notifications need a task of diesel. With such a task, each statement also waits for the end of the task,
+    /// although a statement on a closed connection fails anyway.
+    pub(crate) async fn connect_with_driver(&self) -> ConnectionResult<(Connection, JoinHandle<()>)> {
+        let (client, driver) = match &self.tls {
+            None => {
+                let (client, driver) = self.postgres.connect(NoTls).await.map_err(failed)?;
+                (client, spawn(driver))
+            }
+            Some(tls) => {
+                let (client, driver) = self.postgres.connect(tls.clone()).await.map_err(failed)?;
+                (client, spawn(driver))
+            }
+        };
+        Ok((instrumented(Connection::try_from(client).await?), driver))
     }
 
     /// Opens a connection that also receives notifications.
     pub(crate) async fn connect_for_notifications(&self) -> ConnectionResult<Connection> {
-        self.open(Use::Notifications).await
-    }
-
-    async fn open(&self, purpose: Use) -> ConnectionResult<Connection> {
-        let failed = |error: tokio_postgres::Error| ConnectionError::BadConnection(error_chain(&error).to_string());
-        let mut connection = match &self.tls {
+        let connection = match &self.tls {
             None => {
                 let (client, driver) = self.postgres.connect(NoTls).await.map_err(failed)?;
-                start(client, driver, purpose).await?
+                Connection::try_from_client_and_connection(client, driver).await?
             }
             Some(tls) => {
                 let (client, driver) = self.postgres.connect(tls.clone()).await.map_err(failed)?;
-                start(client, driver, purpose).await?
+                Connection::try_from_client_and_connection(client, driver).await?
             }
         };
-        connection.set_instrumentation(StatementInstrumentation::default());
-        Ok(connection)
+        Ok(instrumented(connection))
     }
 
     /// Asks the server to cancel the statement of a connection. Best effort: the server's own timeouts are the
@@ -77,24 +84,24 @@ impl Connector {
     }
 }
 
-/// Reads and writes the messages of a connection in a task, which ends with the connection.
-///
-/// Only notifications need a task of diesel. With such a task, each statement also waits for the end of the task,
-/// although a statement on a closed connection fails anyway.
-async fn start<S: TlsStream + Unpin + Send + 'static>(
-    client: Client,
-    driver: tokio_postgres::Connection<Socket, S>,
-    purpose: Use,
-) -> ConnectionResult<Connection> {
-    if purpose == Use::Notifications {
-        return Connection::try_from_client_and_connection(client, driver).await;
-    }
+fn failed(error: tokio_postgres::Error) -> ConnectionError {
+    ConnectionError::BadConnection(error_chain(&error).to_string())
+}
+
+fn instrumented(mut connection: Connection) -> Connection {
+    connection.set_instrumentation(StatementInstrumentation::default());
+    connection
+}
+
+fn spawn<S>(driver: tokio_postgres::Connection<Socket, S>) -> JoinHandle<()>
+where
+    S: TlsStream + Unpin + Send + 'static,
+{
     tokio::spawn(async move {
         if let Err(error) = driver.await {
             tracing::debug!(error = %error_chain(&error), "a connection to Postgres ended");
         }
-    });
-    Connection::try_from(client).await
+    })
 }
 
 fn client_config(extra_root: Option<std::path::PathBuf>) -> Result<rustls::ClientConfig, InvalidUrl> {

@@ -63,7 +63,7 @@ impl Instrumentation for StatementInstrumentation {
                 self.in_flight.0.store(false, Ordering::Relaxed);
                 if let Some((since, span)) = self.running.take() {
                     let failed = error.is_some();
-                    DURATION.record(since.elapsed().as_secs_f64(), &[KeyValue::new("failed", failed)]);
+                    record_duration(since, failed);
                     if failed {
                         span.in_scope(|| tracing::debug!("statement failed"));
                     }
@@ -72,4 +72,9 @@ impl Instrumentation for StatementInstrumentation {
             _ => {}
         }
     }
+}
+
+/// Records the duration of a statement.
+pub(crate) fn record_duration(since: Instant, failed: bool) {
+    DURATION.record(since.elapsed().as_secs_f64(), &[KeyValue::new("failed", failed)]);
 }

@@ -15,6 +15,7 @@ mod group_commit;
 mod idempotency;
 mod instrument;
 mod listen;
+mod lookups;
 pub mod migrations;
 pub mod outbox;
 mod page;

@@ -14,6 +14,7 @@ use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfi
 
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
+use crate::lookups::LookupConnection;
 use crate::{Config, Connection};
 
 /// The longest wait for a connection, after which the request fails as unavailable.
@@ -41,10 +42,16 @@ pub struct PoolStatus {
     pub waiting: usize,
 }
 
+/// The connections of one thread.
+struct ThreadConnections {
+    pool: Pool<Connection>,
+    lookups: LookupConnection,
+}
+
 pub(crate) struct PerThreadPools {
     /// The pool of all threads without a per-thread pool, such as those of background jobs.
     shared: Pool<Connection>,
-    per_thread: Vec<Pool<Connection>>,
+    per_thread: Vec<ThreadConnections>,
     bound_threads: AtomicUsize,
 }
 
@@ -55,8 +62,11 @@ impl PerThreadPools {
         let threads = config.threads.min((connections - for_jobs) / MIN_PER_THREAD);
         let shared = if threads == 0 { connections } else { for_jobs };
         let rest = connections - shared;
-        let per_thread =
-            (0..threads).map(|thread| pool(connector, rest / threads + usize::from(thread < rest % threads)));
+        let per_thread = (0..threads).map(|thread| {
+            let connections = rest / threads + usize::from(thread < rest % threads);
+            let lookups = LookupConnection::new(connector.clone());
+            Ok(ThreadConnections { pool: pool(connector, connections - 1)?, lookups })
+        });
         let per_thread = per_thread.collect::<Result<_, _>>()?;
         Ok(Self { shared: pool(connector, shared)?, per_thread, bound_threads: AtomicUsize::new(0) })
     }
@@ -72,11 +82,20 @@ impl PerThreadPools {
 
     /// Returns the pool of this thread.
     pub(crate) fn current(&self) -> &Pool<Connection> {
-        POOL_INDEX.get().and_then(|index| self.per_thread.get(index)).unwrap_or(&self.shared)
+        self.of_thread().map_or(&self.shared, |own| &own.pool)
+    }
+
+    /// Returns the connection for lookups of this thread, if the thread has connections of its own.
+    pub(crate) fn lookups(&self) -> Option<&LookupConnection> {
+        self.of_thread().map(|own| &own.lookups)
+    }
+
+    fn of_thread(&self) -> Option<&ThreadConnections> {
+        POOL_INDEX.get().and_then(|index| self.per_thread.get(index))
     }
 
     pub(crate) fn status(&self) -> PoolStatus {
-        let all = self.per_thread.iter().chain([&self.shared]).map(Pool::status);
+        let all = self.per_thread.iter().map(|own| &own.pool).chain([&self.shared]).map(Pool::status);
         all.fold(PoolStatus { open: 0, idle: 0, waiting: 0 }, |sum, it| PoolStatus {
             open: sum.open + it.size,
             idle: sum.idle + it.available,

@@ -77,6 +77,19 @@ impl Store {
         Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
     }
 
+    /// Runs a statement that reads a few rows by key and takes no locks. The statements of a server thread share a
+    /// connection, so that a slow one delays the others.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unavailable`] if too many statements wait or Postgres is unreachable, and the error of the
+    /// statement.
+    pub async fn lookup<T>(&self, statement: impl AsyncFnOnce(&Connection) -> Result<T>) -> Result<T> {
+        match self.pools.lookups() {
+            Some(lookups) => lookups.run(statement).await,
+            None => statement(&*self.connection().await?).await,
+        }
+    }
+
     /// Returns the usage of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {

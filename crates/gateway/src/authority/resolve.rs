@@ -152,7 +152,12 @@ pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<
             query = query.bind::<BigInt, _>(permits).bind::<BigInt, _>(cost).bind::<BigInt, _>(bucket);
         }
     }
-    let row: Option<Row> = Prepared(query).get_result(&mut *store.connection().await?).await.optional()?;
+    let query = Prepared(query);
+    let row: Option<Row> = if permit_request.is_some() {
+        query.get_result(&mut *store.connection().await?).await.optional()?
+    } else {
+        store.lookup(async |lookups| Ok(query.get_result(&mut &*lookups).await.optional()?)).await?
+    };
     Ok(row.map(|row| ResolvedCaller::new(presented, row)))
 }
 

@@ -79,7 +79,7 @@ pub trait OrgRepository {
     ) -> Result<Vec<AuditEvent>>;
 
     /// Returns the members, sorted by user id.
-    async fn member_list(&mut self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>>;
+    async fn member_list(&self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>>;
 
     /// Returns a member.
     async fn member_find(&mut self, org: OrgId, user: UserId) -> Result<Option<Member>>;
@@ -206,7 +206,7 @@ impl OrgRepository for Connection {
         Ok(query.load::<AuditRow>(self).await?.into_iter().map(AuditEvent::from).collect())
     }
 
-    async fn member_list(&mut self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>> {
+    async fn member_list(&self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>> {
         let mut query = members::table
             .inner_join(user_profiles::table.on(user_profiles::id.eq(members::user_id)))
             .filter(members::org_id.eq_any(any_of(org)))
@@ -217,7 +217,7 @@ impl OrgRepository for Connection {
         if let Some(after) = paging.after {
             query = query.filter(members::user_id.gt(after));
         }
-        Ok(query.load::<(Person, MemberRow)>(self).await?.into_iter().map(Member::from).collect())
+        Ok(query.load::<(Person, MemberRow)>(&mut &*self).await?.into_iter().map(Member::from).collect())
     }
 
     async fn member_find(&mut self, org: OrgId, user: UserId) -> Result<Option<Member>> {

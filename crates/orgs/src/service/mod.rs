@@ -156,7 +156,7 @@ impl Orgs {
 
     /// Returns the members, sorted by user id.
     pub async fn members(&self, org: OrgId, paging: &Paging<UserId>) -> Result<Page<Member>> {
-        let members = self.store.connection().await?.member_list(org, paging).await?;
+        let members = self.store.lookup(async |lookups| lookups.member_list(org, paging).await).await?;
         Ok(Page::cut(members, paging, |member| member.user_id))
     }
 

@@ -50,7 +50,7 @@ pub trait ProjectRepository {
     async fn project_find(&mut self, org: OrgId, name: &str) -> Result<Option<ProjectId>>;
 
     /// Returns the details of a project, in one statement.
-    async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;
+    async fn project_detail(&self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;
 
     /// Returns the overview of a project, in one statement.
     async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>>;
@@ -158,7 +158,7 @@ impl ProjectRepository for Connection {
         Ok(rows.into_iter().map(project).collect())
     }
 
-    async fn project_detail(&mut self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>> {
+    async fn project_detail(&self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>> {
         let live =
             deployments::project_id.eq(projects::id).and(deployments::version.nullable().eq(projects::live_version));
         let rows = hostnames::table
@@ -174,7 +174,7 @@ impl ProjectRepository for Connection {
                 Option::<DeploymentRow>::as_select(),
                 Option::<PlacementRow>::as_select(),
             ))
-            .load::<DetailRow>(self)
+            .load::<DetailRow>(&mut &*self)
             .await?;
         build_detail(rows, slug)
     }

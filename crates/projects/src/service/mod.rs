@@ -177,7 +177,8 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::NotFound`].
     pub async fn detail(&self, org: &Org, project: ProjectId) -> Result<ProjectDetail> {
-        let detail = self.store.connection().await?.project_detail(org.id, project, &org.slug).await?;
+        let detail =
+            self.store.lookup(async |lookups| lookups.project_detail(org.id, project, &org.slug).await).await?;
         detail.ok_or(ProjectError::NotFound)
     }
 

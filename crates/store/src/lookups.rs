@@ -1,0 +1,78 @@
+//! Short reads of many requests, which share one connection per thread.
+//!
+//! The client sends a statement before it has read the responses to the previous ones (pipelining). Under load, one
+//! write to the socket then carries several statements and one read several responses, so that client and server wake
+//! each other up less often. In return, a statement waits for the statements before it. So only statements that read a
+//! few rows by key, without locks, belong here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::connect::Connector;
+use crate::instrument::record_duration;
+use crate::{Connection, Error, Result};
+
+/// The largest number of statements that wait on one connection.
+const MAX_STATEMENTS: usize = 64;
+
+/// The longest wait for a place among them, or for the connection, after which the request fails as unavailable.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The shared connection of one thread. It is opened on demand.
+pub(crate) struct LookupConnection {
+    connector: Connector,
+    current: Mutex<Option<Arc<Shared>>>,
+    /// Prevents that several requests connect.
+    connecting: tokio::sync::Mutex<()>,
+    places: Semaphore,
+}
+
+struct Shared {
+    connection: Connection,
+    driver: JoinHandle<()>,
+}
+
+impl LookupConnection {
+    pub(crate) fn new(connector: Connector) -> Self {
+        let (current, connecting, places) =
+            (Mutex::default(), tokio::sync::Mutex::default(), Semaphore::new(MAX_STATEMENTS));
+        Self { connector, current, connecting, places }
+    }
+
+    /// Runs a statement.
+    pub(crate) async fn run<T>(&self, statement: impl AsyncFnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let unavailable = |message: &str| Error::Unavailable(message.into());
+        let acquired = timeout(ACQUIRE_TIMEOUT, async { (self.places.acquire().await, self.shared().await) }).await;
+        let (_place, shared) = acquired.map_err(|_| unavailable("no place on the connection for lookups in time"))?;
+        let shared = shared?;
+        let since = Instant::now();
+        let result = statement(&shared.connection).await;
+        record_duration(since, result.is_err());
+        result
+    }
+
+    /// Returns the connection. Opens one if there is none or the last one has ended.
+    async fn shared(&self) -> Result<Arc<Shared>> {
+        if let Some(open) = self.open() {
+            return Ok(open);
+        }
+        let _connecting = self.connecting.lock().await;
+        if let Some(open) = self.open() {
+            return Ok(open);
+        }
+        let opened = self.connector.connect_with_driver().await;
+        let (connection, driver) = opened.map_err(|error| Error::Unavailable(error.into()))?;
+        let shared = Arc::new(Shared { connection, driver });
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&shared));
+        Ok(shared)
+    }
+
+    fn open(&self) -> Option<Arc<Shared>> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.as_ref().filter(|shared| !shared.driver.is_finished()).cloned()
+    }
+}
