@@ -52,7 +52,7 @@ impl Script {
                 statement.parameters.iter().enumerate().rev().fold(statement.text.clone(), |line, (at, value)| {
                     let with = match value {
                         _ if audits && at == 4 => "bench_id()".to_owned(),
-                        None if statement.text.starts_with("INSERT") => "NULL".to_owned(),
+                        None if audits || statement.text.starts_with("INSERT") => "NULL".to_owned(),
                         // The planner must not know that the value is null: it would skip the index lookup, which the
                         // server's statement performs.
                         None => {
