@@ -22,6 +22,13 @@ const MAX_STATEMENTS: usize = 64;
 /// The longest wait for a place among them, or for the connection, after which the request fails as unavailable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The longest wait for a response. A lookup takes less than a millisecond, and a change of the schema may block it for
+/// a second.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// If a caller gives up after this time, the connection is replaced.
+const SUSPICIOUS_WAIT: Duration = Duration::from_secs(1);
+
 /// The shared connection of one thread. It is opened on demand.
 pub(crate) struct LookupConnection {
     connector: Connector,
@@ -36,6 +43,25 @@ struct Shared {
     driver: JoinHandle<()>,
 }
 
+/// A statement that was sent.
+struct Attempt<'a> {
+    lookups: &'a LookupConnection,
+    shared: Arc<Shared>,
+    since: Instant,
+    is_complete: bool,
+}
+
+/// Replaces a connection that does not respond. Its loss may be visible only by the missing responses.
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.is_complete || self.since.elapsed() < SUSPICIOUS_WAIT {
+            return;
+        }
+        let mut current = self.lookups.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.take_if(|current| Arc::ptr_eq(current, &self.shared));
+    }
+}
+
 impl LookupConnection {
     pub(crate) fn new(connector: Connector) -> Self {
         let (current, connecting, places) =
@@ -48,10 +74,11 @@ impl LookupConnection {
         let unavailable = |message: &str| Error::Unavailable(message.into());
         let acquired = timeout(ACQUIRE_TIMEOUT, async { (self.places.acquire().await, self.shared().await) }).await;
         let (_place, shared) = acquired.map_err(|_| unavailable("no place on the connection for lookups in time"))?;
-        let shared = shared?;
-        let since = Instant::now();
-        let result = statement(&shared.connection).await;
-        record_duration(since, result.is_err());
+        let mut attempt = Attempt { lookups: self, shared: shared?, since: Instant::now(), is_complete: false };
+        let result = timeout(MAX_WAIT, statement(&attempt.shared.connection)).await;
+        attempt.is_complete = result.is_ok();
+        let result = result.unwrap_or_else(|_| Err(unavailable("no response on the connection for lookups in time")));
+        record_duration(attempt.since, result.is_err());
         result
     }
 

@@ -32,7 +32,7 @@ pub trait DeploymentRepository {
     async fn deployment_insert(&mut self, deployment: &DeploymentRecord) -> Result<()>;
 
     /// Lists the deployments of a project, newest first.
-    async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>>;
+    async fn deployment_list(&self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>>;
 
     /// Records a reported status. Ignores a crash or failure of a retired deployment. The status `serving` also retires
     /// the other deployments that are pending, serving or crashed, except the live one, which may still be starting.
@@ -46,7 +46,7 @@ pub trait DeploymentRepository {
     ) -> Result<()>;
 
     /// Finds a deployment by its version.
-    async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>>;
+    async fn deployment_find(&self, project: ProjectId, version: i32) -> Result<Option<Deployment>>;
 }
 
 #[derive(Queryable, Selectable, Insertable)]
@@ -78,11 +78,11 @@ impl DeploymentRepository for Connection {
         Ok(())
     }
 
-    async fn deployment_list(&mut self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>> {
+    async fn deployment_list(&self, project: ProjectId, paging: &Paging<i32>) -> Result<Vec<Deployment>> {
         let all =
             deployments::table.inner_join(projects::table).select((DeploymentRow::as_select(), projects::live_version));
         let page = newest_first!(all, deployments::project_id = project, deployments::version, paging);
-        let rows = page.load::<(DeploymentRow, Option<i32>)>(self).await?;
+        let rows = page.load::<(DeploymentRow, Option<i32>)>(&mut &*self).await?;
         Ok(rows.into_iter().map(|(row, live)| row.into_deployment(live)).collect())
     }
 
@@ -115,12 +115,12 @@ impl DeploymentRepository for Connection {
         Ok(())
     }
 
-    async fn deployment_find(&mut self, project: ProjectId, version: i32) -> Result<Option<Deployment>> {
+    async fn deployment_find(&self, project: ProjectId, version: i32) -> Result<Option<Deployment>> {
         let found = deployments::table
             .inner_join(projects::table)
             .filter(deployments::project_id.eq(project).and(deployments::version.eq(version)))
             .select((DeploymentRow::as_select(), projects::live_version))
-            .first::<(DeploymentRow, Option<i32>)>(self)
+            .first::<(DeploymentRow, Option<i32>)>(&mut &*self)
             .await
             .optional()?;
         Ok(found.map(|(row, live)| row.into_deployment(live)))

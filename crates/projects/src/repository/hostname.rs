@@ -11,7 +11,7 @@ use crate::schema::{hostname_tls, hostnames};
 /// Hostnames on a [`store::Connection`].
 pub trait HostnameRepository {
     /// Lists the hostnames of a project, the default hostname first.
-    async fn hostname_list(&mut self, project: ProjectId) -> Result<Vec<Hostname>>;
+    async fn hostname_list(&self, project: ProjectId) -> Result<Vec<Hostname>>;
 
     /// Finds a hostname of a project.
     async fn hostname_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Hostname>>;
@@ -61,13 +61,13 @@ pub(super) struct TlsRow {
 }
 
 impl HostnameRepository for Connection {
-    async fn hostname_list(&mut self, project: ProjectId) -> Result<Vec<Hostname>> {
+    async fn hostname_list(&self, project: ProjectId) -> Result<Vec<Hostname>> {
         let query = hostnames::table
             .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
             .filter(hostnames::project_id.eq(project))
             .order((hostnames::kind.desc(), hostnames::name))
             .select(HostnameRow::as_select());
-        query.load::<HostnameRow>(self).await?.into_iter().map(Hostname::try_from).collect()
+        query.load::<HostnameRow>(&mut &*self).await?.into_iter().map(Hostname::try_from).collect()
     }
 
     async fn hostname_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Hostname>> {

@@ -39,7 +39,7 @@ pub trait ProjectRepository {
 
     /// Lists the projects of an organization by ID, limited to `only` if given. `slug` is the organization's slug.
     async fn project_list(
-        &mut self,
+        &self,
         org: OrgId,
         slug: &str,
         only: Option<&[ProjectId]>,
@@ -53,7 +53,7 @@ pub trait ProjectRepository {
     async fn project_detail(&self, org: OrgId, project: ProjectId, slug: &str) -> Result<Option<ProjectDetail>>;
 
     /// Returns the overview of a project, in one statement.
-    async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>>;
+    async fn project_overview(&self, org: OrgId, project: ProjectId) -> Result<Option<Overview>>;
 
     /// Renames a project and its default hostname.
     ///
@@ -133,7 +133,7 @@ impl ProjectRepository for Connection {
     }
 
     async fn project_list(
-        &mut self,
+        &self,
         org: OrgId,
         slug: &str,
         only: Option<&[ProjectId]>,
@@ -152,7 +152,7 @@ impl ProjectRepository for Connection {
         if let Some(after) = paging.after {
             query = query.filter(projects::id.gt(after));
         }
-        let rows = query.load::<(ProjectId, ProjectName, String, Time)>(self).await?;
+        let rows = query.load::<(ProjectId, ProjectName, String, Time)>(&mut &*self).await?;
         let org = slug.to_owned();
         let project = |(id, name, hostname, created_at)| Project { id, name, org: org.clone(), hostname, created_at };
         Ok(rows.into_iter().map(project).collect())
@@ -232,7 +232,7 @@ impl ProjectRepository for Connection {
         Ok(Some(LiveState { hostnames, hsts, bundle, size_bytes, version, access }))
     }
 
-    async fn project_overview(&mut self, org: OrgId, project: ProjectId) -> Result<Option<Overview>> {
+    async fn project_overview(&self, org: OrgId, project: ProjectId) -> Result<Option<Overview>> {
         let recent = projects::last_version - OVERVIEW_DEPLOYMENTS;
         let included = deployments::version.gt(recent).or(deployments::version.nullable().eq(projects::live_version));
         let rows = projects::table
@@ -240,7 +240,7 @@ impl ProjectRepository for Connection {
             .filter(projects::id.eq(project).and(projects::org_id.eq(org)).and(projects::deleted_at.is_null()))
             .order(deployments::version.desc())
             .select((ProjectRow::as_select(), Option::<DeploymentRow>::as_select()))
-            .load::<(ProjectRow, Option<DeploymentRow>)>(self)
+            .load::<(ProjectRow, Option<DeploymentRow>)>(&mut &*self)
             .await?;
         let Some((ProjectRow { live_version, .. }, _)) = rows.as_slice().first() else { return Ok(None) };
         let live_version = *live_version;

@@ -29,7 +29,7 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::Store`].
     pub async fn deployments(&self, project: ProjectId, paging: &Paging<i32>) -> Result<Page<Deployment>> {
-        let deployments = self.store.connection().await?.deployment_list(project, paging).await?;
+        let deployments = self.store.lookup(async |lookups| lookups.deployment_list(project, paging).await).await?;
         Ok(Page::cut(deployments, paging, |deployment| deployment.version))
     }
 
@@ -88,7 +88,7 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::VersionNotFound`].
     pub async fn deployment(&self, project: ProjectId, version: i32) -> Result<Deployment> {
-        let found = self.store.connection().await?.deployment_find(project, version).await?;
+        let found = self.store.lookup(async |lookups| lookups.deployment_find(project, version).await).await?;
         found.ok_or(ProjectError::VersionNotFound)
     }
 

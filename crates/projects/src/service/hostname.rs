@@ -46,7 +46,7 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::Store`].
     pub async fn hostnames(&self, project: ProjectId) -> Result<Vec<Hostname>> {
-        let hostnames = self.store.connection().await?.hostname_list(project).await?;
+        let hostnames = self.store.lookup(async |lookups| lookups.hostname_list(project).await).await?;
         Ok(hostnames.into_iter().map(|hostname| hostname.with_verify_records(&self.site.fallback_origin)).collect())
     }
 

@@ -168,7 +168,8 @@ impl Projects {
         only: Option<&[ProjectId]>,
         paging: &Paging<ProjectId>,
     ) -> Result<Page<Project>> {
-        let projects = self.store.connection().await?.project_list(org.id, &org.slug, only, paging).await?;
+        let projects =
+            self.store.lookup(async |lookups| lookups.project_list(org.id, &org.slug, only, paging).await).await?;
         Ok(Page::cut(projects, paging, |project| project.id))
     }
 
@@ -187,7 +188,7 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::NotFound`].
     pub async fn overview(&self, org: &Org, project: ProjectId) -> Result<Overview> {
-        let overview = self.store.connection().await?.project_overview(org.id, project).await?;
+        let overview = self.store.lookup(async |lookups| lookups.project_overview(org.id, project).await).await?;
         overview.ok_or(ProjectError::NotFound)
     }
 

@@ -7,6 +7,7 @@ mod dropped;
 mod group_commit;
 mod kit;
 mod listener;
+mod lookups;
 mod pool;
 mod prepared;
 mod transaction;

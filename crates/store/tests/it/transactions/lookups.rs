@@ -1,0 +1,82 @@
+//! Short reads that share the connection of a thread.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use diesel::QueryableByName;
+use diesel::sql_types::Integer;
+use diesel_async::RunQueryDsl as _;
+use futures_util::future::join_all;
+use kernel::{ApiError as _, Code};
+use store::{Result, Store};
+use tokio::time::timeout;
+
+use super::kit::Kit;
+use super::pool::on_server_thread;
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = Integer)]
+    number: i32,
+    #[diesel(sql_type = Integer)]
+    pid: i32,
+}
+
+/// Reads a number, and the process id of the backend that serves the statement.
+async fn read(store: &Store, number: usize) -> Result<Row> {
+    let query = diesel::sql_query(format!("SELECT {number} AS number, pg_backend_pid() AS pid"));
+    store.lookup(async |connection| Ok(query.get_result(&mut &*connection).await?)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_of_a_thread_share_a_connection_and_get_their_own_rows() {
+    let kit = Kit::divided(8, 2).await;
+    let pids = on_server_thread(&kit.store, async |store| {
+        let rows = join_all((0..300).map(|number| read(store, number))).await;
+        let pids = rows.into_iter().enumerate().map(|(number, row)| {
+            let row = row.unwrap();
+            assert_eq!(row.number, i32::try_from(number).unwrap());
+            row.pid
+        });
+        pids.collect::<BTreeSet<_>>()
+    });
+    assert_eq!(pids.len(), 1);
+    assert_eq!(kit.store.status().open, 0);
+    // A thread without its own connections uses the pool.
+    assert_eq!(read(&kit.store, 7).await.unwrap().number, 7);
+    assert_eq!(kit.store.status().open, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_connection_for_lookups_is_replaced() {
+    let kit = Kit::divided(8, 2).await;
+    on_server_thread(&kit.store, async |store| {
+        let first = read(store, 1).await.unwrap().pid;
+        let end = diesel::sql_query(format!("SELECT pg_terminate_backend({first}) AS number, 0 AS pid"));
+        let lost = store.lookup(async |connection| Ok(end.execute(&mut &*connection).await?)).await;
+        assert_eq!(lost.unwrap_err().code(), &Code::UNAVAILABLE);
+        let second = loop {
+            // The task that reads the messages may not have ended yet.
+            match read(store, 2).await {
+                Ok(row) => break row,
+                Err(error) => assert_eq!(error.code(), &Code::UNAVAILABLE),
+            }
+        };
+        assert!(second.number == 2 && second.pid != first);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_or_abandoned_lookup_does_not_affect_the_others() {
+    let kit = Kit::divided(8, 2).await;
+    on_server_thread(&kit.store, async |store| {
+        let fail = diesel::sql_query("SELECT 1 / 0 AS number, 0 AS pid");
+        let fail = store.lookup(async |connection| Ok(fail.execute(&mut &*connection).await?));
+        let sleep = diesel::sql_query("SELECT 1 AS number, 0 AS pid FROM pg_sleep(1)");
+        let sleep = store.lookup(async |connection| Ok(sleep.execute(&mut &*connection).await?));
+        let abandoned = timeout(Duration::from_millis(100), sleep);
+        let (failed, abandoned, row) = tokio::join!(fail, abandoned, read(store, 3));
+        assert!(failed.is_err() && abandoned.is_err());
+        assert_eq!(row.unwrap().number, 3);
+    });
+}
