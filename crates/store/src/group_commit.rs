@@ -16,7 +16,7 @@ use kernel::error_chain;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::transaction::{End, begin, commit};
+use crate::transaction::{End, begin, commit, try_roll_back};
 use crate::{Connection, Error, Outcome, PooledConnection, Store};
 
 /// The largest number of changes that commit together, so that the first one does not wait long.
@@ -87,7 +87,7 @@ impl Store {
                     return self.transaction(actor, work).await;
                 }
                 let ended = self.run_work(&mut connection, actor, &work).await;
-                let result = self.end(&mut connection, Some(actor), ended).await;
+                let result = self.end_savepoint(&mut connection, actor, ended).await?;
                 (connection, result)
             }
         };
@@ -100,6 +100,35 @@ impl Store {
             Ok(Err(message)) => Err(Error::Unavailable(message.into()).into()),
             // Another change ended early, before the commit.
             Err(_) => self.transaction(actor, work).await,
+        }
+    }
+
+    /// Ends the savepoint of a change. Returns its result, which its caller gets after the commit.
+    ///
+    /// # Errors
+    /// Returns an error if the transaction must not be committed, because a statement of this function failed. Postgres
+    /// would roll back such a transaction, and still report the success of the command `COMMIT`.
+    async fn end_savepoint<T, E: From<Error>>(
+        &self,
+        connection: &mut Connection,
+        actor: &Actor,
+        ended: Result<End<T>, E>,
+    ) -> Result<Result<T, E>, E> {
+        let result = match ended {
+            Ok(End::Commit(value)) => {
+                commit(connection).await?;
+                return Ok(Ok(value));
+            }
+            Ok(End::RollBack(value)) => Ok(value),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = try_roll_back(connection).await {
+            return Err(result.err().unwrap_or_else(|| error.into()));
+        }
+        match self.require_caller(connection, actor).await {
+            Ok(()) => Ok(result),
+            Err(rejected @ Error::Caller(_)) => Ok(Err(rejected.into())),
+            Err(error) => Err(result.err().unwrap_or_else(|| error.into())),
         }
     }
 }

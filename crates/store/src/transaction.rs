@@ -80,7 +80,7 @@ impl Store {
         self.end(connection, actor, result).await
     }
 
-    /// Ends a transaction, or the savepoint within one. After a rollback, checks whether `actor` lost the permission.
+    /// Ends a transaction. After a rollback, checks whether `actor` lost the permission.
     pub(crate) async fn end<T, E: From<Error>>(
         &self,
         connection: &mut Connection,
@@ -160,8 +160,13 @@ pub(crate) async fn commit(connection: &mut Connection) -> Result<(), Error> {
 }
 
 pub(crate) async fn roll_back(connection: &mut Connection) {
-    if let Err(error) = Manager::rollback_transaction(connection).await {
+    if let Err(error) = try_roll_back(connection).await {
         // The pooled connection is closed on drop, which also rolls back.
         tracing::debug!(error = %error_chain(&error), "failed to roll back");
     }
+}
+
+/// Rolls back the transaction, or the savepoint within one.
+pub(crate) async fn try_roll_back(connection: &mut Connection) -> Result<(), Error> {
+    Ok(Manager::rollback_transaction(connection).await?)
 }
