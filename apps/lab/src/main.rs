@@ -28,6 +28,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measure performance against a baseline
+    ///
+    /// A release build with the default options and all parts replaces the benchmark's section of docs/benchmarks.md.
     Bench(bench::Args),
     /// Inject faults and measure the reliability targets
     Chaos(chaos::Args),

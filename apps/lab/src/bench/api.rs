@@ -15,21 +15,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::ValueEnum as _;
 use xtask::postgres::Cluster;
 use xtask::services::Services;
 
 use super::machine::with_release_build;
-use super::report::Report;
+use super::report::{Report, version};
 use super::wrk::Wrk;
 use environment::{Environment, Part};
 
 pub use environment::Args;
 
+const TITLE: &str = "Control API";
 const ABOUT: &str = "\
-Written by `cargo xtask bench`. Release build; Postgres with `fsync` on; client, server and Postgres share the machine
-and connect over loopback and a unix socket. The two sides of each ratio run alternately. Figures are medians of all
-runs; errors are sums.";
+Written by `cargo xtask bench`. The server uses a durable Postgres over a unix socket, writes only warnings to its log,
+and serves clients over loopback.";
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let wrk = Wrk::find()?;
@@ -47,7 +46,8 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk)
         wrk,
     };
     services.postgres = Some(cluster);
-    let mut report = Report::new("Benchmarks", ABOUT, &[&lab.bin.join("postgres"), Path::new("rustc")])?;
+    let versions = [version(lab.bin.join("postgres"), &["--version"])?, version("rustc", &["--version"])?];
+    let mut report = Report::new(TITLE, ABOUT, &versions)?;
     for part in &args.parts {
         match part {
             Part::Limit => postgres_limit::compare(services, &lab, &mut report).await?,
@@ -56,5 +56,5 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk)
             Part::Memory => memory::measure(services, &lab, &mut report).await?,
         }
     }
-    if args.parts.len() == Part::value_variants().len() { report.write("docs/benchmarks.md") } else { Ok(()) }
+    report.finish(args)
 }

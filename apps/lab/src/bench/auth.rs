@@ -18,7 +18,13 @@ use xtask::workerd;
 use super::databases::{Database, ProjectCluster};
 use super::machine::with_release_build;
 use super::platform::{Platform, Project};
+use super::report::{Report, version};
 use super::wrk::{Load, Wrk};
+
+const TITLE: &str = "Sign-in of app users";
+const ABOUT: &str = "\
+Written by `cargo xtask bench auth`. Visitors of a site sign in with an identity provider of the sandbox, and a worker
+responds to their requests. The sessions are in the database of the project, in a durable Postgres next to the node.";
 
 /// The project whose users sign in.
 const PROJECT: &str = "members";
@@ -36,7 +42,7 @@ export default {
 };
 ";
 
-#[derive(clap::Args)]
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The duration of each run of wrk; 0 skips this part
     #[arg(long, default_value_t = 10)]
@@ -60,6 +66,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk) -> Result<()> {
     let workerd = workerd::find().context("this benchmark needs workerd")?;
     let cluster = ProjectCluster::start(services, folder)?;
+    let versions = [version(cluster.program("postgres")?, &["--version"])?, version(&workerd, &["--version"])?];
     let identity = IdentityServer::start().await;
     let mut settings = cluster.settings();
     settings.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
@@ -68,14 +75,16 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk)
     settings.push(("SVC_EDGE_TRUSTED_PROXIES", "127.0.0.1/32".to_owned()));
     let platform = Platform::start(services, folder, settings).await?;
     let project = services.supervise(enable(&platform, &identity)).await?;
+    let mut report = Report::new(TITLE, ABOUT, &versions)?;
     if args.seconds > 0 {
         let load = Load { wrk, seconds: args.seconds, connections: args.connections };
-        services.supervise(requests::compare(&platform, &project, &load)).await?;
+        services.supervise(requests::compare(&mut report, &platform, &project, &load)).await?;
     }
     if args.sessions > 0 {
-        services.supervise(sign_ins::measure(&platform, &project, &cluster, args.sessions, args.sign_ins)).await?;
+        let counts = (args.sessions, args.sign_ins);
+        services.supervise(sign_ins::measure(&mut report, &platform, &project, &cluster, counts)).await?;
     }
-    Ok(())
+    report.finish(args)
 }
 
 /// Creates the project, and enables its sign-in.

@@ -21,14 +21,20 @@ use xtask::workerd;
 
 use super::machine::with_release_build;
 use super::platform::{Platform, Settings};
+use super::report::{Report, version};
 use super::run::Run;
 pub use models::{Site, question};
+
+const TITLE: &str = "AI calls and payments";
+const ABOUT: &str = "\
+Written by `cargo xtask bench billing`. The server uses a durable Postgres. The upstream of `env.ai` is that of the
+sandbox, which responds immediately.";
 
 /// The only model. It costs 6 microcents per input token and 24 per output token.
 const CATALOG: &str = r#"{"models":[{"id":"small","lane":"value","inputMicroCentsPerMTok":6000000,
     "outputMicroCentsPerMTok":24000000,"contextTokens":128000}]}"#;
 
-#[derive(clap::Args)]
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The duration of each run of deductions and webhooks; 0 skips them
     #[arg(long, default_value_t = 10)]
@@ -58,16 +64,18 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
     settings.server.extend(payments.settings());
     let cluster = Cluster::bench()?;
     let url = cluster.url("postgres");
+    let versions = [version(cluster.bin().join("postgres"), &["--version"])?, version(&workerd, &["--version"])?];
     let platform = Platform::start_on(services, folder, cluster, settings).await?;
     let mut database = migrations::connect(Secret::new(url)).await?;
+    let mut report = Report::new(TITLE, ABOUT, &versions)?;
     if args.seconds > 0 {
-        services.supervise(deductions::measure(&platform, folder, &mut database, args)).await?;
-        services.supervise(webhooks::measure(&platform, args)).await?;
+        services.supervise(deductions::measure(&mut report, &platform, folder, &mut database, args)).await?;
+        services.supervise(webhooks::measure(&mut report, &platform, args)).await?;
     }
     if args.calls > 0 || args.streams > 0 {
-        services.supervise(models::measure(&platform, &upstream, &mut database, args)).await?;
+        services.supervise(models::measure(&mut report, &platform, &upstream, &mut database, args)).await?;
     }
-    Ok(())
+    report.finish(args)
 }
 
 /// Returns the settings of a platform whose workers call the models of this upstream.

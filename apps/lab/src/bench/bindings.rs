@@ -14,11 +14,17 @@ use xtask::workerd;
 
 use super::machine::with_release_build;
 use super::platform::Platform;
+use super::report::{Report, version};
 use super::wrk::{Load, Wrk};
 
 pub use storage::S3;
 
-#[derive(clap::Args)]
+const TITLE: &str = "Secrets and object storage";
+const ABOUT: &str = "\
+Written by `cargo xtask bench bindings`. Workers of a node read secrets and objects. The S3 server, `s3s-fs`, stores the
+objects in a folder and runs in the process of the benchmark.";
+
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The number of changes of a secret; 0 skips this part
     #[arg(long, default_value_t = 100)]
@@ -41,19 +47,20 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk) -> Result<()> {
     let workerd = workerd::find().context("this benchmark needs workerd")?;
+    let mut report = Report::new(TITLE, ABOUT, &[version(&workerd, &["--version"])?])?;
     let s3 = S3::start(folder).await?;
     let mut settings = vec![("SVC_NODE_WORKERD", workerd.display().to_string())];
     settings.extend(s3.settings(s3.0.address()));
     let mut platform = Platform::start(services, folder, settings).await?;
     if args.changes > 0 {
-        services.supervise(secrets::measure(&platform, args.changes)).await?;
+        services.supervise(secrets::measure(&mut report, &platform, args.changes)).await?;
     }
     if args.seconds > 0 {
         let load = Load { wrk, seconds: args.seconds, connections: args.connections };
-        services.supervise(storage::compare(&platform, &s3, &load)).await?;
+        services.supervise(storage::compare(&mut report, &platform, &s3, &load)).await?;
     }
     if args.projects > 0 {
-        projects::measure(&mut platform, services, args.projects).await?;
+        projects::measure(&mut report, &mut platform, services, args.projects).await?;
     }
-    Ok(())
+    report.finish(args)
 }

@@ -22,20 +22,18 @@ use xtask::services::Services;
 
 use self::load::Load;
 use self::rig::Rig;
-use super::machine::{IS_RELEASE, find_installed, with_release_build};
+use super::machine::{find_installed, with_release_build};
 use super::report::Report;
 
 /// The heading of the section in the documentation.
 const TITLE: &str = "TLS with 10,000 certificates";
 const ABOUT: &str = "\
-Written by `cargo xtask bench certificates`. Release build; the server, the node, nginx and the clients share the machine
-and connect over loopback. Each hostname has its own certificate: ECDSA P-256, with an intermediate. nginx has as many
-workers as the node, and reads the same certificates in one of two ways: from a block `server` for each name, or from a
-file whose name contains the variable `$ssl_server_name`. The programs run alternately; figures are medians of all runs,
-and errors are sums.";
+Written by `cargo xtask bench certificates`. Each hostname has its own certificate: ECDSA P-256, with an intermediate.
+nginx has as many workers as the node, and reads the same certificates in one of two ways: from a block `server` for
+each name, or from a file whose name contains the variable `$ssl_server_name`.";
 
 /// The number of certificates and the parts.
-#[derive(clap::Args)]
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The number of hostnames with a certificate
     #[arg(long, default_value_t = 10_000)]
@@ -57,13 +55,6 @@ pub struct Args {
     quick: bool,
 }
 
-impl Args {
-    /// Returns whether the results belong into the documentation.
-    const fn is_complete(&self) -> bool {
-        IS_RELEASE && !self.quick && self.certificates == 10_000 && self.seconds > 0 && self.renewals > 0
-    }
-}
-
 pub async fn run(mut args: Args) -> Result<ExitCode> {
     if args.quick {
         args = Args { certificates: 300, seconds: 1, rounds: 1, renewals: 4, ..args };
@@ -74,9 +65,9 @@ pub async fn run(mut args: Args) -> Result<ExitCode> {
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, nginx: PathBuf) -> Result<()> {
-    let programs = describe_nginx(&nginx)?;
+    let versions = describe_nginx(&nginx)?;
     let mut rig = Rig::start(services, folder, nginx, args.certificates).await?;
-    let mut report = Report::of_section(TITLE, ABOUT, &programs)?;
+    let mut report = Report::new(TITLE, ABOUT, &versions)?;
     let [blocks, variable, node] = memory::measure(services, &mut rig, &mut report).await?;
     if args.seconds > 0 {
         let load = Load { duration: Duration::from_secs(args.seconds), rounds: args.rounds, clients: args.clients };
@@ -91,14 +82,14 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, nginx: Pat
         let renewals = arrival::measure(&rig, &mut report, [&blocks, &variable, &node], args.renewals);
         services.supervise(renewals).await?;
     }
-    if args.is_complete() { report.write("docs/benchmarks.md") } else { Ok(()) }
+    report.finish(args)
 }
 
-/// Returns the versions of nginx and its TLS library, as a Markdown list.
-fn describe_nginx(program: &Path) -> Result<String> {
+/// Returns the versions of nginx and its TLS library.
+fn describe_nginx(program: &Path) -> Result<Vec<String>> {
     // nginx prints its version to the standard error.
     let output = Command::new(program).arg("-V").output()?;
     let printed = String::from_utf8_lossy(&output.stderr);
     let versions = printed.lines().filter(|line| line.starts_with("nginx version") || line.starts_with("built with"));
-    Ok(versions.map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n"))
+    Ok(versions.map(str::to_owned).collect())
 }

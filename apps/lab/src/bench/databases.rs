@@ -18,12 +18,18 @@ use xtask::workerd;
 
 use super::machine::with_release_build;
 use super::platform::Platform;
+use super::report::{Report, version};
 use super::wrk::{Load, Wrk};
 
 pub use cluster::ProjectCluster;
 pub use database::Database;
 
-#[derive(clap::Args)]
+const TITLE: &str = "Databases of projects";
+const ABOUT: &str = "\
+Written by `cargo xtask bench databases`. The node manages the databases in a durable Postgres on the same machine.
+Workers reach them with `env.db`, and clients of Postgres directly.";
+
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The duration of each run of wrk and pgbench; 0 skips this part
     #[arg(long, default_value_t = 10)]
@@ -56,29 +62,31 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk) -> Result<()> {
     let workerd = workerd::find().context("this benchmark needs workerd")?;
     let cluster = ProjectCluster::start(services, folder)?;
+    let versions = [version(cluster.program("postgres")?, &["--version"])?, version(&workerd, &["--version"])?];
     let mut settings = cluster.settings();
     settings.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
     let platform = Platform::start(services, folder, settings).await?;
+    let mut report = Report::new(TITLE, ABOUT, &versions)?;
     // The idle node is measured before it has databases.
     let before = if args.idle > 0 { Some(services.supervise(idle::Cost::measure(&platform)).await?) } else { None };
     if args.seconds > 0 {
         let load = Load { wrk, seconds: args.seconds, connections: args.connections };
-        services.supervise(queries::compare(&platform, &cluster, folder, &load)).await?;
+        services.supervise(queries::compare(&mut report, &platform, &cluster, folder, &load)).await?;
     }
     if args.sequential > 0 {
-        services.supervise(enabling::compare(&platform, &cluster, args.sequential)).await?;
+        services.supervise(enabling::compare(&mut report, &platform, &cluster, args.sequential)).await?;
     }
     if args.concurrent > 0 {
-        services.supervise(enabling::enable_together(&platform, args.concurrent)).await?;
+        services.supervise(enabling::enable_together(&mut report, &platform, args.concurrent)).await?;
     }
     if args.revocations > 0 {
-        services.supervise(revocation::measure(&platform, args.revocations)).await?;
+        services.supervise(revocation::measure(&mut report, &platform, args.revocations)).await?;
     }
     if args.dump_megabytes > 0 {
-        services.supervise(backup::measure(&platform, args.dump_megabytes)).await?;
+        services.supervise(backup::measure(&mut report, &platform, args.dump_megabytes)).await?;
     }
     if let Some(before) = before {
-        services.supervise(idle::measure(&platform, args.idle, &before)).await?;
+        services.supervise(idle::measure(&mut report, &platform, args.idle, &before)).await?;
     }
-    Ok(())
+    report.finish(args)
 }

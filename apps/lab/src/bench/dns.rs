@@ -18,10 +18,16 @@ use xtask::services::Services;
 use xtask::workspace::print_step;
 
 use super::machine::with_release_build;
+use super::report::Report;
 use control_api::ControlApi;
 use powerdns::{Location, PowerDns};
 
 pub use args::Args;
+
+const TITLE: &str = "Zones";
+const ABOUT: &str = "\
+Written by `cargo xtask bench dns`. The zones API and the API of Debian's PowerDNS, with its backend for Postgres. Both
+use databases of the same durable Postgres over a unix socket.";
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let programs = powerdns::Programs::find()?;
@@ -29,6 +35,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: &powerdns::Programs) -> Result<()> {
+    let mut report = Report::new(TITLE, ABOUT, &[programs.version()?])?;
     let start = Instant::now();
     let cluster = Cluster::bench()?;
     let [own, other] = ["postgres", "pdns"].map(|database| cluster.url(database));
@@ -44,10 +51,10 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: 
     .await?;
     print_step("Servers", "ready", start);
     if !args.sizes.is_empty() {
-        services.supervise(updates::compare(&control_api, &powerdns, args)).await?;
+        services.supervise(updates::compare(&mut report, &control_api, &powerdns, args)).await?;
     }
     if args.zones > 0 || args.detail > 0 {
-        services.supervise(reads::compare(&control_api, &powerdns, args)).await?;
+        services.supervise(reads::compare(&mut report, &control_api, &powerdns, args)).await?;
     }
-    Ok(())
+    report.finish(args)
 }

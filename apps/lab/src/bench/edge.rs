@@ -13,11 +13,17 @@ use xtask::services::Services;
 
 use super::machine::with_release_build;
 use super::platform::Platform;
+use super::report::{Report, version};
 use super::wrk;
 
 pub use requests::page;
 
-#[derive(clap::Args)]
+const TITLE: &str = "Static sites";
+const ABOUT: &str = "\
+Written by `cargo xtask bench edge`. A node and Debian's nginx, which has as many workers as the node and is tuned for
+static files: it caches open files and, like the node, serves files that are already compressed with gzip.";
+
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The number of static projects on the node; 0 skips this part
     #[arg(long, default_value_t = 1000)]
@@ -36,14 +42,15 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: &requests::Programs) -> Result<()> {
+    let mut report = Report::new(TITLE, ABOUT, &[version(&programs.nginx, &["-v"])?])?;
     let platform = Platform::start(services, folder, Vec::new()).await?;
     if args.seconds > 0 {
         let nginx = nginx::start(services, folder, &programs.nginx).await?;
         let load = wrk::Load { wrk: &programs.wrk, seconds: args.seconds, connections: args.connections };
-        services.supervise(requests::compare(&platform, nginx, &load)).await?;
+        services.supervise(requests::compare(&mut report, &platform, nginx, &load)).await?;
     }
     if args.projects > 0 {
-        services.supervise(deploys::measure(&platform, args.projects)).await?;
+        services.supervise(deploys::measure(&mut report, &platform, args.projects)).await?;
     }
-    Ok(())
+    report.finish(args)
 }

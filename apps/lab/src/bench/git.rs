@@ -13,9 +13,15 @@ use xtask::postgres::Cluster;
 use xtask::services::Services;
 
 use super::machine::with_release_build;
+use super::report::{Report, version};
 use crate::git_host::GitHost;
 
-#[derive(clap::Args)]
+const TITLE: &str = "Git";
+const ABOUT: &str = "\
+Written by `cargo xtask bench git`. A git node, which syncs each push to the disk; `git http-backend` behind nginx; and
+OpenSSH. git is the client of all three, with the same repositories at each.";
+
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The number of clones of a repository of 100 MB; 0 skips this part
     #[arg(long, default_value_t = 5)]
@@ -40,12 +46,24 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
     let mut host = GitHost::start(services, folder, Cluster::bench()?).await?;
+    let (mut servers, mut skipped) = (Vec::new(), Vec::new());
     if args.clones + args.fetches + args.pushes > 0 {
-        let servers = baselines::start(services, folder, &host).await?;
-        services.supervise(transfers::compare(&host, folder, &servers, args)).await?;
+        for baseline in baselines::start(services, folder, &host).await? {
+            match baseline {
+                Ok(baseline) => servers.push(baseline),
+                Err(reason) => skipped.push(reason),
+            }
+        }
+    }
+    let mut versions = vec![version("git", &["--version"])?];
+    versions.extend(servers.iter().map(|baseline| baseline.version.clone()));
+    let mut report = Report::new(TITLE, ABOUT, &versions)?;
+    skipped.iter().try_for_each(|reason| report.skip(reason))?;
+    if !servers.is_empty() {
+        services.supervise(transfers::compare(&mut report, &host, folder, &servers, args)).await?;
     }
     if args.commits > 0 {
-        browsing::measure(services, &mut host, folder, args).await?;
+        browsing::measure(&mut report, services, &mut host, folder, args).await?;
     }
-    Ok(())
+    report.finish(args)
 }

@@ -1,9 +1,4 @@
 //! `bench mail`: the mail node compared with Debian's Postfix on this machine, from a release build.
-//!
-//! Both get the same mails from `smtp-source`, a client of Postfix, in alternate runs, and store them on the same disk.
-//! **Accepted:** each mail stays in the queue. Postfix holds it, and the control plane of the mail node, which the
-//! benchmark simulates, refuses it. **Sent through:** a run ends when the queue is empty. Postfix relays to `smtp-sink`,
-//! which stores nothing, and the mail node hands over to a real server with Postgres. The mail node also checks SPF.
 
 mod control_plane;
 mod postfix;
@@ -21,18 +16,24 @@ use tokio::time::sleep;
 use xtask::services::Services;
 
 use super::machine::{find_installed, with_release_build};
-use super::run::percentile;
+use super::report::Report;
+use super::run::percentiles;
 use crate::mail_host::{MailHost, MailNode};
 use crate::usage;
 use control_plane::ControlPlane;
 use postfix::Postfix;
+
+const TITLE: &str = "Mail";
+const ABOUT: &str = "\
+Written by `cargo xtask bench mail`. The mail node and Debian's Postfix get the same mails from `smtp-source`, a client
+of Postfix, and store them on the same disk. The mail node also checks SPF.";
 
 /// The size of a mail, in bytes.
 const MAIL_BYTES: usize = 10 * 1024;
 /// The longest time until a queue is empty.
 const MAX_DRAIN: Duration = Duration::from_secs(300);
 
-#[derive(clap::Args)]
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The number of mails of a run
     #[arg(long, default_value_t = 5000)]
@@ -56,26 +57,39 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
     let source =
         Source { program: find_installed("smtp-source", "postfix")?, mails: args.mails, clients: args.clients };
     let postfix = Postfix::start(services, folder).await?;
-    println!("\n| measurement | program | mails per second | ratio |\n|---|---|---|---|");
-    accept(services, folder, &source, &postfix, args.rounds).await?;
+    let mut report = Report::new(TITLE, ABOUT, &[postfix::version()?])?;
+    report.paragraph(&format!(
+        "**Mails.** {} mails of {} KiB from {} concurrent clients, in {} runs. Accepted: each mail stays in the \
+         queue. Postfix holds it, and the control plane of the mail node, which the benchmark simulates, refuses it. \
+         Sent through: a run ends when the queue is empty. Postfix relays to `smtp-sink`, which stores nothing, and \
+         the mail node hands over to a server with Postgres.",
+        args.mails,
+        MAIL_BYTES / 1024,
+        args.clients,
+        args.rounds
+    ))?;
+    report.columns(&["measurement", "program", "mails per second", "ratio"])?;
+    accept(&mut report, services, folder, &source, &postfix, args.rounds).await?;
     let relay = format!("smtp://{}", postfix.sink);
     let host = MailHost::start(services, folder, &relay, Vec::new()).await?;
-    send_through(&host, &source, &postfix, args.rounds).await?;
+    send_through(&mut report, &host, &source, &postfix, args.rounds).await?;
     if args.connections > 0 {
         let memory = [
             memory(postfix.address, args.connections, || postfix.memory()).await?,
             memory(host.node.smtp, args.connections, || usage::proportional_memory(host.node.pid)).await?,
         ];
-        println!("\n| memory | idle | {} connections |\n|---|---|---|", args.connections);
+        report.paragraph("**Memory.** The proportional set size of all processes, in MB.")?;
+        report.columns(&["program", "idle", &format!("{} connections", args.connections)])?;
         for (name, [idle, open]) in ["Postfix", "svc-mail"].into_iter().zip(memory) {
-            println!("| {name} | {idle:.1} MB | {open:.1} MB |");
+            report.row(&[name, &format!("{idle:.1}"), &format!("{open:.1}")])?;
         }
     }
-    Ok(())
+    report.finish(args)
 }
 
-/// Prints the rates at which both accept mails: over a new connection for each mail, and over one for many mails.
+/// Adds the rates at which both accept mails: over a new connection for each mail, and over one for many mails.
 async fn accept(
+    report: &mut Report,
     services: &mut Services,
     folder: &Path,
     source: &Source,
@@ -100,7 +114,7 @@ async fn accept(
                 rates[1].push(source.rate(accepted));
             }
         }
-        print(what, rates);
+        add(report, what, rates)?;
     }
     let queued = node.queued()?;
     let expected = 2 * (rounds + 1) * source.mails;
@@ -108,8 +122,14 @@ async fn accept(
     node.stop(services).await
 }
 
-/// Prints the rates at which mails pass through both.
-async fn send_through(host: &MailHost, source: &Source, postfix: &Postfix, rounds: usize) -> Result<()> {
+/// Adds the rates at which mails pass through both.
+async fn send_through(
+    report: &mut Report,
+    host: &MailHost,
+    source: &Source,
+    postfix: &Postfix,
+    rounds: usize,
+) -> Result<()> {
     let domain = host.create("box").await?;
     let mut rates = [Vec::new(), Vec::new()];
     for round in 0..=rounds {
@@ -122,20 +142,17 @@ async fn send_through(host: &MailHost, source: &Source, postfix: &Postfix, round
             rates[1].push(source.rate(received));
         }
     }
-    print("sent through, a connection for many mails", rates);
+    add(report, "sent through, a connection for many mails", rates)?;
     let stored = chaos::rows(&host.database, "SELECT count(*) FROM mail.messages").await?;
     let expected = (rounds + 1) * source.mails;
     ensure!(stored == [serde_json::json!({ "count": expected })], "not all mails are in the log: {stored:?}");
     Ok(())
 }
 
-fn print(what: &str, rates: [Vec<f64>; 2]) {
-    let [postfix, node] = rates.map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        percentile(&rates, 50)
-    });
-    println!("| {what} | Postfix | {postfix:.0} | 1.00 |");
-    println!("|  | svc-mail | {node:.0} | {:.2} |", node / postfix);
+fn add(report: &mut Report, what: &str, rates: [Vec<f64>; 2]) -> Result<()> {
+    let [[postfix], [node]] = rates.map(|rates| percentiles(rates, [50]));
+    report.row(&[what, "Postfix", &format!("{postfix:.0}"), "1.00"])?;
+    report.row(&["", "svc-mail", &format!("{node:.0}"), &format!("{:.2}", node / postfix)])
 }
 
 async fn wait_until_empty(queued: impl Fn() -> Result<usize>) -> Result<Duration> {

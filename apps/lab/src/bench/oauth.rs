@@ -18,11 +18,16 @@ use xtask::services::Services;
 
 use super::api::pgbench::PgBench;
 use super::machine::with_release_build;
+use super::report::{Report, version};
 use super::server::{self, Server};
 use super::wrk::{Load, Wrk};
 use crate::connected_app::{ConnectedApp, SharedKey, start_session};
 
-#[derive(clap::Args)]
+const TITLE: &str = "Authorization server";
+const ABOUT: &str = "\
+Written by `cargo xtask bench oauth`. The server uses a durable Postgres over a unix socket.";
+
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The duration of each run; 0 skips refreshes and verifications
     #[arg(long, default_value_t = 10)]
@@ -60,16 +65,17 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk)
     services.postgres = Some(cluster);
     Migrator::default().up(&mut migrations::connect(Secret::new(url.clone())).await?).await?;
     let rig = Rig::start(services, folder, &url, args.connections).await?;
+    let mut report = Report::new(TITLE, ABOUT, &[version(bin.join("postgres"), &["--version"])?])?;
     if args.seconds > 0 {
         let pgbench = PgBench::new(bin.join("pgbench"), &url, folder);
-        services.supervise(refresh::compare(&rig, &pgbench, &url, folder, args)).await?;
+        services.supervise(refresh::compare(&mut report, &rig, &pgbench, &url, folder, args)).await?;
         let load = Load { wrk, seconds: args.seconds, connections: args.connections * 2 };
-        services.supervise(verify::compare(&rig, &load, args.rounds)).await?;
+        services.supervise(verify::compare(&mut report, &rig, &load, args.rounds)).await?;
     }
     if args.grants > 0 {
-        services.supervise(memory::measure(&rig, args.grants)).await?;
+        services.supervise(memory::measure(&mut report, &rig, args.grants)).await?;
     }
-    Ok(())
+    report.finish(args)
 }
 
 impl Rig {

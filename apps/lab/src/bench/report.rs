@@ -1,44 +1,48 @@
-//! A report that is printed while it grows, and written to a page of the documentation.
+//! The section of a benchmark on the page of results. It is printed while it grows.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use xtask::workspace;
 
+use super::machine::IS_RELEASE;
 use super::run::{Run, median};
 
-/// A Markdown page of results.
+/// The page with a section for each benchmark.
+const PAGE: &str = "docs/benchmarks.md";
+/// The columns of [`Report::comparison`].
+const COMPARISON_COLUMNS: &[&str] = &["operation", "program", "per second", "p50 ms", "p99 ms", "errors", "ratio"];
+
+/// A section in Markdown.
 pub struct Report {
     text: String,
+    /// Whether a part was skipped because a program is missing.
+    is_partial: bool,
 }
 
 impl Report {
-    /// Starts a page with a description of the machine and the versions of `programs`.
-    pub fn new(title: &str, about: &str, programs: &[&Path]) -> Result<Self> {
-        let text = format!("# {title}\n\n{about}\n\n{}\n", describe_machine(programs)?);
-        println!("{text}");
-        Ok(Self { text })
-    }
-
-    /// Starts a section of a page, with a description of the machine and other programs.
-    pub fn of_section(title: &str, about: &str, programs: &str) -> Result<Self> {
-        let text = format!("## {title}\n\n{about}\n\n{}\n{programs}\n", describe_machine::<&str>(&[])?);
-        println!("{text}");
-        Ok(Self { text })
-    }
-
-    /// Adds a heading and a paragraph.
-    pub fn section(&mut self, title: &str, about: &str) -> Result<()> {
-        self.add(&format!("\n## {title}\n\n{about}\n"))
+    /// Starts a section with a description of the machine and the versions of other programs.
+    pub fn new(title: &str, about: &str, versions: &[String]) -> Result<Self> {
+        let mut text = format!("## {title}\n\n{about}\n\n{}\n", describe_machine::<&str>(&[])?);
+        for version in versions {
+            writeln!(text, "- {version}")?;
+        }
+        println!("\n{text}");
+        Ok(Self { text, is_partial: false })
     }
 
     /// Adds a paragraph.
     pub fn paragraph(&mut self, text: &str) -> Result<()> {
         self.add(&format!("\n{text}"))
+    }
+
+    /// Adds the reason why a part is missing. [`Self::finish`] then does not write the section.
+    pub fn skip(&mut self, reason: &anyhow::Error) -> Result<()> {
+        self.is_partial = true;
+        self.paragraph(&format!("Skipped: {reason:#}."))
     }
 
     /// Adds the head of a table.
@@ -51,18 +55,40 @@ impl Report {
         self.add(&format!("| {} |", cells.join(" | ")))
     }
 
-    /// Adds a row for the baseline, and a row for the measured program.
-    pub fn comparison(&mut self, what: &str, [baseline, measured]: [(&str, &[Run]); 2]) -> Result<()> {
-        let [baseline_run, measured_run] = [baseline.1, measured.1].map(median);
-        self.add(&baseline_run.row(what, baseline.0, 1.0))?;
-        self.add(&measured_run.row("", measured.0, measured_run.rate / baseline_run.rate))
+    /// Adds the head of a table of comparisons, with further columns at its end.
+    pub fn comparison_columns(&mut self, further: &[&str]) -> Result<()> {
+        self.columns(&[COMPARISON_COLUMNS, further].concat())
     }
 
-    /// Writes the page or section to a file of the checkout. Other sections of the file stay.
-    pub fn write(&self, path: &str) -> Result<()> {
-        let path = workspace::root()?.join(path);
+    /// Adds a row for each program, with the median of its runs. The first program is the baseline of the ratio.
+    pub fn comparison(&mut self, operation: &str, programs: &[(&str, &[Run])]) -> Result<()> {
+        let rows: Vec<_> = programs.iter().map(|(program, runs)| (*program, median(runs), Vec::new())).collect();
+        self.comparison_with(operation, &rows)
+    }
+
+    /// Like [`Self::comparison`], with the medians and the cells of the further columns.
+    pub fn comparison_with(&mut self, operation: &str, programs: &[(&str, Run, Vec<String>)]) -> Result<()> {
+        let baseline = programs.first().map_or(1.0, |(_, run, _)| run.rate);
+        for (at, (program, run, further)) in programs.iter().enumerate() {
+            let mut cells = vec![if at == 0 { operation } else { "" }.to_owned(), (*program).to_owned()];
+            cells.extend(run.cells());
+            cells.extend([run.errors.to_string(), format!("{:.2}", run.rate / baseline)]);
+            cells.extend_from_slice(further);
+            self.row(&cells.iter().map(String::as_str).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the section to the page if the run is complete: a release build with the default options of the benchmark,
+    /// and without a missing part. Other sections stay.
+    pub fn finish<A: clap::Args + PartialEq>(self, args: &A) -> Result<()> {
+        if !IS_RELEASE || self.is_partial || !are_defaults(args)? {
+            println!("\n{PAGE} stays as it is: only a release build with the default options and all parts changes it");
+            return Ok(());
+        }
+        let path = workspace::root()?.join(PAGE);
         let page = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-        fs::write(&path, replace_sections(&page, &self.text)).with_context(|| format!("{}", path.display()))
+        fs::write(&path, replace_section(&page, &self.text)).with_context(|| format!("{}", path.display()))
     }
 
     fn add(&mut self, lines: &str) -> Result<()> {
@@ -71,36 +97,45 @@ impl Report {
     }
 }
 
-/// Replaces the sections of a page by those with the same headings, and appends those with new headings. The text before
-/// the first section also counts as a section.
-fn replace_sections(page: &str, new: &str) -> String {
-    let (mut sections, new) = (split(page), split(new));
-    for (heading, text) in new {
-        match sections.iter_mut().find(|(found, _)| *found == heading) {
-            Some((_, found)) => *found = text,
-            None => sections.push((heading, text)),
-        }
+/// Returns whether all options have their default values.
+fn are_defaults<A: clap::Args + PartialEq>(args: &A) -> Result<bool> {
+    let matches = A::augment_args(clap::Command::new("bench")).try_get_matches_from(["bench"])?;
+    Ok(A::from_arg_matches(&matches)? == *args)
+}
+
+/// Replaces the section of a page with the same heading, or appends the section.
+fn replace_section(page: &str, section: &str) -> String {
+    let mut sections = split(page);
+    match sections.iter_mut().find(|found| found.lines().next() == section.lines().next()) {
+        Some(found) => *found = section,
+        None => sections.push(section),
     }
-    let sections: Vec<&str> = sections.into_iter().map(|(_, text)| text.trim_end()).collect();
+    let sections: Vec<&str> = sections.into_iter().map(str::trim_end).collect();
     format!("{}\n", sections.join("\n\n"))
 }
 
-/// Splits a page into its sections. Returns each with its heading.
-fn split(page: &str) -> Vec<(&str, &str)> {
+/// Splits a page into the text before the first section, and its sections.
+fn split(page: &str) -> Vec<&str> {
     let mut begins: Vec<usize> = page.match_indices("\n## ").map(|(at, _)| at + 1).collect();
     begins.insert(0, 0);
     let ends = begins.iter().skip(1).copied().chain([page.len()]);
-    let sections = begins.iter().zip(ends).filter_map(|(begin, end)| page.get(*begin..end));
-    sections.filter(|section| !section.is_empty()).map(|section| (heading(section), section)).collect()
+    begins.iter().zip(ends).filter_map(|(begin, end)| page.get(*begin..end)).collect()
 }
 
-/// Returns the heading of a section. The text before the first section has none.
-fn heading(section: &str) -> &str {
-    section.lines().next().filter(|line| line.starts_with("## ")).unwrap_or_default()
+/// Returns the first line that a program prints about its version. Some programs print it to the standard error.
+pub fn version(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
+    version_of(Command::new(program).args(arguments))
 }
 
-/// The columns of [`Report::comparison`].
-pub const COMPARISON_COLUMNS: &[&str] = &["operation", "program", "per second", "p50 ms", "p99 ms", "errors", "ratio"];
+/// Like [`version`], of a command.
+pub fn version_of(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_owned();
+    let output = command.output().with_context(|| format!("{}", program.display()))?;
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let line = printed.lines().find(|line| !line.trim().is_empty());
+    Ok(line.with_context(|| format!("{} prints no version", program.display()))?.trim().to_owned())
+}
 
 /// Returns a Markdown list of the machine's properties and the versions of `programs`.
 pub fn describe_machine<P: AsRef<OsStr>>(programs: &[P]) -> Result<String> {
@@ -120,22 +155,46 @@ pub fn describe_machine<P: AsRef<OsStr>>(programs: &[P]) -> Result<String> {
         fs::read_to_string("/proc/sys/kernel/osrelease")?.trim()
     );
     for program in programs {
-        let output = Command::new(program).arg("--version").output()?;
-        write!(list, "\n- {}", String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default())?;
+        write!(list, "\n- {}", version(program, &["--version"])?)?;
     }
     Ok(list)
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args, Command, FromArgMatches as _};
+
     use super::*;
 
+    #[derive(Args, PartialEq)]
+    struct Options {
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
+        connections: Vec<usize>,
+        #[arg(long)]
+        quick: bool,
+    }
+
     #[test]
-    fn sections_of_other_reports_stay() {
-        let page = "# Page\n\nAbout\n\n## One\n\n1\n\n## Two\n\n2\n";
-        let replaced = replace_sections(page, "## One\n\nnew\n\n## Three\n\n3");
-        assert_eq!(replaced, "# Page\n\nAbout\n\n## One\n\nnew\n\n## Two\n\n2\n\n## Three\n\n3\n");
-        assert_eq!(replace_sections(page, "# Other\n\n## Two\n\nnew"), "# Other\n\n## One\n\n1\n\n## Two\n\nnew\n");
-        assert_eq!(replace_sections("", page), page);
+    fn other_sections_stay() {
+        let page = "# Page\n\nAbout\n\n## One\n\n1\n\n### Part\n\n## Two\n\n2\n";
+        let replaced = replace_section(page, "## One\n\nnew");
+        assert_eq!(replaced, "# Page\n\nAbout\n\n## One\n\nnew\n\n## Two\n\n2\n");
+        assert_eq!(replace_section(page, "## Three\n\n3"), format!("{page}\n## Three\n\n3\n"));
+    }
+
+    #[test]
+    fn only_default_options_are_complete() {
+        let is_complete = |arguments: &[&str]| {
+            let matches = Options::augment_args(Command::new("bench").no_binary_name(true));
+            let matches = matches.try_get_matches_from(arguments).unwrap();
+            are_defaults(&Options::from_arg_matches(&matches).unwrap()).unwrap()
+        };
+        assert!(is_complete(&[]));
+        assert!(is_complete(&["--rounds", "3", "--connections", "1,8"]));
+        assert!(!is_complete(&["--rounds", "1"]));
+        assert!(!is_complete(&["--connections", "1"]));
+        assert!(!is_complete(&["--quick"]));
     }
 }

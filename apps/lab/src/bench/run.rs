@@ -18,32 +18,32 @@ pub struct Run {
 
 impl Run {
     /// Computes the figures of successful operations with these latencies in milliseconds.
-    pub fn of(mut latencies: Vec<f64>, duration: Duration) -> Result<Self> {
-        latencies.sort_by(f64::total_cmp);
-        Ok(Self {
-            rate: f64::from(u32::try_from(latencies.len())?) / duration.as_secs_f64(),
-            p50: percentile(&latencies, 50),
-            p99: percentile(&latencies, 99),
-            errors: 0,
-        })
+    pub fn of(latencies: Vec<f64>, duration: Duration) -> Result<Self> {
+        let rate = f64::from(u32::try_from(latencies.len())?) / duration.as_secs_f64();
+        let [p50, p99] = percentiles(latencies, [50, 99]);
+        Ok(Self { rate, p50, p99, errors: 0 })
     }
 
-    /// Formats a table row. `ratio` compares the rate with the baseline.
-    pub fn row(&self, what: &str, side: &str, ratio: f64) -> String {
-        let Self { rate, p50, p99, errors } = self;
-        format!("| {what} | {side} | {rate:.0} | {p50:.2} | {p99:.2} | {errors} | {ratio:.2} |")
+    /// Formats the rate and both latencies.
+    pub fn cells(&self) -> [String; 3] {
+        [format!("{:.0}", self.rate), format!("{:.2}", self.p50), format!("{:.2}", self.p99)]
     }
 }
 
 /// Returns the median of each figure, and the sum of all errors.
 pub fn median(runs: &[Run]) -> Run {
     let median_of = |figure: fn(&Run) -> f64| {
-        let mut all: Vec<f64> = runs.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        percentile(&all, 50)
+        let [median] = percentiles(runs.iter().map(figure).collect(), [50]);
+        median
     };
     let errors = runs.iter().map(|run| run.errors).sum();
     Run { rate: median_of(|run| run.rate), p50: median_of(|run| run.p50), p99: median_of(|run| run.p99), errors }
+}
+
+/// Returns the nearest-rank percentiles of values in any order, or 0 without values.
+pub fn percentiles<const N: usize>(mut values: Vec<f64>, percents: [usize; N]) -> [f64; N] {
+    values.sort_by(f64::total_cmp);
+    percents.map(|percent| percentile(&values, percent))
 }
 
 /// Returns the nearest-rank percentile of ascending values, or 0 without values.

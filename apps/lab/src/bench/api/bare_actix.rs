@@ -10,7 +10,7 @@ use xtask::workspace;
 
 use super::Environment;
 use crate::bench::machine::IS_RELEASE;
-use crate::bench::report::{COMPARISON_COLUMNS, Report};
+use crate::bench::report::Report;
 use crate::bench::server::Server;
 use testkit::reserved_address;
 
@@ -34,18 +34,15 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
         it.arg(bare.to_string()).arg(&file);
     })?;
     services.supervise(probe::wait_until_ok(bare, "/healthz")).await?;
-    report.section(
-        "Compared with bare actix-web",
-        "The bare program returns the same headers and body from memory. `SVC_LOG=warn`, as in all benchmarks here.",
-    )?;
-    report.columns(COMPARISON_COLUMNS)?;
+    report.paragraph("**Bare actix-web.** The bare program returns the same headers and body from memory.")?;
+    report.comparison_columns(&[])?;
     for path in PATHS {
         let mut runs = [Vec::new(), Vec::new()];
         for _ in 0..lab.args.rounds {
             runs[0].push(services.supervise(lab.load().run(&format!("http://{bare}{path}"), &[])).await?);
             runs[1].push(services.supervise(lab.load().run(&server.url(path), &[])).await?);
         }
-        report.comparison(&format!("`{path}`"), [("bare", &runs[0]), ("svc", &runs[1])])?;
+        report.comparison(&format!("`{path}`"), &[("bare", &runs[0]), ("svc", &runs[1])])?;
     }
     Ok(())
 }

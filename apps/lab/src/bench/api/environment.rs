@@ -12,7 +12,7 @@ use xtask::services::Services;
 use crate::bench::server::Server;
 use crate::bench::wrk::{Load, Wrk};
 
-#[derive(clap::Args)]
+#[derive(clap::Args, PartialEq)]
 #[group(id = "api")]
 pub struct Args {
     /// The duration of each run
@@ -27,7 +27,7 @@ pub struct Args {
     /// Projects in the large database
     #[arg(long, default_value_t = 1_000_000)]
     pub(super) projects: u32,
-    /// The parts to measure; only a run of all parts writes docs/benchmarks.md
+    /// The parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["limit", "fixed", "scale", "memory"])]
     pub(super) parts: Vec<Part>,
 }

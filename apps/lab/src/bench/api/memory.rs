@@ -11,7 +11,7 @@ use xtask::services::Services;
 use super::Environment;
 use super::changes::Changes;
 use crate::bench::report::Report;
-use crate::bench::run::percentile;
+use crate::bench::run::percentiles;
 use crate::bench::server::Server;
 use crate::usage;
 
@@ -26,10 +26,10 @@ pub async fn measure(services: &mut Services, lab: &Environment<'_>, report: &mu
         server = lab.server(services, &format!("memory{round}"), url.clone()).await?;
         starts.push(server.startup_time.as_secs_f64() * 1000.0);
     }
-    starts.sort_by(f64::total_cmp);
-    report.section("Memory and startup time", "Resident memory of the server process, on an empty database.")?;
+    let [start] = percentiles(starts, [50]);
+    report.paragraph("**Memory and startup time.** Resident memory of the server process, on an empty database.")?;
     report.columns(&["measurement", "value"])?;
-    report.row(&["time from start until `/readyz` returns 200", &format!("{:.0} ms", percentile(&starts, 50))])?;
+    report.row(&["time from start until `/readyz` returns 200", &format!("{start:.0} ms")])?;
     let measured = async {
         sleep(Duration::from_secs(2)).await;
         report.row(&["idle", &resident_memory(&server)?])?;

@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use super::Environment;
 use super::recorder::Statement;
-use crate::bench::run::{Run, percentile};
+use crate::bench::run::{Run, percentiles};
 
 /// Creates a function that returns a unique, ascending id for each audit row, like the server's UUIDv7.
 const CREATE_ID_FUNCTION: &str = "\
@@ -109,12 +109,11 @@ impl<'a> PgBench<'a> {
         let after = |label: &str| printed.lines().find_map(|line| line.trim().strip_prefix(label));
         let rate = after("tps = ").and_then(|rest| rest.split(' ').next()?.parse().ok());
         let failed = after("number of failed transactions: ").and_then(|rest| rest.split(' ').next()?.parse().ok());
-        let mut latencies = self.read_latencies(&name)?;
-        latencies.sort_by(f64::total_cmp);
+        let [p50, p99] = percentiles(self.read_latencies(&name)?, [50, 99]);
         Ok(Run {
             rate: rate.with_context(|| format!("unexpected pgbench output:\n{printed}"))?,
-            p50: percentile(&latencies, 50),
-            p99: percentile(&latencies, 99),
+            p50,
+            p99,
             errors: failed.unwrap_or_default(),
         })
     }

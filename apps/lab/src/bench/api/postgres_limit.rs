@@ -10,7 +10,7 @@ use super::Environment;
 use super::changes::Changes;
 use super::pgbench::{PgBench, Script};
 use super::recorder::Recorder;
-use crate::bench::report::{COMPARISON_COLUMNS, Report};
+use crate::bench::report::Report;
 use crate::bench::run::{Run, median};
 
 const READS: [(&str, &str); 2] =
@@ -21,15 +21,12 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
     let url = lab.database("of_the_limit").await?;
     let server = lab.server(services, "limit", url.clone()).await?;
     let connections = lab.args.connections;
-    report.section(
-        "Compared with plain Postgres",
-        &format!(
-            "`pgbench -M prepared` on {connections} connections runs the statements that Postgres logged for one \
-             request, including the transaction and the credential check. The server also has {connections} \
-             connections. A change adds or removes a hostname of a project and writes its audit row."
-        ),
-    )?;
-    report.columns(COMPARISON_COLUMNS)?;
+    report.paragraph(&format!(
+        "**Plain Postgres.** `pgbench -M prepared` on {connections} connections runs the statements that Postgres \
+         logged for one request, including the transaction and the credential check. The server also has {connections} \
+         connections. A change adds or removes a hostname of a project and writes its audit row."
+    ))?;
+    report.comparison_columns(&[])?;
     let compared = async {
         server
             .expect_success(server.request(Method::POST, "/v1/orgs/ada/projects").json(&json!({ "name": "p0" })))
@@ -46,7 +43,7 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
                 runs[0].push(pgbench.run(&script, connections, lab.args.seconds).await?);
                 runs[1].push(lab.load().run(&server.url(path), &[("Authorization", &server.authorization())]).await?);
             }
-            report.comparison(what, [("pgbench", &runs[0]), ("svc", &runs[1])])?;
+            report.comparison(what, &[("pgbench", &runs[0]), ("svc", &runs[1])])?;
         }
         let mut scripts = Vec::new();
         for client in 0..connections {
@@ -59,7 +56,7 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
             runs[0].push(per_change(&try_join_all(clients).await?));
             runs[1].push(lab.load().script(&server.url(""), &changes.script(round)?).await?);
         }
-        report.comparison("a change with its audit row", [("pgbench", &runs[0]), ("svc", &runs[1])])?;
+        report.comparison("a change with its audit row", &[("pgbench", &runs[0]), ("svc", &runs[1])])?;
         Ok(())
     };
     services.supervise(compared).await

@@ -12,7 +12,7 @@ use xtask::workspace::print_step;
 use super::Environment;
 use super::seed::{self, Size};
 use crate::bench::report::Report;
-use crate::bench::run::percentile;
+use crate::bench::run::percentiles;
 use crate::bench::server::Server;
 
 /// Requests of each kind per round.
@@ -62,16 +62,13 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
     for (name, size) in sizes {
         sides.push(Side::start(services, lab, name, size).await?);
     }
-    report.section(
-        "A million projects",
-        &format!(
-            "Sequential requests, alternately to a server with {SMALL_PROJECTS} projects and to one with {all}. Of \
-             these, {} are in the requested organization and the others are in {} other organizations. Each project \
-             has a live deployment, and each request selects a random project.",
-            all / 2,
-            all / 100
-        ),
-    )?;
+    report.paragraph(&format!(
+        "**Many projects.** Sequential requests, alternately to a server with {SMALL_PROJECTS} projects and to one \
+         with {all}. Of these, {} are in the requested organization and the others are in {} other organizations. Each \
+         project has a live deployment, and each request selects a random project.",
+        all / 2,
+        all / 100
+    ))?;
     report.columns(&["request", "p50 ms at 10", "p99 ms", &format!("p50 ms at {all}"), "p99 ms", "growth of p50"])?;
     for (what, ask) in REQUESTS_BY_NAME {
         let latencies = services.supervise(measure(&sides, *ask, lab.args.rounds)).await?;
@@ -97,16 +94,15 @@ async fn measure(sides: &[Side], ask: RequestBuilderFn, rounds: usize) -> Result
                 latencies.push(start.elapsed().as_secs_f64() * 1000.0);
             }
         }
-        for (latencies, (p50, p99)) in latencies.iter_mut().zip(&mut medians) {
-            latencies.sort_by(f64::total_cmp);
-            p50.push(percentile(latencies, 50));
-            p99.push(percentile(latencies, 99));
+        for (latencies, (all_p50, all_p99)) in latencies.into_iter().zip(&mut medians) {
+            let [p50, p99] = percentiles(latencies, [50, 99]);
+            all_p50.push(p50);
+            all_p99.push(p99);
         }
     }
-    Ok(medians.map(|(mut p50, mut p99)| {
-        p50.sort_by(f64::total_cmp);
-        p99.sort_by(f64::total_cmp);
-        (percentile(&p50, 50), percentile(&p99, 50))
+    Ok(medians.map(|(p50, p99)| {
+        let ([p50], [p99]) = (percentiles(p50, [50]), percentiles(p99, [50]));
+        (p50, p99)
     }))
 }
 

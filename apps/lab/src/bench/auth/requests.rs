@@ -1,18 +1,18 @@
 //! Requests of signed-in visitors, compared with those of anonymous ones.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::browser::Browser;
 use crate::bench::platform::{Platform, Project};
-use crate::bench::report::COMPARISON_COLUMNS;
-use crate::bench::run::{Run, median};
+use crate::bench::report::Report;
+use crate::bench::run::Run;
 use crate::bench::wrk::Load;
 
 /// The number of runs per side, alternating.
 const ROUNDS: usize = 3;
 
-/// Prints a row for an anonymous visitor, for a call of `current` without a session, and for one with a session.
-pub async fn compare(platform: &Platform, project: &Project<'_>, load: &Load<'_>) -> Result<()> {
+/// Adds a row for an anonymous visitor, for a call of `current` without a session, and for one with a session.
+pub async fn compare(report: &mut Report, platform: &Platform, project: &Project<'_>, load: &Load<'_>) -> Result<()> {
     let (session, _) = Browser::new(platform, project)?.sign_in("ada").await?;
     let sides = [
         ("anonymous", "/plain", "", "a visitor"),
@@ -26,8 +26,12 @@ pub async fn compare(platform: &Platform, project: &Project<'_>, load: &Load<'_>
         let text = platform.get(&url, &headers).await?.text().await?;
         ensure!(text == expected, "{name} returned {text}");
     }
-    println!("\nGET of a worker, {} connections, {} s, median of {ROUNDS}\n", load.connections, load.seconds);
-    println!("| {} |\n|{}", COMPARISON_COLUMNS.join(" | "), "---|".repeat(COMPARISON_COLUMNS.len()));
+    report.paragraph(&format!(
+        "**Requests.** Responses of the worker to {} connections, in {ROUNDS} runs of {} s. `current()` finds the user \
+         of a visitor. For the other rows, the worker does not call it.",
+        load.connections, load.seconds
+    ))?;
+    report.comparison_columns(&[])?;
     let mut runs: [Vec<Run>; 4] = Default::default();
     for _ in 0..ROUNDS {
         for ((_, path, cookie, _), runs) in sides.iter().zip(&mut runs) {
@@ -35,10 +39,6 @@ pub async fn compare(platform: &Platform, project: &Project<'_>, load: &Load<'_>
             runs.push(load.run(&url, &[("Host", &project.hostname), ("Cookie", cookie)]).await?);
         }
     }
-    let medians = runs.map(|runs| median(&runs));
-    let baseline = medians.first().context("no run")?.rate;
-    for ((name, ..), run) in sides.iter().zip(&medians) {
-        println!("{}", run.row("get", name, run.rate / baseline));
-    }
-    Ok(())
+    let rows: Vec<_> = sides.iter().zip(&runs).map(|((name, ..), runs)| (*name, runs.as_slice())).collect();
+    report.comparison("get", &rows)
 }

@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::browser::Browser;
 use crate::bench::databases::ProjectCluster;
 use crate::bench::platform::{Platform, Project};
+use crate::bench::report::Report;
 use crate::bench::run::Run;
 
 /// The limit of the table with its indexes, in bytes.
@@ -32,22 +33,28 @@ const ADD: &str = r#"
     FROM (SELECT * FROM svc_auth.sessions LIMIT 1) AS template, numbered, generate_series(0, 9) AS round,
         LATERAL (SELECT now() - (round * ($COUNT / 10) + number) * interval '1 second' AS at) AS times"#;
 
-/// Prints a row for sign-ins without other sessions, with many, while the oldest are removed, and afterwards.
+/// Adds a row for sign-ins without other sessions, with many, while the oldest are removed, and afterwards.
 pub async fn measure(
+    report: &mut Report,
     platform: &Platform,
     project: &Project<'_>,
     cluster: &ProjectCluster,
-    sessions: i64,
-    count: usize,
+    (sessions, count): (i64, usize),
 ) -> Result<()> {
     let (browser, admin) = (Browser::new(platform, project)?, connect(cluster).await?);
-    println!("\n{count} sign-ins, one after the other\n\n| sessions | p50 ms | p99 ms | size MB |\n|---|---|---|---|");
+    report.paragraph(&format!(
+        "**Sign-ins.** {count} sign-ins for each row, one after the other: the time of the node for the return from \
+         the provider. The size is that of the table of sessions with its indexes. Above {} MB, the node removes the \
+         sessions that were not used for the longest time.",
+        MAX_BYTES / 1_000_000
+    ))?;
+    report.columns(&["sessions", "p50 ms", "p99 ms", "size MB"])?;
     // The first sign-ins open connections.
     sign_in(&browser, count).await?;
-    report("few", &sign_in(&browser, count).await?, &admin).await?;
+    add(report, "few", &sign_in(&browser, count).await?, &admin).await?;
     admin.batch_execute(&ADD.replace("$COUNT", &sessions.to_string())).await?;
     admin.batch_execute("VACUUM (ANALYZE) svc_auth.sessions, svc_auth.users").await?;
-    report(&sessions.to_string(), &sign_in(&browser, count).await?, &admin).await?;
+    add(report, &sessions.to_string(), &sign_in(&browser, count).await?, &admin).await?;
     let newest = "SELECT count(*) FROM svc_auth.sessions WHERE used_at > now() - interval '1000 seconds'";
     let before: i64 = admin.query_one(newest, &[]).await?.try_get(0)?;
     let start = Instant::now();
@@ -58,19 +65,18 @@ pub async fn measure(
         sleep(Duration::from_millis(100)).await;
     }
     if let Some(run) = runs.last() {
-        report("during the removal", run, &admin).await?;
+        add(report, "during the removal", run, &admin).await?;
     }
     let after: i64 = admin.query_one(newest, &[]).await?.try_get(0)?;
     ensure!(after + 100 >= before, "newer sessions were removed before older ones");
     let kept: i64 = admin.query_one("SELECT count(*) FROM svc_auth.sessions", &[]).await?.try_get(0)?;
-    report(&format!("{kept}, after {:.0} s", start.elapsed().as_secs_f64()), &sign_in(&browser, count).await?, &admin)
-        .await
+    let kept = format!("{kept}, after {:.0} s", start.elapsed().as_secs_f64());
+    add(report, &kept, &sign_in(&browser, count).await?, &admin).await
 }
 
-async fn report(what: &str, run: &Run, admin: &Client) -> Result<()> {
-    let megabytes = size(admin).await? / 1_000_000;
-    println!("| {what} | {:.2} | {:.2} | {megabytes} |", run.p50, run.p99);
-    Ok(())
+async fn add(report: &mut Report, sessions: &str, run: &Run, admin: &Client) -> Result<()> {
+    let (megabytes, [_, p50, p99]) = (size(admin).await? / 1_000_000, run.cells());
+    report.row(&[sessions, &p50, &p99, &megabytes.to_string()])
 }
 
 async fn sign_in(browser: &Browser<'_>, count: usize) -> Result<Run> {

@@ -14,6 +14,7 @@ use testkit::random_id;
 
 use super::{Args, repeat};
 use crate::bench::platform::Platform;
+use crate::bench::report::Report;
 use crate::bench::server::{self, success_json};
 
 /// The credit of each organization: 100,000 dollars.
@@ -48,10 +49,20 @@ impl Node {
     }
 }
 
-/// Prints a row for one account, and a row for many.
-pub async fn measure(platform: &Platform, folder: &Path, database: &mut AsyncPgConnection, args: &Args) -> Result<()> {
-    println!("\nCalls, each admitted and settled by a request, {} clients, {} s\n", args.clients, args.seconds);
-    println!("| accounts | per second | p50 ms | p99 ms |\n|---|---|---|---|");
+/// Adds a row for one account, and a row for many.
+pub async fn measure(
+    report: &mut Report,
+    platform: &Platform,
+    folder: &Path,
+    database: &mut AsyncPgConnection,
+    args: &Args,
+) -> Result<()> {
+    report.paragraph(&format!(
+        "**Calls.** A simulated node sends two requests for each call: one admits it, the other settles it. {} \
+         clients, {} s.",
+        args.clients, args.seconds
+    ))?;
+    report.columns(&["accounts", "per second", "p50 ms", "p99 ms"])?;
     let token = fs::read_to_string(folder.join("node.token"))?.trim().to_owned();
     let projects = create_projects(database, args.accounts.max(1)).await?;
     for accounts in [1, projects.len()] {
@@ -66,8 +77,8 @@ pub async fn measure(platform: &Platform, folder: &Path, database: &mut AsyncPgC
             let node = Arc::clone(&node);
             async move { node.call().await }
         });
-        let run = run.await?;
-        println!("| {accounts} | {:.0} | {:.2} | {:.2} |", run.rate, run.p50, run.p99);
+        let [rate, p50, p99] = run.await?.cells();
+        report.row(&[&accounts.to_string(), &rate, &p50, &p99])?;
     }
     Ok(())
 }

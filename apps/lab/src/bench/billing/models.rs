@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 use super::{Args, deductions};
 use crate::bench::platform::Platform;
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 use crate::bench::server::{self, string_at};
 use crate::usage;
 
@@ -28,6 +29,7 @@ export default {
 const QUESTION: &str = "What does the platform add to the latency of a call?";
 
 pub async fn measure(
+    report: &mut Report,
     platform: &Platform,
     upstream: &AiServer,
     database: &mut AsyncPgConnection,
@@ -35,10 +37,10 @@ pub async fn measure(
 ) -> Result<()> {
     let site = Site::deploy(platform, database).await?;
     if args.calls > 0 {
-        compare(&site, upstream, args.calls).await?;
+        compare(report, &site, upstream, args.calls).await?;
     }
     if args.streams > 0 {
-        measure_streams(platform, &site, upstream, args.streams).await?;
+        measure_streams(report, platform, &site, upstream, args.streams).await?;
     }
     Ok(())
 }
@@ -89,12 +91,13 @@ pub fn question(content: &str, stream: bool) -> Value {
     json!({ "model": "small", "messages": [message], "stream": stream })
 }
 
-/// Prints the latencies of both sides, of calls one after the other.
-async fn compare(site: &Site, upstream: &AiServer, calls: usize) -> Result<()> {
-    println!("\nCalls of a model that responds at once, one after the other, {calls} per side, alternating\n");
-    println!(
-        "| measurement | upstream p50 ms | p99 ms | env.ai p50 ms | p99 ms | added p50 ms |\n|---|---|---|---|---|---|"
-    );
+/// Adds the latencies of both sides, of calls one after the other.
+async fn compare(report: &mut Report, site: &Site, upstream: &AiServer, calls: usize) -> Result<()> {
+    report.paragraph(&format!(
+        "**Latency.** {calls} calls of the upstream without the platform, alternating with {calls} calls through a \
+         worker and `env.ai`."
+    ))?;
+    report.columns(&["measurement", "upstream p50 ms", "p99 ms", "`env.ai` p50 ms", "p99 ms", "added p50 ms"])?;
     for (name, stream) in [("whole response", false), ("first byte of a stream", true)] {
         let question = question(QUESTION, stream);
         let (mut direct, mut metered) = (Vec::new(), Vec::new());
@@ -102,13 +105,11 @@ async fn compare(site: &Site, upstream: &AiServer, calls: usize) -> Result<()> {
             direct.push(latency(site.ask_upstream(upstream, &question), stream).await?);
             metered.push(latency(site.ask(&question), stream).await?);
         }
-        let [direct, metered] = [direct, metered].map(|mut latencies| {
-            latencies.sort_by(f64::total_cmp);
-            [percentile(&latencies, 50), percentile(&latencies, 99)]
-        });
+        let [direct, metered] = [direct, metered].map(|latencies| percentiles(latencies, [50, 99]));
         let ([p50, p99], [metered_p50, metered_p99]) = (direct, metered);
-        let added = metered_p50 - p50;
-        println!("| {name} | {p50:.2} | {p99:.2} | {metered_p50:.2} | {metered_p99:.2} | {added:.2} |");
+        let figures = [p50, p99, metered_p50, metered_p99, metered_p50 - p50].map(|ms| format!("{ms:.2}"));
+        let [p50, p99, metered_p50, metered_p99, added] = figures.each_ref().map(String::as_str);
+        report.row(&[name, p50, p99, metered_p50, metered_p99, added])?;
     }
     Ok(())
 }
@@ -126,8 +127,14 @@ async fn latency(call: impl Future<Output = Result<Response>>, first_byte: bool)
     Ok(latency.as_secs_f64() * 1e3)
 }
 
-/// Prints the memory of the node before and with open streams.
-async fn measure_streams(platform: &Platform, site: &Site, upstream: &AiServer, count: usize) -> Result<()> {
+/// Adds the memory of the node before and with open streams.
+async fn measure_streams(
+    report: &mut Report,
+    platform: &Platform,
+    site: &Site,
+    upstream: &AiServer,
+    count: usize,
+) -> Result<()> {
     let (before, _) = usage::memory(platform.node_pid)?;
     upstream.inject(Some(AiFault::Pause(3)));
     let question = question(QUESTION, true);
@@ -146,8 +153,8 @@ async fn measure_streams(platform: &Platform, site: &Site, upstream: &AiServer, 
     for stream in streams {
         ensure!(stream.text().await?.contains("[DONE]"), "an incomplete stream");
     }
-    println!(
-        "\n| open streams | resident memory of the node |\n|---|---|\n| 0 | {before:.1} MB |\n| {count} | {with:.1} MB |"
-    );
-    Ok(())
+    report.paragraph("**Streams.** Resident memory of the node.")?;
+    report.columns(&["open streams", "MB"])?;
+    report.row(&["0", &format!("{before:.1}")])?;
+    report.row(&[&count.to_string(), &format!("{with:.1}")])
 }

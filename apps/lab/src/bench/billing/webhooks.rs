@@ -12,6 +12,7 @@ use webhooks::SigningKey;
 
 use super::{Args, repeat};
 use crate::bench::platform::Platform;
+use crate::bench::report::Report;
 use crate::bench::server;
 
 /// A simulated payments provider that sends webhooks to the service.
@@ -42,8 +43,8 @@ impl Provider {
     }
 }
 
-/// Prints the rate of deliveries, each of which gives credit to the same organization.
-pub async fn measure(platform: &Platform, args: &Args) -> Result<()> {
+/// Adds the rate of deliveries, each of which gives credit to the same organization.
+pub async fn measure(report: &mut Report, platform: &Platform, args: &Args) -> Result<()> {
     let organizations: Value = platform.organizations().await?;
     let provider = Arc::new(Provider {
         client: server::client()?,
@@ -56,9 +57,11 @@ pub async fn measure(platform: &Platform, args: &Args) -> Result<()> {
         let provider = Arc::clone(&provider);
         async move { provider.deliver().await }
     });
-    let run = run.await?;
-    println!("\nWebhooks of paid orders for one organization, {} clients, {} s\n", args.clients, args.seconds);
-    println!("| per second | p50 ms | p99 ms |\n|---|---|---|");
-    println!("| {:.0} | {:.2} | {:.2} |", run.rate, run.p50, run.p99);
-    Ok(())
+    let [rate, p50, p99] = run.await?.cells();
+    report.paragraph(&format!(
+        "**Webhooks.** Paid orders of AI credit for one organization. {} clients, {} s.",
+        args.clients, args.seconds
+    ))?;
+    report.columns(&["per second", "p50 ms", "p99 ms"])?;
+    report.row(&[&rate, &p50, &p99])
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use xtask::services::Services;
 
 use crate::bench::platform::Platform;
+use crate::bench::report::Report;
 use crate::usage;
 
 /// The number of secrets of each project.
@@ -14,25 +15,30 @@ const SECRETS: usize = 10;
 /// The number of concurrent requests: the server's limit for an organization.
 const CONCURRENT: usize = 4;
 
-/// Prints a row for a node whose projects have no secrets, and a row for a node whose projects have ten secrets each.
+/// Adds a row for a node whose projects have no secrets, and a row for a node whose projects have ten secrets each.
 /// The projects have no code, because each running worker has its own process.
-pub async fn measure(platform: &mut Platform, services: &mut Services, projects: usize) -> Result<()> {
+pub async fn measure(
+    report: &mut Report,
+    platform: &mut Platform,
+    services: &mut Services,
+    projects: usize,
+) -> Result<()> {
     let numbers: Vec<usize> = (0..projects).collect();
-    println!("\n{projects} projects with a page, after a restart of the node\n");
-    println!("| secrets each | node memory, MB | peak, MB | start, ms |\n|---|---|---|---|");
+    report.paragraph(&format!("**Projects.** {projects} projects with a page, after a restart of the node."))?;
+    report.columns(&["secrets each", "node memory, MB", "peak, MB", "start, ms"])?;
     services.supervise(create(platform, &numbers)).await?;
-    print_row(platform, services, 0).await?;
+    add(report, platform, services, 0).await?;
     services.supervise(set_secrets(platform, &numbers)).await?;
-    print_row(platform, services, SECRETS).await
+    add(report, platform, services, SECRETS).await
 }
 
-async fn print_row(platform: &mut Platform, services: &mut Services, secrets: usize) -> Result<()> {
+async fn add(report: &mut Report, platform: &mut Platform, services: &mut Services, secrets: usize) -> Result<()> {
     let start = platform.restart_node(services).await?;
     // After its restart, the node receives the full state, and takes a while to apply it.
     services.supervise(platform.wait_until_idle()).await?;
     let (now, peak) = usage::memory(platform.node_pid)?;
-    println!("| {secrets} | {now:.0} | {peak:.0} | {:.0} |", start.as_secs_f64() * 1000.0);
-    Ok(())
+    let [now, peak, start] = [now, peak, start.as_secs_f64() * 1000.0].map(|figure| format!("{figure:.0}"));
+    report.row(&[&secrets.to_string(), &now, &peak, &start])
 }
 
 async fn create(platform: &Platform, numbers: &[usize]) -> Result<()> {

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::bench::platform::{Platform, Project};
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 
 /// The worker returns the secret.
 const WORKER: &[u8] = b"export default { fetch: (_, env) => new Response(env.NUMBER ?? '0') };";
@@ -29,8 +30,8 @@ struct Seen {
     failures: usize,
 }
 
-/// Changes the secret repeatedly, and prints a row. Each change waits until the previous one was seen.
-pub async fn measure(platform: &Platform, changes: usize) -> Result<()> {
+/// Changes the secret repeatedly, and adds a row. Each change waits until the previous one was seen.
+pub async fn measure(report: &mut Report, platform: &Platform, changes: usize) -> Result<()> {
     let project = platform.create_project("secrets").await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;
     project.wait_until_served("/", |response| response.status().as_u16() == 200).await?;
@@ -40,11 +41,13 @@ pub async fn measure(platform: &Platform, changes: usize) -> Result<()> {
         latencies = change(platform, changes, &mut seen) => latencies?,
     };
     let Seen { requests, failures, .. } = *seen.borrow();
-    println!("\n{changes} changes of a secret, from PUT until the worker sees it, at 200 requests/s\n");
-    println!("| median ms | p99 ms | max ms | requests | failures |\n|---|---|---|---|---|");
-    let [median, p99, max] = [50, 99, 100].map(|percent| percentile(&latencies, percent));
-    println!("| {median:.0} | {p99:.0} | {max:.0} | {requests} | {failures} |");
-    Ok(())
+    report.paragraph(&format!(
+        "**Changes.** {changes} changes of a secret, from the PUT until the running worker sees it, while visitors \
+         send 200 requests per second."
+    ))?;
+    report.columns(&["p50 ms", "p99 ms", "max ms", "requests", "failures"])?;
+    let [p50, p99, max] = percentiles(latencies, [50, 99, 100]).map(|ms| format!("{ms:.0}"));
+    report.row(&[&p50, &p99, &max, &requests.to_string(), &failures.to_string()])
 }
 
 async fn change(platform: &Platform, changes: usize, seen: &mut watch::Receiver<Seen>) -> Result<Vec<f64>> {
@@ -55,7 +58,6 @@ async fn change(platform: &Platform, changes: usize, seen: &mut watch::Receiver<
         timeout(TIMEOUT, seen.wait_for(|seen| seen.number == number)).await??;
         latencies.push(start.elapsed().as_secs_f64() * 1000.0);
     }
-    latencies.sort_by(f64::total_cmp);
     Ok(latencies)
 }
 

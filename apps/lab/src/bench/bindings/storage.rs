@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use object_store::ObjectStoreExt as _;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as ObjectPath;
@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::bench::edge::page;
 use crate::bench::platform::Platform;
-use crate::bench::report::COMPARISON_COLUMNS;
-use crate::bench::run::{Run, median};
+use crate::bench::report::Report;
+use crate::bench::run::Run;
 use crate::bench::wrk::Load;
 
 /// The number of runs per side, alternating.
@@ -77,16 +77,16 @@ impl S3 {
     }
 }
 
-/// Prints a row for the asset, for the S3 server, and for the worker.
-pub async fn compare(platform: &Platform, s3: &S3, load: &Load<'_>) -> Result<()> {
+/// Adds a row for the S3 server, for the asset, and for the worker.
+pub async fn compare(report: &mut Report, platform: &Platform, s3: &S3, load: &Load<'_>) -> Result<()> {
     let project = platform.create_project("storage").await?;
     platform.send(Method::POST, "storage/storage", &json!(null)).await?;
     project.deploy(&[("assets/page.html", &page()), ("worker/index.js", WORKER)]).await?;
     project.wait_until_served("/fill", |response| response.status().as_u16() == 200).await?;
     let direct = s3.store_page().await?;
     let sides = [
-        ("asset", format!("http://{}/page.html", platform.edge), project.hostname.clone()),
         ("s3s-fs", direct, s3.0.address().to_string()),
+        ("asset", format!("http://{}/page.html", platform.edge), project.hostname.clone()),
         ("env.storage", format!("http://{}/", platform.edge), project.hostname.clone()),
     ];
     for (name, url, host) in &sides {
@@ -94,18 +94,18 @@ pub async fn compare(platform: &Platform, s3: &S3, load: &Load<'_>) -> Result<()
         ensure!(response.status().is_success(), "{name} returned {}", response.status());
         ensure!(response.bytes().await? == page(), "{name} returned other content");
     }
-    println!("\nGET of 10 KiB, {} connections kept alive, {} s, median of {ROUNDS}\n", load.connections, load.seconds);
-    println!("| {} |\n|{}", COMPARISON_COLUMNS.join(" | "), "---|".repeat(COMPARISON_COLUMNS.len()));
+    report.paragraph(&format!(
+        "**Reads.** An object of 10 KiB: directly from the S3 server, as an asset of a site, and through a worker with \
+         `env.storage.get`. {} connections kept alive, {ROUNDS} runs of {} s.",
+        load.connections, load.seconds
+    ))?;
+    report.comparison_columns(&[])?;
     let mut runs: [Vec<Run>; 3] = Default::default();
     for _ in 0..ROUNDS {
         for ((_, url, host), runs) in sides.iter().zip(&mut runs) {
             runs.push(load.run(url, &[("Host", host)]).await?);
         }
     }
-    let medians = runs.map(|runs| median(&runs));
-    let direct = medians.get(1).context("no run")?.rate;
-    for ((name, ..), run) in sides.iter().zip(&medians) {
-        println!("{}", run.row("get 10 KiB", name, run.rate / direct));
-    }
-    Ok(())
+    let rows: Vec<_> = sides.iter().zip(&runs).map(|((name, ..), runs)| (*name, runs.as_slice())).collect();
+    report.comparison("get 10 KiB", &rows)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -17,7 +17,7 @@ use super::rig::Rig;
 use super::target::Target;
 use crate::bench::machine::send_signal;
 use crate::bench::report::Report;
-use crate::bench::run::percentile;
+use crate::bench::run::percentiles;
 
 /// The longest time until a handshake presents the certificate.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -83,9 +83,8 @@ async fn wait(target: &Target, name: &str, leaf: &Leaf) -> Result<Duration> {
 }
 
 fn add(report: &mut Report, what: &str, target: &Target, durations: Vec<Duration>) -> Result<()> {
-    let mut durations: Vec<f64> = durations.iter().map(|duration| duration.as_secs_f64() * 1000.0).collect();
-    durations.sort_by(f64::total_cmp);
-    let max = durations.last().context("nothing was measured")?;
-    let (count, p50) = (durations.len().to_string(), format!("{:.1}", percentile(&durations, 50)));
-    report.row(&[what, target.name, &count, &p50, &format!("{max:.1}")])
+    let durations: Vec<f64> = durations.iter().map(|duration| duration.as_secs_f64() * 1000.0).collect();
+    let count = durations.len().to_string();
+    let [p50, max] = percentiles(durations, [50, 100]).map(|ms| format!("{ms:.1}"));
+    report.row(&[what, target.name, &count, &p50, &max])
 }

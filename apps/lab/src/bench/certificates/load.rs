@@ -8,11 +8,7 @@ use tokio::time::sleep;
 
 use super::target::Target;
 use crate::bench::report::Report;
-use crate::bench::run::{Run, median, percentile};
-
-/// The columns of [`compare`].
-const COLUMNS: &[&str] =
-    &["operation", "program", "per second", "p50 ms", "p99 ms", "errors", "ratio", "CPU of the server, µs"];
+use crate::bench::run::{Run, median, percentiles};
 
 /// The duration and the number of runs.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +54,7 @@ impl Operations {
 
 /// Adds the head of the table of [`compare`].
 pub fn head(report: &mut Report) -> Result<()> {
-    report.columns(COLUMNS)
+    report.comparison_columns(&["CPU of the server, µs"])
 }
 
 /// Runs clients alternately at each target, and adds a row for each. `client` performs the operations of the client
@@ -79,26 +75,12 @@ where
             samples.push(run(target, load, |number, until| client(at, number, until)).await?);
         }
     }
-    let runs = samples.iter().map(|samples| samples.iter().map(|sample| sample.run).collect::<Vec<_>>());
-    let medians: Vec<Run> = runs.map(|runs| median(&runs)).collect();
-    let baseline = medians.first().map_or(1.0, |run| run.rate);
-    for (((at, target), samples), Run { rate, p50, p99, errors }) in
-        targets.iter().enumerate().zip(samples).zip(medians)
-    {
-        let mut cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu).collect();
-        cpu.sort_by(f64::total_cmp);
-        report.row(&[
-            if at == 0 { operation } else { "" },
-            target.name,
-            &format!("{rate:.0}"),
-            &format!("{p50:.2}"),
-            &format!("{p99:.2}"),
-            &errors.to_string(),
-            &format!("{:.2}", rate / baseline),
-            &format!("{:.0}", percentile(&cpu, 50)),
-        ])?;
-    }
-    Ok(())
+    let rows = targets.iter().zip(samples).map(|(target, samples)| {
+        let (runs, cpu): (Vec<Run>, Vec<f64>) = samples.into_iter().map(|sample| (sample.run, sample.cpu)).unzip();
+        let [cpu] = percentiles(cpu, [50]);
+        (target.name, median(&runs), vec![format!("{cpu:.0}")])
+    });
+    report.comparison_with(operation, &rows.collect::<Vec<_>>())
 }
 
 async fn run<F>(target: &Target, load: Load, client: impl Fn(usize, Instant) -> F) -> Result<Sample>

@@ -12,7 +12,8 @@ use tokio_postgres::Client;
 use super::Database;
 use super::enabling::milliseconds;
 use crate::bench::platform::Platform;
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 
 /// The number of dumps.
 const DUMPS: usize = 5;
@@ -21,9 +22,9 @@ const BASELINE: Duration = Duration::from_secs(5);
 /// The size of a row in bytes, which do not compress.
 const ROW_BYTES: u32 = 1024;
 
-/// Exports a database several times while another project queries its own, and prints a row. An export is a dump that
+/// Exports a database several times while another project queries its own, and adds a row. An export is a dump that
 /// is stored, read back and verified like a backup.
-pub async fn measure(platform: &Platform, megabytes: u32) -> Result<()> {
+pub async fn measure(report: &mut Report, platform: &Platform, megabytes: u32) -> Result<()> {
     for name in ["large", "neighbour"] {
         platform.create_project(name).await?;
     }
@@ -44,13 +45,16 @@ pub async fn measure(platform: &Platform, megabytes: u32) -> Result<()> {
         exported
     });
     let (seconds, bytes) = exported?;
-    println!("\n{DUMPS} dumps of {:.0} MB, stored in a folder, read back and verified\n", bytes as f64 / 1e6);
-    println!("| seconds, median | query of another project, p50 ms | p99 ms | without a dump, p50 ms | p99 ms |");
-    println!("|---|---|---|---|---|");
-    let figures = [during?, before?].map(|latencies| [50, 99].map(|percent| percentile(&latencies, percent)));
-    let [[p50, p99], [p50_before, p99_before]] = figures;
-    println!("| {seconds:.1} | {p50:.2} | {p99:.2} | {p50_before:.2} | {p99_before:.2} |");
-    Ok(())
+    report.paragraph(&format!(
+        "**Dumps.** {DUMPS} dumps of {:.0} MB, each stored in a folder, read back and verified, and the queries of \
+         another project at the same time.",
+        bytes as f64 / 1e6
+    ))?;
+    let (query, without) = ("query of another project, p50 ms", "without a dump, p50 ms");
+    report.columns(&["seconds, median", query, "p99 ms", without, "p99 ms"])?;
+    let figures = [during?, before?].map(|ms| percentiles(ms, [50, 99]).map(|ms| format!("{ms:.2}")));
+    let [[p50, p99], [p50_before, p99_before]] = &figures;
+    report.row(&[&format!("{seconds:.1}"), p50, p99, p50_before, p99_before])
 }
 
 async fn fill(client: &Client, megabytes: u32) -> Result<()> {
@@ -66,7 +70,7 @@ async fn fill(client: &Client, megabytes: u32) -> Result<()> {
     Ok(client.batch_execute(&statement).await?)
 }
 
-/// Queries rows by key until done. Returns the latencies in milliseconds, ascending.
+/// Queries rows by key until done. Returns the latencies in milliseconds.
 async fn query(client: &Client, done: &AtomicBool) -> Result<Vec<f64>> {
     let mut latencies = Vec::new();
     for number in 0_i32.. {
@@ -78,7 +82,6 @@ async fn query(client: &Client, done: &AtomicBool) -> Result<Vec<f64>> {
         latencies.push(milliseconds(start));
         sleep(Duration::from_millis(2)).await;
     }
-    latencies.sort_by(f64::total_cmp);
     Ok(latencies)
 }
 
@@ -91,6 +94,6 @@ async fn export(platform: &Platform) -> Result<(f64, u64)> {
         seconds.push(start.elapsed().as_secs_f64());
         bytes = exported.get("sizeBytes").and_then(Value::as_u64).context("no sizeBytes")?;
     }
-    seconds.sort_by(f64::total_cmp);
-    Ok((percentile(&seconds, 50), bytes))
+    let [median] = percentiles(seconds, [50]);
+    Ok((median, bytes))
 }

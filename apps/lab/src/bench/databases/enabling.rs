@@ -7,14 +7,15 @@ use futures_util::future::try_join_all;
 
 use super::{Database, ProjectCluster};
 use crate::bench::platform::Platform;
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 
 /// The interval of the attempts to log in while many databases are enabled. It is long, because each attempt starts a
 /// process of Postgres.
 const LOGIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Enables databases one after the other, alternating with `createdb`, and prints a row for each.
-pub async fn compare(platform: &Platform, cluster: &ProjectCluster, count: usize) -> Result<()> {
+/// Enables databases one after the other, alternating with `createdb`, and adds a row for each.
+pub async fn compare(report: &mut Report, platform: &Platform, cluster: &ProjectCluster, count: usize) -> Result<()> {
     let (mut created, mut answered, mut usable) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..count {
         let start = Instant::now();
@@ -28,19 +29,19 @@ pub async fn compare(platform: &Platform, cluster: &ProjectCluster, count: usize
         database.wait_until_usable().await?;
         usable.push(milliseconds(start));
     }
-    println!("\n{count} databases, one after the other\n");
-    println!("| | median ms | p99 ms |\n|---|---|---|");
-    for (name, mut latencies) in
+    report.paragraph(&format!("**Enabling.** {count} databases, one after the other."))?;
+    report.columns(&["operation", "p50 ms", "p99 ms"])?;
+    for (name, latencies) in
         [("createdb", created), ("enable, until the response", answered), ("enable, until the first login", usable)]
     {
-        latencies.sort_by(f64::total_cmp);
-        println!("| {name} | {:.0} | {:.0} |", percentile(&latencies, 50), percentile(&latencies, 99));
+        let [p50, p99] = percentiles(latencies, [50, 99]).map(|ms| format!("{ms:.0}"));
+        report.row(&[name, &p50, &p99])?;
     }
     Ok(())
 }
 
-/// Enables databases at the same time, and prints a row. Each must be usable.
-pub async fn enable_together(platform: &Platform, count: usize) -> Result<()> {
+/// Enables databases at the same time, and adds a row. Each must be usable.
+pub async fn enable_together(report: &mut Report, platform: &Platform, count: usize) -> Result<()> {
     let names: Vec<String> = (0..count).map(|number| format!("together{number}")).collect();
     super::idle::create_projects(platform, &names).await?;
     let start = Instant::now();
@@ -50,13 +51,13 @@ pub async fn enable_together(platform: &Platform, count: usize) -> Result<()> {
         client.batch_execute("CREATE TABLE usable (id int); INSERT INTO usable VALUES (1)").await?;
         anyhow::Ok(milliseconds(start))
     });
-    let mut latencies = try_join_all(enabled).await?;
-    latencies.sort_by(f64::total_cmp);
-    let [median, last] = [50, 100].map(|percent| percentile(&latencies, percent));
-    println!("\n{count} databases, enabled at the same time\n");
-    println!("| ms per database | usable after, median ms | usable after, last ms | failures |\n|---|---|---|---|");
-    println!("| {:.0} | {median:.0} | {last:.0} | 0 |", last / count as f64);
-    Ok(())
+    let [median, last] = percentiles(try_join_all(enabled).await?, [50, 100]);
+    report.paragraph(&format!(
+        "{count} databases, enabled at the same time. A database is usable as soon as a client has written a row."
+    ))?;
+    report.columns(&["ms per database", "usable after, median ms", "usable after, last ms"])?;
+    let [each, median, last] = [last / count as f64, median, last].map(|ms| format!("{ms:.0}"));
+    report.row(&[&each, &median, &last])
 }
 
 pub fn milliseconds(start: Instant) -> f64 {

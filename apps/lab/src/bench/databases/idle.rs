@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use super::Database;
 use crate::bench::platform::Platform;
+use crate::bench::report::Report;
 use crate::usage;
 
 /// The number of concurrent requests: the server's limit for an organization.
@@ -33,13 +34,13 @@ impl Cost {
         Ok(Self { memory, cpu: used / DURATION.as_secs_f64() * 100.0 })
     }
 
-    fn print(&self, databases: usize) {
-        println!("| {databases} | {:.0} | {:.1} |", self.memory, self.cpu);
+    fn add(&self, report: &mut Report, databases: usize) -> Result<()> {
+        report.row(&[&databases.to_string(), &format!("{:.0}", self.memory), &format!("{:.1}", self.cpu)])
     }
 }
 
-/// Adds `count` databases, and prints the cost without and with databases.
-pub async fn measure(platform: &Platform, count: usize, before: &Cost) -> Result<()> {
+/// Adds `count` databases, and adds the cost without and with databases.
+pub async fn measure(report: &mut Report, platform: &Platform, count: usize, before: &Cost) -> Result<()> {
     let names: Vec<String> = (0..count).map(|number| format!("idle{number}")).collect();
     create_projects(platform, &names).await?;
     for batch in names.chunks(CONCURRENT) {
@@ -49,11 +50,13 @@ pub async fn measure(platform: &Platform, count: usize, before: &Cost) -> Result
     // After a minute, the pools of the databases close their idle connections.
     sleep(Duration::from_secs(90)).await;
     let after = Cost::measure(platform).await?;
-    println!("\n{count} idle databases, in addition to those of the other measurements\n");
-    println!("| idle databases | node memory, MB | CPU of the node, % of a core |\n|---|---|---|");
-    before.print(0);
-    after.print(count);
-    Ok(())
+    report.paragraph(&format!(
+        "**Idle databases.** A node without databases, and with {count} idle databases in addition to those of the \
+         other measurements."
+    ))?;
+    report.columns(&["idle databases", "node memory, MB", "CPU of the node, % of a core"])?;
+    before.add(report, 0)?;
+    after.add(report, count)
 }
 
 pub async fn create_projects(platform: &Platform, names: &[String]) -> Result<()> {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::{Database, ProjectCluster};
 use crate::bench::api::pgbench::{PgBench, Script};
 use crate::bench::platform::Platform;
-use crate::bench::report::COMPARISON_COLUMNS;
-use crate::bench::run::{Run, median};
+use crate::bench::report::Report;
+use crate::bench::run::Run;
 use crate::bench::wrk::Load;
 
 /// The number of runs per side, alternating.
@@ -32,8 +32,14 @@ const FILL: &str = "CREATE TABLE items (id int PRIMARY KEY, body text NOT NULL);
 
 const SCRIPT: &str = "\\set id random(1, 100000)\nSELECT body FROM items WHERE id = :id;\n";
 
-/// Prints a row for pgbench, for the worker, and for a worker that does not query.
-pub async fn compare(platform: &Platform, cluster: &ProjectCluster, folder: &Path, load: &Load<'_>) -> Result<()> {
+/// Adds a row for pgbench, for the worker, and for a worker that does not query.
+pub async fn compare(
+    report: &mut Report,
+    platform: &Platform,
+    cluster: &ProjectCluster,
+    folder: &Path,
+    load: &Load<'_>,
+) -> Result<()> {
     let project = platform.create_project("queries").await?;
     let database = Database::enable(platform, "queries").await?;
     database.wait_until_usable().await?.batch_execute(FILL).await?;
@@ -42,8 +48,11 @@ pub async fn compare(platform: &Platform, cluster: &ProjectCluster, folder: &Pat
     let pgbench = PgBench::new(cluster.program("pgbench")?, &database.url, folder);
     let script = Script::plain(&folder.join("one_row.sql"), SCRIPT)?;
     let Load { connections, seconds, .. } = *load;
-    println!("\nSELECT of one row by key, {connections} connections, {seconds} s, median of {ROUNDS}\n");
-    println!("| {} |\n|{}", COMPARISON_COLUMNS.join(" | "), "---|".repeat(COMPARISON_COLUMNS.len()));
+    report.paragraph(&format!(
+        "**Queries.** SELECT of one row by key: `pgbench -M extended`, and a worker that calls `env.db.query` for each \
+         request. {connections} connections, {ROUNDS} runs of {seconds} s."
+    ))?;
+    report.comparison_columns(&[])?;
     let mut runs: [Vec<Run>; 3] = Default::default();
     for _ in 0..ROUNDS {
         let [direct, query, plain] = &mut runs;
@@ -54,10 +63,7 @@ pub async fn compare(platform: &Platform, cluster: &ProjectCluster, folder: &Pat
             runs.push(load.run(&url, &[("Host", &project.hostname)]).await?);
         }
     }
-    let medians = runs.map(|runs| median(&runs));
-    let baseline = medians.first().context("no run")?.rate;
-    for (name, run) in ["pgbench", "env.db.query", "worker without query"].iter().zip(&medians) {
-        println!("{}", run.row("one row by key", name, run.rate / baseline));
-    }
-    Ok(())
+    let [direct, query, plain] = &runs;
+    let rows = [("pgbench", direct), ("env.db.query", query), ("worker without query", plain)];
+    report.comparison("one row by key", &rows.map(|(name, runs)| (name, runs.as_slice())))
 }

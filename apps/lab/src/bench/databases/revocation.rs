@@ -10,14 +10,15 @@ use tokio::time::sleep;
 use super::Database;
 use super::enabling::milliseconds;
 use crate::bench::platform::Platform;
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 use crate::bench::server::string_at;
 
 /// The longest wait for the refusal.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Creates and revokes tokens, and prints a row.
-pub async fn measure(platform: &Platform, count: usize) -> Result<()> {
+/// Creates and revokes tokens, and adds a row for each duration.
+pub async fn measure(report: &mut Report, platform: &Platform, count: usize) -> Result<()> {
     platform.create_project("revocation").await?;
     let database = Database::enable(platform, "revocation").await?;
     database.wait_until_usable().await?;
@@ -42,14 +43,15 @@ pub async fn measure(platform: &Platform, count: usize) -> Result<()> {
         session.simple_query("SELECT 1").await.context("the open session was ended")?;
         ensure!(login.connect().await.is_err(), "a revoked token opened a session");
     }
-    println!("\n{count} tokens\n\n| | median ms | max ms |\n|---|---|---|");
-    for (name, mut latencies) in [
+    report.paragraph(&format!("**Tokens.** {count} tokens of a database, created and revoked one after the other."))?;
+    report.columns(&["duration", "p50 ms", "max ms"])?;
+    for (name, latencies) in [
         ("from the creation until the first login", usable),
         ("from the revocation until a refused login", refused),
         ("from the revocation until the response", answered),
     ] {
-        latencies.sort_by(f64::total_cmp);
-        println!("| {name} | {:.0} | {:.0} |", percentile(&latencies, 50), percentile(&latencies, 100));
+        let [p50, max] = percentiles(latencies, [50, 100]).map(|ms| format!("{ms:.0}"));
+        report.row(&[name, &p50, &max])?;
     }
     Ok(())
 }

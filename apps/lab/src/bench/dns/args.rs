@@ -1,6 +1,6 @@
 //! The options of `bench dns`.
 
-#[derive(clap::Args)]
+#[derive(clap::Args, PartialEq)]
 pub struct Args {
     /// The duration of each run
     #[arg(long, default_value_t = 5)]

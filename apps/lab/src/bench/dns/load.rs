@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use reqwest::RequestBuilder;
 
-use crate::bench::run::{Run, percentile};
+use crate::bench::run::Run;
 
 /// The number of connections and the duration of a run.
 #[derive(Debug, Clone, Copy)]
@@ -25,10 +25,7 @@ impl Load {
             latencies.extend(each);
             errors += failed;
         }
-        let elapsed = start.elapsed().as_secs_f64();
-        latencies.sort_by(f64::total_cmp);
-        let rate = f64::from(u32::try_from(latencies.len())?) / elapsed;
-        Ok(Run { rate, p50: percentile(&latencies, 50), p99: percentile(&latencies, 99), errors })
+        Ok(Run { errors, ..Run::of(latencies, start.elapsed())? })
     }
 
     /// Returns the latencies of successful requests in milliseconds, and the number of failed requests.

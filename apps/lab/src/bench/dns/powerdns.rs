@@ -5,6 +5,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, ensure};
 use diesel_async::SimpleAsyncConnection as _;
@@ -17,6 +18,7 @@ use xtask::probe;
 use xtask::services::Services;
 
 use super::updates::RrsetUpdate;
+use crate::bench::report::version_of;
 use crate::bench::server::{client, success_json};
 use testkit::reserved_address;
 
@@ -58,6 +60,13 @@ impl Programs {
             schema: unpacked.file("usr/share/pdns-backend-pgsql/schema/schema.pgsql.sql")?,
             libraries: unpacked.libraries(),
         })
+    }
+
+    /// Returns the version of PowerDNS.
+    pub fn version(&self) -> Result<String> {
+        let line = version_of(Command::new(&self.server).env("LD_LIBRARY_PATH", &self.libraries).arg("--version"))?;
+        // The line begins with the time, like a line of the log.
+        Ok(line.find("PowerDNS").and_then(|at| line.get(at..)).unwrap_or(&line).to_owned())
     }
 }
 

@@ -9,18 +9,18 @@ use super::Args;
 use super::control_api::ControlApi;
 use super::load::Load;
 use super::powerdns::PowerDns;
-use crate::bench::run::{Run, median};
+use crate::bench::report::Report;
 
-/// Prints rows for the first page of the list, and for one zone.
-pub async fn compare(control_api: &ControlApi, powerdns: &PowerDns, args: &Args) -> Result<()> {
-    println!("\nReads on one connection, {} s, median of {}\n", args.seconds, args.rounds);
-    println!("| read | program | requests/s | p50 ms | p99 ms | errors | ratio |\n|---|---|---|---|---|---|---|");
+/// Adds rows for the first page of the list, and for one zone.
+pub async fn compare(report: &mut Report, control_api: &ControlApi, powerdns: &PowerDns, args: &Args) -> Result<()> {
+    report.paragraph(&format!("**Reads.** One connection, {} runs of {} s.", args.rounds, args.seconds))?;
+    report.comparison_columns(&[])?;
     if args.zones > 0 {
         control_api.create_small_zones(args.zones).await?;
         powerdns.create_small_zones(args.zones).await?;
         for limit in [50, 200] {
             let read = format!("{limit} of {} zones (PowerDNS: all)", args.zones);
-            rows(&read, args, || powerdns.list(), || control_api.list(limit)).await?;
+            rows(report, &read, args, || powerdns.list(), || control_api.list(limit)).await?;
         }
     }
     if args.detail > 0 {
@@ -30,12 +30,13 @@ pub async fn compare(control_api: &ControlApi, powerdns: &PowerDns, args: &Args)
         control_api.check_rrset_count(zone, args.detail.try_into()?).await?;
         powerdns.check_rrset_count(zone, args.detail.try_into()?).await?;
         let read = format!("a zone of {} rrsets", args.detail);
-        rows(&read, args, || powerdns.detail(zone), || control_api.detail(zone)).await?;
+        rows(report, &read, args, || powerdns.detail(zone), || control_api.detail(zone)).await?;
     }
     Ok(())
 }
 
 async fn rows(
+    report: &mut Report,
     read: &str,
     args: &Args,
     powerdns: impl Fn() -> RequestBuilder,
@@ -47,10 +48,5 @@ async fn rows(
         powerdns_runs.push(load.run(&powerdns).await?);
         svc_runs.push(load.run(&control_api).await?);
     }
-    let [svc_runs, powerdns_runs] = [svc_runs, powerdns_runs].map(|runs| median(&runs));
-    for (side, Run { rate, p50, p99, errors }) in [("PowerDNS", powerdns_runs), ("svc", svc_runs)] {
-        let ratio = rate / powerdns_runs.rate;
-        println!("| {read} | {side} | {rate:.0} | {p50:.2} | {p99:.2} | {errors} | {ratio:.2} |");
-    }
-    Ok(())
+    report.comparison(read, &[("PowerDNS", &powerdns_runs), ("svc", &svc_runs)])
 }

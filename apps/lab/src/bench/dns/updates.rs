@@ -10,6 +10,7 @@ use super::Args;
 use super::control_api::ControlApi;
 use super::load::Load;
 use super::powerdns::PowerDns;
+use crate::bench::report::Report;
 use crate::bench::run::{Run, median};
 
 /// New content for one rrset of a zone.
@@ -36,9 +37,9 @@ struct Case {
     runs: [Vec<Run>; 2],
 }
 
-/// Prints two rows per case, and the cost of a change in the largest zone relative to the smallest. Each round runs all
+/// Adds two rows per case, and the cost of a change in the largest zone relative to the smallest. Each round runs all
 /// cases, so that other load on the machine affects all of them equally.
-pub async fn compare(control_api: &ControlApi, powerdns: &PowerDns, args: &Args) -> Result<()> {
+pub async fn compare(report: &mut Report, control_api: &ControlApi, powerdns: &PowerDns, args: &Args) -> Result<()> {
     let mut cases = Vec::new();
     for &size in &args.sizes {
         let zone = format!("bench{size}.example");
@@ -59,32 +60,37 @@ pub async fn compare(control_api: &ControlApi, powerdns: &PowerDns, args: &Args)
         control_api.check_rrset_count(zone, (*size).try_into()?).await?;
         powerdns.check_rrset_count(zone, (*size).try_into()?).await?;
     }
-    print(&cases, args);
-    Ok(())
+    add(report, &cases, args)
 }
 
-fn print(cases: &[Case], args: &Args) {
-    println!("\nReplacements of a random rrset, {} s, median of {}\n", args.seconds, args.rounds);
-    println!(
-        "| rrsets | concurrency | program | changes/s | p50 ms | p99 ms | errors | ratio |\n|---|---|---|---|---|---|---|---|"
-    );
-    for Case { size, connections, runs, .. } in cases {
-        let [powerdns_runs, svc_runs] = runs.each_ref().map(|runs| median(runs));
-        for (side, run) in [("PowerDNS", powerdns_runs), ("svc", svc_runs)] {
-            println!("{}", run.row(&format!("{size} | {connections}"), side, run.rate / powerdns_runs.rate));
-        }
+fn add(report: &mut Report, cases: &[Case], args: &Args) -> Result<()> {
+    report.paragraph(&format!(
+        "**Changes.** Replacements of a random rrset, {} runs of {} s. After a change, PowerDNS {} the zone.",
+        args.rounds,
+        args.seconds,
+        if args.rectify { "rectifies" } else { "does not rectify" }
+    ))?;
+    report.comparison_columns(&[])?;
+    for Case { size, connections, runs: [powerdns_runs, svc_runs], .. } in cases {
+        let operation = format!("{size} rrsets, {}", concurrency(*connections));
+        report.comparison(&operation, &[("PowerDNS", powerdns_runs), ("svc", svc_runs)])?;
     }
-    println!();
     for &connections in &args.connections {
         let mut cases_by_size = cases.iter().filter(|case| case.connections == connections);
         if let (Some(small), Some(large)) = (cases_by_size.next(), cases_by_size.next_back()) {
             let [fast, slow] = [small, large].map(|Case { runs: [_, svc_runs], .. }| median(svc_runs).rate);
-            println!(
-                "{connections} concurrent requests: a change at {} rrsets costs {:.2} times a change at {} rrsets",
+            report.paragraph(&format!(
+                "With {}, a change at {} rrsets costs {:.2} times a change at {} rrsets.",
+                concurrency(connections),
                 large.size,
                 fast / slow,
                 small.size
-            );
+            ))?;
         }
     }
+    Ok(())
+}
+
+fn concurrency(connections: usize) -> String {
+    format!("{connections} concurrent request{}", if connections == 1 { "" } else { "s" })
 }

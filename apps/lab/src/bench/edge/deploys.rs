@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::bench::platform::{Platform, Project};
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 use crate::usage;
 
 /// The number of timed deployments.
@@ -13,23 +14,24 @@ const TIMED_DEPLOYS: usize = 20;
 /// The number of concurrent deployments while the projects are created: the server's limit for an organization.
 const MAX_CONCURRENT_DEPLOYS: usize = 4;
 
-/// Prints a row for a node with one project, and a row for a node with all projects.
-pub async fn measure(platform: &Platform, projects: usize) -> Result<()> {
+/// Adds a row for a node with one project, and a row for a node with all projects.
+pub async fn measure(report: &mut Report, platform: &Platform, projects: usize) -> Result<()> {
     let first = platform.create_project("timed").await?;
-    println!("\n{TIMED_DEPLOYS} deployments, from acknowledged to served\n");
-    println!("| projects | median ms | p99 ms | node memory, MB | peak, MB |\n|---|---|---|---|---|");
-    time(platform, &first, 1).await?;
+    report.paragraph(&format!(
+        "**Deployments.** {TIMED_DEPLOYS} deployments of a small site, from the acknowledgement until it is served."
+    ))?;
+    report.columns(&["projects", "p50 ms", "p99 ms", "node memory, MB", "peak, MB"])?;
+    time(report, platform, &first, 1).await?;
     let start = Instant::now();
     fill(platform, projects.saturating_sub(1)).await?;
     // Wait until the node has compressed all files.
     platform.wait_until_idle().await?;
     let filled = start.elapsed();
-    time(platform, &first, projects).await?;
-    println!("\n{projects} projects created in {:.1} s", filled.as_secs_f64());
-    Ok(())
+    time(report, platform, &first, projects).await?;
+    report.paragraph(&format!("{projects} projects were created in {:.1} s.", filled.as_secs_f64()))
 }
 
-async fn time(platform: &Platform, project: &Project<'_>, projects: usize) -> Result<()> {
+async fn time(report: &mut Report, platform: &Platform, project: &Project<'_>, projects: usize) -> Result<()> {
     let mut latencies = Vec::new();
     for number in 0..TIMED_DEPLOYS {
         let path = format!("/v{projects}-{number}.html");
@@ -39,14 +41,10 @@ async fn time(platform: &Platform, project: &Project<'_>, projects: usize) -> Re
                 * 1000.0,
         );
     }
-    latencies.sort_by(f64::total_cmp);
+    let [p50, p99] = percentiles(latencies, [50, 99]);
     let (now, peak) = usage::memory(platform.node_pid)?;
-    println!(
-        "| {projects} | {:.0} | {:.0} | {now:.0} | {peak:.0} |",
-        percentile(&latencies, 50),
-        percentile(&latencies, 99)
-    );
-    Ok(())
+    let [p50, p99, now, peak] = [p50, p99, now, peak].map(|figure| format!("{figure:.0}"));
+    report.row(&[&projects.to_string(), &p50, &p99, &now, &peak])
 }
 
 /// Deploys a small site with unique content: pages, a style sheet and a script.

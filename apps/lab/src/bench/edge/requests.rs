@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::bench::machine::find_installed;
 use crate::bench::platform::{Platform, Project};
-use crate::bench::run::median;
+use crate::bench::report::Report;
 use crate::bench::wrk::{Load, Wrk};
 
 /// The number of runs per side, alternating.
@@ -36,8 +36,8 @@ pub fn page() -> Vec<u8> {
     paragraphs.flat_map(String::into_bytes).take(10 * 1024).collect()
 }
 
-/// Prints two rows per kind of request: nginx and the node.
-pub async fn compare(platform: &Platform, nginx: SocketAddr, load: &Load<'_>) -> Result<()> {
+/// Adds two rows per kind of request: nginx and the node.
+pub async fn compare(report: &mut Report, platform: &Platform, nginx: SocketAddr, load: &Load<'_>) -> Result<()> {
     let project = platform.create_project("page").await?;
     project.deploy(&[("assets/page.html", &page())]).await?;
     let node =
@@ -45,8 +45,11 @@ pub async fn compare(platform: &Platform, nginx: SocketAddr, load: &Load<'_>) ->
     let nginx = Side { name: "nginx", url: format!("http://{nginx}/page.html"), host: nginx.to_string() };
     wait_until_compressed(platform, &project).await?;
 
-    println!("\n10 KiB, {} connections kept alive, {} s, median of {ROUNDS}\n", load.connections, load.seconds);
-    println!("| request | program | requests/s | p50 ms | p99 ms | errors | ratio |\n|---|---|---|---|---|---|---|");
+    report.paragraph(&format!(
+        "**Requests.** A page of 10 KiB, {} connections kept alive, {ROUNDS} runs of {} s.",
+        load.connections, load.seconds
+    ))?;
+    report.comparison_columns(&[])?;
     for kind in [Kind::Plain, Kind::Gzip, Kind::NotModified] {
         let sides = [(&nginx, kind.headers(platform, &nginx).await?), (&node, kind.headers(platform, &node).await?)];
         let mut runs = [Vec::new(), Vec::new()];
@@ -56,9 +59,7 @@ pub async fn compare(platform: &Platform, nginx: SocketAddr, load: &Load<'_>) ->
                 runs.push(load.run(&side.url, &headers).await?);
             }
         }
-        let [nginx_run, node_run] = runs.map(|runs| median(&runs));
-        println!("{}", nginx_run.row(kind.name(), nginx.name, 1.0));
-        println!("{}", node_run.row("", node.name, node_run.rate / nginx_run.rate));
+        report.comparison(kind.name(), &[(nginx.name, &runs[0]), (node.name, &runs[1])])?;
     }
     Ok(())
 }

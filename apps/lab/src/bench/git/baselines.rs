@@ -11,6 +11,7 @@ use xtask::services::Services;
 
 use crate::bench::machine::find_installed;
 use crate::bench::nginx;
+use crate::bench::report::version;
 use crate::git_host::{GitHost, stdout};
 
 /// The password of the user `git` at nginx. As with the node, the client first sends a request without the password,
@@ -20,6 +21,7 @@ const PASSWORD: &str = "password";
 /// A server that is compared with the node.
 pub struct Baseline {
     pub name: &'static str,
+    pub version: String,
     pub over_ssh: bool,
     /// The URL before the name of a repository.
     base: String,
@@ -33,20 +35,12 @@ impl Baseline {
     }
 }
 
-/// Starts the baselines. Skips a baseline that is not installed, and prints that.
-pub async fn start(services: &mut Services, folder: &Path, host: &GitHost) -> Result<Vec<Baseline>> {
+/// Starts the baselines. Each is an error if it is not installed.
+pub async fn start(services: &mut Services, folder: &Path, host: &GitHost) -> Result<[Result<Baseline>; 2]> {
     let repositories = folder.join("baseline");
     fs::create_dir(&repositories)?;
-    let mut started = Vec::new();
-    for baseline in
-        [start_nginx(services, folder, &repositories).await, start_sshd(services, folder, &repositories, host).await]
-    {
-        match baseline {
-            Ok(baseline) => started.push(baseline),
-            Err(error) => println!("  skipped   {error:#}"),
-        }
-    }
-    Ok(started)
+    let nginx = start_nginx(services, folder, &repositories).await;
+    Ok([nginx, start_sshd(services, folder, &repositories, host).await])
 }
 
 async fn start_nginx(services: &mut Services, folder: &Path, repositories: &Path) -> Result<Baseline> {
@@ -87,7 +81,8 @@ async fn start_nginx(services: &mut Services, folder: &Path, repositories: &Path
     nginx::start(services, "nginx", &program, &home, &content)?;
     services.supervise(probe::wait_until_ok(address, "/ready")).await?;
     let base = format!("http://git:{PASSWORD}@{address}");
-    Ok(Baseline { name: "git http-backend, nginx", over_ssh: false, base, repositories: repositories.to_owned() })
+    let (name, version) = ("git http-backend, nginx", version(&program, &["-v"])?);
+    Ok(Baseline { name, version, over_ssh: false, base, repositories: repositories.to_owned() })
 }
 
 async fn start_sshd(services: &mut Services, folder: &Path, repositories: &Path, host: &GitHost) -> Result<Baseline> {
@@ -114,5 +109,6 @@ async fn start_sshd(services: &mut Services, folder: &Path, repositories: &Path,
     })?;
     let user = stdout(Command::new("id").arg("-un")).await?;
     let base = format!("ssh://{user}@{address}{}", repositories.display());
-    Ok(Baseline { name: "git, OpenSSH", over_ssh: true, base, repositories: repositories.to_owned() })
+    let version = version("ssh", &["-V"])?;
+    Ok(Baseline { name: "git, OpenSSH", version, over_ssh: true, base, repositories: repositories.to_owned() })
 }

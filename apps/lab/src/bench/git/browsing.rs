@@ -13,7 +13,8 @@ use xtask::services::Services;
 use xtask::workspace::print_step;
 
 use super::Args;
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 use crate::git_host::{GitHost, stdout};
 use crate::usage;
 
@@ -25,8 +26,14 @@ const REFS: usize = 1_000;
 const MAX_MAINTENANCE: Duration = Duration::from_secs(600);
 const REPO: &str = "history";
 
-/// Prints a row for each request.
-pub async fn measure(services: &mut Services, host: &mut GitHost, folder: &Path, args: &Args) -> Result<()> {
+/// Adds a row for each request.
+pub async fn measure(
+    report: &mut Report,
+    services: &mut Services,
+    host: &mut GitHost,
+    folder: &Path,
+    args: &Args,
+) -> Result<()> {
     let start = Instant::now();
     push(host, folder, args.commits).await?;
     print_step("History", "pushed", start);
@@ -39,8 +46,12 @@ pub async fn measure(services: &mut Services, host: &mut GitHost, folder: &Path,
         sleep(Duration::from_millis(200)).await;
     }
     print_step("Graph", "written", start);
-    println!("\n{} commits, a directory of {ENTRIES} entries, {REFS} branches and tags\n", args.commits);
-    println!("| request | p50 ms | p99 ms | longest ms |\n|---|---|---|---|");
+    report.paragraph(&format!(
+        "**Browsing.** {} sequential requests to each endpoint of the API. The repository has {} commits, a directory \
+         of {ENTRIES} entries, and {REFS} branches and tags.",
+        args.requests, args.commits
+    ))?;
+    report.columns(&["request", "p50 ms", "p99 ms", "max ms"])?;
     for path in [
         "/refs",
         "/tree",
@@ -63,13 +74,11 @@ pub async fn measure(services: &mut Services, host: &mut GitHost, folder: &Path,
                 durations.push(start.elapsed().as_secs_f64() * 1000.0);
             }
         }
-        durations.sort_by(f64::total_cmp);
-        let [median, p99, longest] = [50, 99, 100].map(|percent| percentile(&durations, percent));
-        println!("| `{path}` | {median:.1} | {p99:.1} | {longest:.1} |");
+        let [p50, p99, max] = percentiles(durations, [50, 99, 100]).map(|ms| format!("{ms:.1}"));
+        report.row(&[&format!("`{path}`"), &p50, &p99, &max])?;
     }
     let (current, peak) = usage::memory(host.pid)?;
-    println!("\nMemory of the node: {current:.0} MB, at most {peak:.0} MB\n");
-    Ok(())
+    report.paragraph(&format!("The node then used {current:.0} MB of memory, and at most {peak:.0} MB before."))
 }
 
 async fn push(host: &GitHost, folder: &Path, commits: usize) -> Result<()> {

@@ -10,7 +10,8 @@ use tokio::process::Command;
 
 use super::Args;
 use super::baselines::Baseline;
-use crate::bench::run::percentile;
+use crate::bench::report::Report;
+use crate::bench::run::percentiles;
 use crate::git_host::{GitHost, stdout};
 
 /// The files of the large repository, and their size in bytes. They cannot be compressed.
@@ -22,9 +23,20 @@ const SMALL_COMMITS: usize = 10;
 /// refs nor loose objects, and the node always does.
 const SYNCED: &str = "synced";
 
-/// Prints two rows for each operation and transport: the baseline and the node.
-pub async fn compare(host: &GitHost, folder: &Path, baselines: &[Baseline], args: &Args) -> Result<()> {
-    println!("\n| operation | program | p50 ms | p99 ms | ratio of p50 |\n|---|---|---|---|---|");
+/// Adds two rows for each operation and transport: the baseline and the node.
+pub async fn compare(
+    report: &mut Report,
+    host: &GitHost,
+    folder: &Path,
+    baselines: &[Baseline],
+    args: &Args,
+) -> Result<()> {
+    report.paragraph(&format!(
+        "**Transfers.** {} clones, {} fetches and {} pushes at each program. By default, git syncs neither refs nor \
+         loose objects to the disk.",
+        args.clones, args.fetches, args.pushes
+    ))?;
+    report.columns(&["operation", "program", "p50 ms", "p99 ms", "ratio of p50"])?;
     let client = Client::start(host, folder, baselines).await?;
     for baseline in baselines {
         let node = |name: &str| if baseline.over_ssh { host.ssh_url(name) } else { host.url(name) };
@@ -32,18 +44,18 @@ pub async fn compare(host: &GitHost, folder: &Path, baselines: &[Baseline], args
         if args.clones > 0 {
             let sides = [baseline.url("large"), node("large")];
             let runs = client.repeat(args.clones, &sides, async |url| client.clone(url).await).await?;
-            print(&format!("clone of 100 MB, {transport}"), baseline, runs);
+            add(report, &format!("clone of 100 MB, {transport}"), baseline, runs)?;
         }
         if args.fetches > 0 {
             let sides = [baseline.url("small"), node("small")];
             let runs = client.repeat(args.fetches, &sides, async |url| client.fetch(url).await).await?;
-            print(&format!("small fetch, {transport}"), baseline, runs);
+            add(report, &format!("small fetch, {transport}"), baseline, runs)?;
         }
         if args.pushes > 0 {
             for (name, suffix) in [("pushed", ""), (SYNCED, ", both synced to the disk")] {
                 let sides = [baseline.url(name), node(name)];
                 let runs = client.repeat(args.pushes, &sides, async |url| client.push(name, url).await).await?;
-                print(&format!("push of one commit{suffix}, {transport}"), baseline, runs);
+                add(report, &format!("push of one commit{suffix}, {transport}"), baseline, runs)?;
             }
         }
     }
@@ -53,13 +65,13 @@ pub async fn compare(host: &GitHost, folder: &Path, baselines: &[Baseline], args
 /// The durations at the baseline and at the node, in milliseconds.
 type Runs = [Vec<f64>; 2];
 
-fn print(operation: &str, baseline: &Baseline, runs: Runs) {
-    let [base, node] = runs.map(|mut durations| {
-        durations.sort_by(f64::total_cmp);
-        [50, 99].map(|percent| percentile(&durations, percent))
-    });
-    println!("| {operation} | {} | {:.1} | {:.1} | 1.00 |", baseline.name, base[0], base[1]);
-    println!("|  | svc-git | {:.1} | {:.1} | {:.2} |", node[0], node[1], node[0] / base[0]);
+fn add(report: &mut Report, operation: &str, baseline: &Baseline, runs: Runs) -> Result<()> {
+    let [base, node] = runs.map(|durations| percentiles(durations, [50, 99]));
+    for (operation, program, [p50, p99]) in [(operation, baseline.name, base), ("", "svc-git", node)] {
+        let ratio = format!("{:.2}", p50 / base[0]);
+        report.row(&[operation, program, &format!("{p50:.1}"), &format!("{p99:.1}"), &ratio])?;
+    }
+    Ok(())
 }
 
 /// The client, with a repository for fetches and pushes.

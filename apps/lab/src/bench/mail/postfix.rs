@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use xtask::services::Services;
 
 use crate::bench::machine::find_installed;
+use crate::bench::report;
 use crate::usage;
 
 /// A recipient whose mail stays in the queue.
@@ -35,6 +36,12 @@ proxymap unix - - n - - proxymap
 anvil unix - - n - 1 anvil
 scache unix - - n - 1 scache
 ";
+
+/// Returns the version of the installed Postfix.
+pub fn version() -> Result<String> {
+    let number = report::version(find_installed("postconf", "postfix")?, &["-d", "-h", "mail_version"])?;
+    Ok(format!("Postfix {number}"))
+}
 
 /// A running Postfix.
 pub struct Postfix {

@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::Rig;
+use crate::bench::report::Report;
 use crate::connected_app::{Tokens, start_session};
 use crate::usage;
 
@@ -12,17 +13,18 @@ const GRANTS_PER_USER: usize = 50;
 /// Concurrent requests.
 const CONCURRENCY: usize = 8;
 
-/// Prints the resident memory before and after the grants were created and used.
-pub async fn measure(rig: &Rig, grants: usize) -> Result<()> {
+/// Adds the resident memory before and after the grants were created and used.
+pub async fn measure(report: &mut Report, rig: &Rig, grants: usize) -> Result<()> {
     // The first figure is measured after the pools and caches of the server are full.
     use_grants(rig, "warm", GRANTS_PER_USER).await?;
     let (before, _) = usage::memory(rig.server.pid)?;
     use_grants(rig, "user", grants).await?;
     let (after, _) = usage::memory(rig.server.pid)?;
-    println!("\n| measurement | resident memory of the server |\n|---|---|");
-    println!("| before | {before:.1} MB |");
-    println!("| {grants} live grants, the access token of each used once | {after:.1} MB |");
-    Ok(())
+    report.paragraph("**Memory.** Resident memory of the server.")?;
+    report.columns(&["measurement", "MB"])?;
+    report.row(&["before", &format!("{before:.1}")])?;
+    let with = format!("{grants} live grants, the access token of each used once");
+    report.row(&[&with, &format!("{after:.1}")])
 }
 
 /// Creates grants of several users, and uses the access token of each.

@@ -11,8 +11,8 @@ use store::migrations;
 
 use super::{Args, Rig};
 use crate::bench::api::pgbench::{PgBench, Script};
-use crate::bench::report::COMPARISON_COLUMNS;
-use crate::bench::run::{Run, median, percentile};
+use crate::bench::report::Report;
+use crate::bench::run::{Run, median, percentiles};
 use crate::usage;
 
 /// Refreshes per second and vCPU, from Keycloak's guide "Concepts for sizing CPU and memory resources".
@@ -24,13 +24,24 @@ const CREATE_TABLE: &str = "CREATE TABLE bare_tokens (LIKE oauth.refresh_tokens 
 const SCRIPT: &str = "INSERT INTO bare_tokens (token_hash, grant_id, created_at) \
     VALUES (sha256(gen_random_uuid()::text::bytea), gen_random_uuid(), now()) RETURNING token_hash, grant_id;\n";
 
-/// Prints a row for pgbench, a row for the token endpoint, and the CPU time of a refresh.
-pub async fn compare(rig: &Rig, pgbench: &PgBench<'_>, url: &str, folder: &Path, args: &Args) -> Result<()> {
+/// Adds a row for pgbench, a row for the token endpoint, and the CPU time of a refresh.
+pub async fn compare(
+    report: &mut Report,
+    rig: &Rig,
+    pgbench: &PgBench<'_>,
+    url: &str,
+    folder: &Path,
+    args: &Args,
+) -> Result<()> {
     migrations::connect(Secret::new(url.to_owned())).await?.batch_execute(CREATE_TABLE).await?;
     let script = Script::plain(&folder.join("insert_token.sql"), SCRIPT)?;
     let clients = args.connections * 2;
-    println!("\nRefreshes, {clients} clients with a grant each, {} s, median of {}\n", args.seconds, args.rounds);
-    println!("| {} |\n|{}", COMPARISON_COLUMNS.join(" | "), "---|".repeat(COMPARISON_COLUMNS.len()));
+    report.paragraph(&format!(
+        "**Refreshes.** {clients} clients with a grant each, and pgbench on {} connections, which inserts the same \
+         rows without any check. {} runs of {} s.",
+        args.connections, args.rounds, args.seconds
+    ))?;
+    report.comparison_columns(&[])?;
     let (mut bare, mut refreshes, mut cpu_times) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.rounds {
         bare.push(pgbench.run(&script, args.connections, args.seconds).await?);
@@ -40,20 +51,17 @@ pub async fn compare(rig: &Rig, pgbench: &PgBench<'_>, url: &str, folder: &Path,
         cpu_times.push(used / (run.rate * f64::from(args.seconds)));
         refreshes.push(run);
     }
-    let (bare, refreshes) = (median(&bare), median(&refreshes));
-    println!("{}", bare.row("refresh", "INSERT … RETURNING", 1.0));
-    println!("{}", refreshes.row("", "svc", refreshes.rate / bare.rate));
-    cpu_times.sort_by(f64::total_cmp);
-    let per_core = 1.0 / percentile(&cpu_times, 50);
-    println!(
-        "\nThe server uses {:.0} µs of CPU time per refresh: {per_core:.0} refreshes per second and core of the server, \
-         {:.1} times Keycloak's {KEYCLOAK_PER_CORE:.0} per vCPU. With Postgres and the clients on the same machine: \
-         {:.0} per second and core.",
-        percentile(&cpu_times, 50) * 1e6,
+    report.comparison("refresh", &[("INSERT … RETURNING", &bare), ("svc", &refreshes)])?;
+    let [cpu_time] = percentiles(cpu_times, [50]);
+    let per_core = 1.0 / cpu_time;
+    report.paragraph(&format!(
+        "The server uses {:.0} µs of CPU time per refresh: {per_core:.0} refreshes per second and core of the server, \
+         {:.1} times the {KEYCLOAK_PER_CORE:.0} per vCPU of Keycloak's guide \"Concepts for sizing CPU and memory \
+         resources\". With Postgres and the clients on the same machine: {:.0} per second and core.",
+        cpu_time * 1e6,
         per_core / KEYCLOAK_PER_CORE,
-        refreshes.rate / f64::from(u32::try_from(std::thread::available_parallelism()?.get())?),
-    );
-    Ok(())
+        median(&refreshes).rate / f64::from(u32::try_from(std::thread::available_parallelism()?.get())?),
+    ))
 }
 
 /// Refreshes grants until the time is over. Each grant is refreshed again as soon as the response to its previous

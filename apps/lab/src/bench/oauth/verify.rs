@@ -7,8 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use oauth::{OAuth, OAuthConfig};
 
 use super::Rig;
-use crate::bench::report::COMPARISON_COLUMNS;
-use crate::bench::run::median;
+use crate::bench::report::Report;
 use crate::bench::wrk::Load;
 use crate::connected_app::ISSUER;
 
@@ -17,8 +16,8 @@ const DURATION: Duration = Duration::from_secs(2);
 /// The number of verifications between two readings of the clock.
 const BATCH: u32 = 100;
 
-/// Prints a row for each credential, and the rate of the verification.
-pub async fn compare(rig: &Rig, load: &Load<'_>, rounds: usize) -> Result<()> {
+/// Adds a row for each credential, and the rate of the verification.
+pub async fn compare(report: &mut Report, rig: &Rig, load: &Load<'_>, rounds: usize) -> Result<()> {
     let tokens = rig.app.sign_in(&rig.session).await?;
     ensure!(rig.app.use_token(&tokens.access).await? == 200, "the API rejects the access token");
     let url = format!("{}/v1/me", rig.base);
@@ -29,14 +28,16 @@ pub async fn compare(rig: &Rig, load: &Load<'_>, rounds: usize) -> Result<()> {
             runs.push(load.run(&url, &[("Authorization", &format!("Bearer {credential}"))]).await?);
         }
     }
-    println!("\n`GET /v1/me`, {} connections, {} s, median of {rounds}\n", load.connections, load.seconds);
-    println!("| {} |\n|{}", COMPARISON_COLUMNS.join(" | "), "---|".repeat(COMPARISON_COLUMNS.len()));
-    let [session, access] = runs.map(|runs| median(&runs));
-    println!("{}", session.row("own account", "session", 1.0));
-    println!("{}", access.row("", "access token", access.rate / session.rate));
+    report.paragraph(&format!(
+        "**Verifications.** `GET /v1/me` with a session and with an access token. {} connections, {rounds} runs of \
+         {} s.",
+        load.connections, load.seconds
+    ))?;
+    report.comparison_columns(&[])?;
+    let [session, access] = &runs;
+    report.comparison("own account", &[("session", session), ("access token", access)])?;
     let rate = verify_repeatedly(rig, &tokens.access).await?;
-    println!("\n`OAuth::verify` of one token, without a request: {rate:.0} per second on one core");
-    Ok(())
+    report.paragraph(&format!("`OAuth::verify` of one token, without a request: {rate:.0} per second on one core."))
 }
 
 /// Returns the verifications per second on this thread.
