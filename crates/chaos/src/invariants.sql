@@ -100,6 +100,11 @@ WHERE i.accepted_by IS NOT NULL AND (
 SELECT h.name, h.project_id FROM projects.hostnames h
 WHERE h.state = 'active' AND h.kind = 'custom' AND (h.proof IS NULL OR h.verified_at IS NULL);
 
+-- an active custom hostname whose ownership another organization proved last
+SELECT h.name, h.project_id, f.org_id FROM projects.hostnames h JOIN projects.projects p ON p.id = h.project_id
+JOIN projects.former_hostnames f ON f.name = h.name
+WHERE h.state = 'active' AND h.kind = 'custom' AND f.org_id <> p.org_id;
+
 -- a CNAME rrset next to another rrset with the same name
 SELECT r.zone_id, r.name, array_agg(r.kind) AS kinds FROM dns.rrsets r
 GROUP BY r.zone_id, r.name HAVING bool_or(r.kind = 'CNAME') AND count(*) > 1;
@@ -111,7 +116,13 @@ SELECT sealed.place, sealed.id, sealed.key_id FROM (
     UNION ALL SELECT 'resources.secrets', project_id, key_id FROM resources.secrets
     UNION ALL SELECT 'resources.auth_providers', project_id, key_id FROM resources.auth_providers
     UNION ALL SELECT 'databases.databases', id, key_id FROM databases.databases
-    UNION ALL SELECT 'domains.contacts', domain_id, key_id FROM domains.contacts) sealed
+    UNION ALL SELECT 'oauth.signing_keys', id, key_id FROM oauth.signing_keys
+    UNION ALL SELECT 'oauth.grants', id, key_id FROM oauth.grants WHERE key_id IS NOT NULL
+    UNION ALL SELECT 'git.nodes', node_id, key_id FROM git.nodes
+    UNION ALL SELECT 'domains.contacts', domain_id, key_id FROM domains.contacts
+    UNION ALL SELECT 'certificates.accounts', NULL, key_id FROM certificates.accounts
+    UNION ALL SELECT 'certificates.certificates', id, key_id FROM certificates.certificates
+    UNION ALL SELECT 'certificates.orders', id, key_id FROM certificates.orders WHERE key_id IS NOT NULL) sealed
 WHERE sealed.key_id <> ALL (string_to_array(current_setting('svc.sealing_keys'), ','));
 
 -- a secret whose version differs from the number of its audit rows since its last deletion
@@ -127,6 +138,10 @@ FROM resources.secrets s LEFT JOIN audited a ON a.target = pg_temp.public_id('pr
     AND a.is_set AND NOT EXISTS (
         SELECT FROM audited d WHERE d.target = a.target AND d.name = a.name AND NOT d.is_set AND d.id > a.id)
 GROUP BY s.project_id, s.name, s.version HAVING count(a.id) <> s.version;
+
+-- a secret with a revision above the revision of its set
+SELECT s.project_id, s.name, s.revision, t.revision AS last FROM resources.secrets s
+JOIN resources.secret_sets t ON t.project_id = s.project_id WHERE s.revision > t.revision;
 
 -- an undeleted project whose parts of the desired state differ from its secrets, grants and certificates
 SELECT p.id, p.name, expected.part, expected.desired FROM projects.projects p, LATERAL (
@@ -184,7 +199,10 @@ WITH created AS MATERIALIZED (
         pg_temp.public_id('prj', o.project_id), p.org_id, jsonb_build_object('operation', pg_temp.public_id('opn', o.id))
         FROM databases.operations o JOIN projects.projects p ON p.id = o.project_id
     UNION ALL SELECT 'token.create', pg_temp.public_id('pat', t.id), NULL, '{}' FROM identity.access_tokens t
-    UNION ALL SELECT 'ssh_key.add', pg_temp.public_id('key', k.id), NULL, '{}' FROM identity.ssh_keys k)
+    UNION ALL SELECT 'ssh_key.add', pg_temp.public_id('key', k.id), NULL, '{}' FROM identity.ssh_keys k
+    UNION ALL SELECT 'repo.create', pg_temp.public_id('rep', r.id), p.org_id, '{}'
+        FROM git.repositories r JOIN projects.projects p ON p.id = r.project_id
+    UNION ALL SELECT 'oauth.grant.create', pg_temp.public_id('gnt', g.id), NULL, '{}' FROM oauth.grants g)
 SELECT created.event, created.target, created.data, count(a.id) AS audited
 FROM created LEFT JOIN store.audit a ON a.event = created.event AND a.target = created.target
     AND a.org_id IS NOT DISTINCT FROM created.org_id AND a.data @> created.data
@@ -233,6 +251,21 @@ WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents)
 -- a call that was deducted from the credit and is still open
 SELECT c.id FROM billing.calls c JOIN billing.ledger l ON l.call_id = c.id WHERE c.ended_at IS NULL;
 
+-- an automatic top-up that is credited without a row of the ledger, or that has a row and is not credited
+SELECT t.id, t.org_id, t.state, t.order_id FROM billing.topup_orders t
+LEFT JOIN billing.ledger l ON l.order_id = t.order_id WHERE (t.state = 'credited') <> (l.order_id IS NOT NULL);
+
+-- a pending automatic top-up without an outbox message
+SELECT t.id, t.org_id FROM billing.topup_orders t
+LEFT JOIN store.outbox o ON o.topic = 'billing.topup' AND o.key = t.id::text
+WHERE t.state = 'pending' AND o.id IS NULL;
+
+-- an organization with subscriptions whose plan does not follow from them
+SELECT o.id, o.plan, s.is_live FROM orgs.orgs o JOIN (
+    SELECT org_id, bool_or(status IN ('active', 'trialing', 'past_due')) AS is_live
+    FROM billing.subscriptions GROUP BY org_id) s ON s.org_id = o.id
+WHERE (o.plan = 'pro') <> s.is_live;
+
 -- a project whose count of repositories differs from its number of live repositories
 SELECT project_id, c.repositories, r.live FROM git.counts c FULL JOIN (
     SELECT project_id, count(*) AS live FROM git.repositories r JOIN projects.projects p ON p.id = r.project_id
@@ -244,6 +277,30 @@ SELECT r.id, r.last_update FROM git.repositories r LEFT JOIN (
     SELECT repository_id, max(number) AS last, max(number) - min(number) + 1 - count(*) AS missing
     FROM git.ref_updates GROUP BY repository_id) u ON u.repository_id = r.id
 WHERE r.last_update <> coalesce(u.last, 0) OR u.missing <> 0;
+
+-- a live repository of a project that does not exist
+SELECT r.id, r.project_id FROM git.repositories r LEFT JOIN projects.projects p ON p.id = r.project_id
+WHERE r.erase_at IS NULL AND p.id IS NULL;
+
+-- a deploy of a push that is not listed yet, or whose deployment does not exist
+SELECT d.repository_id, d.number, d.version FROM git.deploys d JOIN git.repositories r ON r.id = d.repository_id
+LEFT JOIN projects.deployments p ON p.project_id = r.project_id AND p.version = d.version
+WHERE d.number > r.last_update OR r.erase_at IS NULL AND d.version IS NOT NULL AND p.id IS NULL;
+
+-- a grant of a connected app without a refresh token that can be used
+SELECT g.id, g.client_id FROM oauth.grants g
+WHERE NOT EXISTS (SELECT FROM oauth.refresh_tokens r WHERE r.grant_id = g.id AND r.rotated_at IS NULL);
+
+-- a used refresh token whose successor is not a token of the same grant
+SELECT r.grant_id, r.rotated_at FROM oauth.refresh_tokens r
+WHERE r.successor_hash IS NOT NULL AND NOT EXISTS (
+    SELECT FROM oauth.refresh_tokens s WHERE s.token_hash = r.successor_hash AND s.grant_id = r.grant_id);
+
+-- a code that was exchanged for a grant of another app or user, or a device code without an approval
+SELECT 'code' AS kind, g.id FROM oauth.codes c JOIN oauth.grants g ON g.id = c.grant_id
+WHERE (c.client_id, c.user_id) <> (g.client_id, g.user_id)
+UNION ALL SELECT 'device code', g.id FROM oauth.device_codes d JOIN oauth.grants g ON g.id = d.grant_id
+WHERE (d.client_id, d.user_id) IS DISTINCT FROM (g.client_id, g.user_id) OR d.state <> 'approved';
 
 -- a saga without an owner: its organization does not exist
 SELECT s.id, s.kind, s.org_id FROM store.sagas s WHERE NOT EXISTS (SELECT FROM orgs.orgs o WHERE o.id = s.org_id);

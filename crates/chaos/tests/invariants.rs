@@ -53,6 +53,39 @@ const VALID: &str = "
         VALUES (md5('r')::uuid, md5('p')::uuid, 'r', 'private', 'main', now(), now(), 3);
     INSERT INTO git.ref_updates (repository_id, number, name, old_oid, new_oid, forced, created_at)
         SELECT md5('r')::uuid, number, 'refs/heads/main', 'a', 'b', false, now() FROM generate_series(1, 3) number;
+    INSERT INTO git.deploys (repository_id, number, branch, commit_oid, credential, status, version)
+        VALUES (md5('r')::uuid, 3, 'main', 'b', 'x', 'deployed', 1);
+    INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at) VALUES
+        (md5('10')::uuid, 'repo.create', md5('o')::uuid, 'x', pg_temp.public_id('rep', md5('r')::uuid), '{}', 'r', now()),
+        (md5('11')::uuid, 'oauth.grant.create', NULL, 'x', pg_temp.public_id('gnt', md5('g')::uuid), '{}', 'r', now());
+    INSERT INTO oauth.clients (id, name, redirect_uris, scopes, device, created_at)
+        SELECT md5(name)::uuid, name, '{}', '{}', true, now() FROM (VALUES ('app'), ('other app')) clients (name);
+    INSERT INTO oauth.grants (id, client_id, user_id, scopes, created_at, expires_at)
+        VALUES (md5('g')::uuid, md5('app')::uuid, md5('u')::uuid, '{}', now(), now());
+    INSERT INTO oauth.refresh_tokens (token_hash, grant_id, created_at, rotated_at, successor_hash)
+        VALUES ('1', md5('g')::uuid, now(), now(), '2'), ('2', md5('g')::uuid, now(), NULL, NULL);
+    INSERT INTO oauth.codes (code_hash, client_id, user_id, redirect_uri, code_challenge, scopes, created_at, expires_at, grant_id)
+        VALUES ('c', md5('app')::uuid, md5('u')::uuid, 'x', 'x', '{}', now(), now(), md5('g')::uuid);
+    INSERT INTO oauth.device_codes (device_code_hash, user_code, client_id, scopes, state, user_id, poll_interval, created_at,
+        expires_at, grant_id)
+        VALUES ('d', 'x', md5('app')::uuid, '{}', 'approved', md5('u')::uuid, 5, now(), now(), md5('g')::uuid);
+    INSERT INTO oauth.signing_keys (id, public_key, private_key, key_id, created_at, signs_from)
+        VALUES (md5('key')::uuid, 'x', 'x', 'known', now(), now());
+    INSERT INTO git.nodes (node_id, url, key_id, sealed, announced_at) VALUES (md5('n')::uuid, 'x', 'known', 'x', now());
+    INSERT INTO certificates.accounts (directory, key_id, sealed, created_at) VALUES ('x', 'known', 'x', now());
+    INSERT INTO certificates.names (name, org_id, wanted, state, due_at, renew_at, created_at)
+        VALUES ('tls.example', md5('o')::uuid, true, 'active', now(), now(), now());
+    INSERT INTO certificates.certificates (id, name, directory, chain, key_id, sealed, not_before, not_after, created_at)
+        VALUES (md5('crt')::uuid, 'tls.example', 'x', 'x', 'known', 'x', now(), now(), now());
+    INSERT INTO certificates.orders (id, name, org_id, directory, url, key_id, sealed, created_at)
+        VALUES (md5('ord')::uuid, 'tls.example', md5('o')::uuid, 'x', 'x', 'known', 'x', now());
+    INSERT INTO billing.subscriptions (id, org_id, status, cancel_at_period_end, modified_at)
+        VALUES ('sub', md5('o')::uuid, 'canceled', false, now());
+    INSERT INTO billing.topup_orders (id, org_id, amount_micro_cents, order_id, state, created_at)
+        VALUES (md5('tu')::uuid, md5('o')::uuid, 9, 'order', 'credited', now()),
+            (md5('tp')::uuid, md5('o')::uuid, 9, NULL, 'pending', now());
+    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, retry_until, created_at)
+        VALUES (md5('topup')::uuid, 'billing.topup', md5('tp')::uuid::text, 'x', 'known', 0, now(), now(), now());
     INSERT INTO billing.accounts (org_id, balance_micro_cents, last_ledger_id, last_ledger_at)
         VALUES (md5('o')::uuid, 4, 4, now());
     INSERT INTO billing.project_usage (project_id, minute, minute_calls, calls, input_tokens, output_tokens, spent_micro_cents)
@@ -124,7 +157,7 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 64] = [
+const VIOLATIONS: [(&str, &str); 85] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -171,6 +204,36 @@ const VIOLATIONS: [(&str, &str); 64] = [
     ),
     ("a row sealed", "UPDATE store.outbox SET key_id = 'forgotten'"),
     ("a row sealed", "UPDATE resources.secrets SET key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE oauth.signing_keys SET key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE oauth.grants SET successor = 'x', key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE git.nodes SET key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE certificates.accounts SET key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE certificates.certificates SET key_id = 'forgotten'"),
+    ("a row sealed", "UPDATE certificates.orders SET key_id = 'forgotten'"),
+    ("a secret with a revision", "UPDATE resources.secrets SET revision = 2 WHERE name = 'A'"),
+    (
+        "an active custom hostname",
+        "UPDATE projects.hostnames SET state = 'active', verified_at = now(), proof = 'txt' WHERE kind = 'custom'; \
+         INSERT INTO projects.former_hostnames VALUES ('c.example', md5('q')::uuid, now())",
+    ),
+    ("an automatic top-up", "UPDATE billing.topup_orders SET state = 'declined' WHERE state = 'credited'"),
+    ("an automatic top-up", "UPDATE billing.topup_orders SET order_id = 'unpaid' WHERE state = 'credited'"),
+    ("a pending automatic top-up", "DELETE FROM store.outbox WHERE topic = 'billing.topup'"),
+    ("an organization with subscriptions", "UPDATE billing.subscriptions SET status = 'past_due'"),
+    (
+        "a live repository of a project",
+        "DELETE FROM git.deploys; UPDATE git.counts SET repositories = 0; \
+         UPDATE git.repositories SET project_id = md5('q')::uuid",
+    ),
+    ("a deploy of a push", "UPDATE git.deploys SET number = 4"),
+    ("a deploy of a push", "UPDATE git.deploys SET version = 2"),
+    (
+        "a grant of a connected app",
+        "UPDATE oauth.refresh_tokens SET rotated_at = now(), successor_hash = '1' WHERE rotated_at IS NULL",
+    ),
+    ("a used refresh token", "UPDATE oauth.refresh_tokens SET successor_hash = '3' WHERE rotated_at IS NOT NULL"),
+    ("a code that was exchanged", "UPDATE oauth.codes SET client_id = md5('other app')::uuid"),
+    ("a code that was exchanged", "UPDATE oauth.device_codes SET state = 'denied'"),
     ("a row sealed", "UPDATE databases.databases SET key_id = 'forgotten'"),
     ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'database'"),
     ("an undeleted project whose placement", "UPDATE convergence.placements SET state = 'active'"),
@@ -249,6 +312,17 @@ const VIOLATIONS: [(&str, &str); 64] = [
         "a created object without",
         "INSERT INTO identity.ssh_keys (id, user_id, title, kind, fingerprint, public_key, created_at) \
          VALUES (md5('k')::uuid, md5('u')::uuid, 'k', 'rsa', 'f', 'k', now())",
+    ),
+    (
+        "a created object without",
+        "INSERT INTO oauth.grants (id, client_id, user_id, scopes, created_at, expires_at) \
+             SELECT md5('g2')::uuid, client_id, user_id, scopes, created_at, expires_at FROM oauth.grants; \
+         INSERT INTO oauth.refresh_tokens (token_hash, grant_id, created_at) VALUES ('3', md5('g2')::uuid, now())",
+    ),
+    (
+        "a created object without",
+        "INSERT INTO store.audit SELECT md5('12')::uuid, event, org_id, actor_id, credential, target, data, request_id, created_at \
+         FROM store.audit WHERE event = 'repo.create'",
     ),
     (
         "a created object without",
