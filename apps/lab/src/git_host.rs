@@ -25,47 +25,56 @@ const NAME: &str = "git";
 /// The path of the project's repositories in the API.
 const REPOS: &str = "/v1/orgs/ada/projects/site/repos";
 
-/// A running server and git node. Ada has the project `site`, a token for pushes, and an SSH key.
-pub struct GitHost {
-    pub server: Server,
-    pub http: SocketAddr,
-    pub ssh: SocketAddr,
+/// A running git node.
+pub struct GitNode {
     pub pid: u32,
+    http: SocketAddr,
+    ssh: SocketAddr,
     internal: SocketAddr,
-    token: String,
     folder: PathBuf,
     settings: Vec<(&'static str, String)>,
 }
 
-impl GitHost {
-    /// Starts both on an empty database.
-    pub async fn start(services: &mut Services, folder: &Path, cluster: Cluster) -> Result<Self> {
-        let url = cluster.url("postgres");
-        services.postgres = Some(cluster);
-        Migrator::default().up(&mut migrations::connect(Secret::new(url.clone())).await?).await?;
+/// A user of a git node: Ada, who has the project `site`, a token for pushes, and an SSH key.
+#[derive(Clone)]
+pub struct GitClient {
+    http: SocketAddr,
+    ssh: SocketAddr,
+    token: String,
+    folder: PathBuf,
+}
+
+/// A running server and git node, and their user.
+pub struct GitHost {
+    pub server: Server,
+    pub node: GitNode,
+    pub client: GitClient,
+    folder: PathBuf,
+}
+
+impl GitNode {
+    /// Starts a node with a credential of the control plane at this internal address.
+    pub async fn start(services: &mut Services, folder: &Path, core: SocketAddr, database_url: Secret) -> Result<Self> {
         let credential = folder.join("git.token");
-        credential::ensure_node(Secret::new(url.clone()), &credential, NodeKind::Git).await?;
-        let server = Server::start(services, folder, url, &[]).await?;
+        credential::ensure_node(database_url, &credential, NodeKind::Git).await?;
         let path = std::env::var_os("PATH").and_then(|path| path.into_string().ok()).context("PATH is not UTF-8")?;
         let [http, ssh, internal] = std::array::from_fn(|_| reserved_address());
         let settings = vec![
             ("SVC_GIT_LISTEN", http.to_string()),
             ("SVC_GIT_SSH_LISTEN", ssh.to_string()),
             ("SVC_GIT_INTERNAL_LISTEN", internal.to_string()),
-            ("SVC_GIT_CORE_URL", format!("http://{}", server.internal)),
+            ("SVC_GIT_CORE_URL", format!("http://{core}")),
             ("SVC_GIT_TOKEN_FILE", credential.display().to_string()),
             ("SVC_GIT_DIR", folder.join("git").display().to_string()),
             ("SVC_GIT_LOG", "warn".to_owned()),
             ("PATH", path),
         ];
-        let mut host =
-            Self { server, http, ssh, pid: 0, internal, token: String::new(), folder: folder.to_owned(), settings };
-        host.start_node(services).await?;
-        host.prepare().await?;
-        Ok(host)
+        let mut node = Self { pid: 0, http, ssh, internal, folder: folder.to_owned(), settings };
+        node.start_process(services).await?;
+        Ok(node)
     }
 
-    async fn start_node(&mut self, services: &mut Services) -> Result<()> {
+    async fn start_process(&mut self, services: &mut Services) -> Result<()> {
         let program = workspace::program_folder(IS_RELEASE)?.join("svc-git");
         self.pid = services.start(NAME, &program, &self.folder, |it| {
             it.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
@@ -73,38 +82,33 @@ impl GitHost {
         services.supervise(probe::wait_until_ok(self.internal, "/metrics")).await
     }
 
-    async fn prepare(&mut self) -> Result<()> {
-        self.call(Method::POST, "/v1/orgs/ada/projects", &json!({ "name": "site" })).await?;
-        let token = json!({ "name": "lab", "scopes": ["git:write"] });
-        self.token = string_at(&self.call(Method::POST, "/v1/me/tokens", &token).await?, "/token")?;
-        let mut generate = Command::new("ssh-keygen");
-        generate.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(self.key());
-        ensure!(generate.status().await.context("ssh-keygen")?.success(), "ssh-keygen failed");
-        let public = std::fs::read_to_string(self.key().with_extension("pub"))?;
-        let key = json!({ "title": "lab", "key": public.trim() });
-        self.call(Method::POST, "/v1/me/ssh-keys", &key).await.map(drop)
-    }
-
-    /// Kills the git node with SIGKILL, and starts it again.
-    pub async fn kill_node(&mut self, services: &mut Services) -> Result<()> {
+    /// Kills the node with SIGKILL, and starts it again.
+    pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
         kill(self.pid)?;
+        self.restart(services).await
+    }
+
+    /// Stops the node with SIGTERM, and starts it again.
+    pub async fn restart(&mut self, services: &mut Services) -> Result<()> {
         services.stop_program(NAME).await;
-        self.start_node(services).await
+        self.start_process(services).await
     }
+}
 
-    /// Creates an empty repository.
-    pub async fn create(&self, name: &str) -> Result<()> {
-        self.call(Method::POST, REPOS, &json!({ "name": name })).await.map(drop)
-    }
-
-    /// Returns the JSON response of the API.
-    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
-        success_json(self.server.request(method, path).json(body).send().await?).await
-    }
-
-    /// Returns the response to a GET request below the path of a repository.
-    pub async fn read(&self, name: &str, path: &str) -> Result<Value> {
-        success_json(self.server.request(Method::GET, &format!("{REPOS}/{name}{path}")).send().await?).await
+impl GitClient {
+    /// Creates the project, the token and the SSH key.
+    pub async fn register(server: &Server, node: &GitNode) -> Result<Self> {
+        call(server, Method::POST, "/v1/orgs/ada/projects", &json!({ "name": "site" })).await?;
+        let token = json!({ "name": "lab", "scopes": ["git:write"] });
+        let token = string_at(&call(server, Method::POST, "/v1/me/tokens", &token).await?, "/token")?;
+        let client = Self { http: node.http, ssh: node.ssh, token, folder: node.folder.clone() };
+        let mut generate = Command::new("ssh-keygen");
+        generate.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(client.key());
+        ensure!(generate.status().await.context("ssh-keygen")?.success(), "ssh-keygen failed");
+        let public = std::fs::read_to_string(client.key().with_extension("pub"))?;
+        let key = json!({ "title": "lab", "key": public.trim() });
+        call(server, Method::POST, "/v1/me/ssh-keys", &key).await?;
+        Ok(client)
     }
 
     /// Returns the URL over HTTP.
@@ -117,26 +121,67 @@ impl GitHost {
         format!("ssh://git@{}/ada/site/{name}.git", self.ssh)
     }
 
-    /// Returns the path of the SSH client's private key.
+    /// Returns the path of the private SSH key.
     pub fn key(&self) -> PathBuf {
         self.folder.join("client_key")
     }
 
-    /// Returns the directory of a repository at the node.
-    pub async fn directory(&self, name: &str) -> Result<PathBuf> {
-        let id = string_at(&self.read(name, "").await?, "/id")?;
-        let shard = id.get(id.len().saturating_sub(2)..).context("a short id")?;
-        Ok(self.folder.join("git/repos").join(shard).join(&id))
-    }
-
-    /// Returns a git command of the client, in a folder.
+    /// Returns a git command in a folder.
     pub fn git(&self, folder: &Path) -> Command {
         git(folder, &self.key())
     }
 }
 
+impl GitHost {
+    /// Starts both on an empty database.
+    pub async fn start(services: &mut Services, folder: &Path, cluster: Cluster) -> Result<Self> {
+        let url = cluster.url("postgres");
+        services.postgres = Some(cluster);
+        Migrator::default().up(&mut migrations::connect(Secret::new(url.clone())).await?).await?;
+        let server = Server::start(services, folder, url.clone(), &[]).await?;
+        let node = GitNode::start(services, folder, server.internal, Secret::new(url)).await?;
+        let client = GitClient::register(&server, &node).await?;
+        Ok(Self { server, node, client, folder: folder.to_owned() })
+    }
+
+    /// Creates an empty repository.
+    pub async fn create(&self, name: &str) -> Result<()> {
+        create_repository(&self.server, name).await
+    }
+
+    /// Returns the response to a GET request below the path of a repository.
+    pub async fn read(&self, name: &str, path: &str) -> Result<Value> {
+        read(&self.server, &format!("{name}{path}")).await
+    }
+
+    /// Returns the directory of a repository at the node.
+    pub async fn directory(&self, name: &str) -> Result<PathBuf> {
+        repository_directory(&self.server, &self.folder, name).await
+    }
+}
+
+/// Creates an empty repository of Ada's project.
+pub async fn create_repository(server: &Server, name: &str) -> Result<()> {
+    call(server, Method::POST, REPOS, &json!({ "name": name })).await.map(drop)
+}
+
+/// Returns the directory of a repository at a git node with this folder.
+pub async fn repository_directory(server: &Server, folder: &Path, name: &str) -> Result<PathBuf> {
+    let id = string_at(&read(server, name).await?, "/id")?;
+    let shard = id.get(id.len().saturating_sub(2)..).context("a short id")?;
+    Ok(folder.join("git/repos").join(shard).join(&id))
+}
+
+async fn read(server: &Server, path: &str) -> Result<Value> {
+    success_json(server.request(Method::GET, &format!("{REPOS}/{path}")).send().await?).await
+}
+
+async fn call(server: &Server, method: Method, path: &str, body: &Value) -> Result<Value> {
+    success_json(server.request(method, path).json(body).send().await?).await
+}
+
 /// Returns a git command of a client with this SSH key, in a folder.
-pub fn git(folder: &Path, key: &Path) -> Command {
+fn git(folder: &Path, key: &Path) -> Command {
     let ssh = format!(
         "ssh -F /dev/null -i {} -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
          -o BatchMode=yes -o LogLevel=ERROR",

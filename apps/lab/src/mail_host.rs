@@ -77,6 +77,11 @@ impl MailNode {
     /// Kills the node with SIGKILL, and starts it again.
     pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
         kill(self.pid)?;
+        self.restart(services).await
+    }
+
+    /// Stops the node with SIGTERM, and starts it again.
+    pub async fn restart(&mut self, services: &mut Services) -> Result<()> {
         services.stop_program(NAME).await;
         self.start_process(services).await
     }
@@ -102,14 +107,24 @@ impl MailHost {
         relay: &str,
         node: Vec<(&'static str, String)>,
     ) -> Result<Self> {
-        let cluster = Cluster::bench()?;
+        Self::start_on(services, folder, Cluster::bench()?, relay, Settings { node, ..Settings::default() }).await
+    }
+
+    /// Starts all on an empty database of this cluster, with more settings.
+    pub async fn start_on(
+        services: &mut Services,
+        folder: &Path,
+        cluster: Cluster,
+        relay: &str,
+        mut more: Settings,
+    ) -> Result<Self> {
         let database = cluster.url("postgres");
-        let server = vec![
+        more.server.extend([
             ("SVC_MAIL_DOMAIN", "mail.localhost".to_owned()),
             ("SVC_SMTP_URL", format!("{relay}?tls=none")),
             ("SVC_MAIL_FROM", "noreply@mail.localhost".to_owned()),
-        ];
-        let platform = Platform::start_on(services, folder, cluster, Settings { server, node }).await?;
+        ]);
+        let platform = Platform::start_on(services, folder, cluster, more).await?;
         let token = folder.join("mail.token");
         credential::ensure_node(Secret::new(database.clone()), &token, NodeKind::Mail).await?;
         let node = MailNode::start(services, folder, platform.internal_url(), &token).await?;
@@ -119,20 +134,20 @@ impl MailHost {
     /// Creates a project with a mail address. Returns the domain of its addresses.
     pub async fn create(&self, name: &str) -> Result<String> {
         self.platform.create_project(name).await?;
-        self.enable_email(name).await
+        enable_email(&self.platform, name).await
     }
+}
 
-    async fn enable_email(&self, name: &str) -> Result<String> {
-        let status = self.platform.call(Method::POST, &format!("{name}/email"), &json!(null)).await?;
-        string_at(&status, "/address")
-    }
+/// Creates a project with a mail address and a worker that responds to requests for `/`.
+pub async fn create_with_worker(platform: &Platform, name: &str, worker: &[u8]) -> Result<String> {
+    let project = platform.create_project(name).await?;
+    let address = enable_email(platform, name).await?;
+    project.deploy(&[("worker/index.js", worker)]).await?;
+    project.wait_until_served("/", |response| response.status().is_success()).await?;
+    Ok(address)
+}
 
-    /// Creates a project with a mail address and a worker that responds to requests for `/`.
-    pub async fn create_with_worker(&self, name: &str, worker: &[u8]) -> Result<String> {
-        let project = self.platform.create_project(name).await?;
-        let address = self.enable_email(name).await?;
-        project.deploy(&[("worker/index.js", worker)]).await?;
-        project.wait_until_served("/", |response| response.status().is_success()).await?;
-        Ok(address)
-    }
+async fn enable_email(platform: &Platform, name: &str) -> Result<String> {
+    let status = platform.call(Method::POST, &format!("{name}/email"), &json!(null)).await?;
+    string_at(&status, "/address")
 }

@@ -57,6 +57,8 @@ pub struct Writer {
     base: String,
     token: String,
     org: String,
+    /// The pause after each write.
+    pause: Duration,
     entries: Vec<Entry>,
     stats: WriteStats,
 }
@@ -94,7 +96,13 @@ impl Writer {
             response_json(make.send().await?).await?;
         }
         let (base, org) = (base.to_owned(), name.to_owned());
-        Ok(Self { client, base, token, org, entries: Vec::new(), stats: WriteStats::default() })
+        let (entries, stats) = (Vec::new(), WriteStats::default());
+        Ok(Self { client, base, token, org, pause: Duration::ZERO, entries, stats })
+    }
+
+    /// Sets the pause after each write.
+    pub(crate) const fn set_pause(&mut self, pause: Duration) {
+        self.pause = pause;
     }
 
     /// Returns the session token.
@@ -135,6 +143,9 @@ impl Writer {
             self.entries.push(Entry { write: Write::new(kind, number), state: State::Pending });
             while !stop() && !self.attempt(number).await? {
                 sleep(Duration::from_millis(50)).await;
+            }
+            if !self.pause.is_zero() {
+                sleep(self.pause).await;
             }
         }
         Ok(())

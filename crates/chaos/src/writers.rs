@@ -1,6 +1,7 @@
 //! Concurrent writers, and the checks of all their writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Result;
 use futures_util::future::try_join_all;
@@ -19,6 +20,13 @@ impl Writers {
     pub async fn start(base: &str, count: usize) -> Result<Self> {
         let names: Vec<String> = (0..count).map(|number| format!("writer{number}")).collect();
         Ok(Self(try_join_all(names.iter().map(|name| Writer::start(base, name))).await?))
+    }
+
+    /// Lets each writer pause after a write.
+    #[must_use]
+    pub fn with_pause(mut self, pause: Duration) -> Self {
+        self.0.iter_mut().for_each(|writer| writer.set_pause(pause));
+        self
     }
 
     /// Returns the writers.

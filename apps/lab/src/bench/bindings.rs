@@ -51,7 +51,7 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk)
     let s3 = S3::start(folder).await?;
     let mut settings = vec![("SVC_NODE_WORKERD", workerd.display().to_string())];
     settings.extend(s3.settings(s3.0.address()));
-    let mut platform = Platform::start(services, folder, settings).await?;
+    let platform = Platform::start(services, folder, settings).await?;
     if args.changes > 0 {
         services.supervise(secrets::measure(&mut report, &platform, args.changes)).await?;
     }
@@ -60,7 +60,7 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, wrk: &Wrk)
         services.supervise(storage::compare(&mut report, &platform, &s3, &load)).await?;
     }
     if args.projects > 0 {
-        projects::measure(&mut report, &mut platform, services, args.projects).await?;
+        projects::measure(&mut report, &platform, services, args.projects).await?;
     }
     report.finish(args)
 }

@@ -66,9 +66,9 @@ pub async fn run(mut args: Args) -> Result<ExitCode> {
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args, nginx: PathBuf) -> Result<()> {
     let versions = describe_nginx(&nginx)?;
-    let mut rig = Rig::start(services, folder, nginx, args.certificates).await?;
+    let rig = Rig::start(services, folder, nginx, args.certificates).await?;
     let mut report = Report::new(TITLE, ABOUT, &versions)?;
-    let [blocks, variable, node] = memory::measure(services, &mut rig, &mut report).await?;
+    let [blocks, variable, node] = memory::measure(services, &rig, &mut report).await?;
     if args.seconds > 0 {
         let load = Load { duration: Duration::from_secs(args.seconds), rounds: args.rounds, clients: args.clients };
         let (targets, expected) = ([&blocks, &variable, &node], &rig.expected);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -23,8 +24,8 @@ use testkit::reserved_address;
 /// A running server and node, and a session of a signed-in user.
 pub struct Platform {
     pub edge: SocketAddr,
-    pub node_pid: u32,
     pub server: Server,
+    node_pid: AtomicU32,
     folder: PathBuf,
     node_settings: Vec<(&'static str, String)>,
 }
@@ -68,23 +69,30 @@ impl Platform {
             ("SVC_NODE_LOG", "warn".to_owned()),
         ];
         node_settings.extend(more.node);
-        let mut platform = Self { edge, node_pid: 0, server, folder: folder.to_owned(), node_settings };
+        let node_pid = AtomicU32::default();
+        let platform = Self { edge, server, node_pid, folder: folder.to_owned(), node_settings };
         platform.start_node(services).await?;
         print_step("Platform", "ready", start);
         Ok(platform)
     }
 
+    /// Returns the id of the node's process.
+    pub fn node_pid(&self) -> u32 {
+        self.node_pid.load(Ordering::SeqCst)
+    }
+
     /// Starts the node, and waits until it responds.
-    async fn start_node(&mut self, services: &mut Services) -> Result<()> {
+    async fn start_node(&self, services: &mut Services) -> Result<()> {
         let program = workspace::program_folder(IS_RELEASE)?.join("svc-node");
-        self.node_pid = services.start("node", &program, &self.folder, |it| {
+        let pid = services.start("node", &program, &self.folder, |it| {
             it.env_clear().envs(self.node_settings.iter().map(|(name, value)| (name, value)));
         })?;
+        self.node_pid.store(pid, Ordering::SeqCst);
         services.supervise(probe::wait_until_ok(self.edge, "/__svc/node/health")).await
     }
 
     /// Stops and starts the node. Returns the duration from its start until it responded.
-    pub async fn restart_node(&mut self, services: &mut Services) -> Result<Duration> {
+    pub async fn restart_node(&self, services: &mut Services) -> Result<Duration> {
         services.stop_program("node").await;
         let start = Instant::now();
         self.start_node(services).await?;
@@ -92,13 +100,13 @@ impl Platform {
     }
 
     /// Kills the node with SIGKILL, and starts it again.
-    pub async fn kill_node(&mut self, services: &mut Services) -> Result<()> {
-        kill(self.node_pid)?;
+    pub async fn kill_node(&self, services: &mut Services) -> Result<()> {
+        kill(self.node_pid())?;
         self.restart_node(services).await.map(drop)
     }
 
     /// Kills the server with SIGKILL, and starts it again.
-    pub async fn kill_server(&mut self, services: &mut Services) -> Result<()> {
+    pub async fn kill_server(&self, services: &mut Services) -> Result<()> {
         self.server.kill_and_restart(services).await
     }
 
@@ -148,10 +156,10 @@ impl Platform {
 
     /// Waits until the node uses no CPU time.
     pub async fn wait_until_idle(&self) -> Result<()> {
-        let mut before = usage::cpu_time(self.node_pid)?;
+        let mut before = usage::cpu_time(self.node_pid())?;
         loop {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let now = usage::cpu_time(self.node_pid)?;
+            let now = usage::cpu_time(self.node_pid())?;
             if now - before < 0.1 {
                 return Ok(());
             }

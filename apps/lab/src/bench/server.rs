@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -27,8 +28,7 @@ pub struct Server {
     pub public: SocketAddr,
     /// The address of the internal API for nodes.
     pub internal: SocketAddr,
-    /// The id of the server process.
-    pub pid: u32,
+    pid: AtomicU32,
     /// The duration from the start until the server was ready.
     pub startup_time: Duration,
     client: Client,
@@ -51,32 +51,43 @@ impl Server {
         let mut settings = settings(folder, database_url, public, internal)?;
         settings.extend_from_slice(more);
         let start = Instant::now();
-        let process = spawn(services, folder, &settings)?;
+        let pid = AtomicU32::new(spawn(services, folder, &settings)?);
         services.supervise(probe::wait_until_ok(public, "/readyz")).await?;
         let start = start.elapsed();
         let client = client()?;
         let sign_in = client.post(format!("{api}/v1/auth/dev/login")).json(&json!({ "subject": "ada" }));
         let token = string_at(&success_json(sign_in.send().await?).await?, "/token")?;
         let folder = folder.to_owned();
-        Ok(Self { public, internal, pid: process, startup_time: start, client, api, token, folder, settings })
+        Ok(Self { public, internal, pid, startup_time: start, client, api, token, folder, settings })
+    }
+
+    /// Returns the id of the server process.
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Ordering::SeqCst)
     }
 
     /// Kills the server with SIGKILL, and starts it again at the same addresses.
-    pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
+    pub async fn kill_and_restart(&self, services: &mut Services) -> Result<()> {
         self.kill(services).await?;
         self.restart(services).await
     }
 
     /// Kills the server with SIGKILL.
     pub async fn kill(&self, services: &mut Services) -> Result<()> {
-        kill(self.pid)?;
+        kill(self.pid())?;
         services.stop_program("server").await;
         Ok(())
     }
 
+    /// Stops the server with SIGTERM, and starts it again at the same addresses.
+    pub async fn terminate_and_restart(&self, services: &mut Services) -> Result<()> {
+        services.stop_program("server").await;
+        self.restart(services).await
+    }
+
     /// Starts the server again after [`Server::kill`].
-    pub async fn restart(&mut self, services: &mut Services) -> Result<()> {
-        self.pid = spawn(services, &self.folder, &self.settings)?;
+    pub async fn restart(&self, services: &mut Services) -> Result<()> {
+        self.pid.store(spawn(services, &self.folder, &self.settings)?, Ordering::SeqCst);
         services.supervise(probe::wait_until_ok(self.public, "/readyz")).await
     }
 

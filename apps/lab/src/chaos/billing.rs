@@ -41,7 +41,7 @@ enum Victim {
 }
 
 /// The tokens of a call.
-type Tokens = (i64, i64);
+pub type Tokens = (i64, i64);
 
 pub async fn run(rounds: usize) -> Result<Outcome> {
     let Some(workerd) = workerd::find() else {
@@ -60,10 +60,10 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     let upstream = AiServer::start().await;
     let cluster = Cluster::bench()?;
     let url = cluster.url("postgres");
-    let mut platform = Platform::start_on(services, folder, cluster, settings(folder, &upstream, workerd)?).await?;
+    let platform = Platform::start_on(services, folder, cluster, settings(folder, &upstream, workerd)?).await?;
     let site = Site::deploy(&platform, &mut migrations::connect(Secret::new(url.clone())).await?).await?;
     let stopped = AtomicBool::new(false);
-    let visitors = (0..VISITORS).map(|number| visit(&site, number, &stopped));
+    let visitors = (0..VISITORS).map(|number| visit(&site, number, Duration::ZERO, &stopped));
     let kills = async {
         for number in 0..KILLS_PER_ROUND * rounds {
             sleep(Duration::from_millis(700 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1000)).await;
@@ -86,15 +86,51 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     killed?;
     let answered: Vec<Tokens> = answered.into_iter().flatten().collect();
     ensure!(!answered.is_empty(), "no response was complete");
-    let (database, connection) = tokio_postgres::connect(&url, NoTls).await?;
+    let mut outcome = Outcome::default();
+    let settlement = check(&url, &answered, &upstream, &mut outcome).await?;
+    outcome.violations.extend(chaos::violations(&url, &[SEALING_KEY]).await?);
+    outcome.findings.push(Finding::new(
+        "kill -9 of node, control plane and Postgres while visitors call AI models",
+        "every call with a complete response is deducted once with its exact tokens, no call twice; all are settled within 30 s",
+        outcome.violations.is_empty() && settlement.duration < MAX_SETTLEMENT,
+        format!(
+            "{} kills, {} calls at the upstream, {} complete responses, {} deducted; {} violations; all settled \
+             {:.1} s after the last call",
+            KILLS_PER_ROUND * rounds,
+            settlement.received,
+            answered.len(),
+            settlement.deducted,
+            outcome.violations.len(),
+            settlement.duration.as_secs_f64(),
+        ),
+    ));
+    Ok(outcome)
+}
+
+/// How the calls were settled.
+pub struct Settlement {
+    /// The calls that the upstream received.
+    pub received: usize,
+    pub deducted: usize,
+    /// The time until all calls were settled.
+    duration: Duration,
+}
+
+/// Waits until all calls are settled, and compares the complete responses with the ledger and the upstream.
+pub async fn check(
+    database_url: &str,
+    answered: &[Tokens],
+    upstream: &AiServer,
+    outcome: &mut Outcome,
+) -> Result<Settlement> {
+    let (database, connection) = tokio_postgres::connect(database_url, NoTls).await?;
     tokio::spawn(connection);
     let start = Instant::now();
     while open_calls(&database).await? > 0 && start.elapsed() < MAX_SETTLEMENT {
         sleep(Duration::from_millis(50)).await;
     }
-    let settled_in = start.elapsed();
+    let duration = start.elapsed();
     let rows = ledger(&database).await?;
-    let mut outcome = Outcome::default();
     let open = open_calls(&database).await?;
     if open > 0 {
         outcome.violations.push(format!("{open} calls are not settled"));
@@ -103,7 +139,7 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     for tokens in &rows {
         *deducted.entry(*tokens).or_default() += 1;
     }
-    for tokens in &answered {
+    for tokens in answered {
         let count = deducted.entry(*tokens).or_default();
         *count -= 1;
         if *count < 0 {
@@ -114,26 +150,11 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     if rows.len() > received {
         outcome.violations.push(format!("{} deductions of {received} calls", rows.len()));
     }
-    outcome.violations.extend(chaos::violations(&url, &[SEALING_KEY]).await?);
-    outcome.findings.push(Finding::new(
-        "kill -9 of node, control plane and Postgres while visitors call AI models",
-        "every call with a complete response is deducted once with its exact tokens, no call twice; all are settled within 30 s",
-        outcome.violations.is_empty() && settled_in < MAX_SETTLEMENT,
-        format!(
-            "{} kills, {received} calls at the upstream, {} complete responses, {} deducted; {} violations; all settled \
-             {:.1} s after the last call",
-            KILLS_PER_ROUND * rounds,
-            answered.len(),
-            rows.len(),
-            outcome.violations.len(),
-            settled_in.as_secs_f64(),
-        ),
-    ));
-    Ok(outcome)
+    Ok(Settlement { received, deducted: rows.len(), duration })
 }
 
-/// Calls the model until stopped. Returns the tokens of the complete responses.
-async fn visit(site: &Site, visitor: usize, stopped: &AtomicBool) -> Vec<Tokens> {
+/// Calls the model until stopped, with a pause after each call. Returns the tokens of the complete responses.
+pub async fn visit(site: &Site, visitor: usize, pause: Duration, stopped: &AtomicBool) -> Vec<Tokens> {
     let mut answered = Vec::new();
     for number in 0.. {
         if stopped.load(Ordering::SeqCst) {
@@ -155,6 +176,7 @@ async fn visit(site: &Site, visitor: usize, stopped: &AtomicBool) -> Vec<Tokens>
         } else {
             sleep(Duration::from_millis(20)).await;
         }
+        sleep(pause).await;
     }
     answered
 }

@@ -119,14 +119,14 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let mut settings = s3.settings(proxy.address());
     settings.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
     settings.push(("SVC_NODE_STORAGE_REPORT_INTERVAL", "1s".to_owned()));
-    let mut platform = Platform::start(&mut services, &folder, settings).await?;
-    let outcome = measure(&mut platform, &mut services, &proxy, rounds).await;
+    let platform = Platform::start(&mut services, &folder, settings).await?;
+    let outcome = measure(&platform, &mut services, &proxy, rounds).await;
     services.stop().await;
     std::fs::remove_dir_all(folder)?;
     outcome
 }
 
-async fn measure(platform: &mut Platform, services: &mut Services, proxy: &Proxy, rounds: usize) -> Result<Outcome> {
+async fn measure(platform: &Platform, services: &mut Services, proxy: &Proxy, rounds: usize) -> Result<Outcome> {
     let project = platform.create_project("objects").await?;
     platform.send(Method::POST, "objects/storage", &json!(null)).await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;

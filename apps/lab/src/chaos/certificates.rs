@@ -81,7 +81,7 @@ async fn measure(services: &mut Services, folder: &Path, mut authority: Authorit
     let (cluster, tls) = (Cluster::bench()?, reserved_address());
     let url = cluster.url("postgres");
     let settings = Settings { server: authority.settings()?, node: vec![("SVC_EDGE_TLS_LISTEN", tls.to_string())] };
-    let mut platform = Platform::start_on(services, folder, cluster, settings).await?;
+    let platform = Platform::start_on(services, folder, cluster, settings).await?;
     authority.start(platform.edge.port(), url.clone()).await?;
     let hostnames = create_hostnames(&platform, &authority).await?;
     let (database, connection) = tokio_postgres::connect(&url, NoTls).await?;
@@ -92,10 +92,10 @@ async fn measure(services: &mut Services, folder: &Path, mut authority: Authorit
         if number % 3 == 2 {
             platform.kill_node(services).await?;
         } else {
-            kill_server(&mut platform, services, &database, &url, &mut outcome).await?;
+            kill_server(&platform, services, &database, &url, &mut outcome).await?;
         }
     }
-    kill_server(&mut platform, services, &database, &url, &mut outcome).await?;
+    kill_server(&platform, services, &database, &url, &mut outcome).await?;
     let completed_in = wait_until_complete(&url).await?;
     let served = serve_all(&authority, &hostnames, tls).await?;
     outcome.violations.extend(violations(&url).await?);
@@ -154,7 +154,7 @@ async fn create_hostnames(platform: &Platform, authority: &Authority) -> Result<
 
 /// Kills the server, checks what it left behind, and starts it again.
 async fn kill_server(
-    platform: &mut Platform,
+    platform: &Platform,
     services: &mut Services,
     database: &Client,
     url: &str,

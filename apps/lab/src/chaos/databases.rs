@@ -4,8 +4,8 @@
 //! of kind `pre_restore`. The database must contain the last restored generation, and no row that was acknowledged
 //! between that generation and its restore.
 
-mod journal;
-mod restore;
+pub mod journal;
+pub mod restore;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,9 @@ use crate::bench::platform::Platform;
 use journal::{Row, Write};
 use restore::Restore;
 
-const WRITERS: usize = 4;
+const WRITERS: i32 = 4;
+/// The pause of a writer between two rows.
+const PAUSE: Duration = Duration::from_millis(2);
 /// The number of restores in a round: two for each victim.
 const RESTORES_PER_ROUND: usize = 6;
 /// A victim is killed within this time after the request of a restore, in milliseconds.
@@ -52,15 +54,15 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let cluster = ProjectCluster::start(&mut services, &folder)?;
     let mut settings = cluster.settings();
     settings.push(("SVC_NODE_BACKUP_INTERVAL", "5s".to_owned()));
-    let mut platform = Platform::start(&mut services, &folder, settings).await?;
-    let outcome = measure(&mut platform, &mut services, &cluster, rounds).await;
+    let platform = Platform::start(&mut services, &folder, settings).await?;
+    let outcome = measure(&platform, &mut services, &cluster, rounds).await;
     services.stop().await;
     std::fs::remove_dir_all(folder)?;
     outcome
 }
 
 async fn measure(
-    platform: &mut Platform,
+    platform: &Platform,
     services: &mut Services,
     cluster: &ProjectCluster,
     rounds: usize,
@@ -69,7 +71,7 @@ async fn measure(
     let database = Database::enable(platform, "journal").await?;
     database.wait_until_usable().await?.batch_execute(journal::CREATE).await?;
     let (stopped, writes) = (AtomicBool::new(false), journal::Journal::default());
-    let writers = (0..WRITERS).map(|writer| journal::write(&database, writer, &writes, &stopped));
+    let writers = (0..WRITERS).map(|writer| journal::write(&database, writer, PAUSE, &writes, &stopped));
     let faults = async {
         let restored = restore_repeatedly(platform, services, &writes, RESTORES_PER_ROUND * rounds).await;
         stopped.store(true, Ordering::SeqCst);
@@ -77,17 +79,8 @@ async fn measure(
     };
     let (_, restores) = tokio::join!(join_all(writers), faults);
     let restores = restores?;
-    let mut outcome = Outcome::default();
-    let last = restores.iter().rfind(|restore| restore.terminal_code.is_none()).context("no restore succeeded")?;
-    for failed in restores.iter().filter(|restore| restore.terminal_code.is_some()) {
-        outcome.violations.push(format!("a restore ended with {:?} after a kill", failed.terminal_code));
-    }
-    let writes = writes.into_writes();
-    let present = journal::rows(&database.wait_until_usable().await?).await?;
-    let content = restore::content(cluster, &last.generation).await?;
-    let kept = kept_rows(platform, cluster).await?;
-    ensure!(!content.is_empty() && !kept.is_empty(), "the generations contain no rows");
-    check(&writes, &present, &content, &kept, last, &mut outcome);
+    let (mut outcome, writes) = (Outcome::default(), writes.into_writes());
+    verify(platform, cluster, &database, &writes, &restores, &mut outcome).await?;
     let longest = restores.iter().map(|restore| restore.duration).max().unwrap_or_default();
     outcome.findings.push(Finding::new(
         "kill -9 of node, control plane or Postgres during a restore, while clients write to the database",
@@ -107,7 +100,7 @@ async fn measure(
 
 /// Restores the newest scheduled generation, and kills one of the victims during each restore.
 async fn restore_repeatedly(
-    platform: &mut Platform,
+    platform: &Platform,
     services: &mut Services,
     writes: &journal::Journal,
     count: usize,
@@ -135,8 +128,29 @@ async fn restore_repeatedly(
     Ok(restores)
 }
 
+/// Compares the journal with the database and its generations.
+pub async fn verify(
+    platform: &Platform,
+    cluster: &ProjectCluster,
+    database: &Database,
+    writes: &[Write],
+    restores: &[Restore],
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let last = restores.iter().rfind(|restore| restore.terminal_code.is_none()).context("no restore succeeded")?;
+    for failed in restores.iter().filter(|restore| restore.terminal_code.is_some()) {
+        outcome.violations.push(format!("a restore ended with {:?} after a fault", failed.terminal_code));
+    }
+    let present = journal::rows(&database.wait_until_usable().await?).await?;
+    let content = restore::content(cluster, &last.generation).await?;
+    let kept = kept_rows(platform, cluster).await?;
+    ensure!(!content.is_empty() && !kept.is_empty(), "the generations contain no rows");
+    check(writes, &present, &content, &kept, last, outcome);
+    Ok(())
+}
+
 /// Waits until another row is acknowledged, which shows that the database is in use again.
-async fn wait_for_write(writes: &journal::Journal) -> Result<()> {
+pub async fn wait_for_write(writes: &journal::Journal) -> Result<()> {
     let (start, before) = (Instant::now(), writes.acknowledged());
     while writes.acknowledged() == before {
         ensure!(start.elapsed() < TIMEOUT, "no row was acknowledged after a restore");

@@ -38,13 +38,13 @@ const INCOMPLETE: &str = "\
         OR NOT EXISTS (SELECT FROM dns.zones z WHERE z.name = d.name AND z.org_id = d.org_id)";
 
 /// A buyer, with the outcomes of its purchases.
-struct Buyer {
+pub struct Buyer {
     name: String,
     token: String,
     /// The id of the organization.
     org: String,
-    bought: Vec<String>,
-    refused: Vec<String>,
+    pub bought: Vec<String>,
+    pub refused: Vec<String>,
     wrong: Vec<String>,
     repeated: usize,
 }
@@ -57,7 +57,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let buyers = try_join_all((0..BUYERS).map(|number| Buyer::start(&client, &base, &payments, number))).await?;
     let stopped = AtomicBool::new(false);
     let kills = (KILLS * rounds).div_ceil(3);
-    let purchases = join_all(buyers.into_iter().map(|buyer| buyer.run(&client, &base, &stopped)));
+    let purchases = join_all(buyers.into_iter().map(|buyer| buyer.run(&client, &base, Duration::ZERO, &stopped)));
     let failures = fail_at_random(&registrar, &payments, &stopped);
     let faults = async {
         let killed = rig.kill_repeatedly(kills).await;
@@ -67,11 +67,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let (buyers, (), killed) = tokio::join!(purchases, failures, faults);
     killed?;
     let completed_in = wait_until_complete(&rig.database).await?;
-    for buyer in &buyers {
-        outcome.violations.extend(buyer.violations(&registrar, &payments));
-    }
-    let incomplete = chaos::rows(&rig.database, INCOMPLETE).await?;
-    outcome.violations.extend(incomplete.iter().map(|row| format!("a domain is not complete: {row}")));
+    outcome.violations.extend(violations(&buyers, &rig.database, &registrar, &payments).await?);
     let count = |of: fn(&Buyer) -> usize| buyers.iter().map(of).sum::<usize>();
     let (bought, refused) = (count(|buyer| buyer.bought.len()), count(|buyer| buyer.refused.len()));
     ensure!(bought > 0 && refused > 0, "no purchase ended");
@@ -118,8 +114,23 @@ async fn fail_at_random(registrar: &RegistrarServer, payments: &PaymentsServer, 
     payments.inject(None);
 }
 
+/// Returns the differences between the outcomes of all purchases, the data of the providers, and the database.
+pub async fn violations(
+    buyers: &[Buyer],
+    database: &str,
+    registrar: &RegistrarServer,
+    payments: &PaymentsServer,
+) -> Result<Vec<String>> {
+    let incomplete = chaos::rows(database, INCOMPLETE).await?;
+    let mut violations: Vec<String> = incomplete.iter().map(|row| format!("a domain is not complete: {row}")).collect();
+    for buyer in buyers {
+        violations.extend(buyer.violations(registrar, payments));
+    }
+    Ok(violations)
+}
+
 /// Waits until no purchase and no refund is in progress.
-async fn wait_until_complete(database: &str) -> Result<Duration> {
+pub async fn wait_until_complete(database: &str) -> Result<Duration> {
     let start = Instant::now();
     while !chaos::rows(database, OPEN).await?.is_empty() {
         ensure!(start.elapsed() < MAX_COMPLETION, "purchases are still in progress");
@@ -130,7 +141,7 @@ async fn wait_until_complete(database: &str) -> Result<Duration> {
 
 impl Buyer {
     /// Signs in, and saves a card.
-    async fn start(client: &Client, base: &str, payments: &PaymentsServer, number: usize) -> Result<Self> {
+    pub async fn start(client: &Client, base: &str, payments: &PaymentsServer, number: usize) -> Result<Self> {
         let name = format!("buyer-{number}");
         let token = start_session(client, base, &name).await?;
         let orgs = client.get(format!("{base}/v1/orgs")).bearer_auth(&token).send().await?;
@@ -140,14 +151,15 @@ impl Buyer {
         Ok(Self { name, token, org, bought: Vec::new(), refused: Vec::new(), wrong: Vec::new(), repeated: 0 })
     }
 
-    /// Buys domains until stopped, one after the other.
-    async fn run(mut self, client: &Client, base: &str, stopped: &AtomicBool) -> Self {
+    /// Buys domains until stopped, one after the other, with a pause after each.
+    pub async fn run(mut self, client: &Client, base: &str, pause: Duration, stopped: &AtomicBool) -> Self {
         for number in 0.. {
             if stopped.load(Ordering::SeqCst) {
                 break;
             }
             let prefix = if number % 3 == 2 { "status-register-422-" } else { "" };
             self.buy(client, base, format!("{prefix}{}-{number}.com", self.name)).await;
+            sleep(pause).await;
         }
         self
     }

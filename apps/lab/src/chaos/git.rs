@@ -12,6 +12,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use kernel::ClockRng;
 use serde_json::Value;
+use tokio::process::Command;
 use tokio::time::sleep;
 use xtask::postgres::Cluster;
 use xtask::process::Signals;
@@ -19,7 +20,7 @@ use xtask::services::Services;
 
 use super::Outcome;
 use super::report::Finding;
-use crate::git_host::{GitHost, stdout};
+use crate::git_host::{GitClient, GitHost, stdout};
 
 /// The number of rounds of a run with the default number of repetitions.
 const ROUNDS: usize = 200;
@@ -47,11 +48,11 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
     let database = cluster.url("postgres");
     let mut host = GitHost::start(services, folder, cluster).await?;
     host.create(REPO).await?;
-    let mut pushers = Pushers::start(&host, folder).await?;
+    let mut pushers = Pushers::start(host.client.clone(), folder, REPO).await?;
     let (mut outcome, mut acknowledged, mut listed) = (Outcome::default(), Vec::new(), Vec::new());
     let (mut kills, mut longest, start) = (0, Duration::ZERO, Instant::now());
     for round in 0..rounds {
-        let mut pushes: FuturesUnordered<_> = pushers.push(&host).await?.into_iter().collect();
+        let mut pushes: FuturesUnordered<_> = pushers.push().await?.into_iter().collect();
         let mut pushed: Vec<String> = Vec::new();
         if round % 2 == 0 {
             sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1500)).await;
@@ -67,7 +68,7 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
             host.server.kill_and_restart(services).await?;
             kills += 1;
         }
-        host.kill_node(services).await?;
+        host.node.kill_and_restart(services).await?;
         kills += 1;
         while let Some(push) = pushes.next().await {
             pushed.extend(push?);
@@ -76,12 +77,12 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
             outcome.violations.push(format!("{} pushes on top of one commit were acknowledged", pushed.len()));
         }
         acknowledged.extend(pushed);
-        pushers.head = head(&host, &pushers.folder).await?;
+        pushers.head = pushers.remote_head().await?;
         let delivered = Instant::now();
         extend(&host, &mut listed, &pushers.head).await?;
         longest = longest.max(delivered.elapsed());
         if round % CHECK_EVERY == 0 || round + 1 == rounds {
-            check(&host, &mut outcome).await?;
+            check(&host.client, &host.directory(REPO).await?, &mut outcome).await?;
         }
     }
     let duration = start.elapsed();
@@ -106,32 +107,37 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
 }
 
 /// The clients. They share one local repository, so that a client need not fetch the commits of the others.
-struct Pushers {
+pub struct Pushers {
+    client: GitClient,
+    repo: &'static str,
     folder: PathBuf,
-    head: String,
+    /// The commit on top of which the next ones are created.
+    pub head: String,
     tree: String,
     created: u64,
 }
 
 impl Pushers {
-    async fn start(host: &GitHost, folder: &Path) -> Result<Self> {
+    /// Pushes the first commit to an empty repository.
+    pub async fn start(client: GitClient, folder: &Path, repo: &'static str) -> Result<Self> {
         let folder = folder.join("clients");
         std::fs::create_dir(&folder)?;
-        stdout(host.git(&folder).args(["init", "--quiet", "--initial-branch=main"])).await?;
+        stdout(client.git(&folder).args(["init", "--quiet", "--initial-branch=main"])).await?;
         std::fs::write(folder.join("file"), "contents")?;
-        stdout(host.git(&folder).args(["add", "file"])).await?;
-        let tree = stdout(host.git(&folder).arg("write-tree")).await?;
-        let mut pushers = Self { folder, head: String::new(), tree, created: 0 };
-        pushers.head = pushers.commit(host).await?;
+        stdout(client.git(&folder).args(["add", "file"])).await?;
+        let tree = stdout(client.git(&folder).arg("write-tree")).await?;
+        let mut pushers = Self { client, repo, folder, head: String::new(), tree, created: 0 };
+        pushers.head = pushers.commit().await?;
         let refspec = format!("{}:refs/heads/main", pushers.head);
-        stdout(host.git(&pushers.folder).args(["push", "--quiet", &host.url(REPO), &refspec])).await?;
+        let mut push = pushers.client.git(&pushers.folder);
+        stdout(push.args(["push", "--quiet", &pushers.client.url(repo), &refspec])).await?;
         Ok(pushers)
     }
 
     /// Creates a commit on top of the branch.
-    async fn commit(&mut self, host: &GitHost) -> Result<String> {
+    pub async fn commit(&mut self) -> Result<String> {
         self.created += 1;
-        let mut command = host.git(&self.folder);
+        let mut command = self.client.git(&self.folder);
         command.args(["commit-tree", &self.tree, "-m", &format!("Commit {}", self.created)]);
         if !self.head.is_empty() {
             command.args(["-p", &self.head]);
@@ -140,31 +146,38 @@ impl Pushers {
     }
 
     /// Starts the pushes of a round. Each returns its commit if it was acknowledged.
-    async fn push(&mut self, host: &GitHost) -> Result<Vec<impl Future<Output = Result<Option<String>>> + use<>>> {
+    async fn push(&mut self) -> Result<Vec<impl Future<Output = Result<Option<String>>> + use<>>> {
         let mut pushes = Vec::new();
         for number in 0..CLIENTS {
-            let commit = self.commit(host).await?;
-            let url = if number % 2 == 0 { host.url(REPO) } else { host.ssh_url(REPO) };
-            let mut push = host.git(&self.folder);
-            push.args(["push", "--quiet", &url, &format!("{commit}:refs/heads/main")]);
-            pushes.push((push, commit));
+            let commit = self.commit().await?;
+            pushes.push((self.push_of(&commit, number % 2 == 1), commit));
         }
         let started = pushes.into_iter().map(|(mut push, commit)| {
-            let mut child = push.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+            let mut child = push.spawn()?;
             Ok(async move { Ok(child.wait().await?.success().then_some(commit)) })
         });
         started.collect()
     }
-}
 
-/// Returns the commit of the branch.
-async fn head(host: &GitHost, folder: &Path) -> Result<String> {
-    let listed = stdout(host.git(folder).args(["ls-remote", &host.url(REPO), "refs/heads/main"])).await?;
-    Ok(listed.split('\t').next().context("the branch has a commit")?.to_owned())
+    /// Returns the command that pushes a commit to the branch.
+    pub fn push_of(&self, commit: &str, over_ssh: bool) -> Command {
+        let url = if over_ssh { self.client.ssh_url(self.repo) } else { self.client.url(self.repo) };
+        let mut push = self.client.git(&self.folder);
+        push.args(["push", "--quiet", &url, &format!("{commit}:refs/heads/main")]);
+        push.stdout(Stdio::null()).stderr(Stdio::null());
+        push
+    }
+
+    /// Returns the commit of the branch at the node.
+    pub async fn remote_head(&self) -> Result<String> {
+        let mut list = self.client.git(&self.folder);
+        let listed = stdout(list.args(["ls-remote", &self.client.url(self.repo), "refs/heads/main"])).await?;
+        Ok(listed.split('\t').next().context("the branch has a commit")?.to_owned())
+    }
 }
 
 /// An update of the branch: the commits before and after it.
-type Update = (Option<String>, Option<String>);
+pub type Update = (Option<String>, Option<String>);
 
 /// Waits until an update to this commit is listed. Then appends the updates that were listed since the last call.
 async fn extend(host: &GitHost, known: &mut Vec<Update>, head: &str) -> Result<()> {
@@ -185,9 +198,9 @@ async fn extend(host: &GitHost, known: &mut Vec<Update>, head: &str) -> Result<(
     }
 }
 
-async fn check(host: &GitHost, outcome: &mut Outcome) -> Result<()> {
-    let directory = host.directory(REPO).await?;
-    let checked = host.git(&directory).args(["fsck", "--full", "--no-dangling"]).output().await?;
+/// Runs `git fsck` in the directory of a repository at the node.
+pub async fn check(client: &GitClient, directory: &Path, outcome: &mut Outcome) -> Result<()> {
+    let checked = client.git(directory).args(["fsck", "--full", "--no-dangling"]).output().await?;
     if !checked.status.success() {
         let stderr = String::from_utf8_lossy(&checked.stderr);
         outcome.violations.push(format!("git fsck: {}", stderr.lines().next().unwrap_or_default()));
@@ -196,7 +209,7 @@ async fn check(host: &GitHost, outcome: &mut Outcome) -> Result<()> {
 }
 
 /// Returns descriptions of the updates that are missing, listed twice, or not in order.
-fn violations(listed: &[Update], acknowledged: &[String]) -> Vec<String> {
+pub fn violations(listed: &[Update], acknowledged: &[String]) -> Vec<String> {
     let mut violations = Vec::new();
     let mut before = &None;
     for (old, new) in listed {

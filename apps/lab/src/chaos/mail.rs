@@ -4,8 +4,8 @@
 //! mail of the log must reach `email()`, and each reply must reach the relay. A kill may repeat an operation in
 //! progress, with the same id.
 
-mod check;
-mod client;
+pub mod check;
+pub mod client;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,10 +22,12 @@ use xtask::workerd;
 
 use super::Outcome;
 use super::report::Finding;
-use crate::mail_host::MailHost;
+use crate::mail_host::{MailHost, MailNode, create_with_worker};
 use client::Client;
 
 const CLIENTS: usize = 4;
+/// The pause of a client between two mails.
+const PAUSE: Duration = Duration::from_millis(100);
 /// The kills of a run with the default number of repetitions.
 const KILLS: usize = 90;
 /// The longest time after the last kill until every mail was handled and every reply was sent. A claim of the outbox
@@ -33,7 +35,7 @@ const KILLS: usize = 90;
 const MAX_COMPLETION: Duration = Duration::from_secs(600);
 
 /// A worker that replies to each mail. The subject of the reply names the mail.
-const WORKER: &[u8] = b"
+pub const WORKER: &[u8] = b"
 export default {
   async fetch() {
     return new Response('ok');
@@ -71,9 +73,12 @@ async fn measure(
 ) -> Result<Outcome> {
     let relay = SmtpServer::start(Encryption::None).await;
     let mut host = MailHost::start(services, folder, &relay.url(), node).await?;
-    let recipients = [host.create_with_worker("one", WORKER).await?, host.create_with_worker("two", WORKER).await?];
+    let recipients = [
+        create_with_worker(&host.platform, "one", WORKER).await?,
+        create_with_worker(&host.platform, "two", WORKER).await?,
+    ];
     let (acknowledged, stopped) = (watch::Sender::new(0), watch::Sender::new(false));
-    let clients = (0..CLIENTS).map(|number| Client::new(host.node.smtp, number, recipients.clone()));
+    let clients = (0..CLIENTS).map(|number| Client::new(host.node.smtp, number, recipients.clone(), PAUSE));
     let clients: Vec<_> =
         clients.map(|client| tokio::spawn(client.run(acknowledged.clone(), stopped.subscribe()))).collect();
     for number in 0..kills {
@@ -95,7 +100,7 @@ async fn measure(
     for mails in join_all(clients).await {
         journal.extend(mails?);
     }
-    let completed_in = wait_until_complete(&host).await?;
+    let completed_in = wait_until_complete(&host.node, &host.database).await?;
     let mut outcome = Outcome::default();
     let report = check::compare(&host.database, &journal, &relay.received(), kills).await?;
     outcome.violations.extend(report.violations);
@@ -123,10 +128,10 @@ async fn measure(
 }
 
 /// Waits until the queue of the mail node is empty, no mail waits for a worker, and no reply waits for the relay.
-async fn wait_until_complete(host: &MailHost) -> Result<Duration> {
+pub async fn wait_until_complete(node: &MailNode, database: &str) -> Result<Duration> {
     let start = Instant::now();
     loop {
-        let (queued, pending) = (host.node.queued()?, chaos::rows(&host.database, PENDING).await?.len());
+        let (queued, pending) = (node.queued()?, chaos::rows(database, PENDING).await?.len());
         if queued == 0 && pending == 0 {
             return Ok(start.elapsed());
         }

@@ -1,7 +1,7 @@
 //! Faults of the authorization server: races of its requests, `kill -9` of the server and of Postgres between them, and
 //! a rotation of the signing key under load.
 
-mod crashes;
+pub mod crashes;
 mod races;
 mod rotation;
 
@@ -14,11 +14,11 @@ use super::rig::Rig;
 use crate::connected_app::{ConnectedApp, SharedKey, start_session};
 
 /// The server under test, as the requests of this module use it.
-struct Setup {
+pub struct Setup {
     store: Store,
     client: Client,
     base: String,
-    app: ConnectedApp,
+    pub app: ConnectedApp,
     /// The session of a user.
     session: String,
 }
@@ -44,7 +44,7 @@ const AUDITED_ENDS: &str = "\
 pub async fn run(rounds: usize) -> Result<Outcome> {
     let (mut outcome, key) = (Outcome::default(), SharedKey::generate());
     let mut rig = Rig::start(&key.settings()).await?;
-    let setup = Setup::new(&rig, &key).await?;
+    let setup = Setup::new(&key, &rig.database, rig.service.base()).await?;
     races::run(&setup, rounds, &mut outcome).await?;
     crashes::run(&setup, &mut rig, rounds, &mut outcome).await?;
     rotation::run(&setup, &rig, &key, &mut outcome).await?;
@@ -59,8 +59,9 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
 }
 
 impl Setup {
-    async fn new(rig: &Rig, key: &SharedKey) -> Result<Self> {
-        let (store, client, base) = (key.store(&rig.database)?, chaos::client()?, rig.service.base());
+    /// Registers an app and signs a user in at the server with this base URL.
+    pub async fn new(key: &SharedKey, database_url: &str, base: String) -> Result<Self> {
+        let (store, client) = (key.store(database_url)?, chaos::client()?);
         let app = ConnectedApp::register(&store, &client, &base).await?;
         let session = start_session(&client, &base, "grace").await?;
         Ok(Self { store, client, base, app, session })

@@ -127,7 +127,8 @@ impl Rig {
     }
 }
 
-fn address(url: &Url) -> Result<SocketAddr> {
+/// Returns the address of a URL.
+pub fn address(url: &Url) -> Result<SocketAddr> {
     url.socket_addrs(|| None)?.first().copied().context("no address")
 }
 

@@ -76,14 +76,19 @@ impl Service {
 
     /// Returns the log lines that report panics or internal errors.
     pub fn log_errors(&self) -> Result<Vec<String>> {
-        let log = fs::read_to_string(&self.log)?;
-        let is_error = |line: &&str| line.contains("panicked") || line.contains("\"code\":\"internal\"");
-        Ok(log.lines().filter(is_error).map(str::to_owned).collect())
+        log_errors(&self.log)
     }
 
     fn process(&self) -> Result<Pid> {
         pid(&self.child).context("the server has exited")
     }
+}
+
+/// Returns the lines of a log that report panics or internal errors.
+pub fn log_errors(log: &Path) -> Result<Vec<String>> {
+    let log = fs::read_to_string(log)?;
+    let is_error = |line: &&str| line.contains("panicked") || line.contains("\"code\":\"internal\"");
+    Ok(log.lines().filter(is_error).map(str::to_owned).collect())
 }
 
 fn spawn(settings: &[(&'static str, String)], log: &Path) -> Result<Child> {

@@ -17,12 +17,7 @@ const CONCURRENT: usize = 4;
 
 /// Adds a row for a node whose projects have no secrets, and a row for a node whose projects have ten secrets each.
 /// The projects have no code, because each running worker has its own process.
-pub async fn measure(
-    report: &mut Report,
-    platform: &mut Platform,
-    services: &mut Services,
-    projects: usize,
-) -> Result<()> {
+pub async fn measure(report: &mut Report, platform: &Platform, services: &mut Services, projects: usize) -> Result<()> {
     let numbers: Vec<usize> = (0..projects).collect();
     report.paragraph(&format!("**Projects.** {projects} projects with a page, after a restart of the node."))?;
     report.columns(&["secrets each", "node memory, MB", "peak, MB", "start, ms"])?;
@@ -32,11 +27,11 @@ pub async fn measure(
     add(report, platform, services, SECRETS).await
 }
 
-async fn add(report: &mut Report, platform: &mut Platform, services: &mut Services, secrets: usize) -> Result<()> {
+async fn add(report: &mut Report, platform: &Platform, services: &mut Services, secrets: usize) -> Result<()> {
     let start = platform.restart_node(services).await?;
     // After its restart, the node receives the full state, and takes a while to apply it.
     services.supervise(platform.wait_until_idle()).await?;
-    let (now, peak) = usage::memory(platform.node_pid)?;
+    let (now, peak) = usage::memory(platform.node_pid())?;
     let [now, peak, start] = [now, peak, start.as_secs_f64() * 1000.0].map(|figure| format!("{figure:.0}"));
     report.row(&[&secrets.to_string(), &now, &peak, &start])
 }

@@ -11,7 +11,7 @@ use super::target::Target;
 use crate::bench::report::Report;
 
 /// Adds a row for each program. The node and nginx run with all certificates afterwards.
-pub async fn measure(services: &mut Services, rig: &mut Rig, report: &mut Report) -> Result<[Target; 3]> {
+pub async fn measure(services: &mut Services, rig: &Rig, report: &mut Report) -> Result<[Target; 3]> {
     rig.restart_node(services).await?;
     let few = rig.node().memory()?;
     let fetched = services.supervise(rig.publish_all()).await?;

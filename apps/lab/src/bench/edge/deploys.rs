@@ -42,7 +42,7 @@ async fn time(report: &mut Report, platform: &Platform, project: &Project<'_>, p
         );
     }
     let [p50, p99] = percentiles(latencies, [50, 99]);
-    let (now, peak) = usage::memory(platform.node_pid)?;
+    let (now, peak) = usage::memory(platform.node_pid())?;
     let [p50, p99, now, peak] = [p50, p99, now, peak].map(|figure| format!("{figure:.0}"));
     report.row(&[&projects.to_string(), &p50, &p99, &now, &peak])
 }
@@ -62,15 +62,17 @@ async fn deploy(project: &Project<'_>, page: &str) -> Result<()> {
     project.deploy(&files).await
 }
 
-async fn fill(platform: &Platform, projects: usize) -> Result<()> {
-    let numbers: Vec<usize> = (0..projects).collect();
+/// Creates projects with a small site. Returns their hostnames.
+pub async fn fill(platform: &Platform, projects: usize) -> Result<Vec<String>> {
+    let (numbers, mut hosts): (Vec<usize>, _) = ((0..projects).collect(), Vec::new());
     for batch in numbers.chunks(MAX_CONCURRENT_DEPLOYS) {
         let deployments = batch.iter().map(async |number| {
             let project = platform.create_project(&format!("site{number}")).await?;
             deploy(&project, "/index.html").await?;
-            project.wait_until_served("/", |response| response.status().as_u16() == 200).await
+            project.wait_until_served("/", |response| response.status().as_u16() == 200).await?;
+            anyhow::Ok(project.hostname)
         });
-        futures_util::future::try_join_all(deployments).await?;
+        hosts.extend(futures_util::future::try_join_all(deployments).await?);
     }
-    Ok(())
+    Ok(hosts)
 }

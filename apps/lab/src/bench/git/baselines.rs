@@ -91,7 +91,7 @@ async fn start_sshd(services: &mut Services, folder: &Path, repositories: &Path,
     fs::create_dir_all(&home)?;
     let key = home.join("host_key");
     stdout(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key)).await?;
-    fs::copy(host.key().with_extension("pub"), home.join("authorized_keys"))?;
+    fs::copy(host.client.key().with_extension("pub"), home.join("authorized_keys"))?;
     let shown = home.display();
     let config = format!(
         "ListenAddress {address}\nHostKey {shown}/host_key\nAuthorizedKeysFile {shown}/authorized_keys\nPidFile none\n\

@@ -40,7 +40,7 @@ pub async fn measure(
     let graph = host.directory(REPO).await?.join("objects/info/commit-graph");
     let start = Instant::now();
     // The node begins maintenance at its start, so it is restarted.
-    host.kill_node(services).await?;
+    host.node.kill_and_restart(services).await?;
     while !graph.exists() {
         ensure!(start.elapsed() < MAX_MAINTENANCE, "the node does not maintain the repository");
         sleep(Duration::from_millis(200)).await;
@@ -77,21 +77,23 @@ pub async fn measure(
         let [p50, p99, max] = percentiles(durations, [50, 99, 100]).map(|ms| format!("{ms:.1}"));
         report.row(&[&format!("`{path}`"), &p50, &p99, &max])?;
     }
-    let (current, peak) = usage::memory(host.pid)?;
+    let (current, peak) = usage::memory(host.node.pid)?;
     report.paragraph(&format!("The node then used {current:.0} MB of memory, and at most {peak:.0} MB before."))
 }
 
 async fn push(host: &GitHost, folder: &Path, commits: usize) -> Result<()> {
     let work = folder.join("history");
     fs::create_dir(&work)?;
-    stdout(host.git(&work).args(["init", "--quiet", "--bare", "--initial-branch=main"])).await?;
-    let mut import = host.git(&work);
+    stdout(host.client.git(&work).args(["init", "--quiet", "--bare", "--initial-branch=main"])).await?;
+    let mut import = host.client.git(&work);
     let mut import = import.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn()?;
     let input = import.stdin.take().context("git has an input")?.into_owned_fd()?;
     tokio::task::block_in_place(|| write_history(fs::File::from(input), commits))?;
     ensure!(import.wait().await?.success(), "git fast-import failed");
     host.create(REPO).await?;
-    stdout(host.git(&work).args(["push", "--quiet", &host.url(REPO), "refs/heads/*", "refs/tags/*"])).await.map(drop)
+    stdout(host.client.git(&work).args(["push", "--quiet", &host.client.url(REPO), "refs/heads/*", "refs/tags/*"]))
+        .await
+        .map(drop)
 }
 
 /// Writes a history. Each commit changes one of 1,000 files in 100 directories. Every 1,000th commit also changes an

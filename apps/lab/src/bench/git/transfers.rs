@@ -39,7 +39,7 @@ pub async fn compare(
     report.columns(&["operation", "program", "p50 ms", "p99 ms", "ratio of p50"])?;
     let client = Client::start(host, folder, baselines).await?;
     for baseline in baselines {
-        let node = |name: &str| if baseline.over_ssh { host.ssh_url(name) } else { host.url(name) };
+        let node = |name: &str| if baseline.over_ssh { host.client.ssh_url(name) } else { host.client.url(name) };
         let transport = if baseline.over_ssh { "SSH" } else { "HTTP" };
         if args.clones > 0 {
             let sides = [baseline.url("large"), node("large")];
@@ -100,7 +100,7 @@ impl<'a> Client<'a> {
                 client.run(&work, &["commit", "--quiet", "-m", &format!("Commit {commit}")]).await?;
             }
             host.create(name).await?;
-            client.run(&work, &["push", "--quiet", &host.url(name), "main"]).await?;
+            client.run(&work, &["push", "--quiet", &host.client.url(name), "main"]).await?;
             if let Some(baseline) = baselines.first() {
                 let bare = baseline.repositories.join(format!("{name}.git"));
                 client
@@ -125,7 +125,7 @@ impl<'a> Client<'a> {
     }
 
     fn git(&self, folder: &Path) -> Command {
-        self.host.git(folder)
+        self.host.client.git(folder)
     }
 
     async fn run(&self, folder: &Path, arguments: &[&str]) -> Result<String> {

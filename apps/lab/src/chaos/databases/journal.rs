@@ -44,14 +44,14 @@ impl Journal {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, write: Write) {
+    pub fn push(&self, write: Write) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(write);
     }
 }
 
-/// Inserts rows until stopped. Each row is sent only once, because after an error its outcome is unknown.
-pub async fn write(database: &Database, writer: usize, journal: &Journal, stopped: &AtomicBool) {
-    let writer = i32::try_from(writer).unwrap_or_default();
+/// Inserts rows until stopped, with a pause after each. A row is sent only once, because after an error its outcome is
+/// unknown.
+pub async fn write(database: &Database, writer: i32, pause: Duration, journal: &Journal, stopped: &AtomicBool) {
     let mut client: Option<Client> = None;
     for number in 0.. {
         let connected = loop {
@@ -71,7 +71,7 @@ pub async fn write(database: &Database, writer: usize, journal: &Journal, stoppe
         let acknowledged = matches!(timeout(TIMEOUT, insert).await, Ok(Ok(1)));
         journal.push(Write { row: (writer, number), acknowledged: acknowledged.then(Instant::now) });
         client = acknowledged.then_some(connected);
-        sleep(Duration::from_millis(2)).await;
+        sleep(pause).await;
     }
 }
 

@@ -19,8 +19,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A generation of the list.
 pub struct Generation {
-    epoch: u64,
-    seq: u64,
+    pub epoch: u64,
+    pub seq: u64,
     pub kind: String,
     /// The path of its object below the folder of the backups.
     key: String,

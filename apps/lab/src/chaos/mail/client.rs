@@ -9,8 +9,6 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The pause between mails, and before another connection.
-const PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -27,6 +25,8 @@ pub struct Client {
     address: SocketAddr,
     number: usize,
     domains: [String; 2],
+    /// The pause between mails, and before another connection.
+    pause: Duration,
     /// The mails that were sent.
     journal: Vec<Sent>,
     /// The number of the next mail. A mail that was refused has another number the next time.
@@ -34,8 +34,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(address: SocketAddr, number: usize, domains: [String; 2]) -> Self {
-        Self { address, number, domains, journal: Vec::new(), next: 0 }
+    pub fn new(address: SocketAddr, number: usize, domains: [String; 2], pause: Duration) -> Self {
+        Self { address, number, domains, pause, journal: Vec::new(), next: 0 }
     }
 
     /// Sends mails until stopped, and counts the acknowledged ones. Connects again when a connection breaks.
@@ -43,7 +43,7 @@ impl Client {
         while !*stopped.borrow() {
             // The journal contains the mail whose connection broke.
             let _ = self.send_until_broken(&acknowledged, &stopped).await;
-            sleep(PAUSE).await;
+            sleep(self.pause).await;
         }
         self.journal
     }
@@ -58,7 +58,7 @@ impl Client {
         command(&mut stream, "EHLO localhost").await?;
         while !*stopped.borrow() {
             self.send(&mut stream, acknowledged).await?;
-            sleep(PAUSE).await;
+            sleep(self.pause).await;
         }
         command(&mut stream, "QUIT").await.map(drop)
     }

@@ -21,14 +21,14 @@ const KILLS: usize = 12;
 
 /// The acknowledged requests of an app.
 #[derive(Default)]
-struct Journal {
-    acknowledged: usize,
+pub struct Journal {
+    pub acknowledged: usize,
     /// Requests without a response, or with 503.
     unanswered: usize,
     /// Grants whose last request was acknowledged.
-    live: Vec<Tokens>,
+    pub live: Vec<Tokens>,
     /// Tokens whose revocation was acknowledged.
-    revoked: Vec<Tokens>,
+    pub revoked: Vec<Tokens>,
     wrong: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ enum Answer {
 
 pub async fn run(setup: &Setup, rig: &mut Rig, rounds: usize, outcome: &mut Outcome) -> Result<()> {
     let stopped = AtomicBool::new(false);
-    let apps = (0..APPS).map(|_| use_grants(setup, &stopped));
+    let apps = (0..APPS).map(|_| use_grants(setup, Duration::ZERO, &stopped));
     let kills = (KILLS * rounds).div_ceil(3);
     let faults = async {
         let killed = rig.kill_repeatedly(kills).await;
@@ -60,7 +60,6 @@ pub async fn run(setup: &Setup, rig: &mut Rig, rounds: usize, outcome: &mut Outc
         unanswered += journal.unanswered;
         live += journal.live.len();
         revoked += journal.revoked.len();
-        outcome.violations.extend(journal.wrong);
     }
     ensure!(live > 0 && revoked > 0, "the apps created no grants");
     let violations = outcome.violations.len() - before;
@@ -77,9 +76,9 @@ pub async fn run(setup: &Setup, rig: &mut Rig, rounds: usize, outcome: &mut Outc
     Ok(())
 }
 
-/// Creates a grant, refreshes it and revokes it, until stopped. If a request gets no response, the refresh token may
-/// have been used, so the app creates the next grant.
-async fn use_grants(setup: &Setup, stopped: &AtomicBool) -> Journal {
+/// Creates a grant, refreshes it and revokes it, until stopped, with a pause after each refresh. If a request gets no
+/// response, the refresh token may have been used, so the app creates the next grant.
+pub async fn use_grants(setup: &Setup, pause: Duration, stopped: &AtomicBool) -> Journal {
     let mut journal = Journal::default();
     while !stopped.load(Ordering::SeqCst) {
         let code = setup.app.code(&setup.session).await;
@@ -91,6 +90,7 @@ async fn use_grants(setup: &Setup, stopped: &AtomicBool) -> Journal {
         let Some(mut tokens) = journal.tokens(setup.app.exchange(&code).await) else { continue };
         let mut is_known = true;
         for _ in 0..REFRESHES {
+            sleep(pause).await;
             if stopped.load(Ordering::SeqCst) {
                 break;
             }
@@ -160,7 +160,8 @@ fn answer(reply: Result<Reply>) -> Answer {
 }
 
 /// Uses the tokens of the journal.
-async fn check(app: &ConnectedApp, journal: &Journal, outcome: &mut Outcome) -> Result<()> {
+pub async fn check(app: &ConnectedApp, journal: &Journal, outcome: &mut Outcome) -> Result<()> {
+    outcome.violations.extend_from_slice(&journal.wrong);
     for tokens in &journal.revoked {
         if !app.is_dead(tokens).await? {
             outcome.violations.push("a token of a revoked grant can be used".to_owned());
