@@ -10,7 +10,7 @@ mod full_disk;
 mod git;
 mod kill;
 mod kill_during_calls;
-mod load;
+pub mod load;
 mod locked_row;
 mod mail;
 mod malformed;
@@ -26,6 +26,7 @@ mod service;
 mod sign_in;
 mod sigterm;
 mod slow_clients;
+mod soak;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -47,6 +48,8 @@ pub struct Args {
     /// The number of rounds of repeated measurements
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    #[command(flatten)]
+    soak: soak::SoakArgs,
 }
 
 /// A fault to inject.
@@ -94,9 +97,11 @@ enum Fault {
     Certificates,
     /// Races of the authorization server, kill -9 during its requests, and a rotation of the signing key
     Oauth,
+    /// A mixed workload on the whole platform, with a random fault at an interval
+    Soak,
 }
 
-pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
+pub async fn run(Args { faults, rounds, soak }: Args) -> Result<ExitCode> {
     let mut services = Services::new(Signals::listen()?);
     machine::build(&mut services).await?;
     // The load generator and the service, which inherits this limit, open thousands of connections.
@@ -109,7 +114,7 @@ pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
     let mut all = Outcome::default();
     for fault in faults {
         let start = Instant::now();
-        let outcome = services.supervise(fault.run(rounds.max(1))).await?;
+        let outcome = services.supervise(fault.run(rounds.max(1), &soak)).await?;
         print_step("Chaos", format_args!("{fault:?} done"), start);
         report::print(&outcome);
         all.findings.extend(outcome.findings);
@@ -125,7 +130,7 @@ pub async fn run(Args { faults, rounds }: Args) -> Result<ExitCode> {
 }
 
 impl Fault {
-    async fn run(self, rounds: usize) -> Result<Outcome> {
+    async fn run(self, rounds: usize, soak: &soak::SoakArgs) -> Result<Outcome> {
         match self {
             Self::Kill => kill::run(rounds).await,
             Self::KillDuringCalls => kill_during_calls::run().await,
@@ -148,6 +153,7 @@ impl Fault {
             Self::Mail => mail::run(rounds).await,
             Self::Certificates => certificates::run(rounds).await,
             Self::Oauth => oauth::run(rounds).await,
+            Self::Soak => soak::run(soak).await,
         }
     }
 }

@@ -30,6 +30,37 @@ pub fn children(process: u32) -> Result<Vec<u32>> {
     Ok(children.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
 }
 
+/// Returns the name of the program, at most 15 characters.
+pub fn name(process: u32) -> Result<String> {
+    Ok(fs::read_to_string(format!("/proc/{process}/comm"))?.trim_end().to_owned())
+}
+
+/// Returns the number of open file descriptors.
+pub fn descriptors(process: u32) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{process}/fd"))?.count())
+}
+
+/// Returns the ids of all processes below a process. Also finds those that threads other than the main thread started.
+pub fn descendants(process: u32) -> Result<Vec<u32>> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // A process may end while the others are read.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else { continue };
+        let parent =
+            stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(1)?.parse::<u32>().ok());
+        parents.extend(parent.map(|parent| (id, parent)));
+    }
+    let mut found = vec![process];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(id, _)| *id));
+        at += 1;
+    }
+    found.remove(0);
+    Ok(found)
+}
+
 /// Returns the CPU time used so far on all cores, in seconds.
 pub fn cpu_time(process: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;

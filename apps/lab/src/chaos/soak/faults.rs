@@ -1,0 +1,159 @@
+//! The faults, and their random order.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use chaos::NetworkFault;
+use sandbox::{AiFault, PaymentsFault, RegistrarFault, SmtpFault};
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+use xtask::postgres::{Cluster, Stop};
+use xtask::services::Services;
+
+use super::random::Random;
+use super::rig::{Link, Nodes, Program, Rig};
+
+/// A fault of a program, of a network connection or of a provider.
+#[derive(Debug)]
+pub enum SoakFault {
+    /// SIGKILL, and a restart.
+    Kill(Program),
+    /// SIGTERM, and a restart.
+    Terminate(Program),
+    /// A stop of the control plane's Postgres, and a restart.
+    StopPostgres(Stop),
+    /// The same for the Postgres with the databases of projects.
+    StopProjectsPostgres(Stop),
+    Network(Link, NetworkFault),
+    Relay(SmtpFault),
+    Models(AiFault),
+    Registrar(RegistrarFault),
+    Payments(PaymentsFault),
+}
+
+static FAULTS: [SoakFault; 30] = [
+    SoakFault::Kill(Program::Server),
+    SoakFault::Kill(Program::Node),
+    SoakFault::Kill(Program::GitNode),
+    SoakFault::Kill(Program::MailNode),
+    SoakFault::Terminate(Program::Server),
+    SoakFault::Terminate(Program::Node),
+    SoakFault::Terminate(Program::GitNode),
+    SoakFault::Terminate(Program::MailNode),
+    SoakFault::StopPostgres(Stop::Immediate),
+    SoakFault::StopPostgres(Stop::Fast),
+    SoakFault::StopProjectsPostgres(Stop::Immediate),
+    SoakFault::StopProjectsPostgres(Stop::Fast),
+    SoakFault::Network(Link::Postgres, NetworkFault::Disconnect),
+    SoakFault::Network(Link::Postgres, NetworkFault::Blackhole),
+    SoakFault::Network(Link::Postgres, NetworkFault::Delay(Duration::from_millis(100))),
+    SoakFault::Network(Link::Relay, NetworkFault::Disconnect),
+    SoakFault::Network(Link::Relay, NetworkFault::Blackhole),
+    SoakFault::Network(Link::Models, NetworkFault::Disconnect),
+    SoakFault::Network(Link::Models, NetworkFault::Blackhole),
+    SoakFault::Network(Link::Models, NetworkFault::Delay(Duration::from_millis(100))),
+    SoakFault::Relay(SmtpFault::Hang),
+    SoakFault::Relay(SmtpFault::DropAfterMessage),
+    SoakFault::Models(AiFault::Status(503)),
+    SoakFault::Models(AiFault::Cut(3)),
+    SoakFault::Registrar(RegistrarFault::LostResponse),
+    SoakFault::Registrar(RegistrarFault::HangAfter),
+    SoakFault::Registrar(RegistrarFault::Close),
+    SoakFault::Payments(PaymentsFault::LostResponse),
+    SoakFault::Payments(PaymentsFault::HangAfter),
+    SoakFault::Payments(PaymentsFault::Unavailable),
+];
+
+/// How long Postgres stays down.
+const POSTGRES_DOWN: Duration = Duration::from_millis(300);
+/// The shortest and the longest duration of a fault of a network connection or a provider, in milliseconds.
+const MIN_DURATION: u64 = 1_000;
+const MAX_DURATION: u64 = 8_000;
+
+/// All faults in a random order, again and again.
+pub struct Deck {
+    random: Random,
+    rest: Vec<&'static SoakFault>,
+}
+
+impl Deck {
+    pub const fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), rest: Vec::new() }
+    }
+
+    /// Returns the next fault and its duration, which a fault of a program ignores.
+    pub fn draw(&mut self) -> Result<(&'static SoakFault, Duration)> {
+        if self.rest.is_empty() {
+            self.rest = FAULTS.iter().collect();
+            self.random.shuffle(&mut self.rest);
+        }
+        let fault = self.rest.pop().context("no faults")?;
+        let duration = MIN_DURATION + self.random.below(MAX_DURATION - MIN_DURATION);
+        Ok((fault, Duration::from_millis(duration)))
+    }
+}
+
+/// Injects a fault, and removes it.
+pub async fn inject(
+    fault: &SoakFault,
+    duration: Duration,
+    rig: &Rig,
+    nodes: &mut Nodes,
+    services: &mut Services,
+) -> Result<()> {
+    match fault {
+        SoakFault::Kill(program) => {
+            nodes.keep_log_errors(*program)?;
+            match program {
+                Program::Server => rig.platform.kill_server(services).await?,
+                Program::Node => rig.platform.kill_node(services).await?,
+                Program::GitNode => nodes.git.kill_and_restart(services).await?,
+                Program::MailNode => nodes.mail.kill_and_restart(services).await?,
+            }
+        }
+        SoakFault::Terminate(program) => {
+            nodes.keep_log_errors(*program)?;
+            match program {
+                Program::Server => rig.platform.server.terminate_and_restart(services).await?,
+                Program::Node => rig.platform.restart_node(services).await.map(drop)?,
+                Program::GitNode => nodes.git.restart(services).await?,
+                Program::MailNode => nodes.mail.restart(services).await?,
+            }
+        }
+        SoakFault::StopPostgres(mode) => restart(services.postgres.as_mut(), *mode).await?,
+        SoakFault::StopProjectsPostgres(mode) => restart(services.projects_postgres.as_mut(), *mode).await?,
+        SoakFault::Network(link, fault) => {
+            rig.proxy(*link).set_fault(*fault);
+            sleep(duration).await;
+            rig.proxy(*link).set_fault(NetworkFault::None);
+        }
+        SoakFault::Relay(fault) => {
+            rig.relay.inject(Some(*fault));
+            sleep(duration).await;
+            rig.relay.inject(None);
+        }
+        SoakFault::Models(fault) => {
+            rig.models.inject(Some(*fault));
+            sleep(duration).await;
+            rig.models.inject(None);
+        }
+        SoakFault::Registrar(fault) => {
+            rig.registrar.inject(Some(fault.clone()));
+            sleep(duration).await;
+            rig.registrar.inject(None);
+        }
+        SoakFault::Payments(fault) => {
+            rig.payments.inject(Some(*fault));
+            sleep(duration).await;
+            rig.payments.inject(None);
+        }
+    }
+    Ok(())
+}
+
+async fn restart(cluster: Option<&mut Cluster>, mode: Stop) -> Result<()> {
+    let cluster = cluster.context("no cluster")?;
+    block_in_place(|| cluster.stop(mode));
+    sleep(POSTGRES_DOWN).await;
+    block_in_place(|| cluster.restart())
+}
