@@ -95,6 +95,11 @@ impl Cluster {
         self.server.as_mut().is_some_and(Server::is_running)
     }
 
+    /// Returns the folder with all files of the cluster.
+    pub fn folder(&self) -> &Path {
+        &self.home
+    }
+
     /// Returns the path of the log file.
     pub fn log(&self) -> PathBuf {
         self.home.join("log")

@@ -5,6 +5,7 @@ mod auth;
 pub mod billing;
 pub mod bindings;
 mod certificates;
+mod cost;
 pub mod databases;
 mod dns;
 mod edge;
@@ -55,6 +56,8 @@ enum Command {
     Auth(auth::Args),
     /// Measure the authorization server: refreshes, verifications of access tokens, and memory
     Oauth(oauth::Args),
+    /// Measure the cost of many projects on one machine: memory, disk and processor
+    Cost(cost::Args),
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -70,5 +73,6 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Mail(args)) => mail::run(args).await,
         Some(Command::Auth(args)) => auth::run(args).await,
         Some(Command::Oauth(args)) => oauth::run(args).await,
+        Some(Command::Cost(args)) => cost::run(args).await,
     }
 }

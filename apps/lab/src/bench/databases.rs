@@ -23,6 +23,7 @@ use super::wrk::{Load, Wrk};
 
 pub use cluster::ProjectCluster;
 pub use database::Database;
+pub use idle::create_projects;
 
 const TITLE: &str = "Databases of projects";
 const ABOUT: &str = "\

@@ -1,7 +1,7 @@
 //! `bench edge`: compares a node with Debian's nginx. A server, a node and nginx run on this machine, from release
 //! builds.
 
-mod deploys;
+pub mod deploys;
 mod nginx;
 mod requests;
 
