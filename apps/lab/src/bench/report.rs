@@ -30,7 +30,7 @@ impl Report {
         for version in versions {
             writeln!(text, "- {version}")?;
         }
-        println!("\n{text}");
+        print!("\n{text}");
         Ok(Self { text, is_partial: false })
     }
 

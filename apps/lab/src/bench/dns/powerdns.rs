@@ -65,8 +65,9 @@ impl Programs {
     /// Returns the version of PowerDNS.
     pub fn version(&self) -> Result<String> {
         let line = version_of(Command::new(&self.server).env("LD_LIBRARY_PATH", &self.libraries).arg("--version"))?;
-        // The line begins with the time, like a line of the log.
-        Ok(line.find("PowerDNS").and_then(|at| line.get(at..)).unwrap_or(&line).to_owned())
+        // The line begins with the time, like a line of the log, and ends with the copyright.
+        let version = line.find("PowerDNS").and_then(|at| line.get(at..)).unwrap_or(&line);
+        Ok(version.split(" (C)").next().unwrap_or(version).to_owned())
     }
 }
 
