@@ -7,7 +7,7 @@ use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
 use anyhow::{Context as _, anyhow};
 use gateway::http::Shutdown;
-use gateway::{internal_app, public_app};
+use gateway::{internal_app, public_service};
 use kernel::ClockRng;
 use prometheus::Registry;
 use tls::{HttpSettings, bind};
@@ -61,7 +61,7 @@ impl Server {
             let services = services.clone();
             move || {
                 services.store().bind_pool_to_thread();
-                public_app(&services)
+                public_service(&services)
             }
         })?;
         let internal = HttpServer::new(move || internal_app(&services))

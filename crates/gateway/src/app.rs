@@ -1,24 +1,26 @@
-//! The two actix applications: their middleware, and the data that their routes use.
+//! The two actix applications: their middleware, and the data that their routes use. A load shedder precedes the public
+//! one.
 
 use std::sync::Arc;
 
 use actix_cors::Cors;
+use actix_http::Request;
+use actix_service::{IntoServiceFactory as _, Service};
 use actix_web::body::BoxBody;
-use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{AppConfig, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY_AFTER};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
-use actix_web::{App, Error};
+use actix_web::{App, Error, HttpResponse};
 use kernel::ClockRng;
 use prometheus::Registry;
 use store::Store;
-use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::http::{
-    BodyMemory, Collisions, ConcurrencyLimit, NodeWaitLimiter, OrgWriteLimiter, Router, Shutdown, StaticResponses,
-    UploadLimiter, guard, request_telemetry,
+    BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, OrgWriteLimiter, Router, Shutdown,
+    StaticResponses, UploadLimiter, guard, request_telemetry, shed_load,
 };
 use crate::limits::Limiters;
 use crate::openapi::Reference;
@@ -67,6 +69,7 @@ impl Services {
     /// Returns the collisions between the routes of a listener.
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
         let (public, internal) = (v1::routes(config.sign_ins), internal::routes());
+        let concurrency_limit = ConcurrencyLimit::new(config.max_concurrent_requests, store.status().max);
         Ok(Self {
             static_responses: Data::new(StaticResponses::of(&public)),
             public: Router::of(&[&public, &pdns::routes()])?,
@@ -79,7 +82,7 @@ impl Services {
             shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),
             org_write_limiter: Data::new(OrgWriteLimiter::default()),
-            concurrency_limit: Data::new(ConcurrencyLimit(Arc::new(Semaphore::new(config.max_concurrent_requests)))),
+            concurrency_limit: Data::new(concurrency_limit),
             readiness: Data::new(Readiness::default()),
             config: Data::new(config),
             clock_rng: Data::new(store.clock_rng().clone()),
@@ -95,6 +98,11 @@ impl Services {
         self.store.as_ref().clone()
     }
 
+    /// Adapts the concurrency limit of the public listener to the load. Never completes.
+    pub fn adapt_concurrency_limit(&self) -> impl Future<Output = ()> + Send + use<> {
+        ConcurrencyLimit::adapt_to(self.concurrency_limit.clone(), self.store.clone())
+    }
+
     /// Returns the shutdown of the process, which ends the requests that wait for nodes.
     #[must_use]
     pub fn shutdown(&self) -> Shutdown {
@@ -108,8 +116,29 @@ impl Services {
     }
 }
 
-/// Returns the application of the public listener.
-pub fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
+/// Returns the service of the public listener. Each worker thread has its own.
+pub fn public_service(
+    services: &Services,
+) -> impl ServiceFactory<
+    Request,
+    Config = AppConfig,
+    Response = HttpResponse,
+    Error = Error,
+    InitError = (),
+    Service: Service<Request, Future: 'static> + 'static,
+    Future: 'static,
+> + use<> {
+    let shedder = LoadShedder::new(
+        services.concurrency_limit.clone(),
+        services.shutdown.clone(),
+        services.static_responses.clone(),
+        &services.config,
+        services.public.error_formats(),
+    );
+    shed_load(shedder, public_app(services).into_factory())
+}
+
+fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
     App::new()
         .app_data(services.config.clone())
         .app_data(services.clock_rng.clone())
@@ -147,15 +176,11 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .wrap(from_fn(request_telemetry))
 }
 
-/// Allows the dashboard's origin (security rules, "HTTP"). The endpoints of OAuth allow every origin, because apps that
-/// run in a browser are clients too (contract section 3). No origin may send cookies.
+/// Allows the dashboard's origin (security rules, "HTTP"). No origin may send cookies.
 fn cors(config: &Config) -> Cors {
     Cors::default()
         .allowed_origin(&config.dashboard_origin())
-        .allowed_origin_fn(|_, request| {
-            let path = request.uri.path();
-            path.starts_with("/oauth/") || path.starts_with("/.well-known/")
-        })
+        .allowed_origin_fn(|_, request| allows_every_origin(request.uri.path()))
         .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allowed_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH])
         .allowed_headers(["idempotency-key", "x-request-id", "x-svc-git-commit", "x-svc-git-message"])
@@ -163,4 +188,10 @@ fn cors(config: &Config) -> Cors {
         .expose_headers([ETAG, RETRY_AFTER])
         .expose_headers(["x-request-id", "ratelimit", "ratelimit-policy", "idempotent-replayed"])
         .max_age(600)
+}
+
+/// Returns whether a path allows every origin. The endpoints of OAuth do, because apps that run in a browser are clients
+/// too (contract section 3).
+pub(crate) fn allows_every_origin(path: &str) -> bool {
+    path.starts_with("/oauth/") || path.starts_with("/.well-known/")
 }

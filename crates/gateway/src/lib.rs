@@ -22,7 +22,7 @@ mod request_id;
 mod require;
 pub mod v1;
 
-pub use app::{Services, internal_app, public_app};
+pub use app::{Services, internal_app, public_service};
 pub use authority::find_caller_check;
 pub use config::{Config, RateLimits, SignInMethods, Site};
 pub use docs::{errors_markdown, routes_markdown};

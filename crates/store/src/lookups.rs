@@ -69,10 +69,16 @@ impl LookupConnection {
         Self { connector, current, connecting, places }
     }
 
-    /// Runs a statement.
-    pub(crate) async fn run<T>(&self, statement: impl AsyncFnOnce(&Connection) -> Result<T>) -> Result<T> {
+    /// Runs a statement. Reports the wait for a place and the connection.
+    pub(crate) async fn run<T>(
+        &self,
+        statement: impl AsyncFnOnce(&Connection) -> Result<T>,
+        report_wait: impl FnOnce(Duration),
+    ) -> Result<T> {
         let unavailable = |message: &str| Error::Unavailable(message.into());
+        let started = Instant::now();
         let acquired = timeout(ACQUIRE_TIMEOUT, async { (self.places.acquire().await, self.shared().await) }).await;
+        report_wait(started.elapsed());
         let (_place, shared) = acquired.map_err(|_| unavailable("no place on the connection for lookups in time"))?;
         let mut attempt = Attempt { lookups: self, shared: shared?, since: Instant::now(), is_complete: false };
         let result = timeout(MAX_WAIT, statement(&attempt.shared.connection)).await;

@@ -5,7 +5,7 @@
 //! request. So each server thread has its own connections, and background jobs share the others.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool::Runtime;
@@ -26,6 +26,9 @@ const CONNECTIONS_PER_SHARED: usize = 4;
 /// The minimum size of a per-thread pool. With fewer connections, threads share a pool.
 const MIN_PER_THREAD: usize = 3;
 
+/// The value of [`PerThreadPools::shortest_wait`] while no wait has ended.
+const NO_WAIT: u64 = u64::MAX;
+
 thread_local! {
     /// The index of this thread's pool.
     static POOL_INDEX: Cell<Option<usize>> = const { Cell::new(None) };
@@ -34,6 +37,8 @@ thread_local! {
 /// The usage of the pool.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolStatus {
+    /// The maximum number of open connections.
+    pub max: usize,
     /// Open connections.
     pub open: usize,
     /// Open connections that are not in use.
@@ -48,11 +53,16 @@ struct ThreadConnections {
     lookups: LookupConnection,
 }
 
+/// The shortest of the waits that were recorded, in microseconds.
+struct ShortestWait(AtomicU64);
+
 pub(crate) struct PerThreadPools {
     /// The pool of all threads without a per-thread pool, such as those of background jobs.
     shared: Pool<Connection>,
     per_thread: Vec<ThreadConnections>,
     bound_threads: AtomicUsize,
+    shortest_wait: ShortestWait,
+    shortest_lookup_wait: ShortestWait,
 }
 
 impl PerThreadPools {
@@ -68,7 +78,9 @@ impl PerThreadPools {
             Ok(ThreadConnections { pool: pool(connector, connections - 1)?, lookups })
         });
         let per_thread = per_thread.collect::<Result<_, _>>()?;
-        Ok(Self { shared: pool(connector, shared)?, per_thread, bound_threads: AtomicUsize::new(0) })
+        let shared = pool(connector, shared)?;
+        let (shortest_wait, shortest_lookup_wait) = (ShortestWait::default(), ShortestWait::default());
+        Ok(Self { shared, per_thread, bound_threads: AtomicUsize::new(0), shortest_wait, shortest_lookup_wait })
     }
 
     /// Assigns the next pool to this thread, unless it has one. Several threads may get the same pool.
@@ -94,13 +106,59 @@ impl PerThreadPools {
         POOL_INDEX.get().and_then(|index| self.per_thread.get(index))
     }
 
+    /// Records the wait of this thread for a connection of the pool.
+    pub(crate) fn record_wait(&self, wait: Duration) {
+        if self.serves_requests() {
+            self.shortest_wait.record(wait);
+        }
+    }
+
+    /// Records the wait of this thread for a lookup.
+    pub(crate) fn record_lookup_wait(&self, wait: Duration) {
+        self.shortest_lookup_wait.record(wait);
+    }
+
+    /// Returns the shortest wait that was recorded since the last call, if any. If requests wait for both the pool and
+    /// lookups, the longer wait counts, because either queue can delay every request.
+    pub(crate) fn take_shortest_wait(&self) -> Option<Duration> {
+        self.shortest_wait.take().max(self.shortest_lookup_wait.take())
+    }
+
+    /// Returns whether this thread serves requests. If threads have their own connections, the others do not.
+    fn serves_requests(&self) -> bool {
+        POOL_INDEX.get().is_some() || self.per_thread.is_empty()
+    }
+
     pub(crate) fn status(&self) -> PoolStatus {
         let all = self.per_thread.iter().map(|own| &own.pool).chain([&self.shared]).map(Pool::status);
-        all.fold(PoolStatus { open: 0, idle: 0, waiting: 0 }, |sum, it| PoolStatus {
+        all.fold(PoolStatus { max: 0, open: 0, idle: 0, waiting: 0 }, |sum, it| PoolStatus {
+            max: sum.max + it.max_size,
             open: sum.open + it.size,
             idle: sum.idle + it.available,
             waiting: sum.waiting + it.waiting,
         })
+    }
+}
+
+impl Default for ShortestWait {
+    fn default() -> Self {
+        Self(AtomicU64::new(NO_WAIT))
+    }
+}
+
+impl ShortestWait {
+    fn record(&self, wait: Duration) {
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(NO_WAIT);
+        // Most waits are not the shortest. They only read the value, which does not slow down other threads.
+        if micros < self.0.load(Ordering::Relaxed) {
+            self.0.fetch_min(micros, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes the value, if there is one.
+    fn take(&self) -> Option<Duration> {
+        let micros = self.0.swap(NO_WAIT, Ordering::Relaxed);
+        (micros != NO_WAIT).then(|| Duration::from_micros(micros))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The pool, and its connections, which never return to it in the middle of a transaction.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use diesel_async::pooled_connection::deadpool::Object;
 use diesel_async::{AsyncConnection, TransactionManager as _};
@@ -71,7 +72,10 @@ impl Store {
     /// # Errors
     /// Returns [`Error::Unavailable`] if no connection is free in time, or Postgres is unreachable.
     pub async fn connection(&self) -> Result<PooledConnection> {
-        let mut object = self.pools.current().get().await.map_err(|error| Error::Unavailable(error.into()))?;
+        let started = Instant::now();
+        let object = self.pools.current().get().await;
+        self.pools.record_wait(started.elapsed());
+        let mut object = object.map_err(|error| Error::Unavailable(error.into()))?;
         let in_flight = InFlight::default();
         object.set_instrumentation(StatementInstrumentation::new(in_flight.clone()));
         Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
@@ -85,9 +89,16 @@ impl Store {
     /// statement.
     pub async fn lookup<T>(&self, statement: impl AsyncFnOnce(&Connection) -> Result<T>) -> Result<T> {
         match self.pools.lookups() {
-            Some(lookups) => lookups.run(statement).await,
+            Some(lookups) => lookups.run(statement, |wait| self.pools.record_lookup_wait(wait)).await,
             None => statement(&*self.connection().await?).await,
         }
+    }
+
+    /// Returns the shortest wait of a request for a connection, of the waits that ended since the last call, including
+    /// those that failed. It is long only if every request had to wait. Returns `None` if no wait ended.
+    #[must_use]
+    pub fn take_shortest_wait(&self) -> Option<Duration> {
+        self.pools.take_shortest_wait()
     }
 
     /// Returns the usage of the pool.

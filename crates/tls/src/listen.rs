@@ -5,14 +5,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::{HttpServiceBuilder, Protocol, Request};
+use actix_http::{HttpServiceBuilder, Protocol, Request, Response};
 use actix_server::{GracefulShutdownSignal, Server, ServerBuilder};
 use actix_service::{
     IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt as _, apply_fn_factory, fn_service, map_config,
 };
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
-use actix_web::dev::{AppConfig, Extensions, ServiceResponse};
+use actix_web::dev::{AppConfig, Extensions};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -67,7 +67,7 @@ where
     S: ServiceFactory<
             Request,
             Config = AppConfig,
-            Response = ServiceResponse<B>,
+            Response: Into<Response<B>> + 'static,
             Error = actix_web::Error,
             InitError = (),
             Service: Service<Request, Future: 'static> + 'static,

@@ -92,6 +92,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
         certificates,
     };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
+    background.task(services.adapt_concurrency_limit());
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {
         limiters.purge_idle(&store).await

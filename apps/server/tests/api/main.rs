@@ -35,6 +35,7 @@ mod oauth;
 mod openapi_tools;
 mod orgs;
 mod outage;
+mod overload;
 mod paused_commit;
 mod pdns;
 mod process;

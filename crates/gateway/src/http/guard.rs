@@ -1,8 +1,7 @@
-//! Checks before routing: the concurrency limit, the sizes of URL and headers, and the spelling of the path.
+//! Checks before routing: the sizes of URL and headers, the spelling of the path, and a permit of the concurrency limit.
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -12,8 +11,9 @@ use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, HttpRequest, web};
 use kernel::Code;
 use tls::Requests;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::concurrency_limit::ConcurrencyLimit;
 use crate::problem::Problem;
 use crate::protocol;
 
@@ -21,20 +21,16 @@ const MAX_HEADERS: usize = 64;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 const MAX_URI_BYTES: usize = 8 * 1024;
 
-/// The limit of concurrent requests.
-#[derive(Debug, Clone)]
-pub(crate) struct ConcurrencyLimit(pub(crate) Arc<Semaphore>);
-
 /// A request's permit.
 struct RequestPermit {
-    semaphore: Arc<Semaphore>,
+    limit: web::Data<ConcurrencyLimit>,
     permit: RefCell<Option<OwnedSemaphorePermit>>,
 }
 
 impl RequestPermit {
-    fn take(semaphore: Arc<Semaphore>) -> Option<Self> {
-        let permit = semaphore.clone().try_acquire_owned().ok()?;
-        Some(Self { semaphore, permit: RefCell::new(Some(permit)) })
+    fn take(limit: web::Data<ConcurrencyLimit>) -> Option<Self> {
+        let permit = limit.acquire()?;
+        Some(Self { limit, permit: RefCell::new(Some(permit)) })
     }
 }
 
@@ -48,18 +44,19 @@ pub(super) fn release_permit(request: &HttpRequest) {
 /// Acquires a permit again, if one is free.
 pub(super) fn reacquire_permit(request: &HttpRequest) -> Result<(), Problem> {
     if let Some(permit) = request.extensions().get::<Rc<RequestPermit>>() {
-        let acquired = permit.semaphore.clone().try_acquire_owned().map_err(|_| busy())?;
+        let acquired = permit.limit.acquire().ok_or_else(busy)?;
         permit.permit.replace(Some(acquired));
     }
     Ok(())
 }
 
-fn busy() -> Problem {
+/// Returns the error of a request above the concurrency limit.
+pub(super) fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")
 }
 
-/// Middleware that rejects requests before routing. At capacity it responds with 503 immediately, without a queue. Also
-/// applies the limits of HTTP/2 to a connection on which the server terminates TLS.
+/// Middleware that rejects requests before routing. Above the configured maximum of the concurrency limit, it responds with
+/// 503 immediately, without a queue. The load shedder refuses most of these requests earlier. Also applies the limits of HTTP/2 to a connection on which the server terminates TLS.
 ///
 /// # Errors
 /// Returns the errors of the inner service.
@@ -91,9 +88,9 @@ async fn admit(
     if request.path() == "/healthz" {
         return Ok(next.call(request).await?.map_into_boxed_body());
     }
-    let semaphore = request.app_data::<web::Data<ConcurrencyLimit>>().map(|semaphore| semaphore.0.clone());
-    let Some(semaphore) = semaphore else { return Ok(next.call(request).await?.map_into_boxed_body()) };
-    let Some(permit) = RequestPermit::take(semaphore).map(Rc::new) else {
+    let limit = request.app_data::<web::Data<ConcurrencyLimit>>().cloned();
+    let Some(limit) = limit else { return Ok(next.call(request).await?.map_into_boxed_body()) };
+    let Some(permit) = RequestPermit::take(limit).map(Rc::new) else {
         let answer = busy().respond(request.request());
         return Ok(request.into_response(answer));
     };

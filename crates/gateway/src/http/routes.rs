@@ -144,6 +144,11 @@ impl Router {
         })
     }
 
+    /// Returns the error formats of the routes.
+    pub(crate) fn error_formats(&self) -> &ErrorFormats {
+        &self.formats
+    }
+
     /// Adds the router to an application, for all requests. The response to an unsupported method of a known path is
     /// 405 with `Allow`.
     pub fn configure(&self, app: &mut web::ServiceConfig) {

@@ -17,9 +17,10 @@ use super::guard::headers_within_limits;
 #[derive(Debug, Default)]
 pub(crate) struct StaticResponses(HashMap<&'static str, OnceLock<StaticResponse>>);
 
-/// A response, without the headers that the telemetry middleware adds.
+/// A stored response.
 #[derive(Debug)]
-pub(crate) struct StaticResponse {
+pub(super) struct StaticResponse {
+    status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
@@ -28,6 +29,11 @@ impl StaticResponses {
     pub(crate) fn of(routes: &Routes) -> Self {
         let responses = routes.operations().filter(|operation| operation.is_static);
         Self(responses.map(|operation| (operation.path, OnceLock::new())).collect())
+    }
+
+    /// Returns whether the route of this path has a static response.
+    pub(super) fn contains(&self, path: &str) -> bool {
+        self.0.contains_key(path)
     }
 
     /// Returns the key of the stored response, if the request may use one. A request with `Origin` may not, because its
@@ -40,14 +46,9 @@ impl StaticResponses {
         is_plain.then(|| (responses.clone(), *path))
     }
 
-    /// Returns the stored response, if there is one.
+    /// Returns the stored response, if there is one. It lacks the headers that the telemetry middleware adds.
     pub(crate) fn get(&self, path: &str) -> Option<HttpResponse> {
-        let StaticResponse { headers, body } = self.0.get(path)?.get()?;
-        let mut response = HttpResponse::with_body(StatusCode::OK, BoxBody::new(body.clone()));
-        for (name, value) in headers {
-            response.headers_mut().append(name.clone(), value.clone());
-        }
-        Some(response)
+        self.0.get(path)?.get().map(StaticResponse::respond)
     }
 
     /// Stores a successful response for later requests, and returns it.
@@ -58,12 +59,26 @@ impl StaticResponses {
         let (response, body) = response.into_parts();
         match (self.0.get(path), body.try_into_bytes()) {
             (Some(slot), Ok(body)) => {
-                let headers = response.headers().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-                let _ = slot.set(StaticResponse { headers, body: body.clone() });
+                let _ = slot.set(StaticResponse::new(&response, body.clone()));
                 response.set_body(BoxBody::new(body))
             }
             (_, Ok(body)) => response.set_body(BoxBody::new(body)),
             (_, Err(body)) => response.set_body(body),
         }
+    }
+}
+
+impl StaticResponse {
+    pub(super) fn new(head: &HttpResponse<()>, body: Bytes) -> Self {
+        let headers = head.headers().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        Self { status: head.status(), headers, body }
+    }
+
+    pub(super) fn respond(&self) -> HttpResponse {
+        let mut response = HttpResponse::with_body(self.status, BoxBody::new(self.body.clone()));
+        for (name, value) in &self.headers {
+            response.headers_mut().append(name.clone(), value.clone());
+        }
+        response
     }
 }

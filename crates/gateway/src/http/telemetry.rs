@@ -43,6 +43,11 @@ static DEFAULT_HEADERS: LazyLock<[(HeaderName, HeaderValue); 5]> = LazyLock::new
     .map(|(name, value)| (name, HeaderValue::from_static(value)))
 });
 
+/// Returns the headers of every response.
+pub(super) fn default_headers(is_https: bool) -> impl Iterator<Item = &'static (HeaderName, HeaderValue)> {
+    DEFAULT_HEADERS.iter().take(if is_https { DEFAULT_HEADERS.len() } else { DEFAULT_HEADERS.len() - 1 })
+}
+
 /// Middleware that logs and measures a request and sets the default headers of its response.
 ///
 /// # Errors
@@ -140,9 +145,7 @@ fn set_default_headers(response: &mut ServiceResponse<BoxBody>, id: &RequestId, 
         response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     let headers = response.headers_mut();
-    for (name, value) in
-        DEFAULT_HEADERS.iter().take(if is_https { DEFAULT_HEADERS.len() } else { DEFAULT_HEADERS.len() - 1 })
-    {
+    for (name, value) in default_headers(is_https) {
         if !headers.contains_key(name) {
             headers.insert(name.clone(), value.clone());
         }

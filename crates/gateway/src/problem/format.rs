@@ -34,10 +34,15 @@ pub(crate) fn error_format_of(
     formats: &[(&'static str, &'static dyn ErrorFormat)],
     path: &str,
 ) -> &'static dyn ErrorFormat {
+    find_by_prefix(formats, path).map_or(&EnvelopeFormat, |format| *format)
+}
+
+/// Returns the entry for the longest matching prefix of whole path segments, if one matches.
+pub(crate) fn find_by_prefix<'a, T>(entries: &'a [(&'static str, T)], path: &str) -> Option<&'a T> {
     let is_below =
         |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let prefixes = formats.iter().filter(|(prefix, _)| is_below(prefix));
-    prefixes.max_by_key(|(prefix, _)| prefix.len()).map_or(&EnvelopeFormat, |(_, format)| *format)
+    let prefixes = entries.iter().filter(|(prefix, _)| is_below(prefix));
+    prefixes.max_by_key(|(prefix, _)| prefix.len()).map(|(_, entry)| entry)
 }
 
 /// Marks a response that an error format rendered.

@@ -15,6 +15,7 @@ use crate::request_id::RequestId;
 pub use format::ErrorFormat;
 pub(crate) use format::{
     BareStatus, Envelope, EnvelopeFormat, ErrorFormats, OauthError, OauthErrors, RenderedMarker, error_format_of,
+    find_by_prefix,
 };
 
 /// The error of a request.

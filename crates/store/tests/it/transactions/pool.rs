@@ -77,6 +77,25 @@ pub fn on_server_thread<T: Send + 'static>(store: &Store, work: impl AsyncFnOnce
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn shortest_wait_covers_all_requests_since_the_last_call() {
+    let kit = Kit::divided(8, 2).await;
+    drop(kit.store.connection().await.unwrap());
+    // This thread serves no requests.
+    assert_eq!(kit.store.take_shortest_wait(), None);
+    on_server_thread(&kit.store, async |store| drop(store.connection().await.unwrap()));
+    assert!(kit.store.take_shortest_wait().is_some());
+    assert_eq!(kit.store.take_shortest_wait(), None);
+
+    let kit = Kit::with(1).await;
+    let held = kit.store.connection().await.unwrap();
+    assert!(kit.store.take_shortest_wait().is_some());
+    // A wait that times out counts too.
+    assert!(kit.store.connection().await.is_err());
+    assert!(kit.store.take_shortest_wait().is_some());
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn thread_with_its_own_pool_leaves_the_other_connections_free() {
     let kit = Kit::divided(8, 2).await;
     // The shared pool has two connections, and each thread has three, one of them for lookups.

@@ -1,0 +1,173 @@
+//! Load shedding: the refusal of requests above the concurrency limit.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ::chaos::{NetworkFault, Proxy};
+use futures_util::future::join_all;
+use kernel::Secret;
+use reqwest::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::support::{ApiResponse, App, Caller, eventually};
+
+/// The number of concurrent clients during an overload.
+const CLIENTS: usize = 40;
+
+fn is_refused(response: &ApiResponse) -> bool {
+    response.header("x-request-id") == "refused"
+}
+
+async fn connect(app: &App) -> TcpStream {
+    TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap()
+}
+
+/// Returns the head of a POST with a JSON body of this length.
+fn head(caller: &Caller, path: &str, length: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n",
+        caller.token.as_deref().unwrap()
+    )
+}
+
+/// Reads a response, in lowercase. Returns `None` if the server closes the connection first.
+async fn read_response(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).to_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return Some(text);
+            }
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// Returns an app with one permit, and the stalled upload that holds it.
+async fn app_at_capacity() -> (App, Caller, TcpStream) {
+    let app = App::with(|config| config.gateway.max_concurrent_requests = 1).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let head =
+        head(&ada, "/v1/orgs/ada/projects/site/deployments", 1000).replace("application/json", "application/gzip");
+    // Repeat if another request holds the permit.
+    let upload = eventually("an upload holds the permit", async || {
+        let mut stream = connect(&app).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        (ada.get("/v1/me").await.status == 503).then_some(stream)
+    });
+    let upload = upload.await;
+    (app, ada, upload)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_above_the_capacity_are_refused() {
+    let (app, ada, upload) = app_at_capacity().await;
+    let dashboard = "http://localhost:3000";
+    let refused = ada.send(Method::GET, "/v1/me", |request| request.header("origin", dashboard)).await;
+    refused.expect_error(503, "unavailable");
+    assert_eq!((refused.header("retry-after"), is_refused(&refused)), ("1", true));
+    assert_eq!(refused.header("access-control-allow-origin"), dashboard);
+    let other = ada.send(Method::GET, "/v1/me", |request| request.header("origin", "http://localhost:3001")).await;
+    assert_eq!((other.status, other.header("access-control-allow-origin")), (503, ""));
+    let anonymous = app.anonymous();
+    // Each path has its error format.
+    assert_eq!(anonymous.post("/oauth/token", json!({})).await.expect(503)["error"], "temporarily_unavailable");
+    assert!(anonymous.post("/v1/hooks/payments", json!({})).await.expect(503).is_null());
+    for path in ["/healthz", "/v1/config"] {
+        anonymous.get(path).await.expect(200);
+    }
+    drop(upload);
+    eventually("the permit is released", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusal_keeps_the_connection_open() {
+    let (app, ada, _upload) = app_at_capacity().await;
+    let mut stream = connect(&app).await;
+    for body in [r#"{"name":"site"}"#.to_owned(), " ".repeat(8 * 1024), String::new()] {
+        let request = head(&ada, "/v1/orgs/ada/projects", body.len()) + &body;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let response = read_response(&mut stream).await.unwrap();
+        assert!(response.starts_with("http/1.1 503 ") && response.contains("x-request-id: refused"), "{response}");
+        assert!(!response.contains("connection: close"), "{response}");
+    }
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let response = read_response(&mut stream).await.unwrap();
+    assert!(response.starts_with("http/1.1 200 "), "{response}");
+    // The server does not read a long body.
+    stream.write_all(head(&ada, "/v1/orgs/ada/projects", 64 * 1024 + 1).as_bytes()).await.unwrap();
+    let response = read_response(&mut stream).await.unwrap();
+    assert!(response.starts_with("http/1.1 503 ") && response.contains("connection: close"), "{response}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_adapts_to_slow_connections_and_recovers() {
+    let database = testkit::TestDatabase::create().await;
+    let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
+    let app = App::with(|config| {
+        config.database = store::Config { connections: 2, ..store::Config::new(Secret::new(url), "test") };
+    });
+    let app = app.await;
+    let ada = app.sign_in("ada").await;
+    proxy.set_fault(NetworkFault::Delay(Duration::from_millis(10)));
+    let served = AtomicUsize::new(0);
+    tokio::select! {
+        _ = join_all((0..CLIENTS).map(|_| send_repeatedly(&ada, &served))) => panic!("the clients stopped"),
+        () = check_overload(&app, &ada, &served) => {}
+    }
+    proxy.set_fault(NetworkFault::None);
+    for _ in 0..10 {
+        // The limit grows while the server is idle.
+        sleep(Duration::from_secs(3)).await;
+        let responses = join_all((0..CLIENTS).map(|_| ada.get("/v1/me"))).await;
+        if !responses.iter().any(is_refused) {
+            ada.get("/v1/me").await.expect(200);
+            return;
+        }
+    }
+    panic!("the limit did not recover");
+}
+
+async fn send_repeatedly(caller: &Caller, served: &AtomicUsize) {
+    loop {
+        let response = caller.get("/v1/me").await;
+        if is_refused(&response) {
+            sleep(Duration::from_millis(20)).await;
+        } else if response.status == 200 {
+            served.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Checks that some requests are refused, although the number of clients is below the configured limit, and that
+/// requests that have begun are not.
+async fn check_overload(app: &App, ada: &Caller, served: &AtomicUsize) {
+    let refused = eventually("a request is refused", async || Some(ada.get("/v1/me").await).filter(is_refused)).await;
+    refused.expect_error(503, "unavailable");
+    let before = served.load(Ordering::Relaxed);
+    eventually("a request is served", async || (served.load(Ordering::Relaxed) > before).then_some(())).await;
+    // While the body is late, the request holds no permit.
+    let body = r#"{"name":"site"}"#;
+    let begun = eventually("a request with a late body begins", async || {
+        let mut stream = connect(app).await;
+        let (first, last) = body.split_at(8);
+        let first = head(ada, "/v1/orgs/ada/projects", body.len()) + first;
+        stream.write_all(first.as_bytes()).await.unwrap();
+        sleep(Duration::from_millis(200)).await;
+        // The response to a refused request does not wait for the rest of its body.
+        stream.write_all(last.as_bytes()).await.ok()?;
+        read_response(&mut stream).await.filter(|response| !response.contains("x-request-id: refused"))
+    });
+    let begun = begun.await;
+    assert!(!begun.contains("the server is at capacity"), "{begun}");
+}

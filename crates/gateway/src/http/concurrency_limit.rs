@@ -1,0 +1,145 @@
+//! The limit of concurrent requests, which adapts to the time that requests wait for a connection to Postgres.
+//!
+//! A queue that empties within a moment only absorbs a burst. A queue that never empties delays every request, and the
+//! server completes no more of them. The shortest wait of a window tells them apart, as in CoDel (RFC 8289).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use actix_web::web::Data;
+use opentelemetry::metrics::Gauge;
+use store::Store;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// The time between two adaptations. From the default limit, an overload lowers the limit to the minimum within about a
+/// second, so shorter bursts are served.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// If every request of a window waits longer for a connection, the limit falls.
+const MAX_SHORTEST_WAIT: Duration = Duration::from_millis(10);
+
+/// The minimum of the limit for each pooled connection. It keeps the connections busy, and lets small bursts pass on a
+/// slow machine.
+const MIN_PER_CONNECTION: usize = 4;
+
+static LIMIT: LazyLock<Gauge<u64>> = LazyLock::new(|| {
+    let meter = opentelemetry::global::meter("svc");
+    meter.u64_gauge("svc.http.concurrency.limit").with_description("Limit of concurrent requests").build()
+});
+
+/// The limit of concurrent requests.
+#[derive(Debug)]
+pub(crate) struct ConcurrencyLimit {
+    /// The permits of the configured maximum. Requests in progress hold them.
+    permits: Arc<Semaphore>,
+    max: usize,
+    min: usize,
+    /// The limit of new requests.
+    current: AtomicUsize,
+}
+
+impl ConcurrencyLimit {
+    /// Creates the limit, which begins at the maximum.
+    pub(crate) fn new(max: usize, connections: usize) -> Self {
+        let min = (connections * MIN_PER_CONNECTION).min(max);
+        Self { permits: Arc::new(Semaphore::new(max)), max, min, current: AtomicUsize::new(max) }
+    }
+
+    /// Returns whether a new request must be refused.
+    pub(super) fn is_reached(&self) -> bool {
+        self.max.saturating_sub(self.permits.available_permits()) >= self.current()
+    }
+
+    /// Acquires a permit. Only the maximum limits it, so that requests that have begun can continue.
+    pub(super) fn acquire(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
+    }
+
+    fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Adapts the limit to the shortest wait of a window.
+    fn adapt(&self, shortest_wait: Duration) {
+        let current = self.current();
+        let next =
+            if shortest_wait > MAX_SHORTEST_WAIT { current - current / 5 } else { current + (current / 10).max(1) };
+        self.current.store(next.clamp(self.min, self.max), Ordering::Relaxed);
+    }
+
+    /// Adapts the limit after each window.
+    pub(crate) async fn adapt_to(limit: Data<Self>, store: Data<Store>) {
+        let mut windows = interval(WINDOW);
+        windows.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            windows.tick().await;
+            match store.take_shortest_wait() {
+                Some(wait) => limit.adapt(wait),
+                // No connection became free for these requests, so their wait is unknown.
+                None if store.status().waiting > 0 => {}
+                None => limit.adapt(Duration::ZERO),
+            }
+            LIMIT.record(limit.current() as u64, &[]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_millis(11);
+
+    /// Returns the limit after this number of windows with this shortest wait.
+    fn adapt(limit: &ConcurrencyLimit, windows: usize, shortest_wait: Duration) -> usize {
+        for _ in 0..windows {
+            limit.adapt(shortest_wait);
+        }
+        limit.current()
+    }
+
+    #[test]
+    fn limit_falls_to_its_minimum_while_every_request_waits() {
+        let limit = ConcurrencyLimit::new(512, 16);
+        assert_eq!(adapt(&limit, 10, MAX_SHORTEST_WAIT), 512);
+        // A burst of half a second.
+        assert_eq!(adapt(&limit, 5, LONG), 169);
+        assert_eq!(adapt(&limit, 4, LONG), 71);
+        assert_eq!(adapt(&limit, 100, Duration::from_secs(1)), 64);
+    }
+
+    #[test]
+    fn limit_recovers_to_its_maximum() {
+        let limit = ConcurrencyLimit::new(512, 1);
+        assert_eq!(adapt(&limit, 100, LONG), 4);
+        assert_eq!(adapt(&limit, 2, Duration::ZERO), 6);
+        assert_eq!(adapt(&limit, 100, MAX_SHORTEST_WAIT), 512);
+    }
+
+    #[test]
+    fn minimum_is_at_most_the_configured_maximum() {
+        let limit = ConcurrencyLimit::new(1, 16);
+        assert_eq!(adapt(&limit, 100, LONG), 1);
+        assert_eq!(adapt(&limit, 100, Duration::ZERO), 1);
+        assert!(!limit.is_reached());
+    }
+
+    #[test]
+    fn requests_that_have_begun_are_limited_only_by_the_maximum() {
+        let limit = ConcurrencyLimit::new(6, 1);
+        let mut permits: Vec<_> = (0..5).map(|_| limit.acquire().expect("a permit")).collect();
+        assert!(!limit.is_reached());
+        assert_eq!(adapt(&limit, 10, LONG), 4);
+        assert!(limit.is_reached());
+        // A request that waits for its body releases its permit, and acquires it again.
+        permits.pop();
+        assert!(limit.is_reached());
+        permits.push(limit.acquire().expect("a permit above the current limit"));
+        permits.push(limit.acquire().expect("the last permit"));
+        assert!(limit.acquire().is_none());
+        permits.truncate(3);
+        assert!(!limit.is_reached());
+    }
+}
