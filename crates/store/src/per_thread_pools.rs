@@ -17,8 +17,11 @@ use crate::connect::Connector;
 use crate::lookups::LookupConnection;
 use crate::{Config, Connection};
 
-/// The longest wait for a connection, after which the request fails as unavailable.
+/// The longest wait of a request for a connection, after which it fails as unavailable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The longest wait of a background job or a request of a node. After a start, all jobs run at once.
+const SHARED_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// If there are per-thread pools, the shared pool gets one of this many connections.
 const CONNECTIONS_PER_SHARED: usize = 4;
@@ -75,10 +78,11 @@ impl PerThreadPools {
         let per_thread = (0..threads).map(|thread| {
             let connections = rest / threads + usize::from(thread < rest % threads);
             let lookups = LookupConnection::new(connector.clone());
-            Ok(ThreadConnections { pool: pool(connector, connections - 1)?, lookups })
+            Ok(ThreadConnections { pool: pool(connector, connections - 1, ACQUIRE_TIMEOUT)?, lookups })
         });
         let per_thread = per_thread.collect::<Result<_, _>>()?;
-        let shared = pool(connector, shared)?;
+        let shared_timeout = if threads == 0 { ACQUIRE_TIMEOUT } else { SHARED_ACQUIRE_TIMEOUT };
+        let shared = pool(connector, shared, shared_timeout)?;
         let (shortest_wait, shortest_lookup_wait) = (ShortestWait::default(), ShortestWait::default());
         Ok(Self { shared, per_thread, bound_threads: AtomicUsize::new(0), shortest_wait, shortest_lookup_wait })
     }
@@ -162,7 +166,7 @@ impl ShortestWait {
     }
 }
 
-fn pool(connector: &Connector, connections: usize) -> Result<Pool<Connection>, InvalidUrl> {
+fn pool(connector: &Connector, connections: usize, wait_timeout: Duration) -> Result<Pool<Connection>, InvalidUrl> {
     let mut manager = ManagerConfig::default();
     // The fast method sends no query: the client knows whether a connection is still open.
     manager.recycling_method = RecyclingMethod::Fast;
@@ -173,7 +177,7 @@ fn pool(connector: &Connector, connections: usize) -> Result<Pool<Connection>, I
     });
     Pool::builder(AsyncDieselConnectionManager::new_with_config("", manager))
         .max_size(connections)
-        .wait_timeout(Some(ACQUIRE_TIMEOUT))
+        .wait_timeout(Some(wait_timeout))
         .create_timeout(Some(Duration::from_secs(2)))
         .recycle_timeout(Some(Duration::from_secs(1)))
         .runtime(Runtime::Tokio1)
