@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("SVC_DATABASE_URL").map_err(|error| format!("SVC_DATABASE_URL: {error}"))?;
     let org: OrgId = std::env::args().nth(1).ok_or("the organization ID is missing")?.parse()?;
     let store = Store::new(&Config::new(Secret::new(url), "deployments"), ClockRng::system())?;
-    let mut connection = store.connection().await?;
+    let connection = store.connection().await?;
 
     let mut paging = Paging::default();
     loop {

@@ -55,6 +55,8 @@ async fn read_response(stream: &mut TcpStream) -> Option<String> {
 async fn app_at_capacity() -> (App, Caller, TcpStream) {
     let app = App::with(|config| config.gateway.max_concurrent_requests = 1).await;
     let ada = app.sign_in("ada").await;
+    // Only later requests are served from memory.
+    ada.get("/v1/config").await.expect(200);
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     let head =
         head(&ada, "/v1/orgs/ada/projects/site/deployments", 1000).replace("application/json", "application/gzip");
