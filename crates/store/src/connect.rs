@@ -34,11 +34,11 @@ impl Connector {
 
     /// Opens a connection for statements.
     pub(crate) async fn connect(&self) -> ConnectionResult<Connection> {
-        self.connect_with_driver().await.map(|(connection, _)| connection)
+        self.connect_with_driver().await.map(|(connection, _)| instrumented(connection))
     }
 
-    /// Opens a connection for statements. Returns it with the task that reads and writes its messages, which ends with
-    /// the connection.
+    /// Opens a connection for concurrent statements, which the instrumentation cannot tell apart. Returns it with the
+    /// task that reads and writes its messages, which ends with the connection.
     ///
     /// Only notifications need a task of diesel. With such a task, each statement also waits for the end of the task,
     /// although a statement on a closed connection fails anyway.
@@ -53,7 +53,7 @@ impl Connector {
                 (client, spawn(driver))
             }
         };
-        Ok((instrumented(Connection::try_from(client).await?), driver))
+        Ok((Connection::try_from(client).await?, driver))
     }
 
     /// Opens a connection that also receives notifications.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use crate::connect::Connector;
 use crate::instrument::record_duration;
@@ -81,14 +82,15 @@ impl LookupConnection {
         report_wait(started.elapsed());
         let (_place, shared) = acquired.map_err(|_| unavailable("no place on the connection for lookups in time"))?;
         let mut attempt = Attempt { lookups: self, shared: shared?, since: Instant::now(), is_complete: false };
-        let result = timeout(MAX_WAIT, statement(&attempt.shared.connection)).await;
+        let span = tracing::debug_span!("statement", otel.kind = "client", db.system = "postgresql");
+        let result = timeout(MAX_WAIT, statement(&attempt.shared.connection)).instrument(span).await;
         attempt.is_complete = result.is_ok();
         let result = result.unwrap_or_else(|_| Err(unavailable("no response on the connection for lookups in time")));
         record_duration(attempt.since, result.is_err());
         result
     }
 
-    /// Returns the connection. Opens one if there is none or the last one has ended.
+    /// Returns the connection. Opens another one if the last one has ended.
     async fn shared(&self) -> Result<Arc<Shared>> {
         if let Some(open) = self.open() {
             return Ok(open);
