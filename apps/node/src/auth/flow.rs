@@ -31,7 +31,7 @@ const MAX_FLOWS: usize = 5;
 /// A `next` that is longer as JSON is ignored, so that the cookies of all flows fit into the headers that servers and
 /// proxies accept.
 const MAX_NEXT_BYTES: usize = 300;
-/// The length of a flow's id: the time and a random part, in hexadecimal.
+/// The length of a flow's id: the time in milliseconds and a random part, in hexadecimal.
 const ID_CHARACTERS: usize = 16;
 /// The largest number of states that are remembered as used. Each needs a request with a valid flow, and these are
 /// limited.
@@ -72,8 +72,9 @@ impl Flow {
         next: &str,
     ) -> io::Result<Self> {
         let secret = || Ok::<_, io::Error>(URL_SAFE_NO_PAD.encode(random::bytes::<32>()?));
-        let began_at = since_epoch().as_secs();
-        let id = format!("{:08x}{:08x}", began_at & 0xffff_ffff, u32::from_be_bytes(random::bytes()?));
+        let now = since_epoch();
+        // The ids of a browser's flows sort by time, also within a second.
+        let id = format!("{:012x}{:04x}", now.as_millis() & 0xffff_ffff_ffff, u16::from_be_bytes(random::bytes()?));
         let next = if serde_json::to_string(next)?.len() <= MAX_NEXT_BYTES + "\"\"".len() { next } else { "/" };
         let state = format!("{id}.{}", secret()?);
         let (verifier, nonce) = (secret()?, secret()?);
@@ -86,7 +87,7 @@ impl Flow {
             state,
             verifier,
             nonce,
-            began_at,
+            began_at: now.as_secs(),
         })
     }
 
@@ -238,6 +239,16 @@ mod tests {
         let cookies = flows.cookies(&request(&kept), "prj_1", &flow(&"/".repeat(5000)), false).unwrap();
         assert_eq!(cookies.len(), 2);
         assert_eq!((cookies[0].name(), cookies[0].value()), (&*format!("{NAME}{:016x}", 0), ""));
+    }
+
+    #[test]
+    fn ids_sort_by_the_time_at_which_flows_began() {
+        let began = |_| {
+            std::thread::sleep(Duration::from_millis(2));
+            flow("/")
+        };
+        let flows: Vec<Flow> = (0..20).map(began).collect();
+        assert!(flows.is_sorted_by_key(Flow::id), "{flows:?}");
     }
 
     #[test]
