@@ -125,11 +125,7 @@ impl Store {
         if let Err(error) = try_roll_back(connection).await {
             return Err(result.err().unwrap_or_else(|| error.into()));
         }
-        match self.require_caller(connection, actor).await {
-            Ok(()) => Ok(result),
-            Err(rejected @ Error::Caller(_)) => Ok(Err(rejected.into())),
-            Err(error) => Err(result.err().unwrap_or_else(|| error.into())),
-        }
+        self.check_rolled_back(connection, actor, result).await
     }
 }
 

@@ -15,13 +15,11 @@ use tracing::Instrument as _;
 
 use crate::connect::Connector;
 use crate::instrument::record_duration;
+use crate::per_thread_pools::ACQUIRE_TIMEOUT;
 use crate::{Connection, Error, Result};
 
 /// The largest number of statements that wait on one connection.
 const MAX_STATEMENTS: usize = 64;
-
-/// The longest wait for a place among them, or for the connection, after which the request fails as unavailable.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The longest wait for a response. A lookup takes less than a millisecond, and a change of the schema may block it for
 /// a second.

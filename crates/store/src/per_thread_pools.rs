@@ -17,8 +17,8 @@ use crate::connect::Connector;
 use crate::lookups::LookupConnection;
 use crate::{Config, Connection};
 
-/// The longest wait of a request for a connection, after which it fails as unavailable.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The longest wait of a request for a connection or a lookup, after which it fails as unavailable.
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The longest wait of a background job or a request of a node. After a start, all jobs run at once.
 const SHARED_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ const CONNECTIONS_PER_SHARED: usize = 4;
 /// The minimum size of a per-thread pool. With fewer connections, threads share a pool.
 const MIN_PER_THREAD: usize = 3;
 
-/// The value of [`PerThreadPools::shortest_wait`] while no wait has ended.
+/// The value of [`ShortestWait`] while no wait has ended.
 const NO_WAIT: u64 = u64::MAX;
 
 thread_local! {
@@ -101,7 +101,7 @@ impl PerThreadPools {
         self.of_thread().map_or(&self.shared, |own| &own.pool)
     }
 
-    /// Returns the connection for lookups of this thread, if the thread has connections of its own.
+    /// Returns the connection of this thread for lookups. Returns `None` if the thread shares its pool.
     pub(crate) fn lookups(&self) -> Option<&LookupConnection> {
         self.of_thread().map(|own| &own.lookups)
     }

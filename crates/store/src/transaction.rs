@@ -96,11 +96,26 @@ impl Store {
             Err(error) => Err(error),
         };
         roll_back(connection).await;
-        let Some(actor) = actor else { return result };
+        match actor {
+            Some(actor) => self.check_rolled_back(connection, actor, result).await?,
+            None => result,
+        }
+    }
+
+    /// Returns the result of work that was rolled back, or the rejection if its actor lost the permission.
+    ///
+    /// # Errors
+    /// Returns an error if the check fails: that of the work, if it failed too.
+    pub(crate) async fn check_rolled_back<T, E: From<Error>>(
+        &self,
+        connection: &mut Connection,
+        actor: &Actor,
+        result: Result<T, E>,
+    ) -> Result<Result<T, E>, E> {
         match self.require_caller(connection, actor).await {
-            Ok(()) => result,
-            Err(rejected @ Error::Caller(_)) => Err(rejected.into()),
-            Err(error) => result.and(Err(error.into())),
+            Ok(()) => Ok(result),
+            Err(rejected @ Error::Caller(_)) => Ok(Err(rejected.into())),
+            Err(error) => Err(result.err().unwrap_or_else(|| error.into())),
         }
     }
 

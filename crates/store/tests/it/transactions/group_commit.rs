@@ -16,7 +16,7 @@ const INCREMENT: &str = "UPDATE note SET text = (CASE text WHEN 'zero' THEN '0' 
     WHERE id = 0";
 const SEEN: &str = "SELECT text, pg_current_xact_id()::text AS transaction FROM note WHERE id = 0";
 
-/// What a change does after it has incremented the number in row 0.
+/// The end of a change, which has incremented the number in row 0.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     Succeed,
