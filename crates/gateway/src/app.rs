@@ -17,7 +17,7 @@ use kernel::ClockRng;
 use prometheus::Registry;
 use store::Store;
 
-use crate::config::Config;
+use crate::config::{Config, allows_every_origin};
 use crate::http::{
     BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, OrgWriteLimiter, Router, Shutdown,
     StaticResponses, UploadLimiter, guard, request_telemetry, shed_load,
@@ -188,10 +188,4 @@ fn cors(config: &Config) -> Cors {
         .expose_headers([ETAG, RETRY_AFTER])
         .expose_headers(["x-request-id", "ratelimit", "ratelimit-policy", "idempotent-replayed"])
         .max_age(600)
-}
-
-/// Returns whether a path allows every origin. The endpoints of OAuth do, because apps that run in a browser are clients
-/// too (contract section 3).
-pub(crate) fn allows_every_origin(path: &str) -> bool {
-    path.starts_with("/oauth/") || path.starts_with("/.well-known/")
 }

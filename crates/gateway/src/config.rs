@@ -111,3 +111,9 @@ impl Config {
         url.get(..end).unwrap_or(url).to_owned()
     }
 }
+
+/// Returns whether a path allows every origin. The endpoints of OAuth do, because apps that run in a browser are clients
+/// too (contract section 3).
+pub(crate) fn allows_every_origin(path: &str) -> bool {
+    path.starts_with("/oauth/") || path.starts_with("/.well-known/")
+}

@@ -55,8 +55,9 @@ pub(super) fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")
 }
 
-/// Middleware that rejects requests before routing. Above the configured maximum of the concurrency limit, it responds with
-/// 503 immediately, without a queue. The load shedder refuses most of these requests earlier. Also applies the limits of HTTP/2 to a connection on which the server terminates TLS.
+/// Middleware that rejects requests before routing. Above the configured maximum of the concurrency limit, it responds
+/// with 503 immediately, without a queue. The load shedder refuses most of these requests earlier. Also applies the
+/// limits of HTTP/2 to a connection on which the server terminates TLS.
 ///
 /// # Errors
 /// Returns the errors of the inner service.

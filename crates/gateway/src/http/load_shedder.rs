@@ -28,9 +28,8 @@ use super::concurrency_limit::ConcurrencyLimit;
 use super::guard::busy;
 use super::node_wait::Shutdown;
 use super::static_responses::{StaticResponse, StaticResponses};
-use super::telemetry::default_headers;
-use crate::app::allows_every_origin;
-use crate::config::Config;
+use super::telemetry::add_default_headers;
+use crate::config::{Config, allows_every_origin};
 use crate::problem::{EnvelopeFormat, ErrorFormat, ErrorFormats, find_by_prefix};
 
 /// The request id of all refused requests. No log line contains it.
@@ -112,11 +111,7 @@ impl LoadShedder {
 
 fn render(format: &dyn ErrorFormat, is_https: bool) -> StaticResponse {
     let (mut head, body) = format.render(&busy(), REFUSED_ID).into_parts();
-    for (name, value) in default_headers(is_https) {
-        if !head.headers().contains_key(name) {
-            head.headers_mut().insert(name.clone(), value.clone());
-        }
-    }
+    add_default_headers(head.headers_mut(), is_https);
     let headers = [
         (HeaderName::from_static("x-request-id"), REFUSED_ID),
         (ACCESS_CONTROL_EXPOSE_HEADERS, "retry-after, x-request-id"),

@@ -43,9 +43,14 @@ static DEFAULT_HEADERS: LazyLock<[(HeaderName, HeaderValue); 5]> = LazyLock::new
     .map(|(name, value)| (name, HeaderValue::from_static(value)))
 });
 
-/// Returns the headers of every response.
-pub(super) fn default_headers(is_https: bool) -> impl Iterator<Item = &'static (HeaderName, HeaderValue)> {
-    DEFAULT_HEADERS.iter().take(if is_https { DEFAULT_HEADERS.len() } else { DEFAULT_HEADERS.len() - 1 })
+/// Adds the headers of every response that are missing.
+pub(super) fn add_default_headers(headers: &mut HeaderMap, is_https: bool) {
+    let all = DEFAULT_HEADERS.len();
+    for (name, value) in DEFAULT_HEADERS.iter().take(if is_https { all } else { all - 1 }) {
+        if !headers.contains_key(name) {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
 }
 
 /// Middleware that logs and measures a request and sets the default headers of its response.
@@ -145,11 +150,7 @@ fn set_default_headers(response: &mut ServiceResponse<BoxBody>, id: &RequestId, 
         response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     let headers = response.headers_mut();
-    for (name, value) in default_headers(is_https) {
-        if !headers.contains_key(name) {
-            headers.insert(name.clone(), value.clone());
-        }
-    }
+    add_default_headers(headers, is_https);
     let mut add = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value)
             && !headers.contains_key(&name)
