@@ -13,7 +13,7 @@ use tokio_postgres::{CancelToken, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::Connection;
-use crate::config::{InvalidUrl, Target, Tls};
+use crate::config::{GENERIC_PLAN_OPTIONS, InvalidUrl, Target, Tls};
 use crate::instrument::StatementInstrumentation;
 
 /// Opens connections to one database; cheap to clone.
@@ -30,6 +30,14 @@ impl Connector {
             Tls::Verified { extra_root } => Some(MakeRustlsConnect::new(client_config(extra_root)?)),
         };
         Ok(Self { postgres: target.postgres, tls })
+    }
+
+    /// Returns a connector to the same database whose connections use generic plans.
+    pub(crate) fn with_generic_plans(mut self) -> Self {
+        let options = self.postgres.get_options().unwrap_or_default();
+        let options = format!("{options} {GENERIC_PLAN_OPTIONS}");
+        self.postgres.options(options);
+        self
     }
 
     /// Opens a connection for statements.

@@ -77,7 +77,7 @@ impl PerThreadPools {
         let rest = connections - shared;
         let per_thread = (0..threads).map(|thread| {
             let connections = rest / threads + usize::from(thread < rest % threads);
-            let lookups = LookupConnection::new(connector.clone());
+            let lookups = LookupConnection::new(connector.clone().with_generic_plans());
             Ok(ThreadConnections { pool: pool(connector, connections - 1, ACQUIRE_TIMEOUT)?, lookups })
         });
         let per_thread = per_thread.collect::<Result<_, _>>()?;
