@@ -11,8 +11,8 @@ use super::{HOST, Rig, wait_for};
 use crate::visitor::Visitor;
 
 const TOKEN: &str = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA";
-/// The node remembers an unknown token or a failure for a second. At least one of so many requests arrives within that
-/// time.
+/// The number of requests of which at least one arrives within a second. During this time, the node remembers an unknown
+/// token or a failure.
 const REPEATED: usize = 20;
 
 fn path(token: &str) -> String {
