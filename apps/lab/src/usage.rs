@@ -46,9 +46,8 @@ pub fn descendants(process: u32) -> Result<Vec<u32>> {
     for entry in fs::read_dir("/proc")? {
         let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         // A process may end while the others are read.
-        let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else { continue };
-        let parent =
-            stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(1)?.parse::<u32>().ok());
+        let Ok(fields) = stat_fields(id) else { continue };
+        let parent = fields.split_whitespace().nth(1).and_then(|parent| parent.parse::<u32>().ok());
         parents.extend(parent.map(|parent| (id, parent)));
     }
     let mut found = vec![process];
@@ -63,11 +62,15 @@ pub fn descendants(process: u32) -> Result<Vec<u32>> {
 
 /// Returns the CPU time used so far on all cores, in seconds.
 pub fn cpu_time(process: u32) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The fields follow the process name, which is in parentheses and may contain any character.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-    let ticks: Option<Vec<u32>> = fields.skip(11).take(2).map(|field| field.parse().ok()).collect();
+    let fields = stat_fields(process)?;
+    let ticks: Option<Vec<u32>> = fields.split_whitespace().skip(11).take(2).map(|field| field.parse().ok()).collect();
     let ticks = ticks.filter(|ticks| ticks.len() == 2).context("no CPU time in /proc/…/stat")?;
     let ticks_per_second = u32::try_from(rustix::param::clock_ticks_per_second())?;
     Ok(ticks.into_iter().map(f64::from).sum::<f64>() / f64::from(ticks_per_second))
+}
+
+/// Returns the fields of `/proc/…/stat` after the process name, which is in parentheses and may contain any character.
+fn stat_fields(process: u32) -> Result<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    Ok(stat.rsplit_once(')').map_or("", |(_, fields)| fields).to_owned())
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use kernel::ClockRng;
 use rustix::process::{Pid, Signal, kill_process};
 use xtask::process::Signals;
 use xtask::services::Services;
@@ -18,14 +19,28 @@ pub const IS_RELEASE: bool = !cfg!(debug_assertions);
 
 /// Builds the programs in release mode and runs `work` in a temporary folder.
 pub async fn with_release_build(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<()>) -> Result<ExitCode> {
-    let mut services = Services::new(Signals::listen()?);
-    build(&mut services).await?;
-    let folder = env::temp_dir().join(format!("svc-bench-{}", std::process::id()));
-    fs::create_dir(&folder)?;
-    let measured = work(&mut services, &folder).await;
+    with_services(async |services, folder| {
+        build(services).await?;
+        work(services, folder).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+    .await
+}
+
+/// Runs `work` in a temporary folder. Afterwards, stops the services and removes the folder.
+pub async fn with_services<T>(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<T>) -> Result<T> {
+    let (mut services, folder) = (Services::new(Signals::listen()?), create_folder()?);
+    let done = work(&mut services, &folder).await;
     services.stop().await;
-    fs::remove_dir_all(&folder)?;
-    measured.map(|()| ExitCode::SUCCESS)
+    fs::remove_dir_all(folder)?;
+    done
+}
+
+/// Creates a temporary folder.
+pub fn create_folder() -> Result<PathBuf> {
+    let folder = env::temp_dir().join(format!("svc-lab-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
+    fs::create_dir(&folder)?;
+    Ok(folder)
 }
 
 pub async fn build(services: &mut Services) -> Result<()> {

@@ -17,13 +17,13 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
 use xtask::postgres::{Cluster, Stop};
-use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workerd;
 
 use super::Outcome;
 use super::report::Finding;
 use crate::bench::billing::{Site, question, settings};
+use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
 use crate::bench::server::SEALING_KEY;
 
@@ -47,13 +47,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let Some(workerd) = workerd::find() else {
         return Ok(Outcome { skipped: vec!["calls of AI models (no workerd)".to_owned()], ..Outcome::default() });
     };
-    let mut services = Services::new(Signals::listen()?);
-    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    std::fs::create_dir(&folder)?;
-    let outcome = measure(&mut services, &folder, &workerd, rounds).await;
-    services.stop().await;
-    std::fs::remove_dir_all(folder)?;
-    outcome
+    with_services(async |services, folder| measure(services, folder, &workerd, rounds).await).await
 }
 
 async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds: usize) -> Result<Outcome> {

@@ -15,13 +15,13 @@ use kernel::ClockRng;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workerd;
 
 use super::Outcome;
 use super::report::Finding;
 use crate::bench::bindings::S3;
+use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
 
 /// A worker. PUT stores the body. GET returns an object, or the sum of all sizes. If the storage fails, the response
@@ -111,19 +111,16 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let Some(workerd) = workerd::find() else {
         return Ok(Outcome { skipped: vec!["objects of workers (no workerd)".to_owned()], ..Outcome::default() });
     };
-    let mut services = Services::new(Signals::listen()?);
-    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    std::fs::create_dir(&folder)?;
-    let s3 = S3::start(&folder).await?;
-    let proxy = Proxy::start(Upstream::Tcp(s3.0.address())).await?;
-    let mut settings = s3.settings(proxy.address());
-    settings.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
-    settings.push(("SVC_NODE_STORAGE_REPORT_INTERVAL", "1s".to_owned()));
-    let platform = Platform::start(&mut services, &folder, settings).await?;
-    let outcome = measure(&platform, &mut services, &proxy, rounds).await;
-    services.stop().await;
-    std::fs::remove_dir_all(folder)?;
-    outcome
+    with_services(async |services, folder| {
+        let s3 = S3::start(folder).await?;
+        let proxy = Proxy::start(Upstream::Tcp(s3.0.address())).await?;
+        let mut settings = s3.settings(proxy.address());
+        settings.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
+        settings.push(("SVC_NODE_STORAGE_REPORT_INTERVAL", "1s".to_owned()));
+        let platform = Platform::start(services, folder, settings).await?;
+        measure(&platform, services, &proxy, rounds).await
+    })
+    .await
 }
 
 async fn measure(platform: &Platform, services: &mut Services, proxy: &Proxy, rounds: usize) -> Result<Outcome> {

@@ -19,11 +19,11 @@ use testkit::reserved_address;
 use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 use xtask::postgres::Cluster;
-use xtask::process::Signals;
 use xtask::services::Services;
 
 use super::Outcome;
 use super::report::Finding;
+use crate::bench::machine::with_services;
 use crate::bench::platform::{Platform, Settings};
 use crate::bench::server::{SEALING_KEY, string_at, success_json};
 use authority::{Authority, ZONE};
@@ -62,19 +62,14 @@ const STUCK: &str = "\
         AND (n.state <> 'active' OR EXISTS (SELECT FROM certificates.orders o WHERE o.name = n.name))";
 
 pub async fn run(rounds: usize) -> Result<Outcome> {
-    let mut services = Services::new(Signals::listen()?);
-    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    std::fs::create_dir(&folder)?;
-    let outcome = match Authority::prepare(&folder).await {
-        Ok(authority) => measure(&mut services, &folder, authority, (KILLS * rounds).div_ceil(3)).await,
+    with_services(async |services, folder| match Authority::prepare(folder).await {
+        Ok(authority) => measure(services, folder, authority, (KILLS * rounds).div_ceil(3)).await,
         Err(error) => {
             let skipped = vec![format!("certificates (no pebble: {error:#})")];
             Ok(Outcome { skipped, ..Outcome::default() })
         }
-    };
-    services.stop().await;
-    std::fs::remove_dir_all(folder)?;
-    outcome
+    })
+    .await
 }
 
 async fn measure(services: &mut Services, folder: &Path, mut authority: Authority, kills: usize) -> Result<Outcome> {

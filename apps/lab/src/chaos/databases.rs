@@ -17,12 +17,12 @@ use kernel::ClockRng;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 use xtask::postgres::Stop;
-use xtask::process::Signals;
 use xtask::services::Services;
 
 use super::Outcome;
 use super::report::Finding;
 use crate::bench::databases::{Database, ProjectCluster};
+use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
 use journal::{Row, Write};
 use restore::Restore;
@@ -48,17 +48,14 @@ enum Victim {
 const VICTIMS: [Victim; 3] = [Victim::Node, Victim::ControlPlane, Victim::Postgres];
 
 pub async fn run(rounds: usize) -> Result<Outcome> {
-    let mut services = Services::new(Signals::listen()?);
-    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    std::fs::create_dir(&folder)?;
-    let cluster = ProjectCluster::start(&mut services, &folder)?;
-    let mut settings = cluster.settings();
-    settings.push(("SVC_NODE_BACKUP_INTERVAL", "5s".to_owned()));
-    let platform = Platform::start(&mut services, &folder, settings).await?;
-    let outcome = measure(&platform, &mut services, &cluster, rounds).await;
-    services.stop().await;
-    std::fs::remove_dir_all(folder)?;
-    outcome
+    with_services(async |services, folder| {
+        let cluster = ProjectCluster::start(services, folder)?;
+        let mut settings = cluster.settings();
+        settings.push(("SVC_NODE_BACKUP_INTERVAL", "5s".to_owned()));
+        let platform = Platform::start(services, folder, settings).await?;
+        measure(&platform, services, &cluster, rounds).await
+    })
+    .await
 }
 
 async fn measure(

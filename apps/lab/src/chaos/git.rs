@@ -15,11 +15,11 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::sleep;
 use xtask::postgres::Cluster;
-use xtask::process::Signals;
 use xtask::services::Services;
 
 use super::Outcome;
 use super::report::Finding;
+use crate::bench::machine::with_services;
 use crate::git_host::{GitClient, GitHost, stdout};
 
 /// The number of rounds of a run with the default number of repetitions.
@@ -34,13 +34,7 @@ const MAX_DELIVERY: Duration = Duration::from_secs(60);
 const REPO: &str = "app";
 
 pub async fn run(rounds: usize) -> Result<Outcome> {
-    let mut services = Services::new(Signals::listen()?);
-    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    std::fs::create_dir(&folder)?;
-    let outcome = measure(&mut services, &folder, (ROUNDS * rounds).div_ceil(3)).await;
-    services.stop().await;
-    std::fs::remove_dir_all(folder)?;
-    outcome
+    with_services(async |services, folder| measure(services, folder, (ROUNDS * rounds).div_ceil(3)).await).await
 }
 
 async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Result<Outcome> {

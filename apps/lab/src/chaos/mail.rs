@@ -16,12 +16,12 @@ use kernel::ClockRng;
 use sandbox::{Encryption, SmtpServer};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workerd;
 
 use super::Outcome;
 use super::report::Finding;
+use crate::bench::machine::with_services;
 use crate::mail_host::{MailHost, MailNode, create_with_worker};
 use client::Client;
 
@@ -55,14 +55,8 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let Some(workerd) = workerd::find() else {
         return Ok(Outcome { skipped: vec!["mail of workers (no workerd)".to_owned()], ..Outcome::default() });
     };
-    let mut services = Services::new(Signals::listen()?);
-    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    std::fs::create_dir(&folder)?;
     let node = vec![("SVC_NODE_WORKERD", workerd.display().to_string())];
-    let outcome = measure(&mut services, &folder, node, (KILLS * rounds).div_ceil(3)).await;
-    services.stop().await;
-    std::fs::remove_dir_all(folder)?;
-    outcome
+    with_services(async |services, folder| measure(services, folder, node, (KILLS * rounds).div_ceil(3)).await).await
 }
 
 async fn measure(

@@ -20,6 +20,7 @@ use xtask::postgres::{Cluster, Stop};
 use super::Outcome;
 use super::load::{self, RequestSource, Sample};
 use super::service::Service;
+use crate::bench::machine::create_folder;
 use crate::bench::server::SEALING_KEY;
 
 pub struct Rig {
@@ -46,8 +47,7 @@ impl Rig {
 
     /// Starts everything on a database of this cluster. `more` contains additional settings.
     pub async fn start_on(cluster: Cluster, database: &str, more: &[(&'static str, String)]) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-        fs::create_dir(&folder)?;
+        let folder = create_folder()?;
         let database = cluster.url(database);
         Migrator::default().up(&mut migrations::connect(Secret::new(database.clone())).await?).await?;
         let (postgres, proxy_url) = Proxy::start_for_postgres(&database).await?;

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use kernel::ClockRng;
 use tokio::time::sleep;
-use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workerd;
 
 use super::Outcome;
 use super::report::Finding;
+use crate::bench::machine::with_services;
 use faults::Deck;
 use growth::Growth;
 use rig::{Nodes, Rig};
@@ -54,13 +54,7 @@ pub async fn run(args: &SoakArgs) -> Result<Outcome> {
     let Some(workerd) = workerd::find() else {
         return Ok(Outcome { skipped: vec!["the soak (no workerd)".to_owned()], ..Outcome::default() });
     };
-    let mut services = Services::new(Signals::listen()?);
-    let folder = std::env::temp_dir().join(format!("svc-chaos-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    std::fs::create_dir(&folder)?;
-    let outcome = measure(&mut services, &folder, &workerd, args).await;
-    services.stop().await;
-    std::fs::remove_dir_all(folder)?;
-    outcome
+    with_services(async |services, folder| measure(services, folder, &workerd, args).await).await
 }
 
 async fn measure(services: &mut Services, folder: &Path, workerd: &Path, args: &SoakArgs) -> Result<Outcome> {

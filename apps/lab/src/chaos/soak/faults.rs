@@ -123,32 +123,22 @@ pub async fn inject(
         SoakFault::StopPostgres(mode) => restart(services.postgres.as_mut(), *mode).await?,
         SoakFault::StopProjectsPostgres(mode) => restart(services.projects_postgres.as_mut(), *mode).await?,
         SoakFault::Network(link, fault) => {
-            rig.proxy(*link).set_fault(*fault);
-            sleep(duration).await;
-            rig.proxy(*link).set_fault(NetworkFault::None);
+            let proxy = rig.proxy(*link);
+            hold(duration, *fault, |fault| proxy.set_fault(fault.unwrap_or(NetworkFault::None))).await;
         }
-        SoakFault::Relay(fault) => {
-            rig.relay.inject(Some(*fault));
-            sleep(duration).await;
-            rig.relay.inject(None);
-        }
-        SoakFault::Models(fault) => {
-            rig.models.inject(Some(*fault));
-            sleep(duration).await;
-            rig.models.inject(None);
-        }
-        SoakFault::Registrar(fault) => {
-            rig.registrar.inject(Some(fault.clone()));
-            sleep(duration).await;
-            rig.registrar.inject(None);
-        }
-        SoakFault::Payments(fault) => {
-            rig.payments.inject(Some(*fault));
-            sleep(duration).await;
-            rig.payments.inject(None);
-        }
+        SoakFault::Relay(fault) => hold(duration, *fault, |fault| rig.relay.inject(fault)).await,
+        SoakFault::Models(fault) => hold(duration, *fault, |fault| rig.models.inject(fault)).await,
+        SoakFault::Registrar(fault) => hold(duration, fault.clone(), |fault| rig.registrar.inject(fault)).await,
+        SoakFault::Payments(fault) => hold(duration, *fault, |fault| rig.payments.inject(fault)).await,
     }
     Ok(())
+}
+
+/// Sets a fault for this duration.
+async fn hold<F>(duration: Duration, fault: F, set: impl Fn(Option<F>)) {
+    set(Some(fault));
+    sleep(duration).await;
+    set(None);
 }
 
 async fn restart(cluster: Option<&mut Cluster>, mode: Stop) -> Result<()> {
