@@ -26,7 +26,7 @@ pub struct Recorder<'a> {
     pub url: &'a str,
 }
 
-/// The delay until all sessions apply a changed setting and the log is complete.
+/// The delay until all sessions apply a changed setting.
 const RELOAD_DELAY: Duration = Duration::from_millis(300);
 
 impl Recorder<'_> {
@@ -40,7 +40,7 @@ impl Recorder<'_> {
             request().await?;
             let from = File::open(self.log)?.metadata()?.len();
             request().await?;
-            sleep(RELOAD_DELAY).await;
+            // Postgres logs a statement before it runs. Later, statements of background jobs may follow.
             let statements = parse_log(&self.read_log_from(from)?)?;
             let texts = |statements: &[Statement]| statements.iter().map(|it| it.text.clone()).collect::<Vec<_>>();
             if before.is_some_and(|before| texts(&before) == texts(&statements)) {
