@@ -48,11 +48,14 @@ pub(crate) enum Tls {
 const SESSION_OPTIONS: &str = "-c statement_timeout=3000 -c lock_timeout=1000 \
      -c idle_in_transaction_session_timeout=10000 -c client_connection_check_interval=1000";
 
-/// More session settings for statements that read a few rows by key. Postgres plans each of them once. By default, it
-/// plans a page of a long list for each request, because only then it knows the limit, and that takes longer than to
-/// read the page. Without the limit, it may also consider a parallel plan.
-pub(crate) const GENERIC_PLAN_OPTIONS: &str =
-    "-c plan_cache_mode=force_generic_plan -c max_parallel_workers_per_gather=0";
+/// More session settings for requests, whose statements use a few rows by key. A cached plan from when a table was empty
+/// would read the whole table while it grows, until Postgres analyzes it. The cost of a sequential scan that cannot be
+/// avoided must cause neither compilation nor a parallel plan.
+pub(crate) const REQUEST_OPTIONS: &str = "-c enable_seqscan=off -c jit=off -c max_parallel_workers_per_gather=0";
+
+/// More session settings for lookups. Postgres plans each of them once. By default, it plans a page of a long list for
+/// each request, because only such a plan contains the limit, and that takes longer than to read the page.
+pub(crate) const LOOKUP_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan";
 
 /// The timeout of a connection to one address. The pool waits long enough for two addresses of the same host.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);

@@ -13,7 +13,7 @@ use tokio_postgres::{CancelToken, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::Connection;
-use crate::config::{GENERIC_PLAN_OPTIONS, InvalidUrl, Target, Tls};
+use crate::config::{InvalidUrl, Target, Tls};
 use crate::instrument::StatementInstrumentation;
 
 /// Opens connections to one database; cheap to clone.
@@ -32,12 +32,12 @@ impl Connector {
         Ok(Self { postgres: target.postgres, tls })
     }
 
-    /// Returns a connector to the same database whose connections use generic plans.
-    pub(crate) fn with_generic_plans(mut self) -> Self {
-        let options = self.postgres.get_options().unwrap_or_default();
-        let options = format!("{options} {GENERIC_PLAN_OPTIONS}");
-        self.postgres.options(options);
-        self
+    /// Returns a connector to the same database with additional session settings.
+    pub(crate) fn with_options(&self, more: &str) -> Self {
+        let mut connector = self.clone();
+        let options = format!("{} {more}", self.postgres.get_options().unwrap_or_default());
+        connector.postgres.options(options);
+        connector
     }
 
     /// Opens a connection for statements.

@@ -13,6 +13,7 @@ use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
 
 use crate::config::InvalidUrl;
+use crate::config::{LOOKUP_OPTIONS, REQUEST_OPTIONS};
 use crate::connect::Connector;
 use crate::lookups::LookupConnection;
 use crate::{Config, Connection};
@@ -75,10 +76,11 @@ impl PerThreadPools {
         let threads = config.threads.min((connections - for_jobs) / MIN_PER_THREAD);
         let shared = if threads == 0 { connections } else { for_jobs };
         let rest = connections - shared;
+        let requests = connector.with_options(REQUEST_OPTIONS);
         let per_thread = (0..threads).map(|thread| {
             let connections = rest / threads + usize::from(thread < rest % threads);
-            let lookups = LookupConnection::new(connector.clone().with_generic_plans());
-            Ok(ThreadConnections { pool: pool(connector, connections - 1, ACQUIRE_TIMEOUT)?, lookups })
+            let lookups = LookupConnection::new(requests.with_options(LOOKUP_OPTIONS));
+            Ok(ThreadConnections { pool: pool(&requests, connections - 1, ACQUIRE_TIMEOUT)?, lookups })
         });
         let per_thread = per_thread.collect::<Result<_, _>>()?;
         let shared_timeout = if threads == 0 { ACQUIRE_TIMEOUT } else { SHARED_ACQUIRE_TIMEOUT };

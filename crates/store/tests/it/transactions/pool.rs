@@ -1,7 +1,10 @@
 //! Pooled connections and their session settings.
 
+use diesel::QueryableByName;
+use diesel::sql_types::Text;
+use diesel_async::{RunQueryDsl as _, SimpleAsyncConnection as _};
 use kernel::{ApiError as _, Code};
-use store::{Result, Store};
+use store::{Connection, Result, Store};
 
 use super::kit::{Kit, pid, rows};
 
@@ -116,4 +119,29 @@ async fn thread_with_its_own_pool_leaves_the_other_connections_free() {
             on_server_thread(&kit.store, async |store| rows(&mut store.connection().await.unwrap(), "SELECT 1").await);
         assert!(answer.is_ok());
     }
+}
+
+#[derive(QueryableByName)]
+struct PlanLine {
+    #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
+    text: String,
+}
+
+/// Returns the plan to find a row of the table `empty`.
+async fn plan(connection: &mut Connection) -> String {
+    let explain = diesel::sql_query("EXPLAIN SELECT FROM empty WHERE id = 1");
+    let lines: Vec<PlanLine> = explain.load(connection).await.unwrap();
+    lines.into_iter().map(|line| line.text).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_use_an_index_even_if_the_table_is_empty() {
+    let kit = Kit::divided(8, 2).await;
+    let mut shared = kit.store.connection().await.unwrap();
+    for statement in ["CREATE TABLE empty (id integer PRIMARY KEY)", "VACUUM empty"] {
+        shared.batch_execute(statement).await.unwrap();
+    }
+    assert!(plan(&mut shared).await.contains("Seq Scan"));
+    let of_requests = on_server_thread(&kit.store, async |store| plan(&mut store.connection().await.unwrap()).await);
+    assert!(of_requests.contains("Index"), "{of_requests}");
 }
