@@ -22,7 +22,7 @@ const MAX_SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
 /// The minimum of the limit for each pooled connection. It keeps the connections busy, and lets small bursts pass on a
 /// slow machine.
-const MIN_PER_CONNECTION: usize = 4;
+const MIN_PER_CONNECTION: usize = 2;
 
 static LIMIT: LazyLock<Gauge<u64>> = LazyLock::new(|| {
     let meter = opentelemetry::global::meter("svc");
@@ -107,7 +107,7 @@ mod tests {
         // A burst of half a second.
         assert_eq!(adapt(&limit, 5, LONG), 169);
         assert_eq!(adapt(&limit, 4, LONG), 71);
-        assert_eq!(adapt(&limit, 100, Duration::from_secs(1)), 64);
+        assert_eq!(adapt(&limit, 100, Duration::from_secs(1)), 32);
     }
 
     #[test]
