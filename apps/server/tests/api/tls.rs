@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use actix_web::web::Bytes;
+use h2::client::SendRequest;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -74,6 +76,19 @@ async fn get(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
     }
 }
 
+/// Sends a request over HTTP/2. Returns the status and the body.
+async fn send(connection: &SendRequest<Bytes>, request: http::request::Builder) -> Result<(u16, Vec<u8>), h2::Error> {
+    let mut connection = connection.clone().ready().await?;
+    let (head, mut body) = connection.send_request(request.body(()).unwrap(), true)?.0.await?.into_parts();
+    let mut bytes = Vec::new();
+    while let Some(chunk) = body.data().await {
+        let chunk = chunk?;
+        body.flow_control().release_capacity(chunk.len())?;
+        bytes.extend(chunk);
+    }
+    Ok((head.status.as_u16(), bytes))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn api_is_served_over_both_versions_of_http() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,30 +101,45 @@ async fn api_is_served_over_both_versions_of_http() {
 
     let stream = connect(&app, HOST, &[&certificate], &[b"h2", b"http/1.1"]).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    let (send, connection) = h2::client::handshake(stream).await.unwrap();
+    let (requests, connection) = h2::client::handshake(stream).await.unwrap();
     let connection = tokio::spawn(connection);
     for path in ["/v1/config", "/readyz", "/v1/me"] {
-        let mut send = send.clone().ready().await.unwrap();
-        let request = http::Request::get(format!("https://{HOST}{path}")).body(()).unwrap();
-        let (head, mut body) = send.send_request(request, true).unwrap().0.await.unwrap().into_parts();
-        let mut bytes = Vec::new();
-        while let Some(chunk) = body.data().await {
-            bytes.extend(chunk.unwrap());
-        }
-        let is_json = serde_json::from_slice::<serde_json::Value>(&bytes).is_ok();
-        assert_eq!((head.status.as_u16(), is_json), (if path == "/v1/me" { 401 } else { 200 }, true), "{path}");
+        let (status, body) = send(&requests, http::Request::get(format!("https://{HOST}{path}"))).await.unwrap();
+        let is_json = serde_json::from_slice::<serde_json::Value>(&body).is_ok();
+        assert_eq!((status, is_json), (if path == "/v1/me" { 401 } else { 200 }, true), "{path}");
     }
     // A field section that is larger than the limit ends the connection.
-    let mut ready = send.clone().ready().await.unwrap();
     let large = http::Request::get(format!("https://{HOST}/v1/config")).header("x-large", "~".repeat(33 << 10));
-    let (response, _) = ready.send_request(large.body(()).unwrap(), true).unwrap();
-    assert!(response.await.is_err());
+    assert!(send(&requests, large).await.is_err());
     assert!(connection.await.unwrap().is_err());
     // A connection that sends no server name of the API is rejected.
     assert!(connect(&app, "other.svc.example", &[&certificate], &[]).await.is_err());
     let metrics = reqwest::get(format!("{}/metrics", app.internal)).await.unwrap().text().await.unwrap();
     assert!(metrics.contains("svc_tls_handshakes_total{outcome=\"full\"} 2"), "{metrics}");
     assert!(metrics.contains("svc_tls_certificates{source=\"files\"} 1"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_requests_in_progress_count_toward_the_limit_of_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificate = Certificate::generate_for(&[HOST]);
+    write(folder.path(), &certificate);
+    let app = start(folder.path()).await;
+    let stream = connect(&app, HOST, &[&certificate], &[b"h2"]).await.unwrap();
+    let (requests, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let url = format!("https://{HOST}/v1/config");
+    let preflight = || {
+        let request = http::Request::options(&url).header("origin", "http://localhost:3000");
+        request.header("access-control-request-method", "GET")
+    };
+    // Responses from memory, preflight requests and others. More than 512 of a kind must not be open.
+    for _ in 0..520 {
+        for request in [http::Request::get(&url), preflight(), http::Request::get(format!("{url}?other"))] {
+            let (status, _) = send(&requests, request).await.unwrap();
+            assert!(status < 500, "{status}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use actix_http::Request;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Version;
@@ -10,7 +11,7 @@ use actix_web::http::header::HeaderMap;
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, HttpRequest, web};
 use kernel::Code;
-use tls::Requests;
+use tls::{RequestGuard, Requests};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::concurrency_limit::ConcurrencyLimit;
@@ -26,6 +27,9 @@ struct RequestPermit {
     limit: web::Data<ConcurrencyLimit>,
     permit: RefCell<Option<OwnedSemaphorePermit>>,
 }
+
+/// Marks a request whose connection has too many concurrent requests.
+struct AboveConnectionLimit;
 
 impl RequestPermit {
     fn take(limit: web::Data<ConcurrencyLimit>) -> Option<Self> {
@@ -55,9 +59,20 @@ pub(super) fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")
 }
 
+/// Begins a request over HTTP/2 on a connection on which the server terminates TLS. If the connection has too many
+/// concurrent requests, [`guard`] rejects the request.
+pub(super) fn begin(request: &Request) -> Option<RequestGuard> {
+    let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
+    let connection = requests.map(Requests::begin)?;
+    if connection.is_refused() {
+        request.extensions_mut().insert(AboveConnectionLimit);
+    }
+    Some(connection)
+}
+
 /// Middleware that rejects requests before routing. Above the configured maximum of the concurrency limit, it responds
-/// with 503 immediately, without a queue. The load shedder refuses most of these requests earlier. Also applies the
-/// limits of HTTP/2 to a connection on which the server terminates TLS.
+/// with 503 immediately, without a queue. The load shedder refuses most of these requests earlier. Also rejects requests
+/// above the limit of their connection.
 ///
 /// # Errors
 /// Returns the errors of the inner service.
@@ -65,16 +80,12 @@ pub async fn guard(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
-    let Some(connection) = requests.map(Requests::begin) else { return admit(request, next).await };
-    let response = if connection.is_refused() {
+    if request.extensions().contains::<AboveConnectionLimit>() {
         let message = "this connection has too many concurrent requests; try again in a moment";
         let answer = Problem::new(&Code::UNAVAILABLE, message).respond(request.request());
-        request.into_response(answer)
-    } else {
-        admit(request, next).await?
-    };
-    Ok(response.map_body(|_, body| connection.hold(body)).map_into_boxed_body())
+        return Ok(request.into_response(answer));
+    }
+    admit(request, next).await
 }
 
 async fn admit(

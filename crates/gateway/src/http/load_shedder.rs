@@ -20,12 +20,11 @@ use actix_web::{Error, HttpMessage as _, HttpResponse};
 use futures_util::StreamExt as _;
 use futures_util::future::Either;
 use opentelemetry::metrics::Counter;
-use tls::Requests;
 use tokio::time::timeout;
 
 use super::body::DEFAULT_LIMIT;
 use super::concurrency_limit::ConcurrencyLimit;
-use super::guard::busy;
+use super::guard::{begin, busy};
 use super::node_wait::Shutdown;
 use super::static_responses::{StaticResponse, StaticResponses};
 use super::telemetry::add_default_headers;
@@ -87,12 +86,8 @@ impl LoadShedder {
         let response = self.response(&request);
         if request.version() != Version::HTTP_2 {
             discard_body(&mut request).await;
-            return response;
         }
-        match request.conn_data::<Requests>().map(Requests::begin) {
-            Some(connection) => response.map_body(|_, body| connection.hold(body)).map_into_boxed_body(),
-            None => response,
-        }
+        response
     }
 
     fn response(&self, request: &Request) -> HttpResponse {
@@ -144,7 +139,8 @@ async fn discard_body(request: &mut Request) {
     let _ = timeout(BODY_TIMEOUT, read).await;
 }
 
-/// Refuses the requests of an application above the concurrency limit.
+/// Refuses the requests of an application above the concurrency limit. Every request over HTTP/2 is in progress until its
+/// response is sent, even if it is refused or a middleware responds to it.
 pub(crate) fn shed_load<S>(
     shedder: LoadShedder,
     app: S,
@@ -168,16 +164,21 @@ where
 {
     let shedder = Rc::new(shedder);
     apply_fn_factory(app, move |request: Request, app: &S::Service| {
+        let connection = begin(&request);
         let response = if shedder.must_refuse(&request) {
             Either::Left(Rc::clone(&shedder).refuse(request))
         } else {
             Either::Right(app.call(request))
         };
         async move {
-            match response {
+            let response = match response {
                 Either::Left(refused) => Ok(refused.await),
                 Either::Right(served) => served.await.map(HttpResponse::from),
-            }
+            };
+            response.map(|response| match connection {
+                Some(connection) => response.map_body(|_, body| connection.hold(body)).map_into_boxed_body(),
+                None => response,
+            })
         }
     })
 }
