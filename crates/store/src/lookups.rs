@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 
 use crate::connect::Connector;
 use crate::instrument::record_duration;
-use crate::per_thread_pools::ACQUIRE_TIMEOUT;
+use crate::per_thread_pools::{ACQUIRE_TIMEOUT, CREATE_TIMEOUT};
 use crate::{Connection, Error, Result};
 
 /// The largest number of statements that wait on one connection.
@@ -32,8 +32,8 @@ const SUSPICIOUS_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct LookupConnection {
     connector: Connector,
     current: Mutex<Option<Arc<Shared>>>,
-    /// Prevents that several requests connect.
-    connecting: tokio::sync::Mutex<()>,
+    /// The attempt to connect, which continues after its caller gives up: it may take longer than a caller waits.
+    connecting: tokio::sync::Mutex<Option<JoinHandle<Result<Shared>>>>,
     places: Semaphore,
 }
 
@@ -93,13 +93,13 @@ impl LookupConnection {
         if let Some(open) = self.open() {
             return Ok(open);
         }
-        let _connecting = self.connecting.lock().await;
+        let mut connecting = self.connecting.lock().await;
         if let Some(open) = self.open() {
             return Ok(open);
         }
-        let opened = self.connector.connect_with_driver().await;
-        let (connection, driver) = opened.map_err(|error| Error::Unavailable(error.into()))?;
-        let shared = Arc::new(Shared { connection, driver });
+        let opened = connecting.get_or_insert_with(|| tokio::spawn(connect(self.connector.clone()))).await;
+        *connecting = None;
+        let shared = Arc::new(opened.map_err(|error| Error::Unavailable(error.into()))??);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&shared));
         Ok(shared)
     }
@@ -108,4 +108,11 @@ impl LookupConnection {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().filter(|shared| !shared.driver.is_finished()).cloned()
     }
+}
+
+async fn connect(connector: Connector) -> Result<Shared> {
+    let opened = timeout(CREATE_TIMEOUT, connector.connect_with_driver()).await;
+    let opened = opened.map_err(|error| Error::Unavailable(error.into()))?;
+    let (connection, driver) = opened.map_err(|error| Error::Unavailable(error.into()))?;
+    Ok(Shared { connection, driver })
 }

@@ -21,6 +21,9 @@ use crate::{Config, Connection};
 /// The longest wait of a request for a connection or a lookup, after which it fails as unavailable.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The timeout of opening a connection.
+pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The longest wait of a background job or a request of a node. After a start, all jobs run at once.
 const SHARED_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -180,7 +183,7 @@ fn pool(connector: &Connector, connections: usize, wait_timeout: Duration) -> Re
     Pool::builder(AsyncDieselConnectionManager::new_with_config("", manager))
         .max_size(connections)
         .wait_timeout(Some(wait_timeout))
-        .create_timeout(Some(Duration::from_secs(2)))
+        .create_timeout(Some(CREATE_TIMEOUT))
         .recycle_timeout(Some(Duration::from_secs(1)))
         .runtime(Runtime::Tokio1)
         .build()

@@ -29,10 +29,15 @@ fn certificate() -> (String, rustls::ServerConfig) {
     (authority.pem(), config)
 }
 
+/// Returns the unix socket of a database.
+pub fn socket(database: &tokio_postgres::Config) -> PathBuf {
+    let [Host::Unix(folder)] = database.get_hosts() else { panic!("not one unix socket") };
+    folder.join(format!(".s.PGSQL.{}", database.get_ports().first().copied().unwrap_or(5432)))
+}
+
 /// Serves the database over TLS and returns the port.
 async fn proxy(database: &tokio_postgres::Config, tls: rustls::ServerConfig) -> u16 {
-    let [Host::Unix(folder)] = database.get_hosts() else { panic!("not one unix socket") };
-    let socket = folder.join(format!(".s.PGSQL.{}", database.get_ports().first().copied().unwrap_or(5432)));
+    let socket = socket(database);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let tls = TlsAcceptor::from(Arc::new(tls));

@@ -7,9 +7,12 @@ use diesel::QueryableByName;
 use diesel::sql_types::Integer;
 use diesel_async::RunQueryDsl as _;
 use futures_util::future::join_all;
-use kernel::{ApiError as _, Code};
-use store::{Result, Store};
-use tokio::time::timeout;
+use kernel::{ApiError as _, ClockRng, Code, Secret};
+use store::{Config, Result, Store};
+use testkit::TestDatabase;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::time::{sleep, timeout};
 
 use super::kit::Kit;
 use super::pool::on_server_thread;
@@ -26,6 +29,25 @@ struct Row {
 async fn read(store: &Store, number: usize) -> Result<Row> {
     let query = diesel::sql_query(format!("SELECT {number} AS number, pg_backend_pid() AS pid"));
     store.lookup(async |connection| Ok(query.get_result(&mut &*connection).await?)).await
+}
+
+/// Serves a database at another address. Connecting to it takes longer than a request waits. Returns the URL.
+async fn serve_slowly(database: &tokio_postgres::Config) -> String {
+    let socket = crate::tls::socket(database);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (user, name) = (database.get_user().unwrap(), database.get_dbname().unwrap());
+    let url = format!("postgres://{user}@{}/{name}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let socket = socket.clone();
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(700)).await;
+                let mut server = UnixStream::connect(socket).await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    url
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,6 +85,19 @@ async fn lost_connection_for_lookups_is_replaced() {
             }
         };
         assert!(second.number == 2 && second.pid != first);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_attempt_to_connect_continues_after_its_caller_gives_up() {
+    let database = TestDatabase::create().await;
+    let url = Secret::new(serve_slowly(&database.url().parse().unwrap()).await);
+    let config = Config { connections: 8, threads: 2, ..Config::new(url, "test") };
+    let store = Store::new(&config, ClockRng::system()).unwrap();
+    on_server_thread(&store, async |store| {
+        assert_eq!(read(store, 1).await.map(drop).unwrap_err().code(), &Code::UNAVAILABLE);
+        let served = async { while read(store, 2).await.is_err() {} };
+        timeout(Duration::from_secs(20), served).await.unwrap();
     });
 }
 
