@@ -61,6 +61,14 @@ impl Drop for Attempt<'_> {
     }
 }
 
+/// Closes the connection. Otherwise it would stay open until Postgres has run all abandoned statements, and replaced
+/// connections would accumulate while a table is locked.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
 impl LookupConnection {
     pub(crate) fn new(connector: Connector) -> Self {
         let (current, connecting, places) =

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use diesel::QueryableByName;
-use diesel::sql_types::Integer;
+use diesel::sql_types::{Double, Integer};
 use diesel_async::RunQueryDsl as _;
 use futures_util::future::join_all;
 use kernel::{ApiError as _, ClockRng, Code, Secret};
-use store::{Config, Result, Store};
+use store::{Config, Prepared, Result, Store};
 use testkit::TestDatabase;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
-use super::kit::Kit;
+use super::kit::{Kit, rows};
 use super::pool::on_server_thread;
 
 #[derive(QueryableByName)]
@@ -85,6 +85,29 @@ async fn lost_connection_for_lookups_is_replaced() {
             }
         };
         assert!(second.number == 2 && second.pid != first);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replaced_connection_does_not_run_its_remaining_statements() {
+    let kit = Kit::divided(8, 2).await;
+    on_server_thread(&kit.store, async |store| {
+        let pid = read(store, 1).await.unwrap().pid;
+        // The statement is prepared first, so that the others are sent without a wait.
+        let wait = async |seconds: f64| {
+            let wait = Prepared(diesel::sql_query("SELECT FROM pg_sleep($1)").bind::<Double, _>(seconds));
+            store.lookup(async |connection| Ok(wait.execute(&mut &*connection).await?)).await
+        };
+        wait(0.0).await.unwrap();
+        assert!(join_all((0..8).map(|_| wait(1.5))).await.iter().any(Result::is_err));
+        // The statements would take ten more seconds. Postgres checks each second whether the client is connected.
+        let backend = format!("SELECT pid FROM pg_stat_activity WHERE pid = {pid}");
+        let ended = async {
+            while !rows(&mut store.connection().await.unwrap(), &backend).await.unwrap().is_empty() {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(Duration::from_secs(5), ended).await.unwrap();
     });
 }
 
