@@ -85,7 +85,7 @@ async fn requests_above_the_capacity_are_refused() {
     // Each path has its error format.
     assert_eq!(anonymous.post("/oauth/token", json!({})).await.expect(503)["error"], "temporarily_unavailable");
     assert!(anonymous.post("/v1/hooks/payments", json!({})).await.expect(503).is_null());
-    for path in ["/healthz", "/v1/config"] {
+    for path in ["/healthz", "/readyz", "/v1/config"] {
         anonymous.get(path).await.expect(200);
     }
     drop(upload);

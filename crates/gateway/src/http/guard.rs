@@ -96,8 +96,8 @@ async fn admit(
         let answer = problem.respond(request.request());
         return Ok(request.into_response(answer));
     }
-    // A server at capacity is still alive, so health checks need no permit.
-    if request.path() == "/healthz" {
+    // A server at capacity is still alive and ready, so health checks need no permit.
+    if matches!(request.path(), "/healthz" | "/readyz") {
         return Ok(next.call(request).await?.map_into_boxed_body());
     }
     let limit = request.app_data::<web::Data<ConcurrencyLimit>>().cloned();
