@@ -189,14 +189,27 @@ impl<K: Eq + Hash + Clone + Send + 'static> Turn<K> {
         tokio::spawn(self.commit());
     }
 
-    async fn commit(mut self) {
-        let Some(mut connection) = self.group.connection.take() else { return };
-        let committed = commit(&mut connection).await.map_err(|error| error_chain(&error).to_string());
-        drop(connection);
-        drop(self.key);
-        for member in self.group.members {
+    async fn commit(self) {
+        let Self { group: Group { connection, members }, key } = self;
+        let Some(mut connection) = connection else { return };
+        let mut result = CommitResult { members, result: Err("the commit was interrupted".to_owned()) };
+        result.result = commit(&mut connection).await.map_err(|error| error_chain(&error).to_string());
+        drop((connection, key));
+    }
+}
+
+/// Sends the result of a commit to its changes when it is dropped. A commit ends early with the thread that runs it. Its
+/// changes may be committed, so they must not be repeated.
+struct CommitResult {
+    members: Vec<oneshot::Sender<Committed>>,
+    result: Committed,
+}
+
+impl Drop for CommitResult {
+    fn drop(&mut self) {
+        for member in self.members.drain(..) {
             // A change whose caller gave up needs no result.
-            let _ = member.send(committed.clone());
+            let _ = member.send(self.result.clone());
         }
     }
 }

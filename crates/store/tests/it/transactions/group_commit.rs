@@ -16,6 +16,14 @@ const INCREMENT: &str = "UPDATE note SET text = (CASE text WHEN 'zero' THEN '0' 
     WHERE id = 0";
 const SEEN: &str = "SELECT text, pg_current_xact_id()::text AS transaction FROM note WHERE id = 0";
 
+/// Each change makes the commit take half a second longer.
+const SLOW_COMMIT: &str = "\
+    CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END'; \
+    CREATE CONSTRAINT TRIGGER note_wait AFTER UPDATE ON note DEFERRABLE INITIALLY DEFERRED \
+        FOR EACH ROW EXECUTE FUNCTION wait()";
+const COMMITTING: &str = "\
+    SELECT pid FROM pg_stat_activity WHERE query = 'COMMIT' AND state = 'active' AND datname = current_database()";
+
 /// The end of a change, which has incremented the number in row 0.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
@@ -147,6 +155,35 @@ async fn lost_connection_commits_nothing_that_was_reported_as_failed() {
         assert!(succeeded < 4);
         rig.has_committed(succeeded).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_not_repeated_when_the_thread_ends_that_commits_them() {
+    let rig = Arc::new(Rig::start().await);
+    rig.kit.db_execute(SLOW_COMMIT).await;
+    let last = Arc::clone(&rig);
+    let last = async {
+        let thread = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let committing = async {
+                    last.queued.notify_one();
+                    last.kit.db_until(1, COMMITTING).await;
+                };
+                tokio::select! {
+                    biased;
+                    _ = last.change(Succeed, false) => panic!("the thread did not end during the commit"),
+                    () = committing => {}
+                }
+            });
+        };
+        tokio::task::spawn_blocking(thread).await.unwrap();
+    };
+    let (first, ()) = tokio::join!(rig.change(Succeed, true), last);
+    assert_eq!(first.err().unwrap().code(), &Code::UNAVAILABLE);
+    rig.kit.db_until(0, COMMITTING).await;
+    let changes = rig.kit.db_audits().await;
+    assert!([0, 2].contains(&changes), "{changes}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
