@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use actix_web::http::Method;
 use actix_web::web::Data;
 use opentelemetry::metrics::Gauge;
 use store::Store;
@@ -22,7 +23,11 @@ const MAX_SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
 /// The minimum of the limit for each pooled connection. It keeps the connections busy, and lets small bursts pass on a
 /// slow machine.
-const MIN_PER_CONNECTION: usize = 2;
+const MIN_PER_CONNECTION: usize = 4;
+
+/// The share of a lowered limit that changes may use. A change needs a connection for several statements, and most reads
+/// share one. Without this bound, changes that wait for a connection would use up the limit.
+const CHANGES_SHARE: usize = 4;
 
 static LIMIT: LazyLock<Gauge<u64>> = LazyLock::new(|| {
     let meter = opentelemetry::global::meter("svc");
@@ -34,27 +39,45 @@ static LIMIT: LazyLock<Gauge<u64>> = LazyLock::new(|| {
 pub(crate) struct ConcurrencyLimit {
     /// The permits of the configured maximum. Requests in progress hold them.
     permits: Arc<Semaphore>,
+    /// The same number of permits. Only changes in progress hold them.
+    changes: Arc<Semaphore>,
     max: usize,
     min: usize,
     /// The limit of new requests.
     current: AtomicUsize,
 }
 
+/// The permit of a request in progress.
+#[derive(Debug)]
+pub(super) struct Permit {
+    _request: OwnedSemaphorePermit,
+    _change: Option<OwnedSemaphorePermit>,
+}
+
 impl ConcurrencyLimit {
     /// Creates the limit, which begins at the maximum.
     pub(crate) fn new(max: usize, connections: usize) -> Self {
         let min = (connections * MIN_PER_CONNECTION).min(max);
-        Self { permits: Arc::new(Semaphore::new(max)), max, min, current: AtomicUsize::new(max) }
+        let permits = || Arc::new(Semaphore::new(max));
+        Self { permits: permits(), changes: permits(), max, min, current: AtomicUsize::new(max) }
     }
 
     /// Returns whether a new request must be refused.
-    pub(super) fn is_reached(&self) -> bool {
-        self.max.saturating_sub(self.permits.available_permits()) >= self.current()
+    pub(super) fn is_reached(&self, method: &Method) -> bool {
+        let current = self.current();
+        let in_progress = |permits: &Semaphore| self.max.saturating_sub(permits.available_permits());
+        let is_lowered = current < self.max;
+        in_progress(&self.permits) >= current
+            || is_lowered && !method.is_safe() && in_progress(&self.changes) >= (current / CHANGES_SHARE).max(1)
     }
 
     /// Acquires a permit. Only the maximum limits it, so that requests that have begun can continue.
-    pub(super) fn acquire(&self) -> Option<OwnedSemaphorePermit> {
-        self.permits.clone().try_acquire_owned().ok()
+    pub(super) fn acquire(&self, method: &Method) -> Option<Permit> {
+        let acquire = |permits: &Arc<Semaphore>| Arc::clone(permits).try_acquire_owned().ok();
+        let request = acquire(&self.permits)?;
+        // There are as many permits for changes as for requests.
+        let change = (!method.is_safe()).then(|| acquire(&self.changes)).flatten();
+        Some(Permit { _request: request, _change: change })
     }
 
     fn current(&self) -> usize {
@@ -107,7 +130,7 @@ mod tests {
         // A burst of half a second.
         assert_eq!(adapt(&limit, 5, LONG), 169);
         assert_eq!(adapt(&limit, 4, LONG), 71);
-        assert_eq!(adapt(&limit, 100, Duration::from_secs(1)), 32);
+        assert_eq!(adapt(&limit, 100, Duration::from_secs(1)), 64);
     }
 
     #[test]
@@ -123,23 +146,41 @@ mod tests {
         let limit = ConcurrencyLimit::new(1, 16);
         assert_eq!(adapt(&limit, 100, LONG), 1);
         assert_eq!(adapt(&limit, 100, Duration::ZERO), 1);
-        assert!(!limit.is_reached());
+        assert!(!limit.is_reached(&Method::GET));
     }
 
     #[test]
     fn requests_that_have_begun_are_limited_only_by_the_maximum() {
         let limit = ConcurrencyLimit::new(6, 1);
-        let mut permits: Vec<_> = (0..5).map(|_| limit.acquire().expect("a permit")).collect();
-        assert!(!limit.is_reached());
+        let mut permits: Vec<_> = (0..5).map(|_| limit.acquire(&Method::GET).expect("a permit")).collect();
+        assert!(!limit.is_reached(&Method::GET));
         assert_eq!(adapt(&limit, 10, LONG), 4);
-        assert!(limit.is_reached());
+        assert!(limit.is_reached(&Method::GET));
         // A request that waits for its body releases its permit, and acquires it again.
         permits.pop();
-        assert!(limit.is_reached());
-        permits.push(limit.acquire().expect("a permit above the current limit"));
-        permits.push(limit.acquire().expect("the last permit"));
-        assert!(limit.acquire().is_none());
+        assert!(limit.is_reached(&Method::GET));
+        permits.push(limit.acquire(&Method::GET).expect("a permit above the current limit"));
+        permits.push(limit.acquire(&Method::GET).expect("the last permit"));
+        assert!(limit.acquire(&Method::GET).is_none());
         permits.truncate(3);
-        assert!(!limit.is_reached());
+        assert!(!limit.is_reached(&Method::GET));
+    }
+
+    #[test]
+    fn changes_use_a_quarter_of_a_lowered_limit() {
+        let limit = ConcurrencyLimit::new(512, 2);
+        let mut changes: Vec<_> = (0..100).map(|_| limit.acquire(&Method::POST).expect("a permit")).collect();
+        assert!(!limit.is_reached(&Method::DELETE));
+        assert_eq!(adapt(&limit, 100, LONG), 8);
+        changes.truncate(2);
+        assert!(limit.is_reached(&Method::DELETE));
+        assert!(!limit.is_reached(&Method::GET));
+        changes.pop();
+        assert!(!limit.is_reached(&Method::DELETE));
+        let reads: Vec<_> = (0..7).map(|_| limit.acquire(&Method::GET).expect("a permit")).collect();
+        assert!(limit.is_reached(&Method::DELETE));
+        drop((reads, changes));
+        assert_eq!(adapt(&limit, 100, Duration::ZERO), 512);
+        assert!(!limit.is_reached(&Method::POST));
     }
 }

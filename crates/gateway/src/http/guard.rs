@@ -6,15 +6,14 @@ use std::rc::Rc;
 use actix_http::Request;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::Version;
 use actix_web::http::header::HeaderMap;
+use actix_web::http::{Method, Version};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage as _, HttpRequest, web};
 use kernel::Code;
 use tls::{RequestGuard, Requests};
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::concurrency_limit::ConcurrencyLimit;
+use super::concurrency_limit::{ConcurrencyLimit, Permit};
 use crate::problem::Problem;
 use crate::protocol;
 
@@ -25,15 +24,15 @@ const MAX_URI_BYTES: usize = 8 * 1024;
 /// A request's permit.
 struct RequestPermit {
     limit: web::Data<ConcurrencyLimit>,
-    permit: RefCell<Option<OwnedSemaphorePermit>>,
+    permit: RefCell<Option<Permit>>,
 }
 
 /// Marks a request whose connection has too many concurrent requests.
 struct AboveConnectionLimit;
 
 impl RequestPermit {
-    fn take(limit: web::Data<ConcurrencyLimit>) -> Option<Self> {
-        let permit = limit.acquire()?;
+    fn take(limit: web::Data<ConcurrencyLimit>, method: &Method) -> Option<Self> {
+        let permit = limit.acquire(method)?;
         Some(Self { limit, permit: RefCell::new(Some(permit)) })
     }
 }
@@ -48,7 +47,7 @@ pub(super) fn release_permit(request: &HttpRequest) {
 /// Acquires a permit again, if one is free.
 pub(super) fn reacquire_permit(request: &HttpRequest) -> Result<(), Problem> {
     if let Some(permit) = request.extensions().get::<Rc<RequestPermit>>() {
-        let acquired = permit.limit.acquire().ok_or_else(busy)?;
+        let acquired = permit.limit.acquire(request.method()).ok_or_else(busy)?;
         permit.permit.replace(Some(acquired));
     }
     Ok(())
@@ -102,7 +101,7 @@ async fn admit(
     }
     let limit = request.app_data::<web::Data<ConcurrencyLimit>>().cloned();
     let Some(limit) = limit else { return Ok(next.call(request).await?.map_into_boxed_body()) };
-    let Some(permit) = RequestPermit::take(limit).map(Rc::new) else {
+    let Some(permit) = RequestPermit::take(limit, request.method()).map(Rc::new) else {
         let answer = busy().respond(request.request());
         return Ok(request.into_response(answer));
     };

@@ -75,7 +75,7 @@ impl LoadShedder {
     /// Returns whether a request must be refused. A server at capacity is still alive and ready, so health checks are
     /// not. Neither are preflight requests of browsers, which need no permit.
     fn must_refuse(&self, request: &Request) -> bool {
-        self.limit.is_reached()
+        self.limit.is_reached(request.method())
             && request.method() != Method::OPTIONS
             && request.path() != "/readyz"
             && !self.static_responses.contains(request.path())
