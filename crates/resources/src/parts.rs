@@ -165,18 +165,14 @@ impl PartValues {
 
     fn open(&self, project: ProjectId, record: &SecretRecord) -> Result<Secret> {
         let row = secret_row(project, &record.meta.name, record.revision);
-        to_secret(self.store.open(SECRET.associated_data(&row), &record.value)?)
+        self.store.open_text(SECRET.associated_data(&row), &record.value)
     }
 }
 
 /// Opens the client secret of a provider.
 pub(crate) fn open_client_secret(store: &Store, project: ProjectId, record: &ProviderRecord) -> Result<Secret> {
     let row = client_secret_row(project, record.provider, record.revision);
-    to_secret(store.open(CLIENT_SECRET.associated_data(&row), &record.client_secret)?)
-}
-
-fn to_secret(value: Vec<u8>) -> Result<Secret> {
-    String::from_utf8(value).map(Secret::new).map_err(|error| Error::inconsistent(error.utf8_error()))
+    store.open_text(CLIENT_SECRET.associated_data(&row), &record.client_secret)
 }
 
 /// Adds the name of the secret to the error, for the operator.

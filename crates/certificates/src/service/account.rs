@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kernel::Secret;
 use kernel::audit::{Actor, Event};
 use kernel::seal::Sealed;
 use serde_json::json;
@@ -38,8 +37,7 @@ impl Certificates {
             Some(account) => account,
             None => self.create_account(authority).await?,
         };
-        let credentials = self.store.open(CREDENTIALS.associated_data(directory), &account)?;
-        let credentials = Secret::new(String::from_utf8(credentials).map_err(Error::inconsistent)?);
+        let credentials = self.store.open_text(CREDENTIALS.associated_data(directory), &account)?;
         match authority.open(&credentials).await {
             Ok(calls) => Ok(Session { calls, account }),
             Err(error) => {

@@ -1,7 +1,7 @@
 //! The operations of the programs that serve certificates: the nodes, and the control plane itself.
 
-use kernel::{CertificateId, ProjectId, Secret};
-use store::{Connection, Error, SealedColumn};
+use kernel::{CertificateId, ProjectId};
+use store::{Connection, SealedColumn};
 
 use super::Certificates;
 use crate::error::CertificateError;
@@ -57,8 +57,7 @@ impl Certificates {
     fn reveal(&self, certificate: CertificateRecord) -> Result<IssuedCertificate, CertificateError> {
         let CertificateRecord { id, name, chain, key, not_after, .. } = certificate;
         let row = SealedColumn::row(&[id.as_uuid().to_string()]);
-        let key = self.store.open(KEY.associated_data(&row), &key)?;
-        let key = Secret::new(String::from_utf8(key).map_err(|_| Error::inconsistent("the key of a certificate"))?);
+        let key = self.store.open_text(KEY.associated_data(&row), &key)?;
         Ok(IssuedCertificate { reference: CertificateReference { id, name, not_after }, chain, key })
     }
 

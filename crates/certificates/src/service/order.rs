@@ -317,8 +317,7 @@ impl Certificates {
     async fn order_key(&self, name: &NameRecord, order: &mut OrderRecord) -> Result<Secret, RunError> {
         let row = SealedColumn::row(&[order.id.to_string()]);
         if let Some(sealed) = &order.key {
-            let key = self.store.open(KEY.associated_data(&row), sealed)?;
-            return Ok(Secret::new(String::from_utf8(key).map_err(|_| Error::inconsistent("the key of an order"))?));
+            return Ok(self.store.open_text(KEY.associated_data(&row), sealed)?);
         }
         let key = key::generate().map_err(Error::inconsistent)?;
         let sealed = self.store.seal(KEY.associated_data(&row), key.reveal().as_bytes())?;

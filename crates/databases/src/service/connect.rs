@@ -106,10 +106,9 @@ impl Databases {
     fn open(&self, address: DatabaseAddress) -> Result<DatabaseConnect> {
         let endpoint = endpoint(address.id, require_server(&address)?)?;
         let row = password_row(address.id);
-        let password = self.store.open(PASSWORD.associated_data(&row), &address.password)?;
-        let password = String::from_utf8(password).map_err(|error| Error::inconsistent(error.utf8_error()))?;
+        let password = self.store.open_text(PASSWORD.associated_data(&row), &address.password)?;
         let user = object_name("app", address.id)?;
-        Ok(DatabaseConnect::new(endpoint, user, Password::new(password)))
+        Ok(DatabaseConnect::new(endpoint, user, Password::new(password.reveal().to_owned())))
     }
 }
 

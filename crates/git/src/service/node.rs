@@ -1,7 +1,7 @@
 //! The operations that the git node calls.
 
 use kernel::{NodeId, RepositoryId, Secret};
-use store::{Connection, Error, SealedColumn};
+use store::{Connection, SealedColumn};
 
 use super::repo::MAX_REF_UPDATES;
 use super::{Repositories, Result};
@@ -43,9 +43,8 @@ impl Repositories {
     pub(super) async fn node_address(&self) -> Result<Option<NodeAddress>> {
         let Some(node) = self.store.connection().await?.git_node_last().await? else { return Ok(None) };
         let row = SealedColumn::row(&[node.id.as_uuid().to_string()]);
-        let secret = self.store.open(SECRET.associated_data(&row), &node.secret)?;
-        let secret = String::from_utf8(secret).map_err(|_| Error::inconsistent("the secret of a git node"))?;
-        Ok(Some(NodeAddress { url: node.url, secret: Secret::new(secret) }))
+        let secret = self.store.open_text(SECRET.associated_data(&row), &node.secret)?;
+        Ok(Some(NodeAddress { url: node.url, secret }))
     }
 
     /// Records ref updates of a repository, in ascending order of their numbers. Safe to repeat: updates that are

@@ -3,6 +3,7 @@
 mod column;
 mod rotation;
 
+use kernel::Secret;
 use kernel::seal::{AssociatedData, Sealed};
 
 use crate::{Error, Result, Store, idempotency, outbox};
@@ -29,5 +30,14 @@ impl Store {
     /// corrupt, or the associated data differs.
     pub fn open(&self, data: AssociatedData<'_>, sealed: &Sealed) -> Result<Vec<u8>> {
         self.keys().open(data, sealed).map_err(Error::inconsistent)
+    }
+
+    /// Opens a sealed text, like [`Store::open`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Inconsistent`] also for a value that is not UTF-8. The error does not contain the value.
+    pub fn open_text(&self, data: AssociatedData<'_>, sealed: &Sealed) -> Result<Secret> {
+        let text = String::from_utf8(self.open(data, sealed)?);
+        text.map(Secret::new).map_err(|error| Error::inconsistent(error.utf8_error()))
     }
 }

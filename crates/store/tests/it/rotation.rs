@@ -131,6 +131,18 @@ async fn all_values_are_resealed_and_open_without_the_old_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn error_of_a_value_that_is_not_text_does_not_contain_the_value() {
+    let kit = Kit::start().await;
+    let data = column("store.outbox").associated_data("1");
+    let opened = |value: &[u8]| kit.old.open_text(data, &kit.old.seal(data, value).unwrap());
+    assert_eq!(opened("pässword".as_bytes()).unwrap().reveal(), "pässword");
+    let error = opened(b"password\xff").unwrap_err();
+    assert!(matches!(error, Error::Inconsistent(_)), "{error:?}");
+    // `Debug` of bytes shows numbers.
+    assert!(!format!("{error:?}").contains("password") && !format!("{error:?}").contains("112, 97"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interrupted_rotation_continues_with_the_rest() {
     let kit = Kit::start().await;
     let outbox = column("store.outbox");

@@ -87,8 +87,7 @@ impl OAuth {
     fn open_successor(&self, presented: &PresentedToken) -> Result<Option<Token>> {
         let Some(sealed) = presented.successor() else { return Ok(None) };
         let row = presented.grant_id.as_uuid().to_string();
-        let opened = self.store.open(SUCCESSOR.associated_data(&row), &sealed)?;
-        let text = String::from_utf8(opened).map_err(store::Error::inconsistent)?;
-        Ok(Token::parse(TokenKind::RefreshToken, &text))
+        let successor = self.store.open_text(SUCCESSOR.associated_data(&row), &sealed)?;
+        Ok(Token::parse(TokenKind::RefreshToken, successor.reveal()))
     }
 }
