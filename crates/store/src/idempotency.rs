@@ -15,7 +15,7 @@ use kernel::Digest;
 use kernel::audit::IdempotencyClaim;
 use kernel::seal::Sealed;
 
-use crate::{Connection, Error, Prepared, Result, SealedColumn, Store};
+use crate::{Connection, Error, Prepared, Result, SealedColumn, Store, is_full_batch, purge_batch};
 
 /// The column of the stored responses.
 pub(crate) const ANSWER: SealedColumn =
@@ -176,14 +176,8 @@ impl Store {
         let purge = "DELETE FROM store.idempotency WHERE id = ANY (ARRAY( \
             SELECT id FROM store.idempotency WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
         let now = self.clock_rng().now();
-        loop {
-            let purge = diesel::sql_query(purge)
-                .bind::<Timestamptz, _>(now)
-                .bind::<diesel::sql_types::BigInt, _>(crate::BATCH_SIZE);
-            if !crate::is_full_batch(Prepared(purge).execute(&mut *self.connection().await?).await?) {
-                return Ok(());
-            }
-        }
+        while is_full_batch(purge_batch(&mut *self.connection().await?, purge, now).await?) {}
+        Ok(())
     }
 }
 

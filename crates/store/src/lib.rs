@@ -29,7 +29,7 @@ mod seal;
 mod transaction;
 
 pub use audit::{AuditQuery, AuditRecord};
-pub use batches::{BATCH_SIZE, is_full_batch};
+pub use batches::{BATCH_SIZE, is_full_batch, purge_batch};
 pub use caller_check::{Authorized, CallerCheck, FindCallerCheck};
 pub use config::{Config, InvalidUrl};
 pub use error::{Error, Result};

@@ -3,9 +3,8 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{DatabaseId, OperationId, ProjectId, Time};
-use store::{Connection, Result};
+use store::{Connection, Result, purge_batch};
 
-use super::purge_batch;
 use crate::model::{Operation, OperationKind, Phase};
 use crate::schema::operations;
 

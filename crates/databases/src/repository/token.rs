@@ -3,9 +3,8 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{DatabaseId, DatabaseTokenId, Paging, ProjectId, Time, UserId};
-use store::{Connection, Prepared, Result, newest_first};
+use store::{Connection, Prepared, Result, newest_first, purge_batch};
 
-use super::purge_batch;
 use crate::model::{DatabaseToken, TokenName};
 use crate::schema::{databases, tokens};
 

@@ -1,11 +1,11 @@
 //! Users, their sessions, and pending sign-ins.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Nullable, Text};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
-use store::{Connection, Prepared, Result, newest_first};
+use store::{Connection, Prepared, Result, newest_first, purge_batch};
 
 use crate::model::{LoginSession, Profile};
 use crate::schema::{pending_logins, sessions, users};
@@ -76,12 +76,16 @@ pub trait IdentityRepository {
     /// Inserts a pending sign-in.
     async fn login_insert(&mut self, login: &LoginRecord) -> Result<()>;
 
-    /// Deletes up to `limit` expired sign-ins and returns how many it deleted.
-    async fn login_purge(&mut self, at: Time, limit: i64) -> Result<usize>;
+    /// Deletes a batch of the expired sign-ins, and returns their number.
+    async fn login_purge(&mut self, now: Time) -> Result<usize>;
 
     /// Deletes the unexpired sign-in with this state and browser and returns its redirect. Only one caller gets it.
     async fn login_consume(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>>;
 }
+
+const PURGE_LOGINS: &str = "\
+    DELETE FROM identity.pending_logins WHERE state_hash = ANY (ARRAY( \
+        SELECT state_hash FROM identity.pending_logins WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
 #[diesel::declare_sql_function]
 extern "SQL" {
@@ -199,13 +203,8 @@ impl IdentityRepository for Connection {
         Ok(())
     }
 
-    async fn login_purge(&mut self, at: Time, limit: i64) -> Result<usize> {
-        let expired = diesel::sql_query(
-            "DELETE FROM identity.pending_logins WHERE state_hash = ANY (ARRAY( \
-                SELECT state_hash FROM identity.pending_logins WHERE expires_at <= $1 LIMIT $2 \
-                FOR UPDATE SKIP LOCKED))",
-        );
-        Ok(Prepared(expired.bind::<Timestamptz, _>(at).bind::<BigInt, _>(limit)).execute(self).await?)
+    async fn login_purge(&mut self, now: Time) -> Result<usize> {
+        purge_batch(self, PURGE_LOGINS, now).await
     }
 
     async fn login_insert(&mut self, login: &LoginRecord) -> Result<()> {

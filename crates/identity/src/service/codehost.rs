@@ -97,7 +97,7 @@ impl Identity {
     /// Purges expired sign-ins. A background job calls this periodically.
     pub async fn logins_purge(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
-        while store::is_full_batch(self.store.connection().await?.login_purge(now, store::BATCH_SIZE).await?) {}
+        while store::is_full_batch(self.store.connection().await?.login_purge(now).await?) {}
         Ok(())
     }
 

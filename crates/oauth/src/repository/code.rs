@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{ClientId, GrantId, Scope, ScopeSet, Time, TokenHash, UserId};
-use store::{Connection, Prepared, Result};
+use store::{Connection, Prepared, Result, purge_batch};
 
 use crate::schema::codes;
 
@@ -86,6 +86,6 @@ impl CodeRepository for Connection {
     }
 
     async fn code_purge(&mut self, now: Time) -> Result<usize> {
-        super::purge_batch(self, PURGE, now).await
+        purge_batch(self, PURGE, now).await
     }
 }

@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{ClientId, GrantId, Scope, ScopeSet, Time, TokenHash, UserId};
-use store::{Connection, Prepared, Result};
+use store::{Connection, Prepared, Result, purge_batch};
 
 use crate::model::DeviceState;
 use crate::schema::{clients, device_codes};
@@ -134,7 +134,7 @@ impl DeviceRepository for Connection {
     }
 
     async fn device_purge(&mut self, before: Time) -> Result<usize> {
-        super::purge_batch(self, PURGE, before).await
+        purge_batch(self, PURGE, before).await
     }
 }
 

@@ -5,7 +5,7 @@ use diesel::sql_types::{BigInt, Nullable, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::seal::Sealed;
 use kernel::{ClientId, GrantId, Paging, Scope, ScopeSet, Time, UserId};
-use store::{Connection, Prepared, Result, newest_first};
+use store::{Connection, Prepared, Result, newest_first, purge_batch};
 
 use crate::model::Grant;
 use crate::schema::{clients, grants};
@@ -151,10 +151,10 @@ impl GrantRepository for Connection {
     }
 
     async fn grant_purge(&mut self, now: Time) -> Result<usize> {
-        super::purge_batch(self, PURGE, now).await
+        purge_batch(self, PURGE, now).await
     }
 
     async fn grant_purge_successors(&mut self, before: Time) -> Result<usize> {
-        super::purge_batch(self, PURGE_SUCCESSORS, before).await
+        purge_batch(self, PURGE_SUCCESSORS, before).await
     }
 }

@@ -7,7 +7,7 @@ use diesel::sql_types::{Array, BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid}
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, ProjectId, Time};
-use store::{Connection, Error, Prepared, Result};
+use store::{Connection, Error, Prepared, Result, purge_batch};
 
 use crate::model::{Check, HostnameKind, HostnameState, Proof};
 use crate::schema::{first_claims, former_hostnames, hostnames, projects};
@@ -100,8 +100,8 @@ pub trait ClaimRepository {
     /// Deletes an expired claim; returns false when it was verified or deleted concurrently.
     async fn claim_delete_expired(&mut self, claim: &Claim, at: Time) -> Result<bool>;
 
-    /// Deletes up to `limit` first claims that were made before `before`, and returns their number.
-    async fn first_claims_purge(&mut self, before: Time, limit: i64) -> Result<usize>;
+    /// Deletes a batch of the first claims that were made before `before`, and returns their number.
+    async fn first_claims_purge(&mut self, before: Time) -> Result<usize>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -282,9 +282,8 @@ impl ClaimRepository for Connection {
         Ok(diesel::delete(hostnames::table.find(&claim.name).filter(expired)).execute(self).await? == 1)
     }
 
-    async fn first_claims_purge(&mut self, before: Time, limit: i64) -> Result<usize> {
-        let purge = diesel::sql_query(PURGE_FIRST_CLAIMS).bind::<Timestamptz, _>(before).bind::<BigInt, _>(limit);
-        Ok(Prepared(purge).execute(self).await?)
+    async fn first_claims_purge(&mut self, before: Time) -> Result<usize> {
+        purge_batch(self, PURGE_FIRST_CLAIMS, before).await
     }
 }
 

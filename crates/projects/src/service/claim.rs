@@ -229,8 +229,8 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::Store`].
     pub async fn first_claims_purge(&self) -> Result<()> {
-        let (before, limit) = (self.store.clock_rng().now().plus_seconds(-FIRST_CLAIM_SECONDS), store::BATCH_SIZE);
-        while store::is_full_batch(self.store.connection().await?.first_claims_purge(before, limit).await?) {}
+        let before = self.store.clock_rng().now().plus_seconds(-FIRST_CLAIM_SECONDS);
+        while store::is_full_batch(self.store.connection().await?.first_claims_purge(before).await?) {}
         Ok(())
     }
 }
