@@ -129,6 +129,17 @@ pub struct RegisteredDomain {
     pub transfer_lock_expires_at: Option<Time>,
 }
 
+/// The duration of the registry's transfer lock after a registration or a transfer, in seconds (specification,
+/// "Limits").
+const TRANSFER_LOCK_SECONDS: i64 = 60 * 24 * 3600;
+
+impl RegisteredDomain {
+    /// Returns the end of the registry's transfer lock.
+    pub(crate) fn transferable_at(&self) -> Time {
+        self.transfer_lock_expires_at.unwrap_or_else(|| self.registered_at.plus_seconds(TRANSFER_LOCK_SECONDS))
+    }
+}
+
 /// A DS record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DsRecord {

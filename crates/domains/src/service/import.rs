@@ -3,9 +3,9 @@
 use kernel::audit::{Actor, Event};
 use kernel::{InvalidField, OrgId};
 use serde_json::json;
-use store::{Connection, Error, Outcome};
+use store::{Connection, Outcome};
 
-use super::{Created, Domains, Result};
+use super::{Created, Domains, Result, or_taken};
 use crate::error::DomainError;
 use crate::model::{DomainImport, DomainName, DomainState};
 use crate::ports::ZoneRefusal;
@@ -60,26 +60,4 @@ impl Domains {
             })
             .await
     }
-
-    /// Locks a domain that this request has already read.
-    pub(super) async fn lock_domain(&self, tx: &mut Connection, domain: &DomainRecord) -> Result<DomainRecord> {
-        tx.domain_lock_by_id(domain.id).await?.ok_or(DomainError::NotFound)
-    }
-
-    /// Stores a changed domain, whose row is locked.
-    pub(super) async fn update_locked(&self, tx: &mut Connection, domain: &DomainRecord) -> store::Result<()> {
-        if tx.domain_update(domain).await? {
-            Ok(())
-        } else {
-            Err(Error::inconsistent("the domain changed under its lock"))
-        }
-    }
-}
-
-/// The unique index of the names in use.
-const LIVE_NAME: &str = "domains_name_live_key";
-
-/// Converts the error of a write that violates the unique index: another organization has the name.
-pub(super) fn or_taken(error: Error, name: &str) -> DomainError {
-    if error.violates(LIVE_NAME) { DomainError::Taken(name.to_owned()) } else { error.into() }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use kernel::audit::Event;
 use kernel::{AbuseLimits, DomainId, OrgId, Time, UserId};
-use store::{Connection, Quota, SealedColumn, Store};
+use store::{Connection, Error, Quota, SealedColumn, Store};
 use tokio::time::Instant;
 
 use crate::error::DomainError;
@@ -38,10 +38,6 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[CONTACT];
 /// The interval between reads of a domain at the registrar, and the maximum random addition to it, in seconds.
 const SYNC_SECONDS: i64 = 24 * 3600;
 const SYNC_JITTER_SECONDS: i64 = 2 * 3600;
-
-/// The duration of the registry's transfer lock after a registration or a transfer, in seconds (specification,
-/// "Limits").
-const TRANSFER_LOCK_SECONDS: i64 = 60 * 24 * 3600;
 
 type Result<T> = std::result::Result<T, DomainError>;
 
@@ -91,6 +87,11 @@ impl Domains {
         self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
     }
 
+    /// Returns the registrar for a saga, which started when one was configured.
+    fn saga_registrar(&self) -> store::Result<&dyn Registrar> {
+        self.ports.registrar.as_deref().ok_or_else(|| Error::inconsistent("no registrar is configured"))
+    }
+
     /// Takes requests from the organization's share of the registrar's rate limit. Each use case takes all its requests
     /// before its first call, so that it never stops halfway.
     async fn take_requests(&self, org: OrgId, requests: u32) -> Result<()> {
@@ -135,6 +136,20 @@ impl Domains {
         if domain.state.is_managed() { Ok(domain) } else { Err(DomainError::NotManaged) }
     }
 
+    /// Locks a domain that this request has already read.
+    async fn lock_domain(&self, tx: &mut Connection, domain: &DomainRecord) -> Result<DomainRecord> {
+        tx.domain_lock_by_id(domain.id).await?.ok_or(DomainError::NotFound)
+    }
+
+    /// Stores a changed domain, whose row is locked.
+    async fn update_locked(&self, tx: &mut Connection, domain: &DomainRecord) -> store::Result<()> {
+        if tx.domain_update(domain).await? {
+            Ok(())
+        } else {
+            Err(Error::inconsistent("the domain changed under its lock"))
+        }
+    }
+
     /// Records an event in the history of a domain.
     async fn append_history(
         &self,
@@ -165,6 +180,14 @@ impl Domains {
             created_at: record.created_at,
         }
     }
+}
+
+/// The unique index of the names in use.
+const LIVE_NAME: &str = "domains_name_live_key";
+
+/// Converts the error of a write that violates the unique index: another organization has the name.
+fn or_taken(error: Error, name: &str) -> DomainError {
+    if error.violates(LIVE_NAME) { DomainError::Taken(name.to_owned()) } else { error.into() }
 }
 
 /// Parses the name in a path. An invalid name is "not found", because no domain can have it.

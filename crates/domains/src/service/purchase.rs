@@ -7,9 +7,8 @@ use store::saga::{self, NewSaga, SagaResult};
 use store::{Connection, Error};
 use uuid::Uuid;
 
-use super::import::or_taken;
 use super::purchase_saga::{PURCHASE, PurchaseSaga, Refusal};
-use super::{CONTACT, Created, Domains, Result};
+use super::{CONTACT, Created, Domains, Result, or_taken};
 use crate::error::DomainError;
 use crate::model::{Contact, DomainName, DomainPurchase, DomainState};
 use crate::ports::ZoneRefusal;

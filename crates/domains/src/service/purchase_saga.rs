@@ -14,8 +14,8 @@ use store::saga::{Attempt, Saga, SagaHandler, StepOutcome};
 use store::{Connection, Error, Result};
 
 use self::response::{OrderResponse, PriceResponse, RegisterResponse};
+use super::Domains;
 use super::purchase::PurchaseInput;
-use super::{Domains, TRANSFER_LOCK_SECONDS};
 use crate::error::DomainError;
 use crate::model::{ChargePurpose, ChargeState, DomainState};
 use crate::ports::{
@@ -47,12 +47,8 @@ impl PurchaseSaga {
         }
     }
 
-    fn registrar(&self) -> Result<&dyn Registrar> {
-        self.0.ports.registrar.as_deref().ok_or_else(|| Error::inconsistent("no registrar is configured"))
-    }
-
     async fn price(&self, input: &PurchaseInput) -> Result<StepOutcome> {
-        let offers = match self.registrar()?.check(std::slice::from_ref(&input.name)).await {
+        let offers = match self.0.saga_registrar()?.check(std::slice::from_ref(&input.name)).await {
             Ok(offers) => offers,
             Err(RegistrarError::Rejected(reason)) => return Refusal::RegistrarRejected.outcome(reason),
             Err(RegistrarError::NameUnavailable(reason)) => return Refusal::NameUnavailable.outcome(reason),
@@ -111,7 +107,7 @@ impl PurchaseSaga {
     }
 
     async fn register(&self, saga: &Saga, input: &PurchaseInput, attempt: &Attempt) -> Result<StepOutcome> {
-        let registrar = self.registrar()?;
+        let registrar = self.0.saga_registrar()?;
         // If an earlier attempt registered the domain, the name is not available any more.
         let is_repeated = attempt.number > 1;
         if is_repeated && let Some(outcome) = self.find_registered(registrar, input).await? {
@@ -151,7 +147,7 @@ impl PurchaseSaga {
         let Some(nameservers) = self.0.ports.zones.nameservers() else {
             return Ok(StepOutcome::Retry { reason: "no nameservers are configured".to_owned(), new_key: false });
         };
-        match self.registrar()?.set_nameservers(&input.name, &nameservers).await {
+        match self.0.saga_registrar()?.set_nameservers(&input.name, &nameservers).await {
             Ok(()) => done(&nameservers),
             Err(error) => Ok(retry(&error)),
         }
@@ -175,9 +171,7 @@ impl PurchaseSaga {
             next_sync_at: Some(self.0.next_sync_at(now)),
             ..domain
         };
-        if !tx.domain_update(&completed).await? {
-            return Err(Error::inconsistent("the domain changed under its lock"));
-        }
+        self.0.update_locked(tx, &completed).await?;
         let data = json!({ "domain": input.name, "years": input.years, "priceCents": price.total_cents });
         let event = Event::in_org("domain.purchase", saga.org, input.domain, data);
         self.0.append_history(tx, input.domain, &event, saga.user).await?;
@@ -245,7 +239,7 @@ impl SagaHandler for PurchaseSaga {
                     nameservers,
                     ..domain
                 };
-                tx.domain_update(&changed).await?;
+                self.0.update_locked(tx, &changed).await?;
             }
             ZONE => self.0.ports.zones.create_reserved(tx, saga.org, &input.name).await?,
             NAMESERVERS => return self.complete(tx, saga, parse(response)?).await,
@@ -263,7 +257,7 @@ impl SagaHandler for PurchaseSaga {
         self.0.ports.zones.release(tx, &input.name).await?;
         match domain.previous_state {
             Some(state) => {
-                tx.domain_update(&DomainRecord { state, previous_state: None, ..domain }).await?;
+                self.0.update_locked(tx, &DomainRecord { state, previous_state: None, ..domain }).await?;
             }
             None => tx.domain_delete(domain.id).await?,
         }
@@ -327,8 +321,8 @@ pub(super) fn done(response: &impl Serialize) -> Result<StepOutcome> {
 }
 
 fn registered_outcome(registered: RegisteredDomain) -> Result<StepOutcome> {
-    let RegisteredDomain { registered_at, expires_at, locked, nameservers, transfer_lock_expires_at, .. } = registered;
-    let transferable_at = transfer_lock_expires_at.unwrap_or_else(|| registered_at.plus_seconds(TRANSFER_LOCK_SECONDS));
+    let transferable_at = registered.transferable_at();
+    let RegisteredDomain { registered_at, expires_at, locked, nameservers, .. } = registered;
     done(&RegisterResponse { registered_at, expires_at, locked, nameservers, transferable_at })
 }
 

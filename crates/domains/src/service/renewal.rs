@@ -78,21 +78,17 @@ impl Domains {
         self.registrar()?;
         self.take_requests(org, RENEWAL_REQUESTS).await?;
         let saga = self.start_renewal(actor, &domain, renewal.years).await?;
-        let result = self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await?;
-        let refusal = match result {
-            SagaResult::Incomplete { .. } => return Err(DomainError::RegistrarFailed),
-            SagaResult::Done => None,
-            SagaResult::Refused(refusal) => Some(refusal),
-        };
-        match refusal {
-            None => {
+        match self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await? {
+            SagaResult::Done => {
                 let renewed = self.store.connection().await?.domain_find_by_id(domain.id).await?;
-                let renewed = renewed.ok_or(DomainError::NotFound)?;
-                Ok(self.view(renewed))
+                Ok(self.view(renewed.ok_or(DomainError::NotFound)?))
             }
-            Some(refusal) if refusal == json!(RenewalRefusal::NotManaged) => Err(DomainError::NotManaged),
-            Some(refusal) if saga::is_abandonment(&refusal) => Err(DomainError::RegistrarFailed),
-            Some(_) => Err(DomainError::RegistrarRejected),
+            SagaResult::Incomplete { .. } => Err(DomainError::RegistrarFailed),
+            SagaResult::Refused(refusal) if saga::is_abandonment(&refusal) => Err(DomainError::RegistrarFailed),
+            SagaResult::Refused(refusal) if refusal == json!(RenewalRefusal::NotManaged) => {
+                Err(DomainError::NotManaged)
+            }
+            SagaResult::Refused(_) => Err(DomainError::RegistrarRejected),
         }
     }
 
@@ -126,8 +122,7 @@ impl Domains {
 
 impl RenewalSaga {
     async fn price(&self, input: &RenewalInput) -> store::Result<StepOutcome> {
-        let registrar = self.0.ports.registrar.as_deref();
-        let registrar = registrar.ok_or_else(|| Error::inconsistent("no registrar is configured"))?;
+        let registrar = self.0.saga_registrar()?;
         let found = match registrar.read(&input.name).await {
             Ok(Some(found)) => found,
             Ok(None) => return refused(RenewalRefusal::NotManaged, "the account does not have the domain"),
@@ -143,8 +138,7 @@ impl RenewalSaga {
     }
 
     async fn renew(&self, saga: &Saga, input: &RenewalInput, attempt: &Attempt) -> store::Result<StepOutcome> {
-        let registrar = self.0.ports.registrar.as_deref();
-        let registrar = registrar.ok_or_else(|| Error::inconsistent("no registrar is configured"))?;
+        let registrar = self.0.saga_registrar()?;
         let price = price_of(saga)?;
         // An earlier attempt may have renewed the domain.
         if attempt.number > 1 {

@@ -6,9 +6,8 @@ use serde_json::{Map, Value, json};
 use store::Connection;
 use store::saga::{self, SagaResult};
 
-use super::import::or_taken;
 use super::renewal::{RENEWAL, RenewalSaga};
-use super::{Domains, Result, TRANSFER_LOCK_SECONDS, registrar_failed};
+use super::{Domains, Result, or_taken, registrar_failed};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainState};
 use crate::ports::RegisteredDomain;
@@ -135,16 +134,8 @@ impl Domains {
         let Some(reading) = reading else {
             return DomainRecord { state: DomainState::TransferredOut, next_sync_at: None, ..before.clone() };
         };
-        let RegisteredDomain {
-            registered_at,
-            expires_at,
-            locked,
-            nameservers,
-            renewal_cents,
-            transfer_lock_expires_at,
-        } = reading;
-        let transferable_at =
-            transfer_lock_expires_at.unwrap_or_else(|| registered_at.plus_seconds(TRANSFER_LOCK_SECONDS));
+        let transferable_at = reading.transferable_at();
+        let RegisteredDomain { registered_at, expires_at, locked, nameservers, renewal_cents, .. } = reading;
         DomainRecord {
             state: if expires_at > now { DomainState::Active } else { DomainState::Expired },
             registered_at: Some(registered_at),
