@@ -7,7 +7,7 @@ use super::edit::RrsetChange;
 use super::{Dns, Result};
 use crate::error::DnsError;
 use crate::model::ManagedBy;
-use crate::repository::{RrsetRepository as _, ZoneRepository as _};
+use crate::repository::RrsetRepository as _;
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
 
 /// The result of publishing a challenge.
@@ -26,8 +26,8 @@ pub enum ChallengeResult {
 }
 
 impl Dns {
-    /// Writes the TXT record of a challenge, in the caller's transaction. Replaces the record of an earlier challenge at
-    /// the same name. `text` is base64url.
+    /// Writes the TXT record of a challenge, in the caller's transaction. Replaces the record of an earlier challenge
+    /// at the same name. `text` is base64url.
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
@@ -41,12 +41,9 @@ impl Dns {
         if self.hosting.is_none() {
             return Ok(ChallengeResult::NoZone);
         }
-        let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().next() else {
+        let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host).await? else {
             return Ok(ChallengeResult::NoZone);
         };
-        // The zone was deleted concurrently.
-        let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(ChallengeResult::NoZone) };
-        let Ok(owner) = OwnerName::parse(host, &zone.name) else { return Ok(ChallengeResult::NoZone) };
         let zone_name = zone.name.as_str().to_owned();
         let cuts = possible_cuts(host, &zone.name);
         let stored = tx.rrset_at(zone.id, &cuts.iter().chain([&owner]).collect::<Vec<_>>()).await?;
@@ -65,16 +62,16 @@ impl Dns {
         let set = RecordSet { owner, kind: RecordType::Txt, ttl: *RecordSet::TTL.start(), records: vec![record] };
         let change = RrsetChange::set(set, Some(ManagedBy::Certificate));
         let edits = self.plan_edits(tx, &zone, vec![change], Some(ManagedBy::Certificate)).await?;
-        match self.check_size(tx, &zone, &edits).await {
-            Ok(_) => {}
-            Err(DnsError::Store(error)) => return Err(error.into()),
-            Err(_) => return Ok(ChallengeResult::Full { zone: zone_name }),
-        }
-        self.apply_edits(tx, zone, &edits).await?;
-        Ok(ChallengeResult::Published { zone: zone_name })
+        let is_applied = self.apply_within_limits(tx, zone, &edits).await?;
+        Ok(if is_applied {
+            ChallengeResult::Published { zone: zone_name }
+        } else {
+            ChallengeResult::Full { zone: zone_name }
+        })
     }
 
-    /// Deletes the record that [`Dns::challenge_publish`] wrote, in the caller's transaction. A no-op without such a record.
+    /// Deletes the record that [`Dns::challenge_publish`] wrote, in the caller's transaction. A no-op without such a
+    /// record.
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].

@@ -94,6 +94,20 @@ impl Dns {
         Ok(zone)
     }
 
+    /// Writes edits, like [`Self::apply_edits`]. Returns false, and writes nothing, if the zone would exceed a limit.
+    pub(super) async fn apply_within_limits(
+        &self,
+        tx: &mut Connection,
+        zone: ZoneRecord,
+        edits: &[Edit],
+    ) -> Result<bool> {
+        match self.apply_edits(tx, zone, edits).await {
+            Ok(_) => Ok(true),
+            Err(DnsError::ZoneBytesLimit { .. } | DnsError::InvalidField(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Enqueues a notice for the nameservers, if this installation runs a hidden primary.
     pub(super) async fn enqueue_notice(&self, tx: &mut Connection, notice: &Notice) -> Result<()> {
         if self.hosting()?.has_primary {

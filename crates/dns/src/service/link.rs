@@ -5,9 +5,8 @@ use store::Connection;
 
 use super::edit::RrsetChange;
 use super::{Dns, Result};
-use crate::error::DnsError;
 use crate::model::ManagedBy;
-use crate::repository::{RrsetRepository as _, ZoneRepository as _};
+use crate::repository::{RrsetRepository as _, ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, RecordSet, RecordType};
 
 /// The result of linking a hostname.
@@ -45,10 +44,7 @@ impl Dns {
     /// Returns [`crate::DnsError::Store`].
     pub async fn link(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<LinkResult> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(LinkResult::NoZone) };
-        let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().next() else { return Ok(LinkResult::NoZone) };
-        // The zone was deleted concurrently.
-        let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(LinkResult::NoZone) };
-        let Ok(owner) = OwnerName::parse(host, &zone.name) else { return Ok(LinkResult::NoZone) };
+        let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host).await? else { return Ok(LinkResult::NoZone) };
         let records = hosting.link_records(&owner, &zone.name);
         let zone_name = zone.name.as_str().to_owned();
         if records.is_empty() {
@@ -70,13 +66,26 @@ impl Dns {
             RrsetChange::set(set, Some(ManagedBy::Project))
         });
         let edits = self.plan_edits(tx, &zone, changes.collect(), Some(ManagedBy::Project)).await?;
-        match self.check_size(tx, &zone, &edits).await {
-            Ok(_) => {}
-            Err(DnsError::Store(error)) => return Err(error.into()),
-            Err(_) => return Ok(LinkResult::Full { zone: zone_name }),
-        }
-        self.apply_edits(tx, zone, &edits).await?;
-        Ok(LinkResult::Linked { changed: !edits.is_empty() })
+        let is_applied = self.apply_within_limits(tx, zone, &edits).await?;
+        Ok(if is_applied {
+            LinkResult::Linked { changed: !edits.is_empty() }
+        } else {
+            LinkResult::Full { zone: zone_name }
+        })
+    }
+
+    /// Locks the organization's most specific zone that contains a name. Returns the zone and the owner name in it.
+    /// Returns `None` if there is no such zone.
+    pub(super) async fn lock_enclosing_zone(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        host: &str,
+    ) -> Result<Option<(ZoneRecord, OwnerName)>> {
+        let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().next() else { return Ok(None) };
+        // The zone was deleted concurrently.
+        let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(None) };
+        Ok(OwnerName::parse(host, &zone.name).ok().map(|owner| (zone, owner)))
     }
 
     /// Deletes the records that [`Dns::link`] wrote, in the caller's transaction.
