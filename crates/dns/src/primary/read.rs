@@ -6,7 +6,6 @@ use crate::name::WireName;
 use crate::repository::{
     ContentRepository as _, JournalEntry, PageLimit, ServedRepository as _, ServedZone, StoredSet,
 };
-use crate::wire::kind;
 use crate::{Hosting, ZoneName, serial};
 
 use super::Shared;
@@ -41,6 +40,8 @@ pub(super) enum AnswerContent {
 impl Shared {
     /// Reads the content of an answer. Returns `None` if the zone does not exist.
     pub(super) async fn read_content(&self, name: &WireName, query: QueryKind) -> Result<Option<AnswerContent>> {
+        // The semaphore is never closed.
+        let _permit = self.lookup_permits.acquire().await.ok();
         if query == QueryKind::Soa {
             let mut connection = self.store.connection().await?;
             return Ok(self.find_zone(&mut connection, name).await?.map(AnswerContent::Soa));
@@ -86,7 +87,4 @@ impl Zone {
         let (ttl, soa) = if self.is_catalog { Hosting::catalog_soa(serial) } else { hosting.soa(&self.name, serial) };
         (ttl, soa.rdata().wire().to_vec())
     }
-
-    /// The type of the record that a transfer begins and ends with.
-    pub(super) const SOA: u16 = kind::SOA;
 }

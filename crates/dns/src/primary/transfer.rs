@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::Rdata;
 use crate::name::WireName;
 use crate::repository::{ContentRepository as _, JournalEntry, StoredSet};
-use crate::wire::{MalformedMessage, Section, Writer, rcode};
+use crate::wire::{MalformedMessage, Section, Writer, kind, rcode};
 
 use super::Shared;
 use super::read::{AnswerContent, PAGE, Zone};
@@ -66,15 +66,11 @@ struct AnswerWriter<'s> {
 impl Shared {
     /// Returns the answer over UDP, which is one message.
     pub(super) async fn udp_answer(&self, zone: &WireName, mut reply: Reply) -> Vec<u8> {
-        let content = {
-            let _permit = self.lookup_permits.acquire().await.ok();
-            self.read_content(zone, QueryKind::Soa).await
-        };
-        let code = match content {
+        let code = match self.read_content(zone, QueryKind::Soa).await {
             Ok(Some(AnswerContent::Soa(zone))) => {
                 let mut writer = reply.first();
                 let (ttl, data) = zone.soa(&self.hosting, zone.served.serial);
-                match writer.record(Section::Answer, zone.wire.as_bytes(), Zone::SOA, ttl, &data) {
+                match writer.record(Section::Answer, zone.wire.as_bytes(), kind::SOA, ttl, &data) {
                     Ok(()) => return reply.finish(writer, self.now()),
                     Err(MalformedMessage) => rcode::SERVFAIL,
                 }
@@ -94,11 +90,7 @@ impl Shared {
         reply: Reply,
         sink: &mut MessageSink,
     ) -> io::Result<()> {
-        let content = {
-            let _permit = self.lookup_permits.acquire().await.ok();
-            self.read_content(zone, query).await
-        };
-        let code = match content {
+        let code = match self.read_content(zone, query).await {
             Ok(Some(AnswerContent::Large)) => return self.transfer_large(source, zone, reply, sink).await,
             Ok(Some(content)) => {
                 let mut messages = AnswerWriter::new(self, reply, sink);
@@ -233,7 +225,7 @@ impl<'s> AnswerWriter<'s> {
 
     async fn write_soa(&mut self, zone: &Zone, serial: u32) -> Result<(), AnswerError> {
         let (ttl, data) = zone.soa(&self.shared.hosting, serial);
-        self.write_record(zone.wire.as_bytes(), Zone::SOA, ttl, &data).await
+        self.write_record(zone.wire.as_bytes(), kind::SOA, ttl, &data).await
     }
 
     async fn write_record(&mut self, name: &[u8], kind: u16, ttl: u32, data: &[u8]) -> Result<(), AnswerError> {
