@@ -26,6 +26,8 @@ const RETRY_DELAY: i64 = 15;
 /// newer than the signer's. The signer raises its serial whenever it signs, so the signer's serial may be higher than
 /// at the last check. The increment keeps the new serial of the zone ahead of the signer's.
 const GROUP_CHANGE_INCREMENT: u32 = 60;
+/// The lease of a signer check, in seconds. If its process dies, another one checks the zone afterwards.
+const CHECK_LEASE: i64 = 60;
 /// The maximum number of concurrent signer checks.
 const MAX_CONCURRENT_CHECKS: i64 = 32;
 
@@ -150,12 +152,10 @@ impl Dns {
         let mut checked = 0;
         loop {
             let now = self.store.clock_rng().now();
-            let due = self
-                .store
-                .connection()
-                .await?
-                .signer_checks_claim(now, now.plus_seconds(60), MAX_CONCURRENT_CHECKS)
-                .await?;
+            let leased_until = now.plus_seconds(CHECK_LEASE);
+            let mut connection = self.store.connection().await?;
+            let due = connection.signer_checks_claim(now, leased_until, MAX_CONCURRENT_CHECKS).await?;
+            drop(connection);
             if due.is_empty() {
                 return Ok(checked);
             }
@@ -183,10 +183,10 @@ impl Dns {
                 SignerView { serial: None, keys: Vec::new(), cds: Vec::new(), error: Some(error), observed_at: now }
             }
         };
-        let should_be_signed = check.dnssec != DnssecState::Off || check.is_unsigning;
+        let is_on = check.dnssec != DnssecState::Off;
+        let should_be_signed = is_on || check.is_unsigning;
         let is_signed = !view.keys.is_empty();
         let is_as_desired = view.serial.is_some() && is_signed == should_be_signed;
-        let is_on = check.dnssec != DnssecState::Off;
         if view.error.is_none() && is_on && is_as_desired && requests_new_ds(check, &view) {
             self.record_observed(check, &view).await?;
         }
