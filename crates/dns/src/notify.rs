@@ -21,12 +21,6 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Returns a notice for the catalog.
-    #[must_use]
-    pub fn for_catalog() -> Self {
-        Self { zone: None, after_catalog: false }
-    }
-
     /// Creates a notice for a zone, or for the catalog, which is the zone with the empty name.
     #[must_use]
     pub fn for_zone(zone: &ZoneRecord) -> Self {

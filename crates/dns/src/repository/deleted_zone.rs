@@ -65,7 +65,7 @@ const LEASE_DUE: &str = "\
     RETURNING id, name";
 
 /// Skips locked rows, so that it cannot deadlock with `DELETE_OLDEST`.
-const FORGET: &str = "\
+const PURGE: &str = "\
     DELETE FROM dns.deleted_zones WHERE id = ANY (ARRAY( \
         SELECT id FROM dns.deleted_zones WHERE id = ANY ($1) FOR UPDATE SKIP LOCKED))";
 
@@ -124,8 +124,8 @@ impl DeletedZoneRepository for Connection {
 
     async fn deleted_zones_purge(&mut self, zones: &[ZoneId]) -> Result<()> {
         if !zones.is_empty() {
-            let forget = diesel::sql_query(FORGET).bind::<Array<Uuid>, _>(zones);
-            Prepared(forget).execute(self).await?;
+            let purge = diesel::sql_query(PURGE).bind::<Array<Uuid>, _>(zones);
+            Prepared(purge).execute(self).await?;
         }
         Ok(())
     }

@@ -81,11 +81,6 @@ impl Header {
     }
 
     #[must_use]
-    pub fn is_truncated(&self) -> bool {
-        self.flags & 0x0200 != 0
-    }
-
-    #[must_use]
     pub fn recursion_desired(&self) -> bool {
         self.flags & 0x0100 != 0
     }

@@ -139,7 +139,7 @@ impl TsigChain {
 
 impl std::fmt::Debug for TsigChain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Chain").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("TsigChain").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
