@@ -34,18 +34,18 @@ impl GitError {
     /// 409: the name of the repository is taken.
     pub const REPO_EXISTS: Code =
         Code::new("repo_exists", Kind::Conflict, "The project already has a repository with this name.");
-    /// 404: the repository has no such ref.
+    /// 409: the project has the maximum number of repositories.
     pub const REPO_LIMIT: Code = Code::new(
         "repo_limit",
         Kind::Conflict,
         "The project has reached the limit of repositories. `details` contains `limit`.",
     );
-    /// 404: the commit has no such path.
+    /// 404: the repository has no such ref.
     pub const NO_REF: Code =
         Code::new("no_ref", Kind::NotFound, "The repository has no such branch, tag or commit, or no commits at all.");
-    /// 503: the installation has no git node.
+    /// 404: the commit has no such path.
     pub const NO_PATH: Code = Code::new("no_path", Kind::NotFound, "The commit has no file or directory at this path.");
-    /// 503: no git node.
+    /// 503: the installation has no git node.
     pub const UNAVAILABLE: Code = Code::new("git_unavailable", Kind::Unavailable, "The installation has no git node.");
     /// 503: the git node does not respond.
     pub const UNREACHABLE: Code = Code::new("git_unreachable", Kind::Unavailable, "The git node does not respond.");
