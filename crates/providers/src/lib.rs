@@ -1,10 +1,11 @@
 //! Adapters for external services: the code host at which users sign in, the mail server and its notification service,
-//! the DNS lookups of the ownership verification, the model-lending service, the payments provider, the registrar,
-//! certificate authorities, and the git node of this installation.
+//! DNS lookups, the model-lending service, the payments provider, the registrar, certificate authorities, and the git
+//! node of this installation.
 //!
 //! An external service may be slow, faulty or hostile. The adapters limit the time and the size of each response, and
-//! validate it. Errors contain no credential, no contact and no text of the response. The crate does not depend on any
-//! context: `apps/server` implements the contexts' ports with these types.
+//! validate it. Errors contain no credential and no contact. They contain no text of the response either, except the
+//! messages of certificate authorities and the replies to mails of projects, which explain to users why a request was
+//! refused. The crate does not depend on any context: `apps/server` implements the contexts' ports with these types.
 
 pub mod acme;
 mod codehost;

@@ -1,8 +1,8 @@
 //! The HTTP client for configured external origins.
 //!
 //! It calls only the origins that settings name or a fixed rule allows, so that a response or a user cannot direct it to
-//! this host or an internal network (SSRF). Operators may configure `http` and private addresses. `https` is always verified. The
-//! client does not follow redirects, because they would forward credentials.
+//! this host or an internal network (SSRF). Operators may configure `http` and private addresses. `https` is always
+//! verified. The client does not follow redirects, because they would forward credentials.
 
 mod error;
 mod exchange;

@@ -1,4 +1,5 @@
-//! DNS lookups for the ownership verification of hostnames and for the delegations of deleted zones.
+//! DNS lookups for the ownership verification of hostnames, for the delegations of zones, and for the CAA records of
+//! certificates.
 //!
 //! Each lookup has its own sockets, and uses no cache, hosts file or search list. So a new record is visible
 //! immediately. A lookup uses one socket, for UDP or TCP. The TCP socket may stay open next to a UDP socket while the

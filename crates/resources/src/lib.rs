@@ -1,11 +1,12 @@
-//! Optional resources of projects: grants, secrets, object storage and app user auth.
+//! Optional resources of projects: grants, secrets, object storage and app sign-in.
 //!
 //! Owns the Postgres schema `resources`. A manifest declares resources for one deployment. A grant gives a resource to
 //! the project, independent of its deployments. The gateway shows both the declared and the granted resources. A
 //! project needs no grant for secrets.
 //!
-//! The home node gives worker code its secrets and its storage, and serves the sign-in of the project's users. This context publishes each change in the transaction
-//! that makes the change ([`DesiredParts`]), and loads the values when the node polls ([`PartValues`]).
+//! The home node gives worker code its secrets and its storage, and serves the sign-in of the project's users. This
+//! context publishes each change in the transaction that makes the change ([`DesiredParts`]), and loads the values when
+//! the node polls ([`PartValues`]).
 
 mod error;
 mod model;

@@ -40,7 +40,7 @@ pub struct Certificates {
     ports: Ports,
     /// Serializes the creation of accounts in this process.
     account_creation: Arc<tokio::sync::Mutex<()>>,
-    /// The names that authorities have limited recently.
+    /// The organizations whose orders authorities have limited recently.
     limited: Arc<Mutex<Vec<limits::LimitedOrg>>>,
 }
 

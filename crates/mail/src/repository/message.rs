@@ -108,7 +108,7 @@ pub trait MessageRepository {
     /// Deletes mails. Returns the bytes of those that have a raw message.
     async fn message_delete(&mut self, ids: &[MailId]) -> Result<MailBytes>;
 
-    /// Creates the partitions for the month of `day` and the next `months` months.
+    /// Creates the partitions for the month of `now` and the next `months` months.
     async fn partition_create(&mut self, now: Time, months: i32) -> Result<()>;
 
     /// Drops the empty partitions of months that ended before this time.

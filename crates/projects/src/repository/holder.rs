@@ -66,8 +66,8 @@ pub struct Takeover<'a> {
 
 /// The holders of hostnames on a [`store::Connection`].
 pub trait HolderRepository {
-    /// Returns the claims of a name. The counts `custom` and `pending` are reliable only while
-    /// the caller holds the project's lock.
+    /// Returns the claims of a name. The counts `custom` and `pending` are reliable only while the caller holds the
+    /// project's lock.
     async fn name_status(&mut self, org: OrgId, project: ProjectId, name: &str) -> Result<NameStatus>;
 
     /// Deletes a pending claim that no longer reserves its name; returns false when it changed concurrently.

@@ -57,7 +57,7 @@ fn parse(text: &str) -> Option<i64> {
     Some(value + i64::from(rounds_up)).filter(|cents| *cents <= MAX_CENTS)
 }
 
-/// Parses an exponent. Clamps it to ±1,000,000: beyond that, the price is zero or too high, whatever its digits.
+/// Parses an exponent. Clamps it to ±1,000,000,000: beyond that, the price is zero or too high, whatever its digits.
 fn parse_exponent(text: &str) -> Option<i64> {
     const MAX_EXPONENT: i64 = 1_000_000_000;
     let (sign, digits) = match text.as_bytes().first()? {

@@ -106,6 +106,7 @@ impl Resources {
                 let settings = self.lock_granted_auth(tx, project).await?;
                 let registered = tx.auth_provider_list(project).await?;
                 let before = registered.iter().find(|record| record.provider == provider);
+                // A stored secret that cannot be opened counts as another one, so that the request replaces it.
                 let is_same = |record: &ProviderRecord| {
                     let secret = open_client_secret(&self.store, project, record);
                     record.client_id == client_id && secret.is_ok_and(|secret| secret == *client_secret.secret())
