@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::outbound::{Call, Credential, Limits, OutboundClient};
+use crate::outbound::{Call, Credential, Limits, OutboundClient, with_path};
 
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(2),
@@ -56,12 +56,12 @@ impl GitNodeClient {
         query: &[(&str, &str)],
     ) -> Result<T, GitNodeError> {
         let base = Url::parse(base).map_err(unreachable)?;
-        let mut url = base.clone();
-        url.path_segments_mut().map_err(|()| unreachable("the address has no path"))?.pop_if_empty().extend(path);
+        let client = self.client(&base)?;
+        let mut url = with_path(&base, path);
         url.query_pairs_mut().extend_pairs(query);
         let credential = Credential::Bearer(secret);
         let call = Call { method: Method::GET, url: &url, credential, header: None, body: None };
-        let exchange = self.client(&base)?.exchange(call).await.map_err(unreachable)?;
+        let exchange = client.exchange(call).await.map_err(unreachable)?;
         if exchange.status == 404 {
             return Err(match exchange.parse::<Refusal>().map_err(unreachable)?.code.as_str() {
                 "no_ref" => GitNodeError::NoRef,

@@ -46,7 +46,7 @@ impl Default for Limits {
 pub struct OutboundClient {
     purpose: &'static str,
     allowed: Allowed,
-    max_body_bytes: usize,
+    limits: Limits,
     client: Client,
 }
 
@@ -137,7 +137,7 @@ impl OutboundClient {
             .retry(reqwest::retry::never())
             .build()
             .map_err(|error| OutboundConfigError::Client(error_chain(&error).to_string()))?;
-        Ok(Self { purpose, allowed, max_body_bytes: limits.max_body_bytes, client })
+        Ok(Self { purpose, allowed, limits, client })
     }
 
     /// Sends a GET and returns the body.
@@ -212,6 +212,21 @@ impl OutboundClient {
         self.log(exchange.await)
     }
 
+    /// Sends a request, like [`Self::exchange`]. Repeats it once after a 429 whose `Retry-After` is short. The timeout
+    /// of a call includes the repetition.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::exchange`].
+    pub(crate) async fn exchange_with_retry(&self, call: Call<'_>) -> Result<Exchange, OutboundError> {
+        let exchange = async {
+            let first = self.exchange(call.clone()).await?;
+            let Some(wait) = first.retry_delay() else { return Ok(first) };
+            tokio::time::sleep(wait).await;
+            self.exchange(call).await
+        };
+        tokio::time::timeout(self.limits.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
+    }
+
     /// Sends a request with these headers, and returns the status, the headers and the body of the response, whatever its
     /// status.
     ///
@@ -275,13 +290,23 @@ impl OutboundClient {
     async fn read_body(&self, mut response: Response) -> Result<Vec<u8>, OutboundError> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(request_error)? {
-            if chunk.len() > self.max_body_bytes - body.len() {
+            if chunk.len() > self.limits.max_body_bytes - body.len() {
                 return Err(OutboundError::TooLarge);
             }
             body.extend_from_slice(&chunk);
         }
         Ok(body)
     }
+}
+
+/// Returns an http or https URL with these segments added to its path. An empty last segment is a trailing slash.
+pub(crate) fn with_path(base: &Url, segments: impl IntoIterator<Item: AsRef<str>>) -> Url {
+    let mut url = base.clone();
+    // A URL that is http or https has path segments.
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty().extend(segments);
+    }
+    url
 }
 
 /// Returns the origin of a valid address.

@@ -1,7 +1,6 @@
 //! The payments provider: Polar's API (providers.md section 1).
 
 use std::fmt;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use kernel::Secret;
@@ -11,7 +10,9 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::outbound::{Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
+use crate::outbound::{
+    Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError, with_path,
+};
 
 const MICRO_CENTS_PER_CENT: i128 = 1_000_000;
 
@@ -19,8 +20,6 @@ const MICRO_CENTS_PER_CENT: i128 = 1_000_000;
 pub struct PaymentsClient {
     url: Url,
     token: Secret,
-    /// The timeout of a call, including its repetition.
-    timeout: Duration,
     client: OutboundClient,
 }
 
@@ -139,7 +138,7 @@ impl PaymentsClient {
     /// Returns the errors of [`PaymentsClient::new`].
     pub fn with_limits(url: &Url, token: Secret, limits: Limits) -> std::result::Result<Self, OutboundConfigError> {
         let client = OutboundClient::with_limits("payments", [url], limits)?;
-        Ok(Self { url: url.clone(), token, timeout: limits.timeout, client })
+        Ok(Self { url: url.clone(), token, client })
     }
 
     /// Creates a checkout, and returns its URL.
@@ -283,28 +282,9 @@ impl PaymentsClient {
     }
 
     async fn exchange(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
-        let exchange = self.exchange_with_retry(method, path, body);
-        tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
-    }
-
-    /// Sends a request. Repeats it once after a 429 whose `Retry-After` is short.
-    async fn exchange_with_retry(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
-        let mut url = self.url.clone();
-        // A base URL that is http or https always has path segments. An empty last segment is a trailing slash.
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        let body = body.map(Value::to_string);
+        let (url, body) = (with_path(&self.url, path), body.map(Value::to_string));
         let (credential, header, body) = (Credential::Bearer(&self.token), None, body.as_deref());
-        let call = Call { method, url: &url, credential, header, body };
-        let first = self.client.exchange(call.clone()).await?;
-        match first.retry_delay() {
-            Some(wait) => {
-                tokio::time::sleep(wait).await;
-                self.client.exchange(call).await
-            }
-            None => Ok(first),
-        }
+        self.client.exchange_with_retry(Call { method, url: &url, credential, header, body }).await
     }
 }
 

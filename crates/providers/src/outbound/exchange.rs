@@ -64,7 +64,7 @@ impl Exchange {
     }
 
     /// Returns the delay after which the request is repeated once. Only a 429 with a short `Retry-After` is repeated.
-    pub(crate) fn retry_delay(&self) -> Option<Duration> {
+    pub(super) fn retry_delay(&self) -> Option<Duration> {
         self.retry_after.filter(|wait| self.status == 429 && *wait <= MAX_RETRY_AFTER)
     }
 }

@@ -14,7 +14,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use url::Url;
 
-use crate::outbound::{Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError};
+use crate::outbound::{
+    Call, Credential, Exchange, Limits, OutboundClient, OutboundConfigError, OutboundError, with_path,
+};
 use wire::{
     AuthCodeResponse, CheckBody, CheckResponse, CheckResult, Contacts, DomainResponse, DsResponse, ErrorResponse,
     NewDomainBody, OrderResponse, RegisterBody, RenewBody,
@@ -32,7 +34,6 @@ pub struct RegistrarClient {
     url: Url,
     user: String,
     token: Secret,
-    limits: Limits,
     client: OutboundClient,
 }
 
@@ -157,13 +158,13 @@ impl RegistrarClient {
         limits: Limits,
     ) -> std::result::Result<Self, OutboundConfigError> {
         let client = OutboundClient::with_limits("registrar", [url], limits)?;
-        Ok(Self { url: url.clone(), user, token, limits, client })
+        Ok(Self { url: url.clone(), user, token, client })
     }
 
     /// Checks names, which are in lowercase. The registrar may omit some, and returns the others in any order.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn check(&self, names: &[&str]) -> Result<Vec<CheckedName>> {
         let body = json(&CheckBody { domain_names: names })?;
         let exchange = self.exchange(Method::POST, &["domains:checkAvailability"], None, Some(body)).await?;
@@ -178,7 +179,7 @@ impl RegistrarClient {
     /// Registers a domain, with the transfer lock and the registrar's auto-renewal on.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn register(&self, registration: &NewRegistration<'_>) -> Result<RegistrarDomain> {
         let NewRegistration { name, contact, price_cents, years, idempotency_key } = *registration;
         let contacts = Contacts { registrant: contact, admin: contact, tech: contact, billing: contact };
@@ -191,7 +192,7 @@ impl RegistrarClient {
     /// Reads a domain; `None` if the account does not contain it.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn read(&self, name: &str) -> Result<Option<RegistrarDomain>> {
         match self.call::<DomainResponse>(Method::GET, &["domains", name], None).await {
             Ok(domain) => plausible(name, domain).map(Some),
@@ -203,7 +204,7 @@ impl RegistrarClient {
     /// Replaces the nameservers of a domain.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn set_nameservers(&self, name: &str, nameservers: &[String]) -> Result<()> {
         let path = ["domains", &format!("{name}:setNameservers")];
         let body = json(&json!({ "nameservers": nameservers }))?;
@@ -213,7 +214,7 @@ impl RegistrarClient {
     /// Renews a domain.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn renew(&self, renewal: &Renewal<'_>) -> Result<RegistrarDomain> {
         let Renewal { name, price_cents, years, idempotency_key } = *renewal;
         let body = json(&RenewBody { purchase_price: dollars(price_cents)?, years })?;
@@ -225,7 +226,7 @@ impl RegistrarClient {
     /// Locks a domain against transfers, or unlocks it. The registrar refuses a change that has no effect.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn set_locked(&self, name: &str, locked: bool) -> Result<RegistrarDomain> {
         let body = json(&json!({ "locked": locked }))?;
         let domain = self.call(Method::PATCH, &["domains", name], Some(body)).await?;
@@ -235,7 +236,7 @@ impl RegistrarClient {
     /// Returns the code that authorizes a transfer to another registrar.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn auth_code(&self, name: &str) -> Result<Secret> {
         let path = ["domains", &format!("{name}:getAuthCode")];
         let AuthCodeResponse { auth_code } = self.call(Method::GET, &path, None).await?;
@@ -246,7 +247,7 @@ impl RegistrarClient {
     /// Returns the DS records of a domain.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn ds_records(&self, name: &str) -> Result<Vec<DsRecord>> {
         let DsResponse { dnssec } = self.call(Method::GET, &["domains", name, "dnssec"], None).await?;
         Ok(dnssec)
@@ -255,7 +256,7 @@ impl RegistrarClient {
     /// Adds a DS record.
     ///
     /// # Errors
-    /// [`RegistrarError`].
+    /// Returns [`RegistrarError`].
     pub async fn add_ds_record(&self, name: &str, record: &DsRecord) -> Result<()> {
         let body = json(record)?;
         self.call::<IgnoredAny>(Method::POST, &["domains", name, "dnssec"], Some(body)).await.map(drop)
@@ -286,28 +287,11 @@ impl RegistrarClient {
         idempotency_key: Option<&str>,
         body: Option<String>,
     ) -> Result<Exchange> {
-        let mut url = self.url.clone();
-        // A base URL that is http or https has segments.
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["core", "v1"]).extend(path);
-        }
+        let url = with_path(&self.url, ["core", "v1"].iter().chain(path));
         let credential = Credential::Basic { user: &self.user, password: &self.token };
         let header = idempotency_key.map(|key| ("x-idempotency-key", key));
         let call = Call { method, url: &url, credential, header, body: body.as_deref() };
-        let exchange = self.exchange_with_retry(call);
-        tokio::time::timeout(self.limits.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout.into()))
-    }
-
-    /// Sends a request. Repeats it once after a 429 whose `Retry-After` is short.
-    async fn exchange_with_retry(&self, call: Call<'_>) -> Result<Exchange> {
-        let first = self.client.exchange(call.clone()).await?;
-        match first.retry_delay() {
-            Some(wait) => {
-                tokio::time::sleep(wait).await;
-                Ok(self.client.exchange(call).await?)
-            }
-            None => Ok(first),
-        }
+        Ok(self.client.exchange_with_retry(call).await?)
     }
 }
 
