@@ -107,16 +107,10 @@ impl Resolver {
     ///
     /// `name` is absolute, with or without the trailing dot, and in ASCII (Punycode).
     pub async fn txt(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupError> {
-        let mut name = absolute(name)?;
+        let name = absolute(name)?;
         let records = self.lookup(&name, RecordType::TXT, timeout).await?;
-        // The number of records bounds the loop, because aliases can be circular.
-        for _ in &records {
-            match cname_target(&name, &records) {
-                Some(target) => name = target.clone(),
-                None => break,
-            }
-        }
-        let texts = records.iter().filter(|record| record.name == name).filter_map(|record| match &record.data {
+        let name = canonical_name(&name, &records);
+        let texts = records.iter().filter(|record| record.name == *name).filter_map(|record| match &record.data {
             RData::TXT(txt) => Some(joined_text(txt)),
             _ => None,
         });
@@ -149,16 +143,10 @@ impl Resolver {
     /// Returns the CAA records of the name, or of the target of its alias, in any order. Returns an empty list if the
     /// name exists but has no CAA records.
     pub async fn caa(&self, name: &str, timeout: Duration) -> Result<Vec<CaaRecord>, LookupError> {
-        let mut name = absolute(name)?;
+        let name = absolute(name)?;
         let records = self.lookup(&name, RecordType::CAA, timeout).await?;
-        // The number of records bounds the loop, because aliases can be circular.
-        for _ in &records {
-            match cname_target(&name, &records) {
-                Some(target) => name = target.clone(),
-                None => break,
-            }
-        }
-        let found = records.iter().filter(|record| record.name == name).filter_map(|record| match &record.data {
+        let name = canonical_name(&name, &records);
+        let found = records.iter().filter(|record| record.name == *name).filter_map(|record| match &record.data {
             RData::CAA(caa) => Some(CaaRecord {
                 critical: caa.issuer_critical,
                 tag: caa.tag.clone(),
@@ -218,6 +206,13 @@ fn absolute(name: &str) -> Result<Name, LookupError> {
     let mut name = Name::from_ascii(name).map_err(|_| LookupError::InvalidName)?;
     name.set_fqdn(true);
     Ok(name)
+}
+
+/// Returns the name at the end of the chain of aliases that begins at a name.
+fn canonical_name<'a>(name: &'a Name, records: &'a [Record]) -> &'a Name {
+    // The number of records bounds the chain, because aliases can be circular.
+    let aliases = std::iter::successors(Some(name), |alias| cname_target(alias, records));
+    aliases.take(records.len() + 1).last().unwrap_or(name)
 }
 
 fn cname_target<'a>(name: &Name, records: &'a [Record]) -> Option<&'a Name> {
