@@ -60,11 +60,16 @@ impl Mail {
     }
 }
 
-/// Parses an address and converts its domain to ASCII. The part before the `@` must be ASCII, because few servers
-/// support others (RFC 6531).
+/// Parses an address of the platform or of one of its users, like [`parse_address`]. The part before the `@` must be
+/// ASCII, because few servers support others (RFC 6531).
 pub(crate) fn address(text: &str) -> Option<Address> {
+    parse_address(text).filter(|address| text.len() <= Email::MAX_LENGTH && address.user().is_ascii())
+}
+
+/// Parses an address and converts its domain to ASCII.
+pub(crate) fn parse_address(text: &str) -> Option<Address> {
     let (user, domain) = text.rsplit_once('@')?;
-    if text.len() > Email::MAX_LENGTH || !user.is_ascii() || text.contains(char::is_control) {
+    if text.contains(char::is_control) {
         return None;
     }
     let domain = if domain.is_ascii() { domain.to_owned() } else { Host::parse(domain).ok()?.to_string() };

@@ -9,12 +9,12 @@ use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{Extension, MailBodyParameter, MailParameter};
 use lettre::transport::smtp::response::Response;
-use url::Host;
 
 use super::at_step;
 use super::config::{InvalidSmtp, SmtpConfig};
 use super::connector::{Connector, Timeouts};
 use super::error::{Cause, MailError, Step};
+use crate::mail::parse_address;
 
 /// The default timeouts, for messages of up to 10 MiB. The total stays below 45 seconds, the timeout of an outbox
 /// message.
@@ -104,9 +104,10 @@ impl Relay {
         if has_bare_line_break(message) {
             return Err(RelayError::Permanent("the message has a line break other than CRLF, or NUL".to_owned()));
         }
+        let invalid = || RelayError::Permanent("the sender address is invalid".to_owned());
         let from = match envelope.from.as_str() {
             "" => None,
-            from => Some(parse(from).ok_or_else(|| RelayError::Permanent("the sender address is invalid".to_owned()))?),
+            from => Some(parse_address(from).ok_or_else(invalid)?),
         };
         self.connector.run(async |connection| submit(connection, from, &envelope.to, message).await).await
     }
@@ -119,7 +120,7 @@ async fn submit(
     to: &[String],
     message: &[u8],
 ) -> Result<Relayed, RelayError> {
-    let recipients: Vec<_> = to.iter().map(|address| (address, parse(address))).collect();
+    let recipients: Vec<_> = to.iter().map(|address| (address, parse_address(address))).collect();
     let mut addresses = from.iter().chain(recipients.iter().filter_map(|(_, parsed)| parsed.as_ref()));
     let needs_utf8 = !header(message).is_ascii() || addresses.any(|address| !is_ascii(address));
     let parameters = parameters(connection, message, needs_utf8)?;
@@ -195,16 +196,6 @@ fn id(response: &Response) -> Option<String> {
     is_id.then(|| word.to_owned())
 }
 
-/// Parses an address and converts its domain to ASCII.
-fn parse(text: &str) -> Option<Address> {
-    let (user, domain) = text.rsplit_once('@')?;
-    if text.contains(char::is_control) {
-        return None;
-    }
-    let domain = if domain.is_ascii() { domain.to_owned() } else { Host::parse(domain).ok()?.to_string() };
-    Address::new(user, domain).ok()
-}
-
 fn is_ascii(address: &Address) -> bool {
     let text: &str = address.as_ref();
     text.is_ascii()
@@ -245,7 +236,7 @@ mod tests {
 
     #[test]
     fn domain_is_converted_to_ascii() {
-        let parsed = |text: &str| parse(text).map(|address| address.to_string());
+        let parsed = |text: &str| parse_address(text).map(|address| address.to_string());
         assert_eq!(parsed("ada@müller.example").as_deref(), Some("ada@xn--mller-kva.example"));
         assert_eq!(parsed("äda@a.example").as_deref(), Some("äda@a.example"));
         for invalid in ["", "ada", "@a.example", "ada@", "a@b\r\nRCPT TO:<c@d>", "a b@c.example", "a>@c.example"] {
