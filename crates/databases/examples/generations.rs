@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = Store::new(&Config::new(Secret::new(url), "generations"), ClockRng::system())?;
     for generation in store.connection().await?.generation_list(project, Time::UNIX_EPOCH, Time::UNIX_EPOCH).await? {
         let Generation { epoch, seq, kind, size_bytes, offsite_key, .. } = generation;
-        println!("{epoch}/{seq} {kind} {size_bytes} bytes {offsite_key}");
+        println!("{epoch}.{seq} {kind} {size_bytes} bytes {offsite_key}");
     }
     Ok(())
 }

@@ -121,7 +121,7 @@ impl Notice {
             ),
             Self::BackupFailed { project, reason } => (
                 format!("The backup of {project} failed"),
-                format!("{reason}. The platform retries the backup. Earlier generations are not affected."),
+                format!("{reason}. The platform retries the backup. Earlier backups are not affected."),
             ),
             Self::BackupStale { project, since: Some(since) } => (
                 format!("The backup of {project} is out of date"),
@@ -131,11 +131,11 @@ impl Notice {
                 (format!("{project} has no backup"), "The database has never been backed up successfully.".to_owned())
             }
             Self::RestoreCompleted { project, epoch, seq } => {
-                (format!("{project} was restored"), format!("The database was restored to generation {epoch}/{seq}."))
+                (format!("{project} was restored"), format!("The database was restored to backup {epoch}.{seq}."))
             }
             Self::RestoreFailed { project, epoch, seq, reason } => (
                 format!("The restore of {project} failed"),
-                format!("{reason}. Restore generation {epoch}/{seq} again or choose another one."),
+                format!("{reason}. Restore backup {epoch}.{seq} again or choose another one."),
             ),
             Self::DatabaseDeleted { project } => (
                 format!("The database of {project} was deleted"),

@@ -287,7 +287,7 @@ async fn notification_is_mailed_to_admins_and_sent_with_the_first_mail() {
         assert_eq!((mail.heading.as_str(), mail.date), ("The backup of shop failed", queued_at));
         assert_eq!(
             mail.paragraphs,
-            ["The node could not reach the store. The platform retries the backup. Earlier generations are not \
+            ["The node could not reach the store. The platform retries the backup. Earlier backups are not \
                  affected."]
         );
         assert!(mail.action.is_some_and(|(_, address)| address == "https://dashboard.example"));

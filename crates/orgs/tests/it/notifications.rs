@@ -69,7 +69,7 @@ async fn notification_is_listed_with_its_texts() {
         kind: NotificationKind::BackupFailed,
         project: Some("shop".to_owned()),
         title: "The backup of shop failed".to_owned(),
-        message: "The store did not answer. The platform retries the backup. Earlier generations are not affected."
+        message: "The store did not answer. The platform retries the backup. Earlier backups are not affected."
             .to_owned(),
         created_at: now,
         sent_at: None,
