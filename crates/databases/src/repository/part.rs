@@ -4,7 +4,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{DatabaseId, DatabaseTokenId, ExportId, OperationId, Plan, ProjectId, Time};
-use store::{Connection, Error, Prepared, Result};
+use store::{Connection, Prepared, Result};
 
 use crate::model::{OperationKind, Phase};
 
@@ -136,7 +136,7 @@ impl PartRepository for Connection {
         let query = diesel::sql_query(format!("{VALID_TOKENS}{LOAD}"))
             .bind::<Array<Uuid>, _>(projects)
             .bind::<Timestamptz, _>(now);
-        let rows: Vec<PartRow> = Prepared(query).load(self).await.map_err(Error::from)?;
+        let rows: Vec<PartRow> = Prepared(query).load(self).await?;
         Ok(rows.into_iter().map(|row| (row.project_id, DatabasePart::from(row))).collect())
     }
 }

@@ -16,7 +16,7 @@ use crate::repository::{DatabaseRepository as _, ExportRepository as _, ExportSt
 
 /// The longest time for an export. After it, the node no longer makes the export.
 const TIMEOUT: Duration = Duration::from_secs(600);
-pub(super) const TIMEOUT_SECONDS: i64 = 600;
+pub(super) const TIMEOUT_SECONDS: i64 = TIMEOUT.as_secs().cast_signed();
 
 pub(super) const TIMED_OUT: &str = "the node did not finish it within 10 minutes";
 

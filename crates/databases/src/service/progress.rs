@@ -5,7 +5,7 @@ use kernel::{OperationId, ProjectId};
 use store::{Connection, Error};
 
 use super::Databases;
-use crate::model::{OperationKind, Phase};
+use crate::model::{Generation, OperationKind, Phase};
 use crate::ports::Notice;
 use crate::repository::{
     DatabaseRepository as _, GenerationRecord, GenerationRepository as _, OperationRepository as _, RunningOperation,
@@ -58,7 +58,7 @@ impl Databases {
             // the database in this phase.
             (Phase::Committing, OperationKind::Delete) => tx.database_delete(project).await?,
             (Phase::Reactivating, _) => {
-                let restored = tx.generation_by_seq(project, seq.unwrap_or_default()).await?;
+                let restored = restored_generation(tx, project, seq).await?;
                 let restored = restored.ok_or_else(|| Error::inconsistent("the restored generation is missing"))?;
                 tx.database_set_restored(project, &restored.offsite_key).await?;
             }
@@ -96,14 +96,26 @@ impl Databases {
         if kind == OperationKind::Delete {
             return self.raise(tx, project, |project, _| Notice::BackupFailed { project, reason }).await;
         }
-        let Some(generation) = tx.generation_by_seq(project, seq.unwrap_or_default()).await? else { return Ok(()) };
+        let Some(generation) = restored_generation(tx, project, seq).await? else { return Ok(()) };
         let (epoch, seq) = (generation.epoch, generation.seq);
         self.raise(tx, project, |project, _| Notice::RestoreFailed { project, epoch, seq, reason }).await
     }
 
     async fn notify_restored(&self, tx: &mut Connection, project: ProjectId, seq: Option<i64>) -> store::Result<()> {
-        let Some(generation) = tx.generation_by_seq(project, seq.unwrap_or_default()).await? else { return Ok(()) };
+        let Some(generation) = restored_generation(tx, project, seq).await? else { return Ok(()) };
         let (epoch, seq) = (generation.epoch, generation.seq);
         self.raise(tx, project, |project, _| Notice::RestoreCompleted { project, epoch, seq }).await
+    }
+}
+
+/// Returns the generation that an operation restores. A deletion has no `seq`.
+async fn restored_generation(
+    tx: &mut Connection,
+    project: ProjectId,
+    seq: Option<i64>,
+) -> store::Result<Option<Generation>> {
+    match seq {
+        Some(seq) => tx.generation_by_seq(project, seq).await,
+        None => Ok(None),
     }
 }
