@@ -67,10 +67,9 @@ impl Billing {
     /// # Errors
     /// Returns [`BillingError::Store`].
     pub async fn ledger(&self, org: OrgId, limit: u16, before: Option<i64>) -> Result<LedgerPage> {
-        let limit = usize::from(limit);
-        let mut items = self.store.connection().await?.ledger_list(org, limit as i64 + 1, before).await?;
-        let has_more = items.len() > limit;
-        items.truncate(limit);
+        let mut items = self.store.connection().await?.ledger_list(org, i64::from(limit) + 1, before).await?;
+        let has_more = items.len() > usize::from(limit);
+        items.truncate(usize::from(limit));
         let next_before = items.last().filter(|_| has_more).map(|row| row.ledger_id);
         Ok(LedgerPage { items, next_before })
     }
