@@ -46,7 +46,7 @@ impl Signer {
             "sid": grant,
         });
         let serde_json::Value::Object(payload) = payload else {
-            return Err(Error::inconsistent("the payload is no object"));
+            return Err(Error::inconsistent("the payload is not an object"));
         };
         let payload = JwtPayload::from_map(payload).map_err(Error::inconsistent)?;
         jwt::encode_with_signer(&payload, &header, &self.signer).map_err(Error::inconsistent)

@@ -85,12 +85,12 @@ impl SigningKeys {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    #[cfg(feature = "server")]
     /// Verifies an access token. Queries the database only if this process has not loaded the keys yet, or the key is
     /// unknown.
     ///
     /// # Errors
     /// Returns [`RejectedToken`].
+    #[cfg(feature = "server")]
     pub(crate) async fn verify(
         &self,
         token: &str,

@@ -58,8 +58,8 @@ impl KeySet {
         self.keys.iter().find(|key| key.signs_from <= now)
     }
 
-    #[cfg(feature = "server")]
     /// Returns a key that is published at this time.
+    #[cfg(feature = "server")]
     pub(crate) fn find(&self, id: SigningKeyId, now: Time) -> Option<&PublishedKey> {
         self.published(now).find(|key| key.id == id)
     }
