@@ -18,7 +18,7 @@ pub enum GitError {
     NoRef(String),
     #[error("the commit has no file or directory at this path")]
     NoPath,
-    #[error("the installation has no git node; add one with `xtask node add --git`")]
+    #[error("this installation has no git node; ask its operator to add one")]
     Unavailable,
     #[error("the git node does not respond; try again in a moment")]
     Unreachable,
