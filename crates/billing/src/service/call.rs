@@ -22,6 +22,20 @@ const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
 /// The maximum number of calls that one run of a job ends or deletes.
 const BATCH: i64 = 500;
 
+static DECISIONS: LazyLock<Counter<u64>> = LazyLock::new(|| {
+    opentelemetry::global::meter("svc")
+        .u64_counter("svc.ai.calls")
+        .with_description("Calls of AI models, by the decision about them")
+        .build()
+});
+
+static DEDUCTIONS: LazyLock<Counter<u64>> = LazyLock::new(|| {
+    opentelemetry::global::meter("svc")
+        .u64_counter("svc.ai.deductions")
+        .with_description("Settled calls of AI models, by the origin of their usage")
+        .build()
+});
+
 /// A request to admit a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRequest {
@@ -85,7 +99,7 @@ impl Billing {
             Err(CallRefusal::SpendLimit { .. }) => "spend_limit",
             Err(CallRefusal::NotGranted) => "not_granted",
         };
-        count("svc.ai.calls", "Calls of AI models, by the decision about them", "decision", decision);
+        DECISIONS.add(1, &[KeyValue::new("decision", decision)]);
         Ok(decided)
     }
 
@@ -248,11 +262,5 @@ fn count_end(is_first: bool, estimated: bool) {
         (true, true) => "estimated",
         (true, false) => "reported",
     };
-    count("svc.ai.deductions", "Settled calls of AI models, by the origin of their usage", "usage", usage);
-}
-
-fn count(name: &'static str, description: &'static str, label: &'static str, value: &'static str) {
-    static METER: LazyLock<opentelemetry::metrics::Meter> = LazyLock::new(|| opentelemetry::global::meter("svc"));
-    let counter: Counter<u64> = METER.u64_counter(name).with_description(description).build();
-    counter.add(1, &[KeyValue::new(label, value)]);
+    DEDUCTIONS.add(1, &[KeyValue::new("usage", usage)]);
 }
