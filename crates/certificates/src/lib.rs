@@ -5,8 +5,9 @@
 //! job issues and renews the certificates ([`Certificates::run_due`]) at the authorities of the port [`Authority`].
 //!
 //! Every step of an order is committed before the next call to the authority, and the authority's status of the order
-//! decides about the next step. So the next run continues an order after the process was killed at any point. The record
-//! of a challenge is written and deleted in the commits that insert and delete its order, so no record outlives it.
+//! decides about the next step. So the next run continues an order after the process was killed at any point. The
+//! record of a challenge is written and deleted in the commits that insert and delete its order, so no record outlives
+//! it.
 
 mod caa;
 mod error;

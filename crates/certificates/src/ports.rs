@@ -1,5 +1,5 @@
-//! The ports of this context: the certificate authorities, the public DNS, the hosted zones, the desired state of nodes,
-//! projects and organizations.
+//! The ports of this context: the certificate authorities, the public DNS, the hosted zones, the desired state of
+//! nodes, projects and organizations.
 
 use std::sync::Arc;
 
@@ -110,8 +110,8 @@ pub trait AuthoritySession: Send + Sync {
     /// Returns the URL of the account, which CAA records can name (RFC 8657 section 3).
     fn account_url(&self) -> &str;
 
-    /// Returns the names with which CAA records allow this authority (RFC 8555 section 7.1.1, `caaIdentities`). Empty if
-    /// the authority does not state them.
+    /// Returns the names with which CAA records allow this authority (RFC 8555 section 7.1.1, `caaIdentities`). Empty
+    /// if the authority does not state them.
     fn caa_identities(&self) -> &[String];
 
     /// Creates an order. `replaces` is the identifier of the certificate that it renews (RFC 9773 section 5). If the
@@ -170,8 +170,8 @@ pub trait Zones: Send + Sync {
     /// Returns whether the public DNS delegates the zone only to nameservers of this platform.
     async fn is_delegated(&self, zone: &str) -> bool;
 
-    /// Publishes a TXT record in the organization's zone, in the caller's transaction. Replaces an earlier record of this
-    /// context at the same name.
+    /// Publishes a TXT record in the organization's zone, in the caller's transaction. Replaces an earlier record of
+    /// this context at the same name.
     async fn publish(&self, tx: &mut Connection, org: OrgId, name: &str, text: &str) -> store::Result<PublishedRecord>;
 
     /// Deletes the record that [`Self::publish`] wrote, in the caller's transaction. A no-op without such a record.

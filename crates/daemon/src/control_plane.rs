@@ -37,8 +37,8 @@ pub fn bearer<T>(setting: &Setting<T>, credential: &Secret) -> Result<HeaderValu
     Ok(header)
 }
 
-/// Returns the builder of a client that sends this `Authorization` header. It follows no redirects and uses no proxy, so
-/// that the credential is sent only to the configured address. The caller sets the timeouts of requests.
+/// Returns the builder of a client that sends this `Authorization` header. It follows no redirects and uses no proxy,
+/// so that the credential is sent only to the configured address. The caller sets the timeouts of requests.
 pub fn client_builder(authorization: HeaderValue) -> ClientBuilder {
     Client::builder()
         .default_headers(HeaderMap::from_iter([(AUTHORIZATION, authorization)]))

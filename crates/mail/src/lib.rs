@@ -1,7 +1,7 @@
 //! Mail of projects.
 //!
-//! Owns the Postgres schema `mail`: the log, deliveries to workers, and suppressed recipients. The raw messages are in an
-//! object store.
+//! Owns the Postgres schema `mail`: the log, deliveries to workers, and suppressed recipients. The raw messages are in
+//! an object store.
 //!
 //! **Sending.** A node submits a mail that a worker sends ([`Mail::submit`]). The submission assembles and stores the
 //! message. It then commits the row in the log together with an outbox message. From the outbox, [`MailRelay`] hands

@@ -66,8 +66,8 @@ impl RawMails {
         self.delete_object(&path(project, mail)).await
     }
 
-    /// Returns the messages of a project that were written before `before`, and whose id is not earlier than `since`. The
-    /// names of objects are in the order of the ids, so the store does not list older ones.
+    /// Returns the messages of a project that were written before `before`, and whose id is not earlier than `since`.
+    /// The names of objects are in the order of the ids, so the store does not list older ones.
     pub(crate) async fn list(&self, project: ProjectId, since: MailId, before: Time) -> Result<Vec<MailId>> {
         let folder = Path::from_iter([project.to_string()]);
         let objects = self.objects().list_with_offset(Some(&folder), &path(project, since));
@@ -85,8 +85,8 @@ impl RawMails {
         Ok(())
     }
 
-    /// Stores the uploaded bytes of a received message, at most `limit` bytes. A repeated upload replaces the message. A
-    /// failed upload leaves no object behind.
+    /// Stores the uploaded bytes of a received message, at most `limit` bytes. A repeated upload replaces the message.
+    /// A failed upload leaves no object behind.
     pub(crate) async fn upload<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
         project: ProjectId,

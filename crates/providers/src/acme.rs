@@ -207,8 +207,8 @@ impl Acme {
         Ok(AcmeSession::new(account, transport, caa_identities))
     }
 
-    /// Returns the begin and the end of the time range in which the certificate should be renewed. Returns `None` if the
-    /// authority offers no renewal information.
+    /// Returns the begin and the end of the time range in which the certificate should be renewed. Returns `None` if
+    /// the authority offers no renewal information.
     ///
     /// # Errors
     /// Returns [`AcmeError`].

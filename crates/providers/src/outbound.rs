@@ -1,7 +1,7 @@
 //! The HTTP client for configured external origins.
 //!
-//! It calls only the origins that settings name or a fixed rule allows, so that a response or a user cannot direct it to
-//! this host or an internal network (SSRF). Operators may configure `http` and private addresses. `https` is always
+//! It calls only the origins that settings name or a fixed rule allows, so that a response or a user cannot direct it
+//! to this host or an internal network (SSRF). Operators may configure `http` and private addresses. `https` is always
 //! verified. The client does not follow redirects, because they would forward credentials.
 
 mod error;
@@ -227,8 +227,8 @@ impl OutboundClient {
         tokio::time::timeout(self.limits.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
     }
 
-    /// Sends a request with these headers, and returns the status, the headers and the body of the response, whatever its
-    /// status.
+    /// Sends a request with these headers, and returns the status, the headers and the body of the response, whatever
+    /// its status.
     ///
     /// # Errors
     /// Returns an error for a redirect, and if the response is incomplete.

@@ -35,8 +35,8 @@ pub struct NameRecord {
 }
 
 impl NameRecord {
-    /// Returns whether the name was removed, and its row is kept for its failures. A name in use that has failures is not
-    /// [`NameState::Pending`].
+    /// Returns whether the name was removed, and its row is kept for its failures. A name in use that has failures is
+    /// not [`NameState::Pending`].
     #[must_use]
     pub fn is_kept(&self) -> bool {
         !self.wanted && self.failures > 0 && self.state == NameState::Pending
@@ -94,8 +94,8 @@ pub trait NameRepository {
     /// Returns the projects of those of these names that other projects had last.
     async fn name_list_other_projects(&mut self, project: ProjectId, names: &[String]) -> Result<Vec<ProjectId>>;
 
-    /// Inserts a name, or makes an existing one wanted and gives it to the project. It is due at `at`. If it has failures
-    /// and stays in its organization, it is due after the backoff.
+    /// Inserts a name, or makes an existing one wanted and gives it to the project. It is due at `at`. If it has
+    /// failures and stays in its organization, it is due after the backoff.
     async fn name_upsert(&mut self, name: &str, org: OrgId, project: Option<ProjectId>, at: Time) -> Result<()>;
 
     /// Makes names of a project unwanted, and due at `at`.

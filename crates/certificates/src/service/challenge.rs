@@ -42,8 +42,8 @@ impl Certificates {
         Ok(if uses_dns { Challenge::Dns01 } else { Challenge::Http01 })
     }
 
-    /// Publishes a challenge of the order, in the caller's transaction. Uses HTTP-01 if the TXT record of DNS-01 cannot be
-    /// published. Returns `None` if the authority requires no challenge.
+    /// Publishes a challenge of the order, in the caller's transaction. Uses HTTP-01 if the TXT record of DNS-01 cannot
+    /// be published. Returns `None` if the authority requires no challenge.
     pub(super) async fn publish_challenge(
         &self,
         tx: &mut Connection,
@@ -85,8 +85,8 @@ impl Certificates {
         }
     }
 
-    /// Returns whether the authority can find the published challenge. A nameserver that does not answer is ignored after
-    /// a minute, if another one serves the record.
+    /// Returns whether the authority can find the published challenge. A nameserver that does not answer is ignored
+    /// after a minute, if another one serves the record.
     pub(super) async fn is_challenge_served(&self, order: &OrderRecord, published: &PublishedChallenge) -> bool {
         // Nodes look the response of HTTP-01 up when the authority requests it.
         if published.challenge == Challenge::Http01 {

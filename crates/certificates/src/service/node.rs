@@ -21,8 +21,8 @@ impl Certificates {
         self.store.connection().await?.certificate_project(id).await?.ok_or(CertificateError::NotFound)
     }
 
-    /// Returns the current certificate of the API: that of its hostname, or the wildcard of the platform's domain. Returns
-    /// `None` until one is issued. `held` is the certificate that the caller has, which is not read again.
+    /// Returns the current certificate of the API: that of its hostname, or the wildcard of the platform's domain.
+    /// Returns `None` until one is issued. `held` is the certificate that the caller has, which is not read again.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.

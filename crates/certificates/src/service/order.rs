@@ -94,8 +94,8 @@ impl Certificates {
         }
     }
 
-    /// Creates an order at an authority, and publishes its challenge. If the authority rejects the account, repeats this
-    /// once with a new account.
+    /// Creates an order at an authority, and publishes its challenge. If the authority rejects the account, repeats
+    /// this once with a new account.
     async fn create_order(
         &self,
         name: &NameRecord,

@@ -32,8 +32,8 @@ impl Certificates {
         }
     }
 
-    /// Returns whether the certificate of a name is due for renewal. If it is not, follows the renewal information of the
-    /// authority (RFC 9773), and schedules the next run.
+    /// Returns whether the certificate of a name is due for renewal. If it is not, follows the renewal information of
+    /// the authority (RFC 9773), and schedules the next run.
     pub(super) async fn is_renewal_due(&self, name: &NameRecord) -> store::Result<bool> {
         let now = self.store.clock_rng().now();
         let Some(certificate) = self.store.connection().await?.certificate_find_by_name(&name.name).await? else {

@@ -62,8 +62,8 @@ pub(super) enum RunError {
     Stale,
     #[error(transparent)]
     Authority(AuthorityError),
-    /// No order was created, or it is kept, because a limit was reached. The next run follows at `until`. The message is
-    /// for users.
+    /// No order was created, or it is kept, because a limit was reached. The next run follows at `until`. The message
+    /// is for users.
     #[error("{message}")]
     Postponed { until: Time, message: String },
     /// The order cannot succeed. The message is for users.
@@ -202,8 +202,8 @@ impl Certificates {
         }
     }
 
-    /// Deletes the order and the certificate of a name that needs none. Also deletes the name, but keeps one with failed
-    /// orders for a day, so that a hostname that is removed and added again does not lose its backoff.
+    /// Deletes the order and the certificate of a name that needs none. Also deletes the name, but keeps one with
+    /// failed orders for a day, so that a hostname that is removed and added again does not lose its backoff.
     async fn remove(&self, name: &NameRecord) -> Result<(), RunError> {
         if name.is_kept() {
             return self.purge(name).await;

@@ -26,9 +26,9 @@ struct Coverage {
 }
 
 impl Certificates {
-    /// Compares the names of a project with its hostnames that are served, in the transaction that changes the hostnames.
-    /// New ones get a certificate, and the certificates of the others are removed. The caller holds the project's row
-    /// lock.
+    /// Compares the names of a project with its hostnames that are served, in the transaction that changes the
+    /// hostnames. New ones get a certificate, and the certificates of the others are removed. The caller holds the
+    /// project's row lock.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -186,8 +186,8 @@ impl Certificates {
         self.wildcard().map(|(name, _)| name).into_iter().chain(api).collect()
     }
 
-    /// Returns the effect of the wildcard on default hostnames. A valid certificate also has one at a server whose settings
-    /// lack the wildcard, until a week before its expiry.
+    /// Returns the effect of the wildcard on default hostnames. A valid certificate also has one at a server whose
+    /// settings lack the wildcard, until a week before its expiry.
     async fn coverage(&self, connection: &mut Connection) -> store::Result<Coverage> {
         let now = self.store.clock_rng().now();
         let certificate = connection.certificate_find_by_name(&self.wildcard_name()).await?;

@@ -89,7 +89,8 @@ impl Dns {
         self.hosting.as_deref().ok_or(DnsError::NotConfigured)
     }
 
-    /// Changes rrsets of a zone, in one transaction with concurrent changes of the same zone. `work` must lock the zone.
+    /// Changes rrsets of a zone, in one transaction with concurrent changes of the same zone. `work` must lock the
+    /// zone.
     async fn change_zone<T>(
         &self,
         actor: &Actor,

@@ -90,8 +90,8 @@ impl Dns {
         }
     }
 
-    /// Parses the name of a new zone. Only the platform's organization may create a zone that overlaps with a domain of the
-    /// platform.
+    /// Parses the name of a new zone. Only the platform's organization may create a zone that overlaps with a domain of
+    /// the platform.
     pub(super) fn parse_new_name(&self, org: OrgId, name: &str) -> Result<ZoneName> {
         let hosting = self.hosting()?;
         let name = ZoneName::parse(name).map_err(|error| InvalidField::new("name", error))?;

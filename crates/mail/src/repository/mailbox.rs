@@ -23,8 +23,8 @@ pub trait MailboxRepository {
     /// Creates the mailbox of a project. This is a no-op if it exists.
     async fn mailbox_create(&mut self, project: ProjectId) -> Result<()>;
 
-    /// Locks the mailbox of a project until the transaction ends, and creates it if it does not exist. Returns the bytes of
-    /// the stored messages.
+    /// Locks the mailbox of a project until the transaction ends, and creates it if it does not exist. Returns the
+    /// bytes of the stored messages.
     async fn mailbox_lock(&mut self, project: ProjectId) -> Result<MailBytes>;
 
     /// Returns the bytes of the stored messages of a project.
@@ -36,8 +36,8 @@ pub trait MailboxRepository {
     /// Counts deleted messages.
     async fn mailbox_subtract(&mut self, project: ProjectId, bytes: MailBytes) -> Result<()>;
 
-    /// Records a notification about the hourly limit at this time. Returns false, without a lock, if the last one is later
-    /// than `after`.
+    /// Records a notification about the hourly limit at this time. Returns false, without a lock, if the last one is
+    /// later than `after`.
     async fn mailbox_claim_notice(&mut self, project: ProjectId, at: Time, after: Time) -> Result<bool>;
 
     /// Marks the mailboxes of these projects as purged at this time.

@@ -28,9 +28,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 impl Mail {
-    /// Claims due mail of projects whose home node this is. Waits for the first mail for up to `wait`, but at most for 30
-    /// seconds. An idle node has no mail in progress. So its earlier claims, of a killed process or with a lost response,
-    /// end now.
+    /// Claims due mail of projects whose home node this is. Waits for the first mail for up to `wait`, but at most for
+    /// 30 seconds. An idle node has no mail in progress. So its earlier claims, of a killed process or with a lost
+    /// response, end now.
     ///
     /// # Errors
     /// Returns [`MailError::Store`].

@@ -50,8 +50,8 @@ impl Mail {
         Ok(())
     }
 
-    /// Applies the events that arrived before the relay's response was stored, and discards those that are a day old. The
-    /// events of each id of the relay have their own transaction, which locks only the mails with this id.
+    /// Applies the events that arrived before the relay's response was stored, and discards those that are a day old.
+    /// The events of each id of the relay have their own transaction, which locks only the mails with this id.
     ///
     /// # Errors
     /// Returns [`crate::MailError::Store`] after it has applied all other events.

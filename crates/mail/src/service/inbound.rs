@@ -52,8 +52,8 @@ impl Mail {
         })
     }
 
-    /// Stores the bytes of a received message of a project. Safe to repeat. If the project is deleted, reads the bytes, but
-    /// does not store them: [`Self::receive`] then returns [`MailError::ProjectNotFound`].
+    /// Stores the bytes of a received message of a project. Safe to repeat. If the project is deleted, reads the bytes,
+    /// but does not store them: [`Self::receive`] then returns [`MailError::ProjectNotFound`].
     ///
     /// # Errors
     /// Returns [`MailError::MessageTooLarge`], [`MailError::UploadBroken`], [`MailError::MailStore`] or
@@ -70,8 +70,8 @@ impl Mail {
             drain(&mut body, MAX_MESSAGE_BYTES).await;
             return Ok(());
         };
-        // The background jobs find the messages of a project by its mailbox, even if they are never committed. To insert an
-        // existing mailbox would wait for the transaction that changes it.
+        // The background jobs find the messages of a project by its mailbox, even if they are never committed. To
+        // insert an existing mailbox would wait for the transaction that changes it.
         if !has_mailbox {
             connection.mailbox_create(project).await?;
         }
@@ -134,8 +134,8 @@ impl Mail {
         if let Some(node) = found.home_node {
             self.ports.nodes.wake(tx, node).await?;
         }
-        // The mail node has acknowledged the mails, so they are stored even if the mailbox has become full. This locks the
-        // mailbox, so it comes last.
+        // The mail node has acknowledged the mails, so they are stored even if the mailbox has become full. This locks
+        // the mailbox, so it comes last.
         let received = records.iter().map(|record| record.size_bytes).sum();
         tx.mailbox_add(project, MailBytes { received, sent: 0 }).await?;
         Ok(inserted.len() as u64)

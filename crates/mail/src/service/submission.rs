@@ -117,8 +117,8 @@ impl Mail {
         match decision {
             Decision::Accept => {
                 self.raws.put(mail.project, mail.id, mail.message.clone()).await?;
-                // After a refusal, the message is not deleted here: a repeated submission with the same id can have been
-                // accepted in the meantime. A background job deletes messages without a row.
+                // After a refusal, the message is not deleted here: a repeated submission with the same id can have
+                // been accepted in the meantime. A background job deletes messages without a row.
                 self.commit(node, mail).await
             }
             Decision::RefuseSuppressed { is_logged: true, .. } => {

@@ -21,8 +21,8 @@ impl Mail {
         Ok(Page::cut(suppressions, paging, |suppression| suppression.address.clone()))
     }
 
-    /// Allows mail to a suppressed recipient again. This is a no-op for another address. The audit event does not contain
-    /// the address, because it is a contact.
+    /// Allows mail to a suppressed recipient again. This is a no-op for another address. The audit event does not
+    /// contain the address, because it is a contact.
     ///
     /// # Errors
     /// Returns [`crate::MailError::Store`].

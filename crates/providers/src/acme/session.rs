@@ -246,8 +246,8 @@ async fn set_ready(order: &mut Order, kind: AcmeChallengeType) -> Result<(), Lib
 }
 
 /// Returns whether an order can succeed without the certificate that it replaces. An authority accepts one order that
-/// replaces a certificate (RFC 9773 section 5). The library rejects the successful response of an authority that ignores
-/// the certificate. `status` is that of the last response.
+/// replaces a certificate (RFC 9773 section 5). The library rejects the successful response of an authority that
+/// ignores the certificate. `status` is that of the last response.
 fn is_replacement_refused(error: &LibraryError, status: u16) -> bool {
     match error {
         LibraryError::Api(problem) => {

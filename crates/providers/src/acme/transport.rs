@@ -82,8 +82,8 @@ impl Transport {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Classifies the error of a call by the type of its problem (RFC 8555 section 6.7) and by the status of the response,
-    /// because the status in a problem is optional (RFC 7807 section 3.1), and a proxy sends no problem.
+    /// Classifies the error of a call by the type of its problem (RFC 8555 section 6.7) and by the status of the
+    /// response, because the status in a problem is optional (RFC 7807 section 3.1), and a proxy sends no problem.
     pub(super) fn classify(&self, error: LibraryError) -> AcmeError {
         let Exchange { is_shared, status, retry_after, .. } = self.last();
         let message = match &error {

@@ -150,8 +150,8 @@ impl Resources {
             .await
     }
 
-    /// Locks the settings of a project, and requires the grant. The grant is read after the lock, for which a revocation
-    /// also waits.
+    /// Locks the settings of a project, and requires the grant. The grant is read after the lock, for which a
+    /// revocation also waits.
     async fn lock_granted_auth(&self, tx: &mut Connection, project: ProjectId) -> Result<AuthSettings> {
         let settings = tx.auth_lock(project).await?.ok_or(ResourceError::AuthNotGranted)?;
         if tx.grant_list(project).await?.auth { Ok(settings) } else { Err(ResourceError::AuthNotGranted) }

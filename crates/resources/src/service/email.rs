@@ -14,8 +14,8 @@ const EMAIL: GrantKind =
     GrantKind { resource: Resource::Email, part: ResourcePart::Email, granted: "email.grant", revoked: "email.revoke" };
 
 impl Resources {
-    /// Grants a mail domain to a project: `<project>.<org>.<mail domain>` with the current names. A granted domain stays
-    /// when a name changes.
+    /// Grants a mail domain to a project: `<project>.<org>.<mail domain>` with the current names. A granted domain
+    /// stays when a name changes.
     ///
     /// # Errors
     /// Returns [`ResourceError::EmailUnavailable`] if the installation has no mail domain,
