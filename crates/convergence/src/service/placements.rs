@@ -33,8 +33,12 @@ impl Placements {
     /// Returns [`ConvergenceError::PlacementNotFound`], [`ConvergenceError::PlacementBusy`] during an operation on the
     /// database.
     pub async fn suspend(&self, actor: &Actor, project: ProjectId) -> Result<bool> {
-        let from = |state| matches!(state, PlacementState::Active | PlacementState::Pending);
-        self.change(actor, project, "placement.suspend", from, |_| PlacementState::Suspended).await
+        let next = |placement: PlacementRecord| match placement.state {
+            PlacementState::Active | PlacementState::Pending => Ok(Some(PlacementState::Suspended)),
+            PlacementState::Suspended => Ok(None),
+            _ => Err(ConvergenceError::PlacementBusy),
+        };
+        self.change(actor, project, "placement.suspend", next).await
     }
 
     /// Ends the suspension of a project. Returns false if it was not suspended.
@@ -42,37 +46,32 @@ impl Placements {
     /// # Errors
     /// Returns [`ConvergenceError::PlacementNotFound`].
     pub async fn resume(&self, actor: &Actor, project: ProjectId) -> Result<bool> {
-        let to = |has_home| if has_home { PlacementState::Active } else { PlacementState::Pending };
-        self.change(actor, project, "placement.resume", |state| state == PlacementState::Suspended, to).await
+        let next = |placement: PlacementRecord| {
+            let resumed = if placement.home.is_some() { PlacementState::Active } else { PlacementState::Pending };
+            Ok((placement.state == PlacementState::Suspended).then_some(resumed))
+        };
+        self.change(actor, project, "placement.resume", next).await
     }
 
-    /// Changes the state of a placement, and publishes the part `database`, which contains the state.
+    /// Moves a placement to the state that `next` returns, and publishes the part `database`, which contains the state.
+    /// Returns false if `next` returns no state.
     async fn change(
         &self,
         actor: &Actor,
         project: ProjectId,
         name: &'static str,
-        is_expected: impl FnOnce(PlacementState) -> bool,
-        to: impl FnOnce(bool) -> PlacementState,
+        next: impl FnOnce(PlacementRecord) -> Result<Option<PlacementState>>,
     ) -> Result<bool> {
         let at = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let placement = tx.placement_lock(project).await?.filter(|placement| placement.ended_at.is_none());
-                let PlacementRecord { home, state, .. } = placement.ok_or(ConvergenceError::PlacementNotFound)?;
-                let next = to(home.is_some());
-                if !is_expected(state) {
-                    let is_operating = next == PlacementState::Suspended && state != next;
-                    return if is_operating {
-                        Err(ConvergenceError::PlacementBusy)
-                    } else {
-                        Ok(Outcome::Unchanged(false))
-                    };
-                }
-                if !tx.placement_enter(project, next).await? {
+                let placement = placement.ok_or(ConvergenceError::PlacementNotFound)?;
+                let Some(state) = next(placement)? else { return Ok(Outcome::Unchanged(false)) };
+                if !tx.placement_enter(project, state).await? {
                     return Err(store::Error::inconsistent("a locked placement changed its state").into());
                 }
-                if let Some(home) = home
+                if let Some(home) = placement.home
                     && tx.part_is_desired(project, Database::NAME).await?
                     && let Some((home, revision)) = raise_revision(tx, home, 1).await?
                 {
