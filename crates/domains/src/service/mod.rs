@@ -39,6 +39,9 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[CONTACT];
 const SYNC_SECONDS: i64 = 24 * 3600;
 const SYNC_JITTER_SECONDS: i64 = 2 * 3600;
 
+/// The minimum increase of the expiry per renewed year, in seconds. Registries treat leap days differently.
+const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
+
 type Result<T> = std::result::Result<T, DomainError>;
 
 /// The configuration of the domain service.

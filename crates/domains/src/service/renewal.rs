@@ -10,7 +10,7 @@ use store::{Connection, Error};
 use uuid::Uuid;
 
 use super::purchase_saga::{done, retry};
-use super::{Domains, Result};
+use super::{Domains, MIN_YEAR_SECONDS, Result};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainRenewal, DomainState};
 use crate::ports::{RegistrarError, RenewalOrder};
@@ -28,9 +28,6 @@ const RENEWAL_REQUESTS: u32 = 2;
 /// The time after a completed renewal, in seconds, in which a request for the same number of years counts as a
 /// repetition: a client repeats a request whose response was lost.
 const REPEAT_SECONDS: i64 = 24 * 3600;
-
-/// The minimum increase of the expiry per renewed year, in seconds. Registries treat leap days differently.
-const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
 
 /// Executes the steps of renewals.
 pub(super) struct RenewalSaga(pub(super) Domains);

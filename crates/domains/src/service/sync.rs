@@ -7,7 +7,7 @@ use store::Connection;
 use store::saga::{self, SagaResult};
 
 use super::renewal::{RENEWAL, RenewalSaga};
-use super::{Domains, Result, or_taken, registrar_failed};
+use super::{Domains, MIN_YEAR_SECONDS, Result, or_taken, registrar_failed};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainState};
 use crate::ports::RegisteredDomain;
@@ -23,8 +23,6 @@ const MAX_FAILURES: usize = 3;
 /// The delay before a failed read is repeated, in seconds.
 const RETRY_SECONDS: i64 = 15 * 60;
 
-/// If the expiry moved by at least this number of seconds, the domain was renewed.
-const RENEWED_SECONDS: i64 = 300 * 24 * 3600;
 const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 
 /// The name of the system actor in the audit log.
@@ -158,7 +156,7 @@ impl Domains {
     ) -> store::Result<()> {
         let (Some(old), Some(new)) = (before.expires_at, after.expires_at) else { return Ok(()) };
         let gained = new.unix_seconds() - old.unix_seconds();
-        if gained < RENEWED_SECONDS || !before.state.is_managed() {
+        if gained < MIN_YEAR_SECONDS || !before.state.is_managed() {
             return Ok(());
         }
         let years = (gained + YEAR_SECONDS / 2) / YEAR_SECONDS;
