@@ -52,9 +52,10 @@ impl Identity {
                     expires_at,
                 };
                 tx.token_insert(&record).await?;
-                let about = tx.token_find(user, id).await?.ok_or_else(|| store::Error::inconsistent("no token"))?;
+                let metadata = tx.token_find(user, id).await?;
+                let metadata = metadata.ok_or_else(|| store::Error::inconsistent("the new token is missing"))?;
                 let event = Event::of_account("token.create", user, id, data);
-                Ok(Outcome::Changed(AccessTokenCreated { metadata: about, token }, event))
+                Ok(Outcome::Changed(AccessTokenCreated { metadata, token }, event))
             })
             .await
     }
