@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use client::{Page, Response};
+use indicatif::BinaryBytes;
 use serde_json::Value;
 
 use crate::error::CliError;
@@ -146,6 +147,23 @@ pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [St
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Formats names and values as two aligned columns, one row per line.
+pub fn fields<T: AsRef<str>>(rows: &[[T; 2]]) -> String {
+    let width = rows.iter().map(|[name, _]| name.as_ref().len()).max().unwrap_or_default();
+    let line = |[name, value]: &[T; 2]| format!("{:<width$}  {}", name.as_ref(), value.as_ref());
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Formats a size in units of 1,024 bytes.
+pub fn bytes(count: i64) -> String {
+    // The API returns no negative size.
+    BinaryBytes(count.try_into().unwrap_or_default()).to_string()
+}
+
+pub const fn yes_or_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
 }
 
 /// Returns the value, or a dash if it is `None`.

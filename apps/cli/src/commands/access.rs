@@ -3,6 +3,7 @@
 use client::types::{AccessChange, AccessMode};
 
 use crate::error::CliError;
+use crate::output::{fields, yes_or_no};
 use crate::prompt;
 use crate::svc::Svc;
 
@@ -50,9 +51,8 @@ impl Access {
             }
         };
         svc.out.response(&policy, |policy| {
-            let yes_no = |is_set| if is_set { "yes" } else { "no" };
-            let (password, bypass) = (yes_no(policy.has_password), yes_no(policy.has_bypass));
-            format!("mode        {}\npassword    {password}\nbypass key  {bypass}", policy.mode)
+            let (password, bypass) = (yes_or_no(policy.has_password), yes_or_no(policy.has_bypass));
+            fields(&[["mode", policy.mode.as_str()], ["password", password], ["bypass key", bypass]])
         })
     }
 }

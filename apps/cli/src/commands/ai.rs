@@ -8,7 +8,7 @@ use client::types::{
 use crate::checkout::{PurchaseArgs, return_to, warn_of_sandbox};
 use crate::error::CliError;
 use crate::money::{Dollars, dollars};
-use crate::output::{or_dash, table};
+use crate::output::{fields, or_dash, table, yes_or_no};
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -192,14 +192,13 @@ fn show_status(status: &AiStatus) -> String {
         "{} calls, {} input and {} output tokens in 24 hours",
         usage24h.calls, usage24h.input_tokens, usage24h.output_tokens
     );
-    let rows = [
-        ["enabled", if *granted { "yes" } else { "no" }],
+    fields(&[
+        ["enabled", yes_or_no(*granted)],
         ["credit", &dollars(*balance_micro_cents)],
         ["spent", &spend],
         ["usage", &usage],
         ["limit", &format!("{} calls per minute", limits.requests_per_minute)],
-    ];
-    rows.map(|[name, value]| format!("{name:<7}  {value}")).join("\n")
+    ])
 }
 
 fn show_models(models: &[AiModel]) -> String {
@@ -217,22 +216,20 @@ fn show_models(models: &[AiModel]) -> String {
 
 fn show_credit(credit: &AiCredit) -> String {
     let tiers: Vec<String> = credit.tiers_micro_cents.iter().copied().map(dollars).collect();
-    let rows = [
+    fields(&[
         ["credit", &dollars(credit.balance_micro_cents)],
         ["sold", &tiers.join(", ")],
         ["top-up", &topup_text(&credit.auto_topup)],
-    ];
-    rows.map(|[name, value]| format!("{name:<6}  {value}")).join("\n")
+    ])
 }
 
 fn show_topup(credit: &AiCredit) -> String {
     let today = format!("{} of {}", credit.auto_topups_today, credit.auto_topup_per_day);
-    let rows = [
+    fields(&[
         ["top-up", &topup_text(&credit.auto_topup)],
         ["today", &today],
         ["payment method", if credit.has_payment_method { "saved" } else { "none: a purchase saves it" }],
-    ];
-    rows.map(|[name, value]| format!("{name:<14}  {value}")).join("\n")
+    ])
 }
 
 fn topup_text(topup: &AutoTopup) -> String {

@@ -7,7 +7,7 @@ use client::{Method, Response};
 use serde_json::{Map, Value};
 
 use crate::error::CliError;
-use crate::output::or_dash;
+use crate::output::{fields, or_dash, yes_or_no};
 use crate::prompt;
 use crate::svc::Svc;
 
@@ -147,7 +147,7 @@ impl Auth {
 fn text(status: &AuthStatus, site_url: &str) -> String {
     let AuthStatus { granted, settings, providers, hosts } = status;
     let mut rows = vec![
-        ["enabled", if *granted { "yes" } else { "no" }].map(str::to_owned),
+        ["enabled", yes_or_no(*granted)].map(str::to_owned),
         ["sessions".to_owned(), format!("{} days", settings.session_days)],
         ["name".to_owned(), or_dash(settings.brand_name.as_deref())],
         ["color".to_owned(), or_dash(settings.brand_color.as_deref())],
@@ -158,5 +158,5 @@ fn text(status: &AuthStatus, site_url: &str) -> String {
         let site = site_url.replace("{hostname}", host);
         ["callback".to_owned(), format!("{}/__svc/auth/callback/<provider>", site.trim_end_matches('/'))]
     }));
-    rows.iter().map(|[name, value]| format!("{name:<8}  {value}")).collect::<Vec<_>>().join("\n")
+    fields(&rows)
 }

@@ -2,12 +2,11 @@
 
 use client::types::{BillingStatus, Cancellation, NewCheckout, NewPortalVisit, Plan, PlanLimits, SubscriptionStatus};
 use client::{Client, Error};
-use indicatif::BinaryBytes;
 
 use crate::checkout::{PurchaseArgs, return_to, visit, warn_of_sandbox};
 use crate::error::CliError;
 use crate::money::dollars;
-use crate::output::{or_dash, table};
+use crate::output::{bytes, fields, or_dash, table};
 use crate::prompt;
 use crate::svc::Svc;
 
@@ -115,13 +114,12 @@ fn show(status: &BillingStatus) -> String {
         _ => "",
     };
     let period_end = period_end.as_ref().map(|end| format!("{end}{then}"));
-    let rows = [
+    let rows = fields(&[
         ["plan", plan.as_str()],
         ["status", &or_dash(status.as_ref().map(SubscriptionStatus::as_str))],
         ["period end", &or_dash(period_end.as_deref())],
         ["billing", billing],
-    ];
-    let rows = rows.map(|[name, value]| format!("{name:<10}  {value}")).join("\n");
+    ]);
     let limits = limit_rows(&limits.free).into_iter().zip(limit_rows(&limits.pro));
     let limits = limits.map(|((name, free), (_, pro))| [name.to_owned(), free, pro]);
     format!("{rows}\n\n{}", table(["LIMIT", "FREE", "PRO"], limits))
@@ -129,7 +127,6 @@ fn show(status: &BillingStatus) -> String {
 
 /// Returns the names and values of the limits of a plan.
 fn limit_rows(limits: &PlanLimits) -> [(&'static str, String); 15] {
-    let bytes = |count: i64| BinaryBytes(count.try_into().unwrap_or_default()).to_string();
     [
         ("projects", limits.projects.to_string()),
         ("bundle, packed", bytes(limits.bundle_bytes)),

@@ -6,11 +6,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 use client::types::{EmailListLogQuery, EmailStatus, MailLogEntry};
 use client::{Client, Method};
-use indicatif::BinaryBytes;
 
 use crate::error::CliError;
 use crate::options::PageArgs;
-use crate::output::{clean, or_dash};
+use crate::output::{bytes, clean, fields, or_dash, yes_or_no};
 use crate::svc::Svc;
 
 /// The timeout of the download of a message, which has at most 25 MiB.
@@ -115,19 +114,17 @@ fn show_status(status: &EmailStatus) -> String {
     let EmailStatus { granted, address, from, hourly_limit, sent_last_hour, sent_last24h, .. } = status;
     let EmailStatus { received_bytes, sent_bytes, max_bytes, .. } = status;
     let sent = format!("{sent_last_hour} of {hourly_limit} in the last hour, {sent_last24h} in 24 hours");
-    let bytes = |count: i64| BinaryBytes(count.try_into().unwrap_or_default());
     let (received, sent_bytes, max) = (bytes(*received_bytes), bytes(*sent_bytes), bytes(*max_bytes));
     let stored = format!("{received} of {max} received, {sent_bytes} of {max} sent");
-    let rows = [
-        ["enabled", if *granted { "yes" } else { "no" }],
+    fields(&[
+        ["enabled", yes_or_no(*granted)],
         ["address", &format!("any@{address}")],
         ["from", from],
         ["sent", &sent],
         ["received", &format!("{} in 24 hours", status.received_last24h)],
         ["stored", &stored],
         ["log", &format!("kept for {} days", status.keep_days)],
-    ];
-    rows.map(|[name, value]| format!("{name:<8}  {value}")).join("\n")
+    ])
 }
 
 fn row(mail: &MailLogEntry) -> [String; 7] {
@@ -143,9 +140,8 @@ fn row(mail: &MailLogEntry) -> [String; 7] {
 }
 
 fn show(mail: &MailLogEntry) -> String {
-    let size = BinaryBytes(mail.size_bytes.try_into().unwrap_or_default()).to_string();
     let raw = if mail.has_raw { format!("svc email raw {}", mail.id) } else { "not stored".to_owned() };
-    let rows = [
+    fields(&[
         ["id", &mail.id],
         ["time", &mail.created_at],
         ["direction", mail.direction.as_str()],
@@ -155,10 +151,9 @@ fn show(mail: &MailLogEntry) -> String {
         ["outcome", mail.outcome.as_str()],
         ["detail", &or_dash(mail.detail.as_deref())],
         ["SPF", &or_dash(mail.spf.as_deref())],
-        ["size", &size],
+        ["size", &bytes(mail.size_bytes)],
         ["raw", &raw],
-    ];
-    rows.map(|[name, value]| format!("{name:<9}  {value}")).join("\n")
+    ])
 }
 
 /// Bounce messages have no sender.

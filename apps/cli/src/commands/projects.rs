@@ -6,7 +6,7 @@ use super::deployments::summary;
 use super::open;
 use crate::error::CliError;
 use crate::options::PageArgs;
-use crate::output::or_dash;
+use crate::output::{fields, or_dash};
 use crate::prompt;
 use crate::svc::Svc;
 
@@ -78,13 +78,12 @@ impl Projects {
 
 fn show(project: &ProjectDetail, address: &str) -> String {
     let names: Vec<&str> = project.hostnames.iter().map(|it| it.name.as_str()).collect();
-    let rows = [
-        ["project".to_owned(), format!("{}/{}", project.org, project.name)],
-        ["address".to_owned(), address.to_owned()],
-        ["hostnames".to_owned(), names.join(" ")],
-        ["access".to_owned(), project.access.mode.to_string()],
-        ["live".to_owned(), or_dash(project.live.as_ref().map(summary).as_deref())],
-        ["created".to_owned(), project.created_at.clone()],
-    ];
-    rows.map(|[name, value]| format!("{name:<10}  {value}")).join("\n")
+    fields(&[
+        ["project", &format!("{}/{}", project.org, project.name)],
+        ["address", address],
+        ["hostnames", &names.join(" ")],
+        ["access", project.access.mode.as_str()],
+        ["live", &or_dash(project.live.as_ref().map(summary).as_deref())],
+        ["created", &project.created_at],
+    ])
 }

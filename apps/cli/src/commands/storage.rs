@@ -1,10 +1,9 @@
 //! `svc storage`: the object storage of a project.
 
 use client::types::StorageStatus;
-use indicatif::BinaryBytes;
 
 use crate::error::CliError;
-use crate::output::or_dash;
+use crate::output::{bytes, fields, or_dash, yes_or_no};
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -38,12 +37,10 @@ impl Storage {
 
 fn show(status: &StorageStatus) -> String {
     let StorageStatus { enabled, prefix, quota_bytes, used_bytes, reported_at } = status;
-    let bytes = |count: i64| BinaryBytes(count.try_into().unwrap_or_default()).to_string();
-    let rows = [
-        ["enabled", if *enabled { "yes" } else { "no" }],
+    fields(&[
+        ["enabled", yes_or_no(*enabled)],
         ["used", &format!("{} of {}", bytes(*used_bytes), bytes(*quota_bytes))],
         ["reported", &or_dash(reported_at.as_deref())],
         ["prefix", &or_dash(prefix.as_deref())],
-    ];
-    rows.map(|[name, value]| format!("{name:<8}  {value}")).join("\n")
+    ])
 }

@@ -163,7 +163,7 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     ada.svc(&["db", "delete", "--confirm", "site"]).fails(2);
     ada.svc(&["db", "delete", "--confirm", "todo"]).succeeds().stderr_contains("deleted the database");
     let status = ada.svc(&["db", "status"]).succeeds().out;
-    assert!(status.starts_with("enabled   no\nbackup    "), "{status}");
+    assert!(status.starts_with("enabled  no\nbackup   "), "{status}");
     assert_eq!(ada.json(&["db", "backups"])["items"][0]["kind"], "final");
     it.node.wait_for(HOST, "/", |page| page.contains("has no database")).await;
     ada.svc(&["db", "connect"]).fails(5);

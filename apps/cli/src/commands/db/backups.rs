@@ -6,9 +6,8 @@ use std::str::FromStr;
 use client::Client;
 use client::types::Generation;
 
-use super::bytes;
 use crate::error::CliError;
-use crate::output::{or_dash, table};
+use crate::output::{bytes, or_dash, table};
 use crate::svc::Svc;
 
 /// The number of a backup: the epoch of the project and a sequence number, such as `1.42`.

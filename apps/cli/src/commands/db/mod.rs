@@ -9,10 +9,9 @@ use std::ffi::OsString;
 
 use client::types::{DatabaseConnect, DatabaseEndpoint, DatabaseExport};
 use client::{Client, Error};
-use indicatif::BinaryBytes;
 
 use crate::error::CliError;
-use crate::output::or_dash;
+use crate::output::{bytes, fields, or_dash, yes_or_no};
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -79,7 +78,7 @@ impl Db {
 /// Prints the address and the newest backup. Viewers may not list the backups.
 async fn status(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) -> Result<(), CliError> {
     let status = client.database_get(org, project).send().await?;
-    let mut rows = vec![["enabled", if status.db { "yes" } else { "no" }].map(str::to_owned)];
+    let mut rows = vec![["enabled", yes_or_no(status.db)].map(str::to_owned)];
     if status.db {
         let endpoint = client.database_endpoint(org, project).send().await?;
         rows.extend(endpoint_rows(&endpoint));
@@ -92,7 +91,7 @@ async fn status(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) ->
         Err(Error::Api { status: 403, .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    svc.out.response(&status, |_| lines(&rows))
+    svc.out.response(&status, |_| fields(&rows))
 }
 
 /// Returns the connection without its password, so that the output can be shared.
@@ -102,7 +101,7 @@ fn show_connection(connection: &DatabaseConnect) -> String {
     let endpoint = DatabaseEndpoint { host, port: *port, database, sslmode };
     let mut rows = endpoint_rows(&endpoint).to_vec();
     rows.push(["user".to_owned(), user.clone()]);
-    lines(&rows)
+    fields(&rows)
 }
 
 fn endpoint_rows(endpoint: &DatabaseEndpoint) -> [[String; 2]; 3] {
@@ -113,15 +112,5 @@ fn endpoint_rows(endpoint: &DatabaseEndpoint) -> [[String; 2]; 3] {
 
 fn show_export(export: &DatabaseExport) -> String {
     let DatabaseExport { key, size_bytes, created_at } = export;
-    let rows = [("key", key.clone()), ("size", bytes(*size_bytes)), ("created", created_at.clone())];
-    lines(&rows.map(|(name, value)| [name.to_owned(), value]))
-}
-
-fn lines(rows: &[[String; 2]]) -> String {
-    rows.iter().map(|[name, value]| format!("{name:<8}  {value}")).collect::<Vec<_>>().join("\n")
-}
-
-/// Formats a size in units of 1,024 bytes.
-fn bytes(count: i64) -> String {
-    BinaryBytes(count.try_into().unwrap_or_default()).to_string()
+    fields(&[["key", key], ["size", &bytes(*size_bytes)], ["created", created_at]])
 }

@@ -13,7 +13,7 @@ use self::buy::Purchase;
 use crate::error::CliError;
 use crate::money::from_cents;
 use crate::options::PageArgs;
-use crate::output::{or_dash, table};
+use crate::output::{fields, or_dash, table, yes_or_no};
 use crate::prompt;
 use crate::svc::Svc;
 
@@ -151,17 +151,16 @@ fn show(domain: &Domain) -> String {
         DomainState::External => "external: registered elsewhere".to_owned(),
         state => state.to_string(),
     };
-    let rows = [
-        ("name", name.clone()),
-        ("state", state),
-        ("registered", time(registered_at)),
-        ("expires", time(expires_at)),
-        ("auto-renew", yes_or_no(*auto_renew).to_owned()),
-        ("locked", or_dash(locked.map(yes_or_no))),
-        ("transferable", time(transferable_at)),
-        ("nameservers", nameservers.join(", ")),
-    ];
-    rows.map(|(name, value)| format!("{name:<12}  {value}")).join("\n")
+    fields(&[
+        ["name", name],
+        ["state", &state],
+        ["registered", &time(registered_at)],
+        ["expires", &time(expires_at)],
+        ["auto-renew", yes_or_no(*auto_renew)],
+        ["locked", &or_dash(locked.map(yes_or_no))],
+        ["transferable", &time(transferable_at)],
+        ["nameservers", &nameservers.join(", ")],
+    ])
 }
 
 fn show_detail(detail: &DomainDetail) -> String {
@@ -186,10 +185,6 @@ fn without_history(detail: &DomainDetail) -> Domain {
         history: _,
     } = detail.clone();
     Domain { name, state, expires_at, locked, nameservers, auto_renew, transferable_at, registered_at, created_at }
-}
-
-fn yes_or_no(value: bool) -> &'static str {
-    if value { "yes" } else { "no" }
 }
 
 fn count_years(years: i32) -> String {
