@@ -6,9 +6,10 @@ use client::{Error, Response};
 
 use crate::error::CliError;
 
-/// The poll interval doubles from the first to the maximum.
-const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The first poll interval. The interval doubles up to [`MAX_POLL_INTERVAL`].
+pub const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The maximum poll interval.
+pub const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the API may fail while `svc` waits.
 const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -8,12 +8,9 @@ use client::{Client, Error, Response};
 use crate::error::CliError;
 use crate::options::PageArgs;
 use crate::output::or_dash;
-use crate::polling::is_transient;
+use crate::polling::{FIRST_POLL_INTERVAL, MAX_POLL_INTERVAL, is_transient};
 use crate::svc::Svc;
 
-/// The poll interval doubles from the first to the maximum.
-const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(100);
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const SERVING_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub async fn list(svc: &Svc<'_>, page: &PageArgs) -> Result<(), CliError> {

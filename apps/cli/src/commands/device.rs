@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::config::{Config, StoredGrant};
 use crate::error::CliError;
+use crate::polling::is_transient;
 use crate::svc::Svc;
 
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:device_code";
@@ -77,10 +78,8 @@ pub async fn sign_in(svc: &Svc<'_>, client_id: Option<String>) -> Result<(Secret
         match svc.anonymous.call::<Tokens>(Method::POST, &["oauth", "token"]).form(&form).send().await {
             Ok(tokens) => return Ok(tokens.value.into_grant(client_id)),
             Err(error) => {
-                // A proxy, for example, sends such a response while the API restarts.
-                let is_transient = matches!(error, Error::Unreachable(_))
-                    || error.status().is_some_and(|status| status == 429 || status >= 500);
-                interval = next_interval(interval, error.code(), is_transient).ok_or(error)?;
+                // For example, a proxy responds with 502 while the API restarts.
+                interval = next_interval(interval, error.code(), is_transient(&error)).ok_or(error)?;
             }
         }
     }
