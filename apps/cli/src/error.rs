@@ -32,7 +32,7 @@ pub enum CliError {
     /// An operation on a database was aborted or has failed. The database still has its previous content.
     #[error("{0}")]
     OperationFailed(String),
-    /// The plan did not change while `svc` waited for the payment.
+    /// The payments provider confirmed no payment while `svc` waited for it.
     #[error("no payment was confirmed within 30 minutes")]
     NotPaid,
     #[error("{0}")]
@@ -107,7 +107,9 @@ impl CliError {
             Self::NotSignedIn(_) => return Some("sign in with `svc login`, or set SVC_CLI_TOKEN".to_owned()),
             Self::Explained(_, hint) => return Some((*hint).to_owned()),
             Self::NotPaid => {
-                return Some("if you have paid, `svc billing status` shows when the plan changes".to_owned());
+                return Some(
+                    "if you have paid, `svc billing status` shows the plan, and `svc ai credit` the credit".to_owned(),
+                );
             }
             Self::Api(Error::Unreachable(_)) => {
                 return Some("check that --api is correct and that the API is running".to_owned());
