@@ -5,15 +5,14 @@ mod tls;
 mod values;
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU16, NonZeroUsize};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
-use std::thread;
 
 use billing::BillingConfig;
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
 use gateway::SignInMethods;
-use kernel::{AbuseLimits, AllowList, ClientId, Limits, OrgId, seal};
+use kernel::{AbuseLimits, AllowList, ClientId, Limits, OrgId};
 use mail::DkimSigner;
 use oauth::OAuthConfig;
 use objects::{StoreAddress, StoreConfig};
@@ -27,8 +26,8 @@ use webhooks::SigningKey;
 use webhooks::sns::{CertificateHosts, SnsTopic};
 
 use self::parts::{
-    LimitsFile, Zones, billing, bundle_store, code_host, dkim, domain_product, lending, limits, mail, mail_hook,
-    mail_store, oauth, own_domains, registrar, site, zones,
+    LimitsFile, Zones, billing, bundle_store, code_host, database, dkim, domain_product, lending, limits, mail,
+    mail_hook, mail_store, oauth, own_domains, registrar, site, zones,
 };
 use self::tls::{acme, tls};
 
@@ -328,8 +327,7 @@ impl Config {
                 "the development login authenticates anyone and is not allowed with an https SVC_PUBLIC_URL",
             ));
         }
-        let keys = settings.get(&SEALING_KEYS)?;
-        let keys = seal::Keys::parse(keys.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?;
+        let database = database(settings)?;
         let LimitsFile { plans, rates, abuse, registrar: registrar_limits } = limits(settings)?;
         let otlp_url = settings.opt(&OTLP_URL)?.map(|Url(url)| url);
         if otlp_url.as_ref().is_some_and(|url| url.starts_with("https:")) {
@@ -347,13 +345,6 @@ impl Config {
         let (billing, payments) = billing(settings, &site)?;
         let own_domains = own_domains(&site);
         let Zones { hosting: dns, primary, signer } = zones(settings, &site, &own_domains)?;
-        let url = kernel::Secret::new(settings.get(&DATABASE_URL)?.reveal().to_owned());
-        let database = store::Config {
-            connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
-            threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            keys,
-            ..store::Config::new(url, "svc-server")
-        };
         Ok(Self {
             database,
             listen: settings.get(&LISTEN)?,

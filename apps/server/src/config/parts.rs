@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use billing::{BillingConfig, Catalog, Products};
@@ -10,7 +13,8 @@ use dns::wire::InvalidTsigKey;
 use dns::{Hosting, ZoneName};
 use gateway::{RateLimits, Site};
 use kernel::domain::Characters;
-use kernel::{AbuseLimits, Limits};
+use kernel::seal::Keys;
+use kernel::{AbuseLimits, Limits, Secret};
 use mail::DkimSigner;
 use oauth::OAuthConfig;
 use objects::{BucketOptions, CredentialSettings, StoreAddress, StoreConfig, Timeouts};
@@ -26,13 +30,14 @@ use super::{
     AI_MODELS, AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION,
     AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID,
     CODEHOST_CLIENT_SECRET, CODEHOST_REDIRECTS, CODEHOST_TOKEN_URL, CODEHOST_USER_URL, CodeHostLogin, DASHBOARD_URL,
-    DKIM_KEY, DKIM_SELECTOR, DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER, DNS_TSIG, FALLBACK_ADDRESSES,
-    FALLBACK_ORIGIN, GIT_SSH_HOST, GIT_URL, LENDING_SECRET, LENDING_URL, LIMITS, LendingConfig, MAIL_DOMAIN, MAIL_FROM,
-    MAIL_STORE, MAILHOOK_CA, MAILHOOK_CERT_HOSTS, MAILHOOK_TOPIC_ARN, MailConfig, MailHookConfig, NAMESERVERS,
-    OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER, OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT,
-    PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX, PAYMENTS_TOKEN, PAYMENTS_URL,
-    PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PLATFORM_ORG, PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL,
-    REGISTRAR_USER, RegistrarConfig, RegistrarLimits, SITE_NAME, SMTP_URL,
+    DATABASE_CONNECTIONS, DATABASE_URL, DKIM_KEY, DKIM_SELECTOR, DNS_CATALOG, DNS_LISTEN, DNS_SECONDARIES, DNS_SIGNER,
+    DNS_TSIG, FALLBACK_ADDRESSES, FALLBACK_ORIGIN, GIT_SSH_HOST, GIT_URL, LENDING_SECRET, LENDING_URL, LIMITS,
+    LendingConfig, MAIL_DOMAIN, MAIL_FROM, MAIL_STORE, MAILHOOK_CA, MAILHOOK_CERT_HOSTS, MAILHOOK_TOPIC_ARN,
+    MailConfig, MailHookConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER,
+    OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT, PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX,
+    PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PLATFORM_ORG, PUBLIC_URL, PaymentsConfig,
+    REGISTRAR_TOKEN, REGISTRAR_URL, REGISTRAR_USER, RegistrarConfig, RegistrarLimits, SEALING_KEYS, SITE_NAME,
+    SMTP_URL,
 };
 
 /// The content of the file that `SVC_LIMITS` names.
@@ -43,6 +48,28 @@ pub(super) struct LimitsFile {
     pub(super) rates: RateLimits,
     pub(super) abuse: AbuseLimits,
     pub(super) registrar: RegistrarLimits,
+}
+
+/// Reads the file that a setting names. Returns `None` if the setting has no value.
+pub(super) fn file(settings: &Settings, setting: &Setting<Option<PathBuf>>) -> Result<Option<String>, Error> {
+    let Some(path) = settings.opt(setting)? else { return Ok(None) };
+    let text = fs::read_to_string(&path);
+    text.map(Some).map_err(|error| setting.malformed(format!("{}: {error}", path.display())))
+}
+
+fn secret(setting: &settings::Secret) -> Secret {
+    Secret::new(setting.reveal().to_owned())
+}
+
+/// Returns the configuration of the store.
+pub(super) fn database(settings: &Settings) -> Result<store::Config, Error> {
+    let keys = settings.get(&SEALING_KEYS)?;
+    Ok(store::Config {
+        connections: settings.get(&DATABASE_CONNECTIONS)?.get().into(),
+        threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        keys: Keys::parse(keys.reveal()).map_err(|error| SEALING_KEYS.malformed(error))?,
+        ..store::Config::new(secret(&settings.get(&DATABASE_URL)?), "svc-server")
+    })
 }
 
 /// Returns the public description of this installation.
@@ -128,7 +155,7 @@ pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig
         (None, None) => None,
         (Some(_), None) => return Err(PAYMENTS_TOKEN.malformed("required with SVC_PAYMENTS_URL")),
         (None, Some(_)) => return Err(PAYMENTS_URL.malformed("required with SVC_PAYMENTS_TOKEN")),
-        (Some(url), Some(token)) => Some(PaymentsConfig { url, token: kernel::Secret::new(token.reveal().to_owned()) }),
+        (Some(url), Some(token)) => Some(PaymentsConfig { url, token: secret(&token) }),
     };
     let products =
         Products { pro: settings.opt(&PAYMENTS_PRO_PRODUCT)?, credit: settings.opt(&PAYMENTS_CREDIT_PRODUCT)? };
@@ -162,7 +189,7 @@ pub(super) fn registrar(settings: &Settings) -> Result<Option<RegistrarConfig>, 
             if user.is_empty() || user.contains(|c: char| c == ':' || c.is_control()) {
                 return Err(REGISTRAR_USER.malformed("must not be empty or contain a colon (RFC 7617)"));
             }
-            Ok(Some(RegistrarConfig { url, user, token: kernel::Secret::new(token.reveal().to_owned()) }))
+            Ok(Some(RegistrarConfig { url, user, token: secret(&token) }))
         }
         (None, ..) => Err(REGISTRAR_URL.malformed("required with SVC_REGISTRAR_USER and SVC_REGISTRAR_TOKEN")),
         (_, None, _) => Err(REGISTRAR_USER.malformed("required with SVC_REGISTRAR_URL")),
@@ -172,9 +199,7 @@ pub(super) fn registrar(settings: &Settings) -> Result<Option<RegistrarConfig>, 
 
 /// Reads the catalog of AI models.
 fn catalog(settings: &Settings) -> Result<Catalog, Error> {
-    let Some(path) = settings.opt(&AI_MODELS)? else { return Ok(Catalog::default()) };
-    let text = fs::read_to_string(&path);
-    let text = text.map_err(|error| AI_MODELS.malformed(format!("{}: {error}", path.display())))?;
+    let Some(text) = file(settings, &AI_MODELS)? else { return Ok(Catalog::default()) };
     Catalog::parse(&text).map_err(|error| AI_MODELS.malformed(error))
 }
 
@@ -244,16 +269,17 @@ fn primary(settings: &Settings) -> Result<Option<PrimaryConfig>, Error> {
 }
 
 pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {
-    let secret = settings.opt(&CODEHOST_CLIENT_SECRET)?;
+    let client_secret = settings.opt(&CODEHOST_CLIENT_SECRET)?;
     let Some(client_id) = settings.opt(&CODEHOST_CLIENT_ID)? else { return Ok(None) };
-    let secret = secret.ok_or_else(|| CODEHOST_CLIENT_SECRET.malformed("required with SVC_CODEHOST_CLIENT_ID"))?;
+    let client_secret =
+        client_secret.ok_or_else(|| CODEHOST_CLIENT_SECRET.malformed("required with SVC_CODEHOST_CLIENT_ID"))?;
     let redirects = match settings.opt(&CODEHOST_REDIRECTS)? {
         Some(redirects) => redirects,
         None => public_url.parse().map_err(|error| PUBLIC_URL.malformed(error))?,
     };
     let host = CodeHostConfig {
         client_id,
-        client_secret: kernel::Secret::new(secret.reveal().to_owned()),
+        client_secret: secret(&client_secret),
         authorize_url: code_host_endpoint(settings, &CODEHOST_AUTHORIZE_URL)?,
         token_url: code_host_endpoint(settings, &CODEHOST_TOKEN_URL)?,
         user_url: code_host_endpoint(settings, &CODEHOST_USER_URL)?,
@@ -312,13 +338,7 @@ pub(super) fn mail(settings: &Settings) -> Result<Option<MailConfig>, Error> {
 pub(super) fn mail_hook(settings: &Settings) -> Result<Option<MailHookConfig>, Error> {
     // Parse every setting even if the hook is off, so that a malformed value is always reported.
     let hosts = settings.opt(&MAILHOOK_CERT_HOSTS)?;
-    let ca = match settings.opt(&MAILHOOK_CA)? {
-        Some(path) => {
-            let pem = fs::read_to_string(&path);
-            Some(pem.map_err(|error| MAILHOOK_CA.malformed(format!("{}: {error}", path.display())))?)
-        }
-        None => None,
-    };
+    let ca = file(settings, &MAILHOOK_CA)?;
     let Some(arn) = settings.opt(&MAILHOOK_TOPIC_ARN)? else { return Ok(None) };
     let is_topic =
         matches!(arn.split(':').collect::<Vec<_>>().as_slice(), ["arn", _, "sns", _, _, name] if !name.is_empty());
@@ -336,19 +356,14 @@ pub(super) fn dkim(settings: &Settings, site: &Site) -> Result<Option<DkimSigner
     let selector = settings.get(&DKIM_SELECTOR)?;
     let selector = kernel::domain::normalise(&selector, Characters::Underscore)
         .ok_or_else(|| DKIM_SELECTOR.malformed("must be DNS labels such as svc or 2026.svc"))?;
-    let Some(path) = settings.opt(&DKIM_KEY)? else { return Ok(None) };
+    let Some(pem) = file(settings, &DKIM_KEY)? else { return Ok(None) };
     let domain = site.mail_domain.as_ref().ok_or_else(|| MAIL_DOMAIN.malformed("required with SVC_DKIM_KEY"))?;
-    let pem = fs::read_to_string(&path);
-    let pem = pem.map_err(|error| DKIM_KEY.malformed(format!("{}: {error}", path.display())))?;
     DkimSigner::new(&pem, domain, &selector).map(Some).map_err(|error| DKIM_KEY.malformed(error))
 }
 
 pub(super) fn limits(settings: &Settings) -> Result<LimitsFile, Error> {
-    let Some(path) = settings.opt(&LIMITS)? else {
-        return Ok(LimitsFile::default());
-    };
-    let text = fs::read_to_string(&path).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))?;
-    toml::from_str(&text).map_err(|error| LIMITS.malformed(format!("{}: {error}", path.display())))
+    let Some(text) = file(settings, &LIMITS)? else { return Ok(LimitsFile::default()) };
+    toml::from_str(&text).map_err(|error| LIMITS.malformed(error))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! TLS of the API, and the certificate authorities.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use providers::acme::{AccountBinding, AcmeConfig};
 use settings::{Error, Settings};
 
+use super::parts::file;
 use super::values::Directories;
 use super::{ACME_CA, ACME_CONTACT, ACME_DIRECTORIES, ACME_EAB, PUBLIC_URL, TLS_CERTIFICATES, TLS_LISTEN, TlsConfig};
 
@@ -34,13 +34,7 @@ pub(super) fn acme(settings: &Settings) -> Result<Vec<AcmeConfig>, Error> {
         None => BTreeMap::new(),
     };
     let contact = settings.opt(&ACME_CONTACT)?.map(|contact| contact.to_string());
-    let ca = match settings.opt(&ACME_CA)? {
-        Some(path) => {
-            let pem = fs::read_to_string(&path);
-            Some(pem.map_err(|error| ACME_CA.malformed(format!("{}: {error}", path.display())))?)
-        }
-        None => None,
-    };
+    let ca = file(settings, &ACME_CA)?;
     let Directories(directories) = settings.opt(&ACME_DIRECTORIES)?.unwrap_or(Directories(Vec::new()));
     let authority = |directory: url::Url| {
         let binding = directory.host_str().and_then(|host| bindings.remove(host));
