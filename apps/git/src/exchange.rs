@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -205,60 +206,28 @@ impl Exchange {
         I: Stream<Item = Result<Bytes, E>>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let mut commands = self.push.as_ref().map(|push| (push, CommandReader::default()));
-        let max_input = if commands.is_some() { self.max_input } else { MAX_REQUEST_BYTES };
-        let (stdin, stdout) = (self.process.stdin.take(), self.process.stdout.take());
-        let (mut stdout, mut stderr) = (stdout.context("git has an output")?, self.process.stderr.take());
+        let feeder = Feeder {
+            commands: self.push.as_ref().map(|push| (push, CommandReader::default())),
+            stdin: self.process.stdin.take(),
+            total: 0,
+            max_input: if self.push.is_some() { self.max_input } else { MAX_REQUEST_BYTES },
+            skips_input,
+            refusal: None,
+        };
         let feed = async {
-            let (mut stdin, mut total, mut refusal) = (stdin, 0, None);
+            // Owned by this block, so that git's input is closed after the last chunk.
+            let mut feeder = feeder;
             let mut input = std::pin::pin!(input);
-            loop {
-                let Some(chunk) = input.next().await else { return refusal.map_or(Ok(()), Err) };
+            while let Some(chunk) = input.next().await {
                 let chunk = chunk?;
                 progress.count(chunk.len(), Instant::now());
-                total += u64::try_from(chunk.len())?;
-                ensure!(total <= max_input, "the client sent more than {max_input} bytes");
-                if let Some((push, reader)) = &mut commands
-                    && let Err(error) = check_commands(push, reader, &chunk).await
-                {
-                    // The client may have disconnected.
-                    let _ = output.send(Output::Refusal(error.to_string())).await;
-                    if !skips_input {
-                        return Err(error);
-                    }
-                    (commands, stdin, refusal) = (None, None, Some(error));
-                }
-                if let Some(open) = &mut stdin
-                    && open.write_all(&chunk).await.is_err()
-                {
-                    // git no longer reads its input.
-                    stdin = None;
-                }
+                feeder.feed(&chunk, output).await?;
                 progress.restart(Instant::now());
             }
+            feeder.refusal.map_or(Ok(()), Err)
         };
-        let drain = async {
-            let errors = async {
-                match &mut stderr {
-                    Some(stderr) => forward_errors(stderr, output).await,
-                    None => Ok(()),
-                }
-            };
-            let data = async {
-                let mut buffer = BytesMut::new();
-                loop {
-                    buffer.reserve(CHUNK_BYTES);
-                    if stdout.read_buf(&mut buffer).await? == 0 {
-                        return Ok(());
-                    }
-                    progress.restart(Instant::now());
-                    let length = buffer.len();
-                    output.send(Output::Data(buffer.split().freeze())).await.context("the client disconnected")?;
-                    progress.count(length, Instant::now());
-                }
-            };
-            tokio::try_join!(data, errors).map(drop)
-        };
+        let stdout = self.process.stdout.take().context("git has an output")?;
+        let drain = forward_output(stdout, self.process.stderr.take(), output, progress);
         let mut feed = std::pin::pin!(feed);
         let mut drain = std::pin::pin!(drain);
         let mut is_fed = false;
@@ -286,6 +255,45 @@ impl Exchange {
     }
 }
 
+/// Passes the input of a client to git.
+struct Feeder<'a> {
+    /// Checks the commands of a push. `None` for other programs, and after a refusal.
+    commands: Option<(&'a PushGuard, CommandReader)>,
+    /// `None` after a refusal, and when git no longer reads its input.
+    stdin: Option<ChildStdin>,
+    /// The number of bytes so far.
+    total: u64,
+    max_input: u64,
+    skips_input: bool,
+    /// The reason why the rest of the input is skipped.
+    refusal: Option<anyhow::Error>,
+}
+
+impl Feeder<'_> {
+    /// Passes a part of the input to git, unless the node refuses it.
+    async fn feed(&mut self, chunk: &[u8], output: &mpsc::Sender<Output>) -> anyhow::Result<()> {
+        self.total += u64::try_from(chunk.len())?;
+        ensure!(self.total <= self.max_input, "the client sent more than {} bytes", self.max_input);
+        if let Some((push, reader)) = &mut self.commands
+            && let Err(error) = check_commands(push, reader, chunk).await
+        {
+            // The client may have disconnected.
+            let _ = output.send(Output::Refusal(error.to_string())).await;
+            if !self.skips_input {
+                return Err(error);
+            }
+            (self.commands, self.stdin, self.refusal) = (None, None, Some(error));
+        }
+        if let Some(stdin) = &mut self.stdin
+            && stdin.write_all(chunk).await.is_err()
+        {
+            // git no longer reads its input.
+            self.stdin = None;
+        }
+        Ok(())
+    }
+}
+
 /// Checks the commands in a part of the input of a push. Returns an error for the client if the push is refused.
 async fn check_commands(push: &PushGuard, reader: &mut CommandReader, input: &[u8]) -> anyhow::Result<()> {
     reader.read(input)?;
@@ -296,6 +304,35 @@ async fn check_commands(push: &PushGuard, reader: &mut CommandReader, input: &[u
         }
         checked => checked,
     }
+}
+
+/// Copies git's output and its error output to the client.
+async fn forward_output(
+    mut stdout: ChildStdout,
+    stderr: Option<ChildStderr>,
+    output: &mpsc::Sender<Output>,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let errors = async {
+        match stderr {
+            Some(mut stderr) => forward_errors(&mut stderr, output).await,
+            None => Ok(()),
+        }
+    };
+    let data = async {
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(CHUNK_BYTES);
+            if stdout.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+            progress.restart(Instant::now());
+            let length = buffer.len();
+            output.send(Output::Data(buffer.split().freeze())).await.context("the client disconnected")?;
+            progress.count(length, Instant::now());
+        }
+    };
+    tokio::try_join!(data, errors).map(drop)
 }
 
 /// Copies the error output to the client, up to a limit.
