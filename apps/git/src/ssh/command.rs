@@ -1,11 +1,12 @@
 //! The commands of clients.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use protocol::GitAccess;
 use russh::server::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
@@ -27,6 +28,7 @@ const MAX_COMMAND_BYTES: usize = 1024;
 const BUFFERED_PARTS: usize = 4;
 /// The exit code of a refused command, which is the one that git uses.
 const REFUSED: u8 = 128;
+const UNAVAILABLE: &str = "the service is not available; try again in a moment";
 
 /// A command on a channel.
 pub(super) struct Command {
@@ -43,73 +45,45 @@ pub(super) struct Command {
 impl Command {
     /// Runs the command. Returns its exit code.
     pub(super) async fn run(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> u8 {
+        match self.serve(reader, writer).await {
+            Ok(code) => code,
+            Err(reason) => refuse(writer, &reason).await,
+        }
+    }
+
+    /// Returns the exit code of git, or the reason why the node refuses the command.
+    async fn serve(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> Result<u8, Cow<'static, str>> {
         let credential = Some(Credential::SshKey(self.fingerprint.clone()));
         let path = RepositoryPath::parse(&self.path);
         let access = self.service.authorize(Transport::Ssh, credential, path, self.program.writes()).await;
         let grant = match access {
             Ok(GitAccess::Allowed(grant)) => grant,
-            Ok(GitAccess::Unauthenticated) => return refuse(writer, "your key is not registered any more").await,
-            Ok(GitAccess::Forbidden(message)) => return refuse(writer, &message).await,
-            Ok(GitAccess::NotFound) => return refuse(writer, "repository not found").await,
-            Err(_) => return refuse(writer, "the service is not available; try again in a moment").await,
+            Ok(GitAccess::Unauthenticated) => return Err("your key is not registered any more".into()),
+            Ok(GitAccess::Forbidden(message)) => return Err(message.into()),
+            Ok(GitAccess::NotFound) => return Err("repository not found".into()),
+            Err(_) => return Err(UNAVAILABLE.into()),
         };
-        let mut input = Box::pin(stream::unfold(reader, async |mut reader| {
-            loop {
-                match reader.wait().await {
-                    Some(ChannelMsg::Data { data }) => return Some((Ok(data), reader)),
-                    Some(ChannelMsg::Eof) => return None,
-                    Some(ChannelMsg::Close) | None => {
-                        return Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), reader));
-                    }
-                    Some(_) => {}
-                }
-            }
-        }));
+        let mut input = Box::pin(read_input(reader));
         let request = match self.program {
-            Program::UploadArchive => match archive::read_request(&mut input).await {
-                Some(request) => Some(Ok(request)),
-                None => {
-                    return refuse(writer, "only --format, --prefix, --mtime, --verbose and a level are allowed").await;
-                }
-            },
+            Program::UploadArchive => {
+                let request = archive::read_request(&mut input).await;
+                Some(Ok(request.ok_or("only --format, --prefix, --mtime, --verbose and a level are allowed")?))
+            }
             _ => None,
         };
         let input = stream::iter(request).chain(input);
         let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
-        let exchange = match self.service.start(&grant, self.address, mode).await {
-            Ok(exchange) => exchange,
-            Err(error) if error.is::<Busy>() => return refuse(writer, &error.to_string()).await,
-            Err(error) => {
-                let error = format!("{error:#}");
-                tracing::error!(error, repository = grant.repository, "cannot serve a repository");
-                return refuse(writer, "the service is not available; try again in a moment").await;
+        let exchange = self.service.start(&grant, self.address, mode).await.map_err(|error| {
+            if error.is::<Busy>() {
+                return error.to_string().into();
             }
-        };
-        let (sender, mut receiver) = mpsc::channel(BUFFERED_PARTS);
+            let error = format!("{error:#}");
+            tracing::error!(error, repository = grant.repository, "cannot serve a repository");
+            Cow::from(UNAVAILABLE)
+        })?;
+        let (sender, receiver) = mpsc::channel(BUFFERED_PARTS);
         let started = Instant::now();
-        let send = async {
-            while let Some(output) = receiver.recv().await {
-                let send = async {
-                    match output {
-                        Output::Data(data) => writer.data_bytes(data).await,
-                        Output::Error(text) => writer.extended_data_bytes(1, text).await,
-                        Output::Refusal(reason) => {
-                            writer.extended_data_bytes(1, format!("svc: {reason}\n").into_bytes()).await
-                        }
-                        // The exit code is the client's error.
-                        Output::Abort => Ok(()),
-                    }
-                };
-                // The send waits until the client can receive more data. It does not detect the end of the connection,
-                // so it has a timeout.
-                if !timeout(WRITE_TIMEOUT, send).await.is_ok_and(|sent| sent.is_ok()) {
-                    // The client disconnected. Dropping the receiver ends the exchange.
-                    break;
-                }
-            }
-            drop(receiver);
-        };
-        let (result, ()) = tokio::join!(exchange.run(input, sender, false), send);
+        let (result, ()) = tokio::join!(exchange.run(input, sender, false), send_output(receiver, writer));
         let (outcome, code) = match result {
             Ok(0) => ("success", 0),
             Ok(code) => ("failure", code),
@@ -120,7 +94,44 @@ impl Command {
             }
         };
         self.metrics.exchange(Transport::Ssh, self.program.name(), outcome, started.elapsed());
-        code
+        Ok(code)
+    }
+}
+
+/// Returns the data that the client sends, up to its end. The stream contains an error if the channel is closed before.
+fn read_input(reader: ChannelReadHalf) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::unfold(reader, async |mut reader| {
+        loop {
+            match reader.wait().await {
+                Some(ChannelMsg::Data { data }) => return Some((Ok(data), reader)),
+                Some(ChannelMsg::Eof) => return None,
+                Some(ChannelMsg::Close) | None => {
+                    return Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), reader));
+                }
+                Some(_) => {}
+            }
+        }
+    })
+}
+
+/// Sends the output of an exchange to the client, until one of them ends. Dropping the receiver ends the exchange.
+async fn send_output(mut outputs: mpsc::Receiver<Output>, writer: &ChannelWriteHalf<Msg>) {
+    while let Some(output) = outputs.recv().await {
+        let send = async {
+            match output {
+                Output::Data(data) => writer.data_bytes(data).await,
+                Output::Error(text) => writer.extended_data_bytes(1, text).await,
+                Output::Refusal(reason) => writer.extended_data_bytes(1, format!("svc: {reason}\n").into_bytes()).await,
+                // The exit code is the client's error.
+                Output::Abort => Ok(()),
+            }
+        };
+        // The send waits until the client can receive more data. It does not detect the end of the connection, so it
+        // has a timeout.
+        if !timeout(WRITE_TIMEOUT, send).await.is_ok_and(|sent| sent.is_ok()) {
+            // The client disconnected.
+            break;
+        }
     }
 }
 
