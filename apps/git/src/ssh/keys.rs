@@ -5,10 +5,11 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use russh::keys::PublicKey;
 use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
+
+use crate::random;
 
 /// The minimum length of an RSA modulus, in bits (specification, "SSH keys").
 const MIN_RSA_BITS: usize = 2048;
@@ -29,14 +30,11 @@ pub(super) fn is_acceptable(key: &PublicKey, algorithm: &Algorithm) -> bool {
 }
 
 /// Reads the host key, or creates it.
-#[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 pub(super) fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(PrivateKey::from_openssh(text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let mut seed = [0; 32];
-            SystemRandom::new().fill(&mut seed).map_err(io::Error::other)?;
-            let key = PrivateKey::from(Ed25519Keypair::from_seed(&seed));
+            let key = PrivateKey::from(Ed25519Keypair::from_seed(&random::bytes()?));
             // Only the owner can read a temporary file.
             let mut file = tempfile::NamedTempFile::new_in(path.parent().context("the key has a directory")?)?;
             file.write_all(key.to_openssh(LineEnding::LF)?.as_bytes())?;
