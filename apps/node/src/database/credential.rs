@@ -5,6 +5,7 @@ use std::sync::Arc;
 use postgres_protocol::password::scram_sha_256;
 use protocol::Verifier;
 use settings::Secret;
+use sha256::hex;
 
 use super::logins::NodeVerifiers;
 use super::names::Names;
@@ -42,8 +43,7 @@ impl OwnLogins {
 
 /// Creates a random password and its verifier. Postgres and its log receive only the verifier.
 pub fn password() -> std::io::Result<(Secret, Verifier)> {
-    let bytes = random::bytes::<24>()?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = hex(&random::bytes::<24>()?);
     let verifier = Verifier::new(scram_sha_256(text.as_bytes()));
     Ok((Secret::new(text), verifier))
 }
