@@ -40,7 +40,7 @@ impl CommitTree {
 }
 
 impl Folder for CommitTree {
-    /// Returns the id of an object.
+    /// The id of an object.
     type Id = String;
 
     fn list(&mut self, _: &Path, id: Option<&String>) -> io::Result<Vec<Entry<String>>> {

@@ -25,8 +25,8 @@ pub fn listen(address: SocketAddr, metrics: &Metrics, queue: Queue) -> io::Resul
     Ok((address, HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run()))
 }
 
-/// The node is healthy while it has space for a mail. An outage of the control plane does not make it unhealthy: during
-/// the outage, the node refuses mail temporarily.
+/// Responds with 200 while the node has space for a mail, also during an outage of the control plane, when the node
+/// refuses mail temporarily.
 async fn show_health(queue: Data<Queue>) -> HttpResponse {
     if queue.has_space(0) {
         HttpResponse::Ok().body("ok\n")

@@ -94,7 +94,7 @@ impl MailNode {
         self.address
     }
 
-    /// The address of the internal listener.
+    /// Returns the address of the internal listener.
     #[must_use]
     pub const fn internal_address(&self) -> SocketAddr {
         self.internal_address

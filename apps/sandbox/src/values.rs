@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use ring::digest::{SHA256, digest};
 
-/// The present time.
+/// Returns the current time.
 #[expect(clippy::disallowed_methods, reason = "the sandbox shares no code with the product")]
 pub(crate) fn now() -> DateTime<Utc> {
     Utc::now()

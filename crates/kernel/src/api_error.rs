@@ -120,12 +120,12 @@ pub trait ApiError: std::error::Error + Send + Sync + 'static {
     /// Returns the stable code.
     fn code(&self) -> &'static Code;
 
-    /// Machine-readable details in addition to the code.
+    /// Returns machine-readable details in addition to the code.
     fn details(&self) -> Option<Value> {
         None
     }
 
-    /// Seconds after which the same request may succeed, for the header `Retry-After`.
+    /// Returns the seconds after which the same request may succeed, for the header `Retry-After`.
     fn retry_after(&self) -> Option<i64> {
         None
     }

@@ -34,13 +34,13 @@ impl Time {
         Self(self.0 + TimeDelta::milliseconds(millis))
     }
 
-    /// Whole seconds since the Unix epoch; negative before it.
+    /// Returns the whole seconds since the Unix epoch; negative before it.
     #[must_use]
     pub fn unix_seconds(self) -> i64 {
         self.0.timestamp()
     }
 
-    /// Milliseconds since the Unix epoch; negative before it.
+    /// Returns the milliseconds since the Unix epoch; negative before it.
     #[must_use]
     pub fn unix_millis(self) -> i64 {
         self.0.timestamp_millis()

@@ -306,7 +306,7 @@ impl Journal {
 }
 
 impl PushGuard {
-    /// The hooks that git runs for the push.
+    /// Returns the hooks that git runs for the push.
     pub fn hooks(&self) -> PushHooks<'_> {
         PushHooks { id: &self.id, set: self.hooks }
     }
