@@ -83,7 +83,7 @@ impl<S: RequiredScope> Extract for SignedInFiltered<S> {
         let caller = authenticate(request, payload, Target::Account).await?;
         let caller = caller.with_scope(request, S::SCOPE)?;
         let actor = caller.actor(request, None);
-        let orgs = caller.restriction.map(|TokenRestriction { org, targets: parts }| match parts {
+        let orgs = caller.restriction.map(|TokenRestriction { org, targets }| match targets {
             Some(_) => Vec::new(),
             None => vec![org],
         });
