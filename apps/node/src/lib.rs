@@ -45,6 +45,7 @@ mod routes;
 mod save;
 mod seal;
 mod serve;
+mod services;
 pub mod storage;
 pub mod tls;
 mod unpack;
@@ -59,8 +60,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::access::AccessGate;
-use crate::ai::Ai;
-use crate::auth::{AuthEntry, Users};
+use crate::auth::AuthEntry;
 use crate::cache::Cache;
 use crate::client::Core;
 use crate::config::Config;
@@ -72,18 +72,15 @@ use crate::environment::Environments;
 use crate::fetch::Fetcher;
 use crate::follow::ControlPlaneState;
 use crate::front::{Front, TlsFront};
-use crate::mail::Mailer;
 use crate::mail::delivery::deliver;
 use crate::metrics::Metrics;
 use crate::observe::Observer;
 use crate::origin::Origins;
-use crate::pg::Pools;
 use crate::reconciler::Reconciler;
-use crate::storage::Storage;
+use crate::services::{Services, Shared};
 use crate::tls::config::TlsConfig;
 use crate::tls::{Challenges, Tls};
 use crate::worker::Workers;
-use crate::worker::bindings::Bindings;
 use crate::worker::fleet::Fleet;
 
 /// A node that listens and follows its control plane; [`Node::run_until`] drives it.
@@ -107,40 +104,26 @@ impl Node {
         let core = Core::new(config)?;
         let (publish, routes) = watch::channel(Arc::default());
         let (observer, observations) = mpsc::unbounded_channel();
-        let observer = Observer::new(observer);
         let (damage_reports, damage) = mpsc::channel(64);
-        let contents = Arc::new(Contents::new(Arc::clone(&cache), damage_reports));
-        let workers = config.workers.clone();
-        let metrics = Metrics::new()?;
         let placements = cache.placements()?.unwrap_or_default();
-        let environments = Arc::new(Environments::restore(cache.environments(&placements)?));
+        let shared = Shared {
+            core,
+            contents: Arc::new(Contents::new(Arc::clone(&cache), damage_reports)),
+            environments: Arc::new(Environments::restore(cache.environments(&placements)?)),
+            observer: Observer::new(observer),
+            metrics: Metrics::new()?,
+        };
         let mut tasks = JoinSet::new();
         let deleted_storage = watch::Sender::default();
-        let open = |it| {
-            let (observer, deleted) = (observer.clone(), deleted_storage.subscribe());
-            Storage::open(it, &config.dir, observer, metrics.storage.clone(), deleted, &mut tasks)
-        };
-        let storage = config.storage.as_ref().map(open).transpose().context("cannot open the object storage")?;
-        let open = |it| {
-            let metrics = (metrics.databases.clone(), metrics.backups.clone());
-            Databases::open(it, environments.databases(), observer.clone(), core.clock(), metrics, &mut tasks)
-        };
-        let databases = config.databases.as_ref().map(open).transpose().context("cannot open the databases")?;
-        let users = Arc::new(auth::Pools::new(databases.as_ref().map(Databases::registry)));
-        tasks.spawn(auth::keep_up(Arc::clone(&environments), Arc::clone(&users), metrics.auth.clone()));
-        let users = Arc::new(Users::new(users, metrics.auth.clone()).context("cannot open the users of projects")?);
-        let pools = |it: &Databases| Arc::new(Pools::new(it.registry(), metrics.calls.clone()));
-        let pools = databases.as_ref().map(pools);
-        let ai = Ai::open(config.ai.as_ref(), &config.dir, core.clone(), metrics.ai.clone(), &mut tasks);
-        let ai = Arc::new(ai.context("cannot open the AI calls")?);
-        let mailer = Mailer::new(core.clone(), metrics.mail.clone());
-        let shared = (Arc::clone(&environments), Arc::clone(&contents));
-        let bindings = Bindings::new(shared.0, shared.1, storage, pools, ai, mailer, Arc::clone(&users));
+        let services = Services::open(config, &shared, deleted_storage.subscribe(), &mut tasks)?;
+        let Services { databases, users, bindings } = services;
+        let Shared { core, contents, environments, observer, metrics } = shared;
         let prepare = |it| {
             let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
             Workers::new(it, cache, bindings, environments, observer.clone(), metrics.clone())
         };
-        let (workers, bindings) = workers.map(prepare).transpose().context("cannot prepare the workers")?.unzip();
+        let workers = config.workers.clone().map(prepare);
+        let (workers, bindings) = workers.transpose().context("cannot prepare the workers")?.unzip();
         let platform = watch::Sender::new(cache.platform()?);
         let origins = Arc::new(Origins::new(config.proxies.clone(), config.tls.is_some(), platform.subscribe()));
         let gate = AccessGate::open(core.clone(), &cache.access_key(), Arc::clone(&origins))
