@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -119,14 +119,8 @@ impl DevSettings {
         }
         sandbox.add_settings(&mut values)?;
         if read_setting::<Secret>("SVC_SEALING_KEYS")?.is_none() {
-            let keys = folder.join("sealing.keys");
-            if !keys.exists() {
-                write_secret(&keys, &format!("dev1:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))?;
-            }
-            values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
+            values.insert("SVC_SEALING_KEYS_FILE", sealing_keys(folder)?.display().to_string());
         }
-        let (database_url, node_token) = (read_setting("SVC_DATABASE_URL")?, read_setting("SVC_NODE_TOKEN")?);
-        let (git_token, mail_token) = (read_setting("SVC_GIT_TOKEN")?, read_setting("SVC_MX_TOKEN")?);
         let project_databases = match read_setting::<Secret>("SVC_NODE_DATABASE_URL")? {
             Some(_) => None,
             None => Some(listen_address("SVC_NODE_DATABASE_ADDRESS", 8432)?),
@@ -138,11 +132,11 @@ impl DevSettings {
             mail,
             sandbox,
             internal,
-            database_url,
+            database_url: read_setting("SVC_DATABASE_URL")?,
             project_databases,
-            node_token,
-            git_token,
-            mail_token,
+            node_token: read_setting("SVC_NODE_TOKEN")?,
+            git_token: read_setting("SVC_GIT_TOKEN")?,
+            mail_token: read_setting("SVC_MX_TOKEN")?,
             values,
         })
     }
@@ -253,6 +247,15 @@ impl Display for DevSettings {
         }
         write!(f, "\n  Ctrl-C stops everything.")
     }
+}
+
+/// Returns the file with the sealing keys. Creates it if it does not exist.
+fn sealing_keys(folder: &Path) -> Result<PathBuf> {
+    let keys = folder.join("sealing.keys");
+    if !keys.exists() {
+        write_secret(&keys, &format!("dev1:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))?;
+    }
+    Ok(keys)
 }
 
 /// Returns the address in a setting, or by default this port of the machine itself.

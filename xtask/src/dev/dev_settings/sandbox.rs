@@ -84,82 +84,73 @@ impl Sandbox {
         self.url.as_deref().map_or_else(|| base_url(self.http), |url| url.trim_end_matches('/').to_owned())
     }
 
-    /// Configures the server to use the sandbox, except for providers that are configured otherwise.
+    /// Configures the server to use the sandbox, except for systems that are configured otherwise.
     pub fn add_settings(&self, values: &mut BTreeMap<&'static str, String>) -> Result<()> {
         values.extend(self.listeners().map(|(name, listen)| (name, listen.to_string())));
-        if read_setting::<SocketAddr>("SVC_DNS_RESOLVER")?.is_none() {
-            values.insert("SVC_DNS_RESOLVER", reachable_address(self.dns).to_string());
-        }
-        if read_setting::<SocketAddr>("SVC_MX_RESOLVER")?.is_none() {
-            values.insert("SVC_MX_RESOLVER", reachable_address(self.dns).to_string());
-        }
-        if read_setting::<Secret>("SVC_SMTP_URL")?.is_none() {
-            values.insert("SVC_SMTP_URL", format!("smtp://{}?tls=none", reachable_address(self.smtp)));
-            let sender = read_setting::<String>("SVC_MAIL_FROM")?;
-            values.insert("SVC_MAIL_FROM", sender.unwrap_or_else(|| "svc <no-reply@svc.example>".to_owned()));
-        }
-        if read_setting::<String>("SVC_MAILHOOK_TOPIC_ARN")?.is_none() {
-            let authority = workspace::root()?.join("apps/sandbox/keys/authority.pem");
-            // The only topic of the sandbox's notification service.
-            values.insert("SVC_MAILHOOK_TOPIC_ARN", "arn:aws:sns:us-east-1:123456789012:mail".to_owned());
-            values.insert("SVC_MAILHOOK_CERT_HOSTS", format!("localhost:{}", self.sns.port()));
-            values.insert("SVC_MAILHOOK_CA", authority.display().to_string());
-        }
-        if read_setting::<String>("SVC_CODEHOST_CLIENT_ID")?.is_none() {
-            let url = |path: &str| format!("{}{path}", base_url(self.http));
-            // The only OAuth client of the sandbox's code host.
-            values.insert("SVC_CODEHOST_CLIENT_ID", "svc-client".to_owned());
-            values.insert("SVC_CODEHOST_CLIENT_SECRET", "svc-client-hush".to_owned());
-            values.insert("SVC_CODEHOST_AUTHORIZE_URL", format!("{}/login/oauth/authorize", self.url()));
-            values.insert("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token"));
-            values.insert("SVC_CODEHOST_USER_URL", url("/user"));
-        }
+        let [api, dashboard] =
+            ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
         values.insert("SVC_SANDBOX_URL", self.url());
-        values.insert("SVC_SANDBOX_API_URL", values.get("SVC_PUBLIC_URL").cloned().unwrap_or_default());
-        if read_setting::<String>("SVC_OAUTH_ISSUER")?.is_none() {
-            values.insert("SVC_OAUTH_ISSUER", values.get("SVC_PUBLIC_URL").cloned().unwrap_or_default());
+        values.insert("SVC_SANDBOX_API_URL", api.clone());
+        for system in self.systems(&api, &dashboard)? {
+            // The first setting of a system is set if the system is configured otherwise.
+            if let Some((first, _)) = system.first()
+                && read_setting::<Secret>(*first)?.is_none()
+            {
+                values.extend(system);
+            }
         }
-        if read_setting::<String>("SVC_OAUTH_DEVICE_FLOW")?.is_none() {
-            values.insert("SVC_OAUTH_DEVICE_FLOW", "on".to_owned());
-        }
-        if read_setting::<String>("SVC_LENDING_URL")?.is_none() {
-            values.insert("SVC_LENDING_URL", format!("{}/lending", base_url(self.http)));
-            // The secret of the sandbox's model-lending service.
-            values.insert("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".to_owned());
-        }
-        if read_setting::<String>("SVC_PAYMENTS_URL")?.is_none() {
-            // The only access token, secret and products of the sandbox's payments provider.
-            values.insert("SVC_PAYMENTS_URL", format!("{}/polar/v1", self.url()));
-            values.insert("SVC_PAYMENTS_TOKEN", "polar_oat_sandbox".to_owned());
-            values.insert("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".to_owned());
-            values.insert("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".to_owned());
-            values.insert("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".to_owned());
-            values.insert("SVC_PAYMENTS_DOMAIN_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000003".to_owned());
-            values.insert("SVC_PAYMENTS_SANDBOX", "on".to_owned());
-        }
-        if read_setting::<String>("SVC_REGISTRAR_URL")?.is_none() {
-            // The only account of the sandbox's registrar.
-            values.insert("SVC_REGISTRAR_URL", format!("{}/registrar", base_url(self.http)));
-            values.insert("SVC_REGISTRAR_USER", "svc-sandbox".to_owned());
-            values.insert("SVC_REGISTRAR_TOKEN", "registrar-sandbox-hush".to_owned());
-        }
-        if read_setting::<String>("SVC_AI_MODELS")?.is_none() {
-            let catalog = workspace::root()?.join("deploy/ai-models.example.json");
-            values.insert("SVC_AI_MODELS", catalog.display().to_string());
-        }
-        if read_setting::<String>("SVC_NODE_AI_URL")?.is_none() {
-            // The only API key of the sandbox's models.
-            values.insert("SVC_NODE_AI_URL", format!("{}/openai/v1", base_url(self.http)));
-            values.insert("SVC_NODE_AI_KEY", "sk-sandbox".to_owned());
-        }
-        self.add_identity_providers(values)?;
-        let origins = ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
-        // `svc login` listens for the redirect on an arbitrary loopback port.
-        let redirects = format!("{},http://127.0.0.1", origins.join(","));
-        if read_setting::<String>("SVC_CODEHOST_REDIRECTS")?.is_none() {
-            values.insert("SVC_CODEHOST_REDIRECTS", redirects);
-        }
-        Ok(())
+        self.add_identity_providers(values)
+    }
+
+    /// Returns the settings of each system. They contain the only credentials and objects that the sandbox knows.
+    fn systems(&self, api: &str, dashboard: &str) -> Result<Vec<Vec<(&'static str, String)>>> {
+        let root = workspace::root()?;
+        let file = |path: &str| root.join(path).display().to_string();
+        let url = |path: &str| format!("{}{path}", base_url(self.http));
+        let page = |path: &str| format!("{}{path}", self.url());
+        let (dns, smtp) = (reachable_address(self.dns).to_string(), reachable_address(self.smtp));
+        let sender = read_setting("SVC_MAIL_FROM")?.unwrap_or_else(|| "svc <no-reply@svc.example>".to_owned());
+        Ok(vec![
+            vec![("SVC_DNS_RESOLVER", dns.clone())],
+            vec![("SVC_MX_RESOLVER", dns)],
+            vec![("SVC_SMTP_URL", format!("smtp://{smtp}?tls=none")), ("SVC_MAIL_FROM", sender)],
+            vec![
+                ("SVC_MAILHOOK_TOPIC_ARN", "arn:aws:sns:us-east-1:123456789012:mail".into()),
+                ("SVC_MAILHOOK_CERT_HOSTS", format!("localhost:{}", self.sns.port())),
+                ("SVC_MAILHOOK_CA", file("apps/sandbox/keys/authority.pem")),
+            ],
+            vec![
+                ("SVC_CODEHOST_CLIENT_ID", "svc-client".into()),
+                ("SVC_CODEHOST_CLIENT_SECRET", "svc-client-hush".into()),
+                ("SVC_CODEHOST_AUTHORIZE_URL", page("/login/oauth/authorize")),
+                ("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token")),
+                ("SVC_CODEHOST_USER_URL", url("/user")),
+            ],
+            // `svc login` listens for the redirect on an arbitrary loopback port.
+            vec![("SVC_CODEHOST_REDIRECTS", format!("{api},{dashboard},http://127.0.0.1"))],
+            vec![("SVC_OAUTH_ISSUER", api.into())],
+            vec![("SVC_OAUTH_DEVICE_FLOW", "on".into())],
+            vec![
+                ("SVC_LENDING_URL", url("/lending")),
+                ("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".into()),
+            ],
+            vec![
+                ("SVC_PAYMENTS_URL", page("/polar/v1")),
+                ("SVC_PAYMENTS_TOKEN", "polar_oat_sandbox".into()),
+                ("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".into()),
+                ("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".into()),
+                ("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".into()),
+                ("SVC_PAYMENTS_DOMAIN_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000003".into()),
+                ("SVC_PAYMENTS_SANDBOX", "on".into()),
+            ],
+            vec![
+                ("SVC_REGISTRAR_URL", url("/registrar")),
+                ("SVC_REGISTRAR_USER", "svc-sandbox".into()),
+                ("SVC_REGISTRAR_TOKEN", "registrar-sandbox-hush".into()),
+            ],
+            vec![("SVC_AI_MODELS", file("deploy/ai-models.example.json"))],
+            vec![("SVC_NODE_AI_URL", url("/openai/v1")), ("SVC_NODE_AI_KEY", "sk-sandbox".into())],
+        ])
     }
 
     /// Configures the node to use the identity providers of the sandbox, except for those that are configured
