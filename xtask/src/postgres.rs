@@ -261,6 +261,7 @@ impl Drop for Cluster {
             server.stop(signal);
         }
         if self.kind != ClusterKind::Dev {
+            // The next temporary cluster removes the folder.
             let _ = fs::remove_dir_all(&self.home);
         }
     }

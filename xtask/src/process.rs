@@ -63,6 +63,7 @@ impl Signals {
             status = child.wait() => Ok(status?),
             stopped = self.next() => {
                 if let Some(group) = group {
+                    // The processes may have ended.
                     let _ = kill_process_group(group, Signal::TERM);
                 }
                 child.wait().await?;

@@ -114,12 +114,14 @@ impl Program {
     async fn stop(mut self, signals: &mut Signals) {
         const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
         if let Some(pid) = pid(&self.child) {
+            // The program may have ended.
             let _ = kill_process(pid, Signal::TERM);
         }
         tokio::select! {
             _ = timeout(SHUTDOWN_TIMEOUT, self.child.wait()) => {}
             _ = signals.next() => {}
         }
+        // Fails only if the program has ended.
         let _ = self.child.kill().await;
         // Leave time to print the last lines of the log.
         sleep(POLL_INTERVAL * 2).await;

@@ -99,6 +99,7 @@ impl Output {
             return;
         }
         if let Some(json) = error.json().filter(|_| self.json && !self.printed.get()) {
+            // Also reported if stdout is closed: the message below is on stderr.
             let _ = self.document(json);
         }
         self.labelled("31", "error:", &error.to_string());

@@ -98,6 +98,7 @@ async fn serve(listener: TcpListener, upstream: Upstream, faults: watch::Receive
 async fn connect(client: TcpStream, upstream: Upstream, mut faults: watch::Receiver<NetworkFault>) -> io::Result<()> {
     let mut cut = faults.clone();
     let joined = async {
+        // Fails only after the proxy is dropped: its open connections then have no fault.
         let _ = faults.wait_for(|fault| *fault != NetworkFault::Blackhole).await;
         match upstream {
             Upstream::Tcp(address) => forward(client, TcpStream::connect(address).await?, faults).await,

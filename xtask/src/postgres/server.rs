@@ -65,6 +65,7 @@ impl Server {
     pub fn stop(&mut self, signal: Signal) {
         const STOP_TIMEOUT: Duration = Duration::from_secs(60);
         let start = Instant::now();
+        // The server may have ended.
         let _ = kill_process(self.pid, signal);
         while self.is_running() && start.elapsed() < STOP_TIMEOUT {
             sleep(Duration::from_millis(10));

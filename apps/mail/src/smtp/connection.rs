@@ -176,6 +176,7 @@ impl Connection {
             }
             io::Result::Ok(())
         };
+        // The client may be slow or gone. The connection is closed in any case.
         let _ = timeout(LINGER_TIMEOUT, linger).await;
     }
 }

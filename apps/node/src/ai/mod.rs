@@ -124,6 +124,7 @@ impl Ai {
                     call
                 }
                 Err(error) => {
+                    // The worker may be gone.
                     let _ = sender.send(Err(error));
                     return;
                 }

@@ -56,6 +56,7 @@ impl Output {
     pub async fn error_message(&self) -> String {
         let mut reader = self.reader.lock().await;
         if let Some(running) = reader.as_mut() {
+            // If the reader panicked, the lines up to then are the message.
             let _ = running.await;
             *reader = None;
         }

@@ -128,6 +128,7 @@ impl Process {
             Err(reason) => reason,
         };
         process.kill(ExitReason::Stopped);
+        // Fails only if the supervision of the process has ended.
         let _ = exit.wait_for(Option::is_some).await;
         let output = process.output.error_message().await;
         Err(if output.is_empty() { format!("{reason}.") } else { output })

@@ -168,6 +168,7 @@ impl Worker {
                 self.current()
             };
             if let Some(process) = process {
+                // Requests that take longer are aborted.
                 let _ = timeout(DRAIN_TIMEOUT, process.wait_until_drained()).await;
                 process.kill(ExitReason::Stopped);
             }

@@ -180,9 +180,6 @@ impl SmtpServer {
     }
 
     /// Stops the server and its sessions. The received mails stay.
-    ///
-    /// # Panics
-    /// Does not panic.
     pub async fn stop(&self) {
         let running = self.running().take();
         if let Some(running) = running {

@@ -59,6 +59,7 @@ impl StaticResponses {
         let (response, body) = response.into_parts();
         match (self.0.get(path), body.try_into_bytes()) {
             (Some(slot), Ok(body)) => {
+                // A concurrent request may have stored the same response.
                 let _ = slot.set(StaticResponse::new(&response, body.clone()));
                 response.set_body(BoxBody::new(body))
             }
