@@ -136,7 +136,7 @@ impl Cluster {
     ) -> Result<Self> {
         let sockets = location::socket_folder(&home, account)?;
         let mut cluster = Self { kind, bin, account, home, sockets, listen, server: None, _lock: lock };
-        cluster.initialise()?;
+        cluster.initialize()?;
         cluster.start_server()?;
         Ok(cluster)
     }
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     /// Creates the data folder under a temporary name, so that a killed initdb leaves no incomplete cluster behind.
-    fn initialise(&self) -> Result<()> {
+    fn initialize(&self) -> Result<()> {
         let data = self.data();
         if data.exists() {
             let data_version = fs::read_to_string(data.join("PG_VERSION"))?.trim().to_owned();

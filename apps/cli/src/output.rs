@@ -12,21 +12,17 @@ use crate::error::CliError;
 
 pub struct Output {
     json: bool,
-    colour: bool,
+    color: bool,
     /// Whether a JSON document was printed. Each command prints at most one.
     printed: Cell<bool>,
 }
 
 impl Output {
-    /// Enables colours on a terminal (<https://no-color.org>, <https://bixense.com/clicolors>).
+    /// Enables colors on a terminal (<https://no-color.org>, <https://bixense.com/clicolors>).
     pub fn new(json: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self {
-            json,
-            colour: !plain && (set("CLICOLOR_FORCE") || io::stderr().is_terminal()),
-            printed: Cell::new(false),
-        }
+        Self { json, color: !plain && (set("CLICOLOR_FORCE") || io::stderr().is_terminal()), printed: Cell::new(false) }
     }
 
     /// Prints a response, as JSON or in the human-readable form of `show`.
@@ -79,19 +75,19 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{}", clean(message.as_ref()));
     }
 
-    /// Prints a message with a coloured label.
-    fn labelled(&self, colour: &str, label: &str, message: &str) {
-        let _ = writeln!(io::stderr().lock(), "{} {}", self.paint(colour, label), clean(message));
+    /// Prints a message with a colored label.
+    fn labeled(&self, color: &str, label: &str, message: &str) {
+        let _ = writeln!(io::stderr().lock(), "{} {}", self.paint(color, label), clean(message));
     }
 
     /// Prints a success message.
     pub fn success(&self, message: impl AsRef<str>) {
-        self.labelled("32", "✓", message.as_ref());
+        self.labeled("32", "✓", message.as_ref());
     }
 
     /// Prints a warning.
     pub fn warn(&self, message: impl AsRef<str>) {
-        self.labelled("33", "warning:", message.as_ref());
+        self.labeled("33", "warning:", message.as_ref());
     }
 
     pub fn error(&self, error: &CliError) {
@@ -102,7 +98,7 @@ impl Output {
             // Also reported if stdout is closed: the message below is on stderr.
             let _ = self.document(json);
         }
-        self.labelled("31", "error:", &error.to_string());
+        self.labeled("31", "error:", &error.to_string());
         self.explain(error);
     }
 
@@ -117,12 +113,12 @@ impl Output {
             self.info(format!("  {line}"));
         }
         if let Some(hint) = error.hint() {
-            self.labelled("36", "next:", &hint);
+            self.labeled("36", "next:", &hint);
         }
     }
 
-    fn paint(&self, colour: &str, text: &str) -> String {
-        if self.colour { format!("\u{1b}[1;{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
+    fn paint(&self, color: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[1;{color}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Manifest {
     /// The worker's main module, as written; [`Manifest::main_path`] resolves it.
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub main: Option<String>,
-    /// The date that selects the runtime behaviour for the worker. Passed on unchanged.
+    /// The date that selects the runtime behavior for the worker. Passed on unchanged.
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub compatibility_date: Option<String>,
     /// Keys that the platform does not know. They are kept, so that serializing the manifest loses nothing.

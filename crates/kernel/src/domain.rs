@@ -1,4 +1,4 @@
-//! The only normaliser of domain names (`docs/security.md`).
+//! The only normalizer of domain names (`docs/security.md`).
 
 use std::borrow::Cow;
 
@@ -33,10 +33,10 @@ pub enum InvalidDomain {
     PublicSuffix(String),
 }
 
-/// Normalises a name to lowercase punycode without the final dot (UTS 46, non-transitional, with the length limits of
+/// Normalizes a name to lowercase punycode without the final dot (UTS 46, non-transitional, with the length limits of
 /// DNS).
 #[must_use]
-pub fn normalise(text: &str, characters: Characters) -> Option<String> {
+pub fn normalize(text: &str, characters: Characters) -> Option<String> {
     let text = text.strip_suffix(['.', '\u{3002}', '\u{ff0e}', '\u{ff61}']).unwrap_or(text);
     let denied = match characters {
         Characters::Host => NO_UNDERSCORE,
@@ -63,7 +63,7 @@ pub fn parse(text: &str, characters: Characters) -> Result<String, InvalidDomain
     if text.contains('[') || text.parse::<std::net::IpAddr>().is_ok() {
         return Err(InvalidDomain::Ip);
     }
-    let name = normalise(text, characters).ok_or(InvalidDomain::Shape)?;
+    let name = normalize(text, characters).ok_or(InvalidDomain::Shape)?;
     let Some((_, last)) = name.rsplit_once('.') else { return Err(InvalidDomain::SingleLabel) };
     // "Ends in a number" in the URL standard: some resolvers would parse such a name as an address.
     if last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x") {
@@ -77,14 +77,14 @@ pub fn parse(text: &str, characters: Characters) -> Result<String, InvalidDomain
     }
 }
 
-/// Returns the part of a normalised name that can be registered: one label under a public suffix. `None` for a public
+/// Returns the part of a normalized name that can be registered: one label under a public suffix. `None` for a public
 /// suffix. An unknown top-level domain counts as a public suffix.
 #[must_use]
 pub fn registrable(name: &str) -> Option<&str> {
     psl::domain_str(name)
 }
 
-/// Returns whether a normalised name is the domain or below it.
+/// Returns whether a normalized name is the domain or below it.
 #[must_use]
 pub fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

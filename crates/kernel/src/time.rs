@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serialises_in_utc_with_milliseconds() {
+    fn serializes_in_utc_with_milliseconds() {
         let time: Time = serde_json::from_str("\"2026-11-21T10:00:00.123987+02:00\"").expect("a time");
         assert_eq!(serde_json::to_string(&time).expect("text"), "\"2026-11-21T08:00:00.123Z\"");
         assert_eq!(time.plus_seconds(-1).to_string(), "2026-11-21T07:59:59.123Z");

@@ -51,7 +51,7 @@ fn parse_address(text: &str) -> Option<Email> {
         return text.parse().ok();
     }
     let (local, name) = text.rsplit_once('@')?;
-    format!("{local}@{}", domain::normalise(name, Characters::Host)?).parse().ok()
+    format!("{local}@{}", domain::normalize(name, Characters::Host)?).parse().ok()
 }
 
 /// Removes the quotes and the escapes of a quoted string.

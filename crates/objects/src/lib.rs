@@ -1,7 +1,7 @@
 //! Object stores: a folder, or a bucket of S3 or of a server that implements its protocol.
 //!
 //! The product chooses all paths in a store. They contain only letters, digits, `_`, `-`, `.` and `/`, because a store
-//! may normalise or refuse a path with any other character.
+//! may normalize or refuse a path with any other character.
 
 mod address;
 mod credentials;

@@ -24,7 +24,7 @@ pub enum InvalidHostName {
 }
 
 impl HostName {
-    /// Parses and normalises a hostname. Rejects names under the platform's `own_domains`.
+    /// Parses and normalizes a hostname. Rejects names under the platform's `own_domains`.
     ///
     /// # Errors
     /// Returns [`InvalidHostName`] if the text is not a hostname, or is not one that a project may use.
@@ -59,9 +59,9 @@ pub(crate) fn verification_token(project: ProjectId, name: &str) -> String {
     token
 }
 
-/// Normalises any hostname, including names under the platform's domains.
-pub(crate) fn normalise(text: &str) -> Option<String> {
-    domain::normalise(text, Characters::Host)
+/// Normalizes any hostname, including names under the platform's domains.
+pub(crate) fn normalize(text: &str) -> Option<String> {
+    domain::normalize(text, Characters::Host)
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn all_spellings_normalise_to_one_name() {
+    fn all_spellings_normalize_to_one_name() {
         for (text, name) in [
             ("www.example.org", "www.example.org"),
             ("WWW.Example.ORG.", "www.example.org"),

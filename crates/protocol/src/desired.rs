@@ -105,7 +105,7 @@ impl Change {
     /// Creates a change of the part `P`; `None` means that the part is no longer desired.
     ///
     /// # Errors
-    /// Returns an error if the part cannot be serialised as JSON.
+    /// Returns an error if the part cannot be serialized as JSON.
     pub fn new<P: DesiredPart>(project: String, revision: i64, desired: Option<&P>) -> serde_json::Result<Self> {
         let desired = desired.map(serde_json::to_value).transpose()?;
         Ok(Self { project, revision, part: P::NAME.to_owned(), desired })

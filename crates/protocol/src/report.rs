@@ -118,7 +118,7 @@ impl Report {
     /// Creates a report of kind `K`.
     ///
     /// # Errors
-    /// Returns an error if the report cannot be serialised as JSON.
+    /// Returns an error if the report cannot be serialized as JSON.
     pub fn new<K: ReportKind>(project: String, report: &K) -> serde_json::Result<Self> {
         Ok(Self { project, kind: K::NAME.to_owned(), report: serde_json::to_value(report)? })
     }

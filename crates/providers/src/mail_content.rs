@@ -1,7 +1,7 @@
 //! The content of a mail, and its template as text and HTML.
 //!
 //! The HTML works in common mail clients. It has tables and inline styles, no images, a button that Outlook renders,
-//! and colours for light and dark mode. Values contain names that users chose, so each value is escaped and becomes one
+//! and colors for light and dark mode. Values contain names that users chose, so each value is escaped and becomes one
 //! line.
 
 use url::Url;
@@ -118,7 +118,7 @@ const FONT: &str = "font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,
 const PARAGRAPH: &str = "margin:0 0 16px;font-size:16px;line-height:24px;";
 
 impl Action {
-    /// Renders the button as a coloured table cell, which looks like a button even in clients that ignore the padding
+    /// Renders the button as a colored table cell, which looks like a button even in clients that ignore the padding
     /// of links. The address below the button can be read and copied.
     fn html(&self) -> String {
         let (label, url) = (escaped(&self.label), escaped(self.url.as_str()));

@@ -21,13 +21,13 @@ pub struct Row {
     pub name: &'static str,
     /// The description in the reference.
     pub meaning: &'static str,
-    /// The behaviour without a value.
+    /// The behavior without a value.
     pub requirement: Requirement,
     /// Whether the value may also come from the file that `<NAME>_FILE` names.
     pub secret: bool,
 }
 
-/// The behaviour of a setting without a value.
+/// The behavior of a setting without a value.
 #[derive(Debug, Clone, Copy)]
 pub enum Requirement {
     /// The process does not start.

@@ -48,7 +48,7 @@ impl PrivatePostgres {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let home = parent.join(format!("{}-{count}", std::process::id()));
         let mut cluster = Self { programs, home, port: reserved_port(), server: None };
-        cluster.initialise();
+        cluster.initialize();
         cluster.restart();
         Some(cluster)
     }
@@ -127,7 +127,7 @@ impl PrivatePostgres {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
-    fn initialise(&self) {
+    fn initialize(&self) {
         fs::create_dir(&self.home).unwrap();
         fs::set_permissions(&self.home, fs::Permissions::from_mode(0o700)).unwrap();
         let password = self.home.join("password");

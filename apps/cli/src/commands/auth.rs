@@ -52,7 +52,7 @@ pub struct SettingsArgs {
     /// The name on the sign-in page
     #[arg(long, value_name = "NAME")]
     brand_name: Option<String>,
-    /// The colour of the sign-in page, such as #0a7cff
+    /// The color of the sign-in page, such as #0a7cff
     #[arg(long, value_name = "COLOR")]
     brand_color: Option<String>,
     /// The https address of the logo on the sign-in page

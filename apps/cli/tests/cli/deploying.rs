@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folder_is_initialised_deployed_listed_and_rolled_back() {
+async fn folder_is_initialized_deployed_listed_and_rolled_back() {
     let platform = Platform::start().await;
     let ada = platform.ada();
     ada.svc(&["deploy"]).fails(2).stderr_contains("svc init");

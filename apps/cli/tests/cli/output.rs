@@ -1,4 +1,4 @@
-//! Output: stdout, stderr, `--json` and colours.
+//! Output: stdout, stderr, `--json` and colors.
 
 use std::collections::BTreeSet;
 
@@ -37,12 +37,12 @@ fn unreachable_api_exits_with_code_7() {
 }
 
 #[test]
-fn colours_follow_no_color_and_clicolor_force() {
+fn colors_follow_no_color_and_clicolor_force() {
     let mut machine = Machine::new("http://127.0.0.1:9");
     let plain = machine.svc(&["whoami"]).fails(3).err;
     machine.environment.insert("CLICOLOR_FORCE", "1".to_owned());
-    let coloured = machine.svc(&["whoami"]).fails(3).err;
-    assert!(coloured.contains("\u{1b}[1;31merror:\u{1b}[0m "), "{coloured:?}");
+    let colored = machine.svc(&["whoami"]).fails(3).err;
+    assert!(colored.contains("\u{1b}[1;31merror:\u{1b}[0m "), "{colored:?}");
     machine.environment.insert("NO_COLOR", "1".to_owned());
     assert_eq!(machine.svc(&["whoami"]).fails(3).err, plain);
     assert!(!plain.contains('\u{1b}'));

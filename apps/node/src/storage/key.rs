@@ -6,7 +6,7 @@ use super::error::{Result, StorageError};
 const MAX_KEY_BYTES: usize = 1024;
 
 /// A valid key (spec/runtime.md, `env.storage`): 1 to 1,024 bytes without NUL and without a segment `.` or `..`. A key
-/// is an exact string: it is never normalised, and no part of it becomes a path in a store.
+/// is an exact string: it is never normalized, and no part of it becomes a path in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key(String);
 

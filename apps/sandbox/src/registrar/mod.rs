@@ -1,7 +1,7 @@
 //! The registrar: Name.com's Core API for checks, registrations, renewals, nameservers, locks and DS records, and its
-//! pages. Names select behaviours: see [`behaviour`].
+//! pages. Names select behaviors: see [`behavior`].
 
-mod behaviour;
+mod behavior;
 mod page;
 mod state;
 
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::http::{self, Request, Response};
-use behaviour::Behaviour;
+use behavior::Behavior;
 use state::{ApiError, State};
 
 pub use state::RegistrarOrder;
@@ -128,9 +128,9 @@ impl Registrar {
     }
 
     async fn respond_to(&self, request: &Request, call: &Call<'_>, body: &Value) -> Option<Response> {
-        let fault = match self.behaviour(call) {
-            Some(Behaviour::Fault(fault)) => Some(fault),
-            Some(Behaviour::Slow) => {
+        let fault = match self.behavior(call) {
+            Some(Behavior::Fault(fault)) => Some(fault),
+            Some(Behavior::Slow) => {
                 tokio::time::sleep(SLOW).await;
                 None
             }
@@ -167,11 +167,11 @@ impl Registrar {
         }
     }
 
-    /// Returns the injected fault, or otherwise the behaviour that the name selects.
-    fn behaviour(&self, call: &Call<'_>) -> Option<Behaviour> {
+    /// Returns the injected fault, or otherwise the behavior that the name selects.
+    fn behavior(&self, call: &Call<'_>) -> Option<Behavior> {
         let fault = self.fault.borrow().clone();
         let fault = fault.filter(|(operation, _)| operation.is_none_or(|operation| operation == call.operation));
-        fault.map(|(_, fault)| Behaviour::Fault(fault)).or_else(|| self.state().behaviour(call))
+        fault.map(|(_, fault)| Behavior::Fault(fault)).or_else(|| self.state().behavior(call))
     }
 
     /// Waits until the fault is replaced or removed.

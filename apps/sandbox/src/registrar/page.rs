@@ -42,7 +42,7 @@ impl Registrar {
         let mut html = Html::default();
         let spent: i64 = state.orders.iter().map(|order| order.cents).sum();
         html.raw("<p>The account <code>").text(REGISTRAR_USER).raw("</code> has spent ").text(&dollars(spent));
-        html.raw(". Names select behaviours: for example <code>fail-register-after-1.com</code>.</p>");
+        html.raw(". Names select behaviors: for example <code>fail-register-after-1.com</code>.</p>");
         let current = self.fault.borrow().clone().map(|(_, fault)| fault);
         html.select_fault("Fault of the API", faults().map(|(name, fault)| (name, fault == current)));
         html.raw("<h2>Domains</h2>");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use chrono::{DateTime, Duration, Months, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-use super::behaviour::{self, Behaviour};
+use super::behavior::{self, Behavior};
 use super::{Call, RegistrarOperation, is_authorized};
 use crate::http::Request;
 use crate::sessions::random_text;
@@ -77,10 +77,10 @@ pub(super) struct State {
 type Answer = Result<Value, ApiError>;
 
 impl State {
-    /// Returns the behaviour that the name in a request selects.
-    pub fn behaviour(&mut self, call: &Call<'_>) -> Option<Behaviour> {
+    /// Returns the behavior that the name in a request selects.
+    pub fn behavior(&mut self, call: &Call<'_>) -> Option<Behavior> {
         let is_first = self.requested.insert((call.name.to_owned(), call.operation));
-        behaviour::select(call.name, call.operation, is_first)
+        behavior::select(call.name, call.operation, is_first)
     }
 
     /// Stores the response for the idempotency key of a request.
@@ -147,23 +147,23 @@ impl State {
         let names = texts(&body["domainNames"]).filter(|names| (1..=50).contains(&names.len()));
         let mut names = names.ok_or_else(|| ApiError::new(400, "domainNames must have 1 to 50 names"))?;
         names.sort();
-        let results = names.iter().filter(|name| !behaviour::has_word(name, "missing")).map(|name| {
+        let results = names.iter().filter(|name| !behavior::has_word(name, "missing")).map(|name| {
             if !self.is_available(name) {
                 return json!({ "domainName": name, "reason": "Domain is taken" });
             }
             let (price, renewal_price) = prices(name);
-            let aftermarket = behaviour::has_word(name, "aftermarket");
+            let aftermarket = behavior::has_word(name, "aftermarket");
             json!({
                 "domainName": name, "purchasable": true, "purchasePrice": dollars(price),
                 "purchaseType": if aftermarket { "aftermarket" } else { "registration" },
-                "renewalPrice": dollars(renewal_price), "premium": behaviour::has_word(name, "premium"),
+                "renewalPrice": dollars(renewal_price), "premium": behavior::has_word(name, "premium"),
             })
         });
         Ok(json!({ "results": results.collect::<Vec<_>>() }))
     }
 
     fn is_available(&self, name: &str) -> bool {
-        !self.domains.contains_key(name) && !self.taken.contains(name) && !behaviour::has_word(name, "taken")
+        !self.domains.contains_key(name) && !self.taken.contains(name) && !behavior::has_word(name, "taken")
     }
 
     fn register(&mut self, name: &str, body: &Value) -> Answer {
@@ -257,7 +257,7 @@ impl State {
 }
 
 fn prices(name: &str) -> (i64, i64) {
-    if behaviour::has_word(name, "premium") {
+    if behavior::has_word(name, "premium") {
         return PREMIUM_PRICES;
     }
     let last_label = name.rsplit('.').next().unwrap_or_default();

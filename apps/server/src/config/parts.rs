@@ -93,11 +93,11 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
 }
 
 fn mail_domain(settings: &Settings) -> Result<Option<String>, Error> {
-    let normalise = |name: String| {
-        let domain = kernel::domain::normalise(&name, Characters::Host);
+    let normalize = |name: String| {
+        let domain = kernel::domain::normalize(&name, Characters::Host);
         domain.ok_or_else(|| MAIL_DOMAIN.malformed("must be a domain name such as mail.example.org"))
     };
-    settings.opt(&MAIL_DOMAIN)?.map(normalise).transpose()
+    settings.opt(&MAIL_DOMAIN)?.map(normalize).transpose()
 }
 
 /// Returns the configuration of the authorization server for connected apps. Returns `None` without an issuer.
@@ -354,7 +354,7 @@ pub(super) fn mail_hook(settings: &Settings) -> Result<Option<MailHookConfig>, E
 /// Returns the signer of projects' mail. Returns `None` without a key.
 pub(super) fn dkim(settings: &Settings, site: &Site) -> Result<Option<DkimSigner>, Error> {
     let selector = settings.get(&DKIM_SELECTOR)?;
-    let selector = kernel::domain::normalise(&selector, Characters::Underscore)
+    let selector = kernel::domain::normalize(&selector, Characters::Underscore)
         .ok_or_else(|| DKIM_SELECTOR.malformed("must be DNS labels such as svc or 2026.svc"))?;
     let Some(pem) = file(settings, &DKIM_KEY)? else { return Ok(None) };
     let domain = site.mail_domain.as_ref().ok_or_else(|| MAIL_DOMAIN.malformed("required with SVC_DKIM_KEY"))?;

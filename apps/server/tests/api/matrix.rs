@@ -1,7 +1,7 @@
 //! The authorization matrix: every route of the OpenAPI document, called by every kind of caller.
 //!
 //! The statuses are compared with the documented policy (`x-place`, `x-role`, `x-scope`, `x-limited-token`) and with a
-//! snapshot, so that a change of the behaviour or of the policy is visible.
+//! snapshot, so that a change of the behavior or of the policy is visible.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Interrupted input, and the behaviour of visitors.
+//! Interrupted input, and the behavior of visitors.
 
 use std::io::{self, ErrorKind, Read};
 

@@ -52,7 +52,7 @@ pub struct DatabaseConnect {
     pub url: Password,
 }
 
-/// A password, or an address that contains one. It is serialisable for the responses that contain it. Its `Debug`
+/// A password, or an address that contains one. It is serializable for the responses that contain it. Its `Debug`
 /// implementation does not show it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

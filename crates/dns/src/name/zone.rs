@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_names_are_normalised() {
+    fn zone_names_are_normalized() {
         for (text, name) in [
             ("example.org", "example.org"),
             ("Example.ORG.", "example.org"),

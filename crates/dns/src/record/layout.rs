@@ -83,8 +83,8 @@ pub(super) fn split(kind: RecordType, wire: &[u8]) -> Option<Vec<&[u8]>> {
     rest.is_empty().then_some(parts)
 }
 
-/// Normalises the fields that have several representations in wire format.
-pub(super) fn normalise(kind: RecordType, wire: &mut [u8]) {
+/// Normalizes the fields that have several representations in wire format.
+pub(super) fn normalize(kind: RecordType, wire: &mut [u8]) {
     let mut rest = wire;
     for field in fields(kind) {
         let length = field.1.length(rest).unwrap_or_default();
@@ -94,7 +94,7 @@ pub(super) fn normalise(kind: RecordType, wire: &mut [u8]) {
             // tag can be a letter, so it is skipped.
             Kind::Name => part.make_ascii_lowercase(),
             Kind::Tag => part.get_mut(1..).unwrap_or_default().make_ascii_lowercase(),
-            Kind::Location => loc::normalise(part),
+            Kind::Location => loc::normalize(part),
             _ => {}
         }
         rest = tail;

@@ -45,7 +45,7 @@ pub(super) fn check(wire: &[u8]) -> Result<(), InvalidRecord> {
 }
 
 /// Clears the exponent of sizes of 0, so that equal sizes have equal bytes.
-pub(super) fn normalise(wire: &mut [u8]) {
+pub(super) fn normalize(wire: &mut [u8]) {
     for size in wire.iter_mut().skip(1).take(3).filter(|size| **size >> 4 == 0) {
         *size = 0;
     }

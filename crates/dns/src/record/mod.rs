@@ -39,7 +39,7 @@ impl Rdata {
         Self::parse_words(kind, &lexer::words(text)?, zone.wire().as_bytes())
     }
 
-    /// Checks and normalises data in uncompressed wire format.
+    /// Checks and normalizes data in uncompressed wire format.
     ///
     /// # Errors
     /// Returns an error for data that is not valid for the type.
@@ -50,7 +50,7 @@ impl Rdata {
         let parts =
             layout::split(kind, &wire).ok_or_else(|| InvalidRecord(format!("is not valid data of the type {kind}")))?;
         check::check(kind, &parts)?;
-        layout::normalise(kind, &mut wire);
+        layout::normalize(kind, &mut wire);
         Ok(Self(wire))
     }
 

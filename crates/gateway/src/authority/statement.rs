@@ -19,9 +19,9 @@ pub(crate) enum Target<'a> {
     Org { org: &'a str },
     /// A project of an organization, by name.
     Project { org: &'a str, project: &'a str },
-    /// A zone of an organization, by its normalised name; `None` when the text is not a domain name.
+    /// A zone of an organization, by its normalized name; `None` when the text is not a domain name.
     Zone { org: &'a str, zone: Option<&'a str> },
-    /// A zone of any organization, by its normalised name.
+    /// A zone of any organization, by its normalized name.
     HostedZone { zone: &'a str },
 }
 

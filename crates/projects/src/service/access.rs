@@ -10,7 +10,7 @@ use store::{Connection, Outcome};
 use super::password::hash;
 use super::{Org, Projects, Result};
 use crate::error::ProjectError;
-use crate::hostname::normalise;
+use crate::hostname::normalize;
 use crate::model::{AccessAuthorize, AccessBypass, AccessChange, AccessPolicy, Authorize};
 use crate::repository::{AccessRecord, AccessRepository as _, ProjectRepository as _};
 
@@ -123,7 +123,7 @@ impl Projects {
             let message = "must be a path: one leading slash, no backslash and no control characters";
             return Err(InvalidField::new("next", message).into());
         }
-        let host = normalise(&to).ok_or(ProjectError::UnknownHostname)?;
+        let host = normalize(&to).ok_or(ProjectError::UnknownHostname)?;
         let mut connection = self.store.connection().await?;
         let protected = connection.access_hostname(&host).await?.ok_or(ProjectError::UnknownHostname)?;
         let role =
@@ -153,7 +153,7 @@ impl Projects {
         let (key_id, bytes) = code.split_once('.').ok_or_else(invalid)?;
         let key_id = unhex(key_id).and_then(|id| String::from_utf8(id).ok()).ok_or_else(invalid)?;
         let sealed = Sealed { key_id, bytes: unhex(bytes).ok_or_else(invalid)? };
-        let host = normalise(host).ok_or_else(invalid)?;
+        let host = normalize(host).ok_or_else(invalid)?;
         let code = self.store.open(associated_data(&host), &sealed).map_err(|_| invalid())?;
         let AccessCode { id, user, project, expires_at } = serde_json::from_slice(&code).map_err(|_| invalid())?;
         let now = self.store.clock_rng().now();

@@ -14,7 +14,7 @@ use store::{Connection, Outcome};
 
 use super::{Org, Projects, Result};
 use crate::error::ProjectError;
-use crate::hostname::normalise;
+use crate::hostname::normalize;
 use crate::model::{Hostname, HostnameKind, HostnameState};
 use crate::repository::{ClaimRepository as _, FailedVerification, HostnameRepository as _, ProjectRepository as _};
 
@@ -55,7 +55,7 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::DefaultHostname`] or [`ProjectError::HostnameNotFound`].
     pub async fn hostname_delete(&self, actor: &Actor, org: &Org, project: ProjectId, name: &str) -> Result<()> {
-        let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
+        let name = normalize(name).ok_or(ProjectError::HostnameNotFound)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
@@ -77,7 +77,7 @@ impl Projects {
     /// # Errors
     /// Returns [`ProjectError::HostnameNotFound`] or [`ProjectError::TooManyChecks`].
     pub async fn hostname_verify(&self, actor: &Actor, project: ProjectId, name: &str) -> Result<Hostname> {
-        let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
+        let name = normalize(name).ok_or(ProjectError::HostnameNotFound)?;
         let claim = self.store.connection().await?.claim_find(project, &name).await?;
         if let Some(claim) = claim {
             let permit = self.lookups.acquire(claim.org).await.ok_or(ProjectError::TooManyChecks)?;

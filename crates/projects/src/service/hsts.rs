@@ -7,7 +7,7 @@ use store::{Connection, Outcome};
 
 use super::{Org, Projects, Result};
 use crate::error::ProjectError;
-use crate::hostname::normalise;
+use crate::hostname::normalize;
 use crate::model::{Hostname, HostnameKind, HostnameState, Hsts, NewHsts};
 use crate::repository::{HostnameRepository as _, ProjectRepository as _};
 
@@ -53,7 +53,7 @@ impl Projects {
         name: &str,
         hsts: Option<Hsts>,
     ) -> Result<Hostname> {
-        let name = normalise(name).ok_or(ProjectError::HostnameNotFound)?;
+        let name = normalize(name).ok_or(ProjectError::HostnameNotFound)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;

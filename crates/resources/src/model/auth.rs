@@ -25,7 +25,7 @@ kernel::text! {
 }
 
 kernel::text! {
-    /// A colour of the sign-in page.
+    /// A color of the sign-in page.
     pub struct BrandColor matches "^#[0-9a-fA-F]{6}$" means "a colour as # and six hexadecimal digits" example "#0a7cff"
 }
 

@@ -1,13 +1,13 @@
-//! Colours with a readable contrast (WCAG 2.2, success criteria 1.4.3 and 1.4.11).
+//! Colors with a readable contrast (WCAG 2.2, success criteria 1.4.3 and 1.4.11).
 
 use std::fmt::{self, Display, Formatter};
 
 /// The contrast of text.
 const MIN_TEXT_CONTRAST: f64 = 4.5;
-/// The steps in which a colour is mixed with black or white until its contrast suffices.
+/// The steps in which a color is mixed with black or white until its contrast suffices.
 const STEPS: u16 = 40;
 
-/// An sRGB colour.
+/// An sRGB color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Color([u8; 3]);
 
@@ -15,7 +15,7 @@ impl Color {
     pub const WHITE: Self = Self([255; 3]);
     pub const BLACK: Self = Self([0; 3]);
 
-    /// Creates a colour from its number `0xrrggbb`.
+    /// Creates a color from its number `0xrrggbb`.
     pub const fn new(rgb: u32) -> Self {
         let [_, red, green, blue] = rgb.to_be_bytes();
         Self([red, green, blue])
@@ -28,7 +28,7 @@ impl Color {
         u32::from_str_radix(digits, 16).ok().filter(|_| is_hex).map(Self::new)
     }
 
-    /// Returns black or white, whichever contrasts more with this colour. The contrast is always at least 4.5.
+    /// Returns black or white, whichever contrasts more with this color. The contrast is always at least 4.5.
     pub fn text(self) -> Self {
         if self.contrast(Self::BLACK) >= self.contrast(Self::WHITE) { Self::BLACK } else { Self::WHITE }
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_brand_colour_is_readable() {
+    fn every_brand_color_is_readable() {
         let backgrounds = [Color::WHITE, Color::new(0x16181d)];
         for red in (0..=255).step_by(15) {
             for green in (0..=255).step_by(15) {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_colour_stays_as_it_is() {
+    fn readable_color_stays_as_it_is() {
         let blue = Color::parse("#0a58ca").unwrap();
         assert_eq!(blue.readable_on(Color::WHITE), blue);
         assert_eq!((Color::parse("#ffff00").unwrap().text(), blue.text()), (Color::BLACK, Color::WHITE));

@@ -19,7 +19,7 @@ use crate::random;
 /// The backgrounds in the light and the dark scheme.
 const LIGHT: Color = Color::WHITE;
 const DARK: Color = Color::new(0x0016_181d);
-/// The accent of a project without a brand colour.
+/// The accent of a project without a brand color.
 const DEFAULT_ACCENT: Color = Color::new(0x001f_4fd8);
 
 /// A page.
@@ -98,8 +98,8 @@ pub fn set_headers(response: &mut HttpResponseBuilder) -> &mut HttpResponseBuild
         .insert_header(("cross-origin-opener-policy", "same-origin"))
 }
 
-/// Returns the style sheet. Buttons have the brand colour, with black or white text. Their border and the focus have the
-/// closest colour that contrasts with the background.
+/// Returns the style sheet. Buttons have the brand color, with black or white text. Their border and the focus have the
+/// closest color that contrasts with the background.
 fn style(accent: Color) -> String {
     let text = accent.text();
     let (light, dark) = (accent.readable_on(LIGHT), accent.readable_on(DARK));

@@ -1,4 +1,4 @@
-//! A simulated worker, for behaviour that `workerd` prevents: a program that speaks HTTP on the sockets of a worker.
+//! A simulated worker, for behavior that `workerd` prevents: a program that speaks HTTP on the sockets of a worker.
 //!
 //! The node starts it in place of `svc-node --exec-worker`. It is this test program, so it needs no other one.
 

@@ -1,4 +1,4 @@
-//! The sign-in pages with axe-core, at two widths and in both colour schemes. CONTRIBUTING.md describes how to look at
+//! The sign-in pages with axe-core, at two widths and in both color schemes. CONTRIBUTING.md describes how to look at
 //! the screenshots.
 
 use std::fs;

@@ -11,7 +11,7 @@ async fn delete_if_match(caller: &Caller, tag: &str) -> ApiResponse {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletion_honours_if_match() {
+async fn deletion_honors_if_match() {
     let (app, ada) = setup().await;
     let before = serial(&ada).await;
     put(&ada, "www/A", &["192.0.2.1"]).await;

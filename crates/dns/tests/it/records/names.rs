@@ -41,7 +41,7 @@ const OWNERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn owner_names_are_normalised() {
+fn owner_names_are_normalized() {
     let zone = zone();
     for &(text, relative) in OWNERS {
         let owner = OwnerName::parse(text, &zone).unwrap_or_else(|why| panic!("{text}: the name {why}"));

@@ -86,7 +86,7 @@ async fn registration_is_executed_once_for_its_key() {
 }
 
 #[tokio::test]
-async fn names_select_behaviours() {
+async fn names_select_behaviors() {
     let server = RegistrarServer::start().await;
     let client = client(&server);
     for (name, first, second) in [

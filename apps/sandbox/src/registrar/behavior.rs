@@ -1,7 +1,7 @@
-//! Behaviours that the first label of a domain selects, for an operation: `check`, `register`, `read`, `nameservers`,
+//! Behaviors that the first label of a domain selects, for an operation: `check`, `register`, `read`, `nameservers`,
 //! `renew`, `lock`, `authcode` or `ds`.
 //!
-//! | label | behaviour |
+//! | label | behavior |
 //! |---|---|
 //! | `fail-<operation>-before-…` | the first request has no effect and fails with 503 |
 //! | `fail-<operation>-after-…` | the first request is executed, and its response is lost |
@@ -16,30 +16,30 @@
 
 use super::{RegistrarFault, RegistrarOperation};
 
-/// A behaviour of one request.
+/// A behavior of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Behaviour {
+pub(super) enum Behavior {
     Fault(RegistrarFault),
     Slow,
 }
 
-/// Returns the behaviour of a request. `is_first` states whether the registrar receives the first such request for this
+/// Returns the behavior of a request. `is_first` states whether the registrar receives the first such request for this
 /// name.
-pub(super) fn select(name: &str, operation: RegistrarOperation, is_first: bool) -> Option<Behaviour> {
+pub(super) fn select(name: &str, operation: RegistrarOperation, is_first: bool) -> Option<Behavior> {
     let label = name.split('.').next().unwrap_or_default();
     let words: Vec<&str> = label.split('-').collect();
     let selects = |word: &str| word == word_of(operation);
     Some(match words.as_slice() {
         ["fail", word, "before", ..] if is_first && selects(word) => {
             let body = r#"{"message":"Internal Server Error"}"#.to_owned();
-            Behaviour::Fault(RegistrarFault::Response(503, "application/json", body))
+            Behavior::Fault(RegistrarFault::Response(503, "application/json", body))
         }
-        ["fail", word, "after", ..] if is_first && selects(word) => Behaviour::Fault(RegistrarFault::LostResponse),
-        ["html", word, ..] if is_first && selects(word) => Behaviour::Fault(RegistrarFault::html(200)),
-        ["limit", word, ..] if is_first && selects(word) => Behaviour::Fault(RegistrarFault::TooManyRequests),
-        ["slow", word, ..] if selects(word) => Behaviour::Slow,
+        ["fail", word, "after", ..] if is_first && selects(word) => Behavior::Fault(RegistrarFault::LostResponse),
+        ["html", word, ..] if is_first && selects(word) => Behavior::Fault(RegistrarFault::html(200)),
+        ["limit", word, ..] if is_first && selects(word) => Behavior::Fault(RegistrarFault::TooManyRequests),
+        ["slow", word, ..] if selects(word) => Behavior::Slow,
         ["status", word, status, ..] if selects(word) => {
-            Behaviour::Fault(RegistrarFault::refusal(status.parse().ok().filter(|status| (400..600).contains(status))?))
+            Behavior::Fault(RegistrarFault::refusal(status.parse().ok().filter(|status| (400..600).contains(status))?))
         }
         _ => return None,
     })
