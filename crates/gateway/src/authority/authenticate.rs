@@ -124,25 +124,27 @@ impl ResolvedCaller {
         Ok(self.actor(request, Some(required)))
     }
 
+    /// Returns whether the credential has the scope.
+    pub(crate) fn has_scope(&self, needed: Scope) -> bool {
+        self.scopes.as_ref().is_none_or(|granted| granted.iter().any(|granted| granted.covers(needed)))
+    }
+
     /// Rejects a token that lacks the scope.
     pub(crate) fn with_scope(self, request: &HttpRequest, needed: Scope) -> Result<Self, Problem> {
-        match &self.scopes {
-            Some(granted) if !granted.iter().any(|granted| granted.covers(needed)) => {
-                let message = match self.credential {
-                    Credential::Grant(_) => format!("the user did not grant the app the scope {needed}; ask for it"),
-                    _ => format!("the token lacks the scope {needed}; create a token that has it"),
-                };
-                let mut challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
-                if let Some(metadata) = resource_metadata(request) {
-                    challenge += &format!(", resource_metadata=\"{metadata}\"");
-                }
-                let problem = Problem::new(&protocol::INSUFFICIENT_SCOPE, message);
-                Err(problem
-                    .with_details(Some(json!({ "required": needed })))
-                    .with_header(actix_web::http::header::WWW_AUTHENTICATE, challenge))
-            }
-            _ => Ok(self),
+        if self.has_scope(needed) {
+            return Ok(self);
         }
+        let message = match self.credential {
+            Credential::Grant(_) => format!("the user did not grant the app the scope {needed}; ask for it"),
+            _ => format!("the token lacks the scope {needed}; create a token that has it"),
+        };
+        let mut challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
+        if let Some(metadata) = resource_metadata(request) {
+            challenge += &format!(", resource_metadata=\"{metadata}\"");
+        }
+        Err(Problem::new(&protocol::INSUFFICIENT_SCOPE, message)
+            .with_details(Some(json!({ "required": needed })))
+            .with_header(actix_web::http::header::WWW_AUTHENTICATE, challenge))
     }
 
     /// Rejects a token that is restricted to projects or zones, unless the target is one of them. The response reveals

@@ -48,7 +48,7 @@ pub(crate) async fn authorize_deploy(
         return reject("the credential of the push is not valid any more");
     };
     let scope = Scope::Deploy;
-    if caller.scopes.as_ref().is_some_and(|scopes| !scopes.iter().any(|granted| granted.covers(scope))) {
+    if !caller.has_scope(scope) {
         let message = format!("the token lacks the scope {scope}; create a token that has it and git:write");
         return Ok(DeployDecision::Rejected(message));
     }

@@ -152,8 +152,8 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InProject<R, S> {
         caller.require_access(caller.project.is_some())?;
         let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         let not_found = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
-        let ResolvedProject { id, name, granted_resources: granted } = caller.project.ok_or_else(not_found)?;
-        let project = TargetProject { id, name, granted_resources: granted };
+        let ResolvedProject { id, name, granted_resources } = caller.project.ok_or_else(not_found)?;
+        let project = TargetProject { id, name, granted_resources };
         Ok(Self { actor, user: caller.user, org, project, policy: PhantomData })
     }
 }

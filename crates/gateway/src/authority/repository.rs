@@ -139,10 +139,9 @@ fn decide(
     let role = caller.org.as_ref().and_then(|org| org.role).filter(|_| caller.project.is_some());
     let Some(repo) = repo.filter(|_| is_public || role.is_some()) else { return GitDecision::NotFound };
     let (minimum, scope) = if write { (Role::Member, Scope::GitWrite) } else { (Role::Viewer, Scope::GitRead) };
-    let has_scope = caller.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|granted| granted.covers(scope)));
     match role {
         _ if is_public && !write => GitDecision::Allowed(repo, user),
-        Some(role) if role >= minimum && has_scope => GitDecision::Allowed(repo, user),
+        Some(role) if role >= minimum && caller.has_scope(scope) => GitDecision::Allowed(repo, user),
         Some(role) if role >= minimum => GitDecision::Forbidden(format!("the token lacks the scope {scope}")),
         _ => GitDecision::Forbidden("pushing requires the role member in the organization".to_owned()),
     }
