@@ -1,9 +1,10 @@
 //! The common part of the programs next to the control plane, such as the node: arguments, log and signals, the
-//! settings of the control plane's address and of the credential for it, backoff, the metrics, ids of mails, and with
-//! the feature `resolver` the DNS client.
+//! settings of the control plane's address and of the credential for it, backoff, the texts of errors, the metrics, ids
+//! of mails, and with the feature `resolver` the DNS client.
 
 mod backoff;
 mod control_plane;
+mod error_chain;
 mod mail_id;
 mod metrics;
 mod program;
@@ -12,6 +13,7 @@ mod resolver;
 
 pub use backoff::Backoff;
 pub use control_plane::{base_address, bearer, client_builder};
+pub use error_chain::error_chain;
 pub use mail_id::new_mail_id;
 pub use metrics::show_metrics;
 pub use program::{Program, Stop, init_log, install_crypto_provider};

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use daemon::Backoff;
+use daemon::{Backoff, error_chain};
 use protocol::InboundMail;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{self, JoinSet};
@@ -184,7 +184,7 @@ impl Attempt {
                         error if error.is_outage() => Availability::Unavailable,
                         _ => Availability::Available,
                     });
-                    let error = format!("{:#}", anyhow::Error::from(error));
+                    let error = error_chain(error);
                     tracing::warn!(error, %id, mail = copy.id, "failed to hand over a mail; retrying");
                     self.metrics.handover("failed");
                 }

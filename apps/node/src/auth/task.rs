@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::error_chain;
 use futures_util::FutureExt as _;
 use protocol::Auth;
 use tokio::sync::Semaphore;
@@ -134,7 +135,7 @@ impl Upkeep {
                 self.checks.extend(check.map(|check| (project, check)));
             }
             Err(error) => {
-                let error = format!("{:#}", anyhow::Error::from(error));
+                let error = error_chain(error);
                 tracing::warn!(project, error, "failed to remove ended sessions; retrying");
                 self.failed.insert(project, Instant::now());
             }

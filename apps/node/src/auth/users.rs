@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use daemon::error_chain;
 use protocol::{Auth, AuthProviderKind};
 use tokio::time::Instant;
 
@@ -44,7 +45,7 @@ impl Users {
     pub fn record_failure(&self, project: &str, error: StoreError) {
         self.metrics.count_failure();
         if self.may_log(project, None) {
-            let error = format!("{:#}", anyhow::Error::from(error));
+            let error = error_chain(error);
             tracing::warn!(project, error, "failed to use the users of a project");
         }
     }

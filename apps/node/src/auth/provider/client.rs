@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use daemon::error_chain;
 use protocol::{AuthProvider, AuthProviderKind};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
@@ -181,8 +182,7 @@ impl Provider {
 
 /// Sends a request, and returns the status and the body.
 pub(super) async fn send(request: RequestBuilder) -> Result<(u16, Bytes)> {
-    let failed =
-        |error: reqwest::Error| ProviderError::Failed(format!("{:#}", anyhow::Error::from(error.without_url())));
+    let failed = |error: reqwest::Error| ProviderError::Failed(error_chain(error.without_url()));
     let mut response = request.send().await.map_err(failed)?;
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(failed)? {

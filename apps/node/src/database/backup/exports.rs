@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::error_chain;
 use protocol::{ExportReport, FailedExport};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -43,7 +44,7 @@ impl Service {
     async fn export(&self, entry: &Entry, id: &str) {
         let Err(error) = self.try_export(entry, id).await else { return };
         let message = error.to_string();
-        let error = format!("{:#}", anyhow::Error::from(error));
+        let error = error_chain(error);
         tracing::warn!(project = entry.project, export = id, error, "failed to export a database");
         let report = ExportReport::Failed(FailedExport { id: id.to_owned(), error: message });
         self.observer.send_acknowledged(&entry.project, id.to_owned(), &report).await;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use daemon::error_chain;
 use futures_util::{StreamExt as _, stream};
 use protocol::{ExportReport, StoredExport};
 use tokio::time::timeout;
@@ -25,7 +26,7 @@ const CONCURRENT_REPORTS: usize = 50;
 pub(super) async fn run(service: Arc<Service>) {
     loop {
         if let Err(error) = service.report_stored().await {
-            let error = format!("{:#}", anyhow::Error::from(error));
+            let error = error_chain(error);
             tracing::warn!(error, "failed to read the dumps to report");
         }
         // A timeout is not an error: unreported dumps are also read at this interval.

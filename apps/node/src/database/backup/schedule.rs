@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use daemon::Backoff;
+use daemon::{Backoff, error_chain};
 use protocol::GenerationKind;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -43,10 +43,7 @@ pub(super) async fn run(service: Arc<Service>) {
     let tick = (service.interval / 4).min(MAX_TICK);
     loop {
         if let Err(error) = schedule.start_due(&service).await {
-            tracing::warn!(
-                error = format!("{:#}", anyhow::Error::from(error)),
-                "failed to read the schedule of backups"
-            );
+            tracing::warn!(error = error_chain(error), "failed to read the schedule of backups");
         }
         let next_tick = sleep(tick);
         tokio::pin!(next_tick);
@@ -122,13 +119,9 @@ impl Service {
             return false;
         }
         let message = error.to_string();
-        tracing::warn!(
-            project = entry.project,
-            error = format!("{:#}", anyhow::Error::from(error)),
-            "failed to back up a database"
-        );
+        tracing::warn!(project = entry.project, error = error_chain(error), "failed to back up a database");
         if let Err(error) = self.set_error(&entry.project, &entry.desired.id, &message).await {
-            let error = format!("{:#}", anyhow::Error::from(error));
+            let error = error_chain(error);
             tracing::warn!(project = entry.project, error, "failed to record the failure of a backup");
         }
         false

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::Backoff;
+use daemon::{Backoff, error_chain};
 use tokio::time::{Instant, sleep};
 
 use super::Service;
@@ -33,7 +33,7 @@ pub(super) async fn run(service: Arc<Service>) {
                 sleep(service.interval.min(MAX_INTERVAL)).await;
             }
             Err(error) => {
-                let error = format!("{:#}", anyhow::Error::from(error));
+                let error = error_chain(error);
                 tracing::warn!(error, "failed to check the stored backups; trying again");
                 sleep(backoff.next_delay()).await;
             }
