@@ -61,6 +61,16 @@ pub fn is_auth(name: &str) -> bool {
     name.strip_prefix("auth_").is_some_and(is_suffix)
 }
 
+/// Returns the id of the database with this name.
+pub fn id(database: &str) -> String {
+    format!("dbs_{}", database.trim_start_matches("db_"))
+}
+
+/// Returns the name of the login of app user auth in the database with this name.
+pub fn auth(database: &str) -> String {
+    format!("auth_{}", database.trim_start_matches("db_"))
+}
+
 /// Returns the name of the database that an operation prepares; `None` if the operation's id is malformed.
 pub fn prepared(operation: &str) -> Option<String> {
     let suffix = operation.split_once('_').map(|(_, suffix)| suffix).filter(|suffix| is_suffix(suffix))?;
@@ -85,6 +95,7 @@ mod tests {
         let id = "01jd0000000000000000000000";
         let names = Names::new(&format!("dbs_{id}")).unwrap();
         assert_eq!(names.database(), format!("db_{id}"));
+        assert_eq!((super::id(&names.database()), auth(&names.database())), (format!("dbs_{id}"), names.auth()));
         assert!(is_token(&format!("tok_{id}")) && prepared(&format!("opn_{id}")).is_some());
         for malformed in ["", "dbs_", "dbs_1", "tok_01jd0000000000000000000000", "dbs_01jd000000000000000000000\""] {
             assert_eq!(Names::new(malformed), None);

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::Service;
 use super::error::{BackupError, Result, out_of_memory};
 use super::program::{Program, command, set_login};
+use crate::database::names;
 use crate::database::server::Credentials;
 
 /// The longest wait of `pg_dump` for the lock of a table.
@@ -76,7 +77,7 @@ impl Service {
 async fn has_auth(credentials: &Credentials) -> anyhow::Result<bool> {
     const HAS_AUTH: &str =
         "SELECT count(*) > 0 FROM pg_namespace WHERE nspname = 'svc_auth' AND pg_get_userbyid(nspowner)::text = $1";
-    let owner = credentials.database.replacen("db_", "auth_", 1);
+    let owner = names::auth(&credentials.database);
     let client = credentials.connect_to_read().await?;
     Ok(client.query_one(HAS_AUTH, &[&owner]).await?.try_get(0)?)
 }

@@ -57,6 +57,7 @@ use self::slots::Slots;
 use super::admin::Admin;
 use super::config::Programs;
 use super::load::LoadTarget;
+use super::names;
 use super::registry::Registry;
 use super::server::Credentials;
 use super::status::Statuses;
@@ -172,7 +173,7 @@ impl Backups {
             return Ok(Some(dump.report(kind)));
         }
         let _permit = service.slots.acquire_urgent().await;
-        let database = database_id(credentials);
+        let database = names::id(&credentials.database);
         let new = NewDump {
             project,
             database: &database,
@@ -300,9 +301,4 @@ impl Drop for InUse {
 /// The map is valid even if a holder of the lock panicked.
 fn lock(objects: &Mutex<HashMap<String, usize>>) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
     objects.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// Returns the id of the database, which the name of its owner contains.
-fn database_id(credentials: &Credentials) -> String {
-    format!("dbs_{}", credentials.role.trim_start_matches("db_"))
 }
