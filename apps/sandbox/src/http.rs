@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
@@ -166,6 +167,24 @@ where
     F: Future<Output = Option<Response>> + Send + 'static,
 {
     accept(listener, move |stream| serve_connection(stream, handler.clone())).await;
+}
+
+/// Serves a system on a free port until the returned task is dropped. `create` receives the base URL, which is also
+/// returned.
+pub async fn serve_on_free_port<T, F>(
+    create: impl FnOnce(&str) -> T,
+    respond: impl Fn(Arc<T>, Request) -> F + Clone + Send + Sync + 'static,
+) -> (String, Arc<T>, JoinSet<()>)
+where
+    T: Send + Sync + 'static,
+    F: Future<Output = Option<Response>> + Send + 'static,
+{
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = base(listener.local_addr().unwrap());
+    let system = Arc::new(create(&url));
+    let (served, mut task) = (Arc::clone(&system), JoinSet::new());
+    task.spawn(serve(listener, move |request| respond(Arc::clone(&served), request)));
+    (url, system, task)
 }
 
 /// Serves requests over TLS, like [`serve`].

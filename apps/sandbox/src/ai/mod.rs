@@ -6,16 +6,14 @@
 mod page;
 
 use std::io;
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use hyper::header::AUTHORIZATION;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use crate::http::{self, Request, Response};
 
@@ -304,7 +302,7 @@ fn usage(body: &Value, answer: &str, fault: Option<AiFault>) -> Option<Value> {
 pub struct AiServer {
     base: String,
     ai: Arc<Ai>,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl AiServer {
@@ -313,15 +311,9 @@ impl AiServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let base = http::base(listener.local_addr().unwrap());
-        let ai = Arc::new(Ai::default());
-        let served = Arc::clone(&ai);
-        let task = tokio::spawn(http::serve(listener, move |request| {
-            let ai = Arc::clone(&served);
-            async move { ai.respond(&request).await }
-        }));
-        Self { base, ai, task: task.abort_handle() }
+        let respond = |ai: Arc<Ai>, request| async move { ai.respond(&request).await };
+        let (base, ai, task) = http::serve_on_free_port(|_| Ai::default(), respond).await;
+        Self { base, ai, _task: task }
     }
 
     /// Returns the base URL of the API, with its version.
@@ -346,11 +338,5 @@ impl AiServer {
     #[must_use]
     pub fn calls(&self) -> Vec<(Value, &'static str)> {
         self.ai.calls().iter().map(|call| (call.body.clone(), call.outcome)).collect()
-    }
-}
-
-impl Drop for AiServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

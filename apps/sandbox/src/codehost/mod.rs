@@ -3,13 +3,11 @@
 mod user;
 
 use std::collections::{HashMap, HashSet};
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hyper::header::USER_AGENT;
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use url::Url;
 
 use crate::html::Html;
@@ -62,7 +60,7 @@ impl OAuthClient {
 pub struct CodeHostServer {
     base: Url,
     host: Arc<CodeHost>,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl CodeHostServer {
@@ -71,15 +69,9 @@ impl CodeHostServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let base = Url::parse(&http::base(listener.local_addr().unwrap())).unwrap();
-        let host = Arc::new(CodeHost::new(false));
-        let served = Arc::clone(&host);
-        let task = tokio::spawn(http::serve(listener, move |request| {
-            let host = Arc::clone(&served);
-            async move { host.respond(&request).await }
-        }));
-        Self { base, host, task: task.abort_handle() }
+        let respond = |host: Arc<CodeHost>, request| async move { host.respond(&request).await };
+        let (base, host, task) = http::serve_on_free_port(|_| CodeHost::new(false), respond).await;
+        Self { base: Url::parse(&base).unwrap(), host, _task: task }
     }
 
     /// Returns the registration of the service under test.
@@ -121,12 +113,6 @@ impl CodeHostServer {
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.host.state().requested.clone()
-    }
-}
-
-impl Drop for CodeHostServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

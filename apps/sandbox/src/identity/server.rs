@@ -1,10 +1,8 @@
 //! The providers for tests.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use super::{Identity, IdentityClient, IdentityFault, IdentityProvider, Person};
 use crate::http;
@@ -14,7 +12,7 @@ use crate::http;
 #[derive(Debug)]
 pub struct IdentityServer {
     identity: Arc<Identity>,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl IdentityServer {
@@ -23,14 +21,9 @@ impl IdentityServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let identity = Arc::new(Identity::new(&http::base(listener.local_addr().unwrap())));
-        let served = Arc::clone(&identity);
-        let task = tokio::spawn(http::serve(listener, move |request| {
-            let identity = Arc::clone(&served);
-            async move { identity.respond(&request).await }
-        }));
-        Self { identity, task: task.abort_handle() }
+        let respond = |identity: Arc<Identity>, request| async move { identity.respond(&request).await };
+        let (_, identity, task) = http::serve_on_free_port(Identity::new, respond).await;
+        Self { identity, _task: task }
     }
 
     /// Returns the base URL of a provider, which is also the issuer of its ID tokens. The endpoints are `/authorize`,
@@ -90,11 +83,5 @@ impl IdentityServer {
     #[must_use]
     pub fn requests(&self, provider: IdentityProvider) -> Vec<String> {
         self.identity.provider(provider).state().requested.clone()
-    }
-}
-
-impl Drop for IdentityServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

@@ -4,7 +4,6 @@
 mod page;
 mod state;
 
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine as _;
@@ -12,9 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::AUTHORIZATION;
 use ring::hmac;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use crate::http::{self, Request, Response};
 use crate::values::{new_id, now};
@@ -246,7 +244,7 @@ impl Body {
 pub struct PaymentsServer {
     base: String,
     payments: Arc<Payments>,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl PaymentsServer {
@@ -255,15 +253,10 @@ impl PaymentsServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start(webhook_url: Option<String>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let base = http::base(listener.local_addr().unwrap());
-        let payments = Arc::new(Payments::new(&base, webhook_url));
-        let served = Arc::clone(&payments);
-        let task = tokio::spawn(http::serve(listener, move |request| {
-            let payments = Arc::clone(&served);
-            async move { payments.respond(&request).await }
-        }));
-        Self { base, payments, task: task.abort_handle() }
+        let create = |base: &str| Payments::new(base, webhook_url);
+        let respond = |payments: Arc<Payments>, request| async move { payments.respond(&request).await };
+        let (base, payments, task) = http::serve_on_free_port(create, respond).await;
+        Self { base, payments, _task: task }
     }
 
     /// Returns the base URL of the API, with its version.
@@ -306,17 +299,11 @@ impl PaymentsServer {
     }
 
     /// Replaces a customer's card with one that works or one that is declined. Creates an unknown customer.
-    ///
-    /// # Panics
-    /// Does not panic.
     pub fn set_card(&self, external_customer_id: &str, declines: bool) {
         self.payments.state().set_card(external_customer_id, declines);
     }
 
     /// Returns the sum of a customer's charges without the refunds, in cents.
-    ///
-    /// # Panics
-    /// Does not panic.
     #[must_use]
     pub fn net_cents(&self, external_customer_id: &str) -> i64 {
         let state = self.payments.state();
@@ -374,11 +361,5 @@ impl PaymentsServer {
     /// Delivers a webhook again, under its id.
     pub fn redeliver(&self, id: &str) {
         self.payments.webhooks.redeliver(id);
-    }
-}
-
-impl Drop for PaymentsServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

@@ -5,7 +5,6 @@ mod behavior;
 mod page;
 mod state;
 
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,9 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use hyper::header::AUTHORIZATION;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use crate::http::{self, Request, Response};
 use behavior::Behavior;
@@ -243,7 +241,7 @@ impl<'a> Call<'a> {
 pub struct RegistrarServer {
     base: String,
     registrar: Arc<Registrar>,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl RegistrarServer {
@@ -252,15 +250,9 @@ impl RegistrarServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let base = http::base(listener.local_addr().unwrap());
-        let registrar = Arc::new(Registrar::default());
-        let served = Arc::clone(&registrar);
-        let task = tokio::spawn(http::serve(listener, move |request| {
-            let registrar = Arc::clone(&served);
-            async move { registrar.respond(&request).await }
-        }));
-        Self { base, registrar, task: task.abort_handle() }
+        let respond = |registrar: Arc<Registrar>, request| async move { registrar.respond(&request).await };
+        let (base, registrar, task) = http::serve_on_free_port(|_| Registrar::default(), respond).await;
+        Self { base, registrar, _task: task }
     }
 
     /// Returns the base URL of the API.
@@ -354,11 +346,5 @@ impl RegistrarServer {
     /// Panics if the account does not contain the domain.
     pub fn end_transfer_lock(&self, name: &str) {
         self.registrar.state().domains.get_mut(name).unwrap().transfer_lock_expires_at = None;
-    }
-}
-
-impl Drop for RegistrarServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
