@@ -1,11 +1,11 @@
 //! The reference node: serves deployments by `Host`.
 //!
 //! The node pulls; the control plane pushes nothing. `follow` long-polls the desired state. `reconciler` fetches the
-//! bundles and swaps the routing table. `front` serves visitors from the table and the cache, and `auth`
-//! signs in the users of projects. `tls` holds the issued certificates. `report` sends the
-//! observed state to the control plane. `mail` passes received mail to worker code. The tasks share no lock: they
-//! communicate through channels, and a watch channel holds the newest table. While the control plane is down, even after
-//! a restart of the node, the front serves the last known state.
+//! bundles and swaps the routing table. `front` serves visitors from the table and the cache, and `auth` signs in the
+//! users of projects. `tls` holds the issued certificates. `report` sends the observed state to the control plane.
+//! `mail` passes received mail to worker code. The tasks share no lock: they communicate through channels, and a watch
+//! channel holds the newest table. While the control plane is down, even after a restart of the node, the front serves
+//! the last known state.
 
 mod access;
 pub mod ai;

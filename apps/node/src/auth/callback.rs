@@ -16,7 +16,8 @@ use super::page::set_headers;
 use super::provider::{Exchange, Provider, ProviderError};
 use super::store::{NewSession, StoreError};
 
-/// The time for all requests and statements of a sign-in, with the wait for a permit. A page must be sent within 12 s (runtime.md).
+/// The time for all requests and statements of a sign-in, with the wait for a permit. A page must be sent within 12 s
+/// (runtime.md).
 const DEADLINE: Duration = Duration::from_secs(11);
 /// A longer code is invalid.
 const MAX_CODE_BYTES: usize = 4096;

@@ -126,7 +126,8 @@ impl Registry {
         }
     }
 
-    /// Opens the connections of `env.db` and of app user auth, with these credentials. If they are already open, the earlier connections end.
+    /// Opens the connections of `env.db` and of app user auth, with these credentials. If they are already open, the
+    /// earlier connections end.
     pub fn open(&self, project: &str, credentials: Arc<Credentials>, auth: Arc<Credentials>) {
         let mut projects = self.lock();
         let listed = projects.entry(project.to_owned()).or_default();

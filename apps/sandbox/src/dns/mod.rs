@@ -93,9 +93,9 @@ impl DnsServer {
         self.address
     }
 
-    /// Replaces the records of a name and type. The text of a record is an address or a name. For CAA, it is
-    /// the authority that may issue, or empty. For MX, it contains the preference and a name; for SOA, the primary's name, the mailbox and the serial. A TXT text is split into strings
-    /// of 255 bytes.
+    /// Replaces the records of a name and type. The text of a record is an address or a name. For CAA, it is the
+    /// authority that may issue, or empty. For MX, it contains the preference and a name; for SOA, the primary's name,
+    /// the mailbox and the serial. The text of a TXT record is split into strings of 255 bytes.
     ///
     /// # Panics
     /// Panics if a text does not match the type, or the type is not A, AAAA, CAA, CNAME, MX, NS, SOA or TXT.

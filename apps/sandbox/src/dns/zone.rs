@@ -136,8 +136,8 @@ pub(super) fn parse_name(text: &str) -> Result<Name, InvalidRecord> {
     Ok(name)
 }
 
-/// Parses a record's data: an address or a name, the preference and a name for MX, two names and the serial for SOA, a CA's name for CAA, or
-/// the whole text for TXT.
+/// Parses a record's data: an address or a name, the preference and a name for MX, two names and the serial for SOA, the
+/// name of a certificate authority for CAA, or the whole text for TXT.
 pub(super) fn parse_data(kind: RecordType, text: &str) -> Result<RData, InvalidRecord> {
     const ADDRESS: InvalidRecord = InvalidRecord("the address");
     Ok(match kind {
