@@ -57,15 +57,31 @@ pub struct Contexts {
 impl Contexts {
     /// Registers the services, so that handlers can extract them.
     pub(crate) fn register(&self, app: &mut ServiceConfig) {
-        let Self { identity, orgs, projects, convergence, dns, domains, git, resources, .. } = self.clone();
-        let Self { databases, oauth, billing, mail, mail_hook, certificates, .. } = self.clone();
-        app.app_data(Data::new(identity)).app_data(Data::new(orgs)).app_data(Data::new(projects));
-        app.app_data(Data::new(git))
+        let Self {
+            identity,
+            orgs,
+            projects,
+            convergence,
+            dns,
+            domains,
+            git,
+            resources,
+            databases,
+            oauth,
+            billing,
+            mail,
+            mail_hook,
+            certificates,
+        } = self.clone();
+        app.app_data(Data::new(identity))
+            .app_data(Data::new(orgs))
+            .app_data(Data::new(projects))
             .app_data(Data::new(convergence))
             .app_data(Data::new(dns))
             .app_data(Data::new(domains))
-            .app_data(Data::new(resources));
-        app.app_data(Data::new(databases))
+            .app_data(Data::new(git))
+            .app_data(Data::new(resources))
+            .app_data(Data::new(databases))
             .app_data(Data::new(oauth))
             .app_data(Data::new(billing))
             .app_data(Data::new(mail))
