@@ -19,14 +19,13 @@ use store::Store;
 
 use crate::config::{Config, allows_every_origin};
 use crate::http::{
-    BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, OrgWriteLimiter, Router, Shutdown,
-    StaticResponses, UploadLimiter, guard, request_telemetry, shed_load,
+    BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, OrgWriteLimiter, Shutdown, StaticResponses,
+    UploadLimiter, guard, request_telemetry, shed_load,
 };
 use crate::limits::Limiters;
-use crate::openapi::Reference;
 use crate::readiness::Readiness;
+use crate::routing::Routing;
 use crate::v1::Contexts;
-use crate::{internal, pdns, v1};
 
 /// An application factory.
 pub trait AppFactory:
@@ -42,9 +41,8 @@ impl<T> AppFactory for T where
 /// The dependencies of the routes. A process creates them once; every part is cheap to clone.
 #[derive(Clone)]
 pub struct Services {
-    public: Router,
+    routing: Arc<Routing>,
     static_responses: Data<StaticResponses>,
-    internal: Router,
     config: Data<Config>,
     clock_rng: Data<ClockRng>,
     store: Data<Store>,
@@ -58,23 +56,20 @@ pub struct Services {
     plan_limits: Data<kernel::Limits>,
     org_write_limiter: Data<OrgWriteLimiter>,
     readiness: Data<Readiness>,
-    reference: Data<Reference>,
     registry: Data<Registry>,
 }
 
 impl Services {
-    /// Builds the routers and the shared state.
+    /// Builds the shared state, and the routers if this process has none for these sign-in methods.
     ///
     /// # Errors
     /// Returns the collisions between the routes of a listener.
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
-        let (public, internal) = (v1::routes(config.sign_ins), internal::routes());
+        let routing = Routing::shared(config.sign_ins)?;
         let concurrency_limit = ConcurrencyLimit::new(config.max_concurrent_requests, store.status().max);
         Ok(Self {
-            static_responses: Data::new(StaticResponses::of(&public)),
-            public: Router::of(&[&public, &pdns::routes()])?,
-            reference: Data::new(Reference::of(public)),
-            internal: Router::of(&[&internal])?,
+            static_responses: Data::new(StaticResponses::of(routing.reference.routes())),
+            routing,
             limiters: Data::new(Limiters::new(config.rate_limits, store.clock_rng().clone())),
             upload_limiter: Data::new(UploadLimiter::default()),
             body_memory: Data::new(BodyMemory::default()),
@@ -133,7 +128,7 @@ pub fn public_service(
         services.shutdown.clone(),
         services.static_responses.clone(),
         &services.config,
-        services.public.error_formats(),
+        services.routing.public.error_formats(),
     );
     shed_load(shedder, public_app(services).into_factory())
 }
@@ -152,10 +147,10 @@ fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.plan_limits.clone())
         .app_data(services.org_write_limiter.clone())
         .app_data(services.readiness.clone())
-        .app_data(services.reference.clone())
+        .app_data(services.routing.reference.clone())
         .app_data(services.static_responses.clone())
         .configure(|app| services.contexts.register(app))
-        .configure(|app| services.public.configure(app))
+        .configure(|app| services.routing.public.configure(app))
         .wrap(from_fn(guard))
         .wrap(cors(&services.config))
         .wrap(from_fn(request_telemetry))
@@ -171,7 +166,7 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.body_memory.clone())
         .app_data(services.registry.clone())
         .configure(|app| services.contexts.register(app))
-        .configure(|app| services.internal.configure(app))
+        .configure(|app| services.routing.internal.configure(app))
         .wrap(from_fn(guard))
         .wrap(from_fn(request_telemetry))
 }

@@ -20,6 +20,7 @@ mod protocol;
 mod readiness;
 mod request_id;
 mod require;
+mod routing;
 pub mod v1;
 
 pub use app::{Services, internal_app, public_service};

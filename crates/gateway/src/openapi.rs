@@ -24,6 +24,11 @@ impl Reference {
         Self { routes, document: OnceLock::new(), swagger }
     }
 
+    /// Returns the routes that the document describes.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
     /// Returns the document. The first call creates it, because few processes serve it.
     pub(crate) fn document(&self) -> Bytes {
         self.document.get_or_init(|| format!("{:#}", document(&self.routes)).into()).clone()
