@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use regex::Regex;
 use serde::Serialize;
@@ -26,19 +27,37 @@ pub fn validate(schema: &Value, components: &Map<String, Value>, value: &Value) 
     checker.errors
 }
 
+/// The compiled patterns of the schemas; `None` for a pattern that does not compile.
+type Patterns = HashMap<String, Option<Regex>>;
+
+/// The patterns that any thread has compiled.
+static COMPILED: LazyLock<Mutex<Patterns>> = LazyLock::new(Mutex::default);
+
 thread_local! {
-    /// The compiled patterns of the schemas; `None` for a pattern that does not compile.
-    static PATTERNS: RefCell<HashMap<String, Option<Regex>>> = RefCell::default();
+    /// The patterns of this thread. Clones of a pattern do not share the memory that a match needs, so that threads do
+    /// not wait for each other.
+    static PATTERNS: RefCell<Patterns> = RefCell::default();
 }
 
 /// Returns whether the text matches a pattern of a schema. A pattern that does not compile matches every text.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     PATTERNS.with_borrow_mut(|patterns| {
         if !patterns.contains_key(pattern) {
-            patterns.insert(pattern.to_owned(), Regex::new(pattern).ok());
+            patterns.insert(pattern.to_owned(), compiled(pattern));
         }
         patterns.get(pattern).and_then(Option::as_ref).is_none_or(|regex| regex.is_match(text))
     })
+}
+
+/// Compiles a pattern, once for all threads.
+fn compiled(pattern: &str) -> Option<Regex> {
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = compiled.get(pattern) {
+        return known.clone();
+    }
+    let regex = Regex::new(pattern).ok();
+    compiled.insert(pattern.to_owned(), regex.clone());
+    regex
 }
 
 struct Checker<'a> {
