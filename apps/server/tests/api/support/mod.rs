@@ -93,8 +93,8 @@ impl App {
             let _ = stopping.await;
         }));
         let client = client();
-        let document = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().text().await.unwrap();
-        let (document, stop, task) = (Document::parse(&document), Some(stop), Some(task));
+        let document = Document::fetch(&client, &base).await;
+        let (stop, task) = (Some(stop), Some(task));
         Self { base, internal, tls, clock, bundles, document, database, config, client, stop, task }
     }
 
@@ -180,8 +180,7 @@ impl Caller {
     /// Returns a caller of a server that runs as a process, without a credential.
     pub async fn at(base: &str) -> Self {
         let client = client();
-        let document = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap().text().await.unwrap();
-        let document = Document::parse(&document);
+        let document = Document::fetch(&client, base).await;
         Self { base: base.to_owned(), client, document, token: None, user_id: String::new() }
     }
 
