@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -127,19 +128,18 @@ impl PrivatePostgres {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
-    fn initialize(&self) {
-        fs::create_dir(&self.home).unwrap();
-        fs::set_permissions(&self.home, fs::Permissions::from_mode(0o700)).unwrap();
-        let password = self.home.join("password");
-        fs::write(&password, PASSWORD).unwrap();
-        let parent = fs::metadata(self.home.parent().unwrap()).unwrap();
-        for path in [&self.home, &password] {
-            chown(path, Some(parent.uid()), Some(parent.gid())).unwrap();
-        }
-        let mut initdb = self.command("initdb");
-        initdb.args(["-U", SUPERUSER, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]);
-        let output = initdb.arg("--pwfile").arg(password).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    /// Creates the files of the cluster: a copy of an empty cluster that this process creates once. A copy takes a tenth
+    /// of the time of initdb.
+    fn initialise(&self) {
+        static EMPTY: OnceLock<PathBuf> = OnceLock::new();
+        let empty = EMPTY.get_or_init(|| {
+            let home = self.home.with_file_name(format!("{}-empty", std::process::id()));
+            create_empty(&self.programs, &home);
+            home
+        });
+        create_home(&self.home);
+        let copied = Command::new("cp").arg("-a").arg(empty.join("data")).arg(&self.home).status().unwrap();
+        assert!(copied.success());
     }
 
     /// Starts the server. Returns whether it is ready; otherwise it has exited.
@@ -162,16 +162,8 @@ impl PrivatePostgres {
         false
     }
 
-    /// Returns a command that runs a program of the server as the owner of the cluster, because Postgres refuses to run
-    /// as root.
     fn command(&self, program: &str) -> Command {
-        let home = fs::metadata(&self.home).unwrap();
-        let mut command = Command::new(self.programs.join(program));
-        command.env_clear().env("LC_ALL", "C").current_dir("/").arg("-D").arg(self.home.join("data"));
-        if rustix::process::geteuid().is_root() {
-            command.uid(home.uid()).gid(home.gid());
-        }
-        command
+        command(&self.programs.join(program), &self.home)
     }
 }
 
@@ -184,6 +176,42 @@ impl Drop for PrivatePostgres {
         }
         let _ = fs::remove_dir_all(&self.home);
     }
+}
+
+/// Creates the folder of a cluster, which belongs to the owner of its parent.
+fn create_home(home: &Path) {
+    fs::create_dir(home).unwrap();
+    fs::set_permissions(home, fs::Permissions::from_mode(0o700)).unwrap();
+    chown_like_parent(home);
+}
+
+fn chown_like_parent(path: &Path) {
+    let parent = fs::metadata(path.parent().unwrap()).unwrap();
+    chown(path, Some(parent.uid()), Some(parent.gid())).unwrap();
+}
+
+/// Creates an empty cluster with initdb.
+fn create_empty(programs: &Path, home: &Path) {
+    create_home(home);
+    let password = home.join("password");
+    fs::write(&password, PASSWORD).unwrap();
+    chown_like_parent(&password);
+    let mut initdb = command(&programs.join("initdb"), home);
+    initdb.args(["-U", SUPERUSER, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]);
+    let output = initdb.arg("--pwfile").arg(password).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Returns a command that runs a program of the server as the owner of the cluster, because Postgres refuses to run as
+/// root.
+fn command(program: &Path, home: &Path) -> Command {
+    let owner = fs::metadata(home).unwrap();
+    let mut command = Command::new(program);
+    command.env_clear().env("LC_ALL", "C").current_dir("/").arg("-D").arg(home.join("data"));
+    if rustix::process::geteuid().is_root() {
+        command.uid(owner.uid()).gid(owner.gid());
+    }
+    command
 }
 
 fn variable(name: impl AsRef<OsStr>) -> Option<PathBuf> {
