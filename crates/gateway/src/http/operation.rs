@@ -205,6 +205,8 @@ impl Operation {
     pub(crate) fn schema<T: ToSchema>(&mut self) -> Value {
         let mut schemas = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut schemas);
+        // A type occurs once for each field that has it.
+        let schemas: BTreeMap<_, _> = schemas.into_iter().collect();
         let schemas =
             schemas.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap_or_default()));
         let schemas: BTreeMap<String, Value> = schemas.collect();
