@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, environment, until};
 use crate::timeout::TIMEOUT;
-use crate::visitor::Visitor;
+use crate::visitor::{Visitor, get_text};
 use crate::workers::{unused_uids, workerd};
 
 pub struct NodeProcess {
@@ -64,7 +64,7 @@ impl NodeProcess {
     pub async fn has_metrics(&self, texts: &[&str]) {
         let began = Instant::now();
         loop {
-            let metrics = reqwest::get(format!("http://{}/metrics", self.metrics)).await.unwrap().text().await.unwrap();
+            let metrics = get_text(&format!("http://{}/metrics", self.metrics)).await;
             let Some(missing) = texts.iter().find(|text| !metrics.contains(**text)) else { return };
             assert!(began.elapsed() < TIMEOUT, "{missing} is missing: {metrics}");
             sleep(Duration::from_millis(20)).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use actix_web::web::Bytes;
 use reqwest::header::{HOST, HeaderMap};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, RequestBuilder};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -16,6 +16,17 @@ use crate::timeout::TIMEOUT;
 pub struct Visitor {
     client: Client,
     address: SocketAddr,
+}
+
+/// Returns the builder of an HTTP client. It trusts no certificates, because loading those of the system takes long in a
+/// debug build.
+pub fn client_builder() -> ClientBuilder {
+    Client::builder().redirect(Policy::none()).no_proxy().tls_certs_only([])
+}
+
+/// Returns the body of the response to a GET request.
+pub async fn get_text(url: &str) -> String {
+    client_builder().build().unwrap().get(url).send().await.unwrap().text().await.unwrap()
 }
 
 /// A complete response.
@@ -37,7 +48,7 @@ impl VisitorResponse {
 impl Visitor {
     pub fn new(address: SocketAddr) -> Self {
         // The client keeps no idle connections, because a graceful shutdown would wait for them.
-        let client = Client::builder().redirect(Policy::none()).no_proxy().pool_max_idle_per_host(0).build().unwrap();
+        let client = client_builder().pool_max_idle_per_host(0).build().unwrap();
         Self { client, address }
     }
 

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method};
+use reqwest::Method;
 use sandbox::IdentityProvider;
 use serde_json::Value;
 
-use crate::visitor::{Visitor, VisitorResponse};
+use crate::visitor::{Visitor, VisitorResponse, client_builder};
 
 pub struct Browser {
     visitor: Visitor,
@@ -57,7 +56,7 @@ impl Browser {
 
     /// Signs in at the provider. Returns the path to which the provider redirects.
     pub async fn choose(&self, address: &str, person: &str) -> String {
-        let client = Client::builder().redirect(Policy::none()).no_proxy().build().unwrap();
+        let client = client_builder().build().unwrap();
         let form = serde_urlencoded::to_string([("person", person)]).unwrap();
         let request = client.post(address).header("content-type", "application/x-www-form-urlencoded").body(form);
         let response = request.send().await.unwrap();

@@ -31,6 +31,7 @@ use tokio_rustls::client::TlsStream;
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, RunningNode, config, until};
 use crate::timeout::TIMEOUT;
+use crate::visitor::get_text;
 
 const HOST: &str = "shop.localhost";
 const NAMES: [&str; 1] = [HOST];
@@ -75,7 +76,7 @@ impl Rig {
     }
 
     async fn metrics(&self) -> String {
-        reqwest::get(format!("http://{}/metrics", self.node.metrics.unwrap())).await.unwrap().text().await.unwrap()
+        get_text(&format!("http://{}/metrics", self.node.metrics.unwrap())).await
     }
 
     /// Waits until the metrics contain each of these texts. A counter may change after the client sees the event.

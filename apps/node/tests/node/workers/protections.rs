@@ -15,7 +15,7 @@ use super::isolation::{field, processes};
 use super::{HOST, Rig, workerd};
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, environment, until};
-use crate::visitor::Visitor;
+use crate::visitor::{Visitor, get_text};
 
 const CODE: &str = "export default { fetch() { return new Response('from code'); } };";
 
@@ -28,7 +28,7 @@ fn is_shown(metrics: &str, protection: Protection) -> bool {
 }
 
 pub async fn metrics(address: SocketAddr) -> String {
-    reqwest::get(format!("http://{address}/metrics")).await.unwrap().text().await.unwrap()
+    get_text(&format!("http://{address}/metrics")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
