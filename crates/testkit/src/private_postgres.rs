@@ -130,7 +130,7 @@ impl PrivatePostgres {
 
     /// Creates the files of the cluster: a copy of an empty cluster that this process creates once. A copy takes a tenth
     /// of the time of initdb.
-    fn initialise(&self) {
+    fn initialize(&self) {
         static EMPTY: OnceLock<PathBuf> = OnceLock::new();
         let empty = EMPTY.get_or_init(|| {
             let home = self.home.with_file_name(format!("{}-empty", std::process::id()));
