@@ -13,7 +13,9 @@ use crate::support::{App, eventually};
 async fn requests_fail_with_503_during_a_postgres_outage_and_recover() {
     let database = testkit::TestDatabase::create().await;
     let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
-    let app = App::with(move |config| config.database = store::Config::new(Secret::new(url), "test")).await;
+    // The thread has its own connections, as in the program.
+    let database = store::Config { threads: 1, ..store::Config::new(Secret::new(url), "test") };
+    let app = App::with(move |config| config.database = database).await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
 
