@@ -6,5 +6,5 @@ async fn generations_example_prints_the_generations() {
     let (at, _) = kit.database("shop").await;
     let generation = kit.scheduled(at).await;
     let printed = kit.database.example("generations", &[&at.project.to_string()]);
-    assert_eq!(printed, format!("1/1 scheduled 1000 bytes {}\n", generation.offsite_key));
+    assert_eq!(printed, format!("1.1 scheduled 1000 bytes {}\n", generation.offsite_key));
 }
