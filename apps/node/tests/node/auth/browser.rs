@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::Method;
+use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use sandbox::IdentityProvider;
 use serde_json::Value;
 
