@@ -20,8 +20,8 @@ pub(crate) struct Routing {
 static BUILT: Mutex<Vec<(SignInMethods, Arc<Routing>)>> = Mutex::new(Vec::new());
 
 impl Routing {
-    /// Returns the routers for these sign-in methods. The servers of a process share them, because deriving and checking
-    /// the schemas of all routes takes longer than the rest of a start.
+    /// Returns the routers for these sign-in methods. The servers of a process share them, so that the schemas of all
+    /// routes are derived and checked once.
     ///
     /// # Errors
     /// Returns the collisions between the routes of a listener.

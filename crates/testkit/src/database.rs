@@ -137,8 +137,8 @@ fn expect_ok<T, E: std::fmt::Display>(statement: &str, answer: std::result::Resu
 }
 
 impl Drop for TestDatabase {
-    /// Drops the database on another thread. The test does not wait for it, because Postgres waits at least 100 ms for
-    /// the end of connections to the database. A database that is not dropped is removed together with the cluster.
+    /// Drops the database on another thread. The test does not wait for it, because Postgres waits until the connections
+    /// to the database have ended. A database that is not dropped is removed together with the cluster.
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         let cluster = self.cluster.clone();

@@ -128,8 +128,7 @@ impl PrivatePostgres {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
-    /// Creates the files of the cluster: a copy of an empty cluster that this process creates once. A copy takes a tenth
-    /// of the time of initdb.
+    /// Creates the files of the cluster: a copy of an empty cluster, so that initdb runs once in each process.
     fn initialize(&self) {
         static EMPTY: OnceLock<PathBuf> = OnceLock::new();
         let empty = EMPTY.get_or_init(|| {
