@@ -1,7 +1,7 @@
 //! Starts and stops of the program.
 
-use std::io::Read as _;
 use std::process::{Command, Stdio};
+use std::{io, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::reserved_address;
@@ -58,14 +58,16 @@ async fn sigterm_stops_the_node_and_the_log_contains_no_credential() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let output = node.stdout.take().unwrap();
+    // The log is read from the start, because a full pipe would block the node.
+    let log = thread::spawn(move || io::read_to_string(output).unwrap());
     until("the front", || std::net::TcpStream::connect(front).is_ok()).await;
     Visitor::new(front).sees("shop.localhost", "/", 200, "home").await;
     // The report follows the line of the log.
     until("the report", || core.last_report("shop").is_some()).await;
 
     kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
-    let mut log = String::new();
-    node.stdout.take().unwrap().read_to_string(&mut log).unwrap();
+    let log = log.join().unwrap();
     assert!(node.wait().unwrap().success());
     assert!(
         log.lines().all(|line| line.starts_with('{'))
