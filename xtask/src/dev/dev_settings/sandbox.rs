@@ -94,7 +94,7 @@ impl Sandbox {
         for system in self.systems(&api, &dashboard)? {
             // The first setting of a system is set if the system is configured otherwise.
             if let Some((first, _)) = system.first()
-                && read_setting::<Secret>(*first)?.is_none()
+                && read_setting::<Secret>(first)?.is_none()
             {
                 values.extend(system);
             }

@@ -98,6 +98,7 @@ impl Kit {
         let object = self.backups.join(generation["offsiteKey"].as_str().unwrap());
         let mut restore = Command::new(self.projects.programs().join("pg_restore"));
         let output = restore.args(["--data-only", "--table=t", "--file=-"]).arg(object).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         let rows = text.lines().skip_while(|line| !line.starts_with("COPY ")).skip(1);
         rows.take_while(|line| *line != "\\.").map(str::to_owned).collect()
