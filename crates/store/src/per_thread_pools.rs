@@ -12,8 +12,7 @@ use deadpool::Runtime;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
 
-use crate::config::InvalidUrl;
-use crate::config::{LOOKUP_OPTIONS, REQUEST_OPTIONS};
+use crate::config::{InvalidUrl, LOOKUP_OPTIONS, REQUEST_OPTIONS};
 use crate::connect::Connector;
 use crate::lookups::LookupConnection;
 use crate::{Config, Connection};

@@ -18,7 +18,6 @@ impl Document {
     /// Fetches the document of the server at this address. Most servers of the tests have the same document, so it is
     /// parsed only once.
     pub async fn fetch(client: &Client, base: &str) -> Arc<Self> {
-        // A comparison with each document is faster than a hash.
         static PARSED: Mutex<Vec<(Vec<u8>, Arc<Document>)>> = Mutex::new(Vec::new());
         let response = client.get(format!("{base}/v1/openapi.json")).send().await.unwrap();
         let text = response.error_for_status().unwrap().bytes().await.unwrap().to_vec();
