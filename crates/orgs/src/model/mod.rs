@@ -146,7 +146,7 @@ pub struct AuditEvent {
 }
 
 /// A filter of audit events. The default matches all events.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditFilter {

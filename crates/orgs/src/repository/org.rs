@@ -72,7 +72,7 @@ pub trait OrgRepository {
 
     /// Returns the audit events of a log that match the filter, newest first.
     async fn audit_list(
-        &mut self,
+        &self,
         log: AuditLog,
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
@@ -180,7 +180,7 @@ impl OrgRepository for Connection {
     }
 
     async fn audit_list(
-        &mut self,
+        &self,
         log: AuditLog,
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
@@ -203,7 +203,7 @@ impl OrgRepository for Connection {
         if let Some(until) = filter.until {
             query = query.filter(audit_events::id.lt(AuditId::earliest_at(until)));
         }
-        Ok(query.load::<AuditRow>(self).await?.into_iter().map(AuditEvent::from).collect())
+        Ok(query.load::<AuditRow>(&mut &*self).await?.into_iter().map(AuditEvent::from).collect())
     }
 
     async fn member_list(&self, org: OrgId, paging: &Paging<UserId>) -> Result<Vec<Member>> {

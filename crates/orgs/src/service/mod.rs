@@ -127,13 +127,26 @@ impl Orgs {
         filter: &AuditFilter,
         paging: &Paging<AuditId>,
     ) -> Result<Page<AuditEvent>> {
-        let events = self.store.connection().await?.audit_list(AuditLog::Account(user), filter, paging).await?;
-        Ok(Page::cut(events, paging, |event| event.id))
+        self.audit_page(AuditLog::Account(user), filter, paging).await
     }
 
     /// Returns the audit events of an organization, newest first.
     pub async fn audit(&self, org: OrgId, filter: &AuditFilter, paging: &Paging<AuditId>) -> Result<Page<AuditEvent>> {
-        let events = self.store.connection().await?.audit_list(AuditLog::Org(org), filter, paging).await?;
+        self.audit_page(AuditLog::Org(org), filter, paging).await
+    }
+
+    /// Returns a page of a log. A page without a filter is a lookup. A filter may skip many events, so it is not.
+    async fn audit_page(
+        &self,
+        log: AuditLog,
+        filter: &AuditFilter,
+        paging: &Paging<AuditId>,
+    ) -> Result<Page<AuditEvent>> {
+        let events = if *filter == AuditFilter::default() {
+            self.store.lookup(async |lookups| lookups.audit_list(log, filter, paging).await).await?
+        } else {
+            self.store.connection().await?.audit_list(log, filter, paging).await?
+        };
         Ok(Page::cut(events, paging, |event| event.id))
     }
 
