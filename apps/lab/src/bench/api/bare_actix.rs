@@ -8,7 +8,7 @@ use xtask::probe;
 use xtask::services::Services;
 use xtask::workspace;
 
-use super::Environment;
+use super::environment::{CONNECTIONS, Environment};
 use crate::bench::machine::IS_RELEASE;
 use crate::bench::report::Report;
 use crate::bench::server::Server;
@@ -21,7 +21,7 @@ const ACTIX_HEADERS: [&str; 3] = ["content-length", "date", "transfer-encoding"]
 
 /// Adds two rows per path: the bare server and the control API.
 pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mut Report) -> Result<()> {
-    let server = lab.server(services, "fixed", lab.database("of_fixed").await?).await?;
+    let server = lab.server(services, "fixed", lab.database("of_fixed").await?, CONNECTIONS).await?;
     let mut responses = Vec::new();
     for path in PATHS {
         responses.push(fetch_response(&server, path).await?);
@@ -39,8 +39,8 @@ pub async fn compare(services: &mut Services, lab: &Environment<'_>, report: &mu
     for path in PATHS {
         let mut runs = [Vec::new(), Vec::new()];
         for _ in 0..lab.args.rounds {
-            runs[0].push(services.supervise(lab.load().run(&format!("http://{bare}{path}"), &[])).await?);
-            runs[1].push(services.supervise(lab.load().run(&server.url(path), &[])).await?);
+            runs[0].push(services.supervise(lab.load(CONNECTIONS).run(&format!("http://{bare}{path}"), &[])).await?);
+            runs[1].push(services.supervise(lab.load(CONNECTIONS).run(&server.url(path), &[])).await?);
         }
         report.comparison(&format!("`{path}`"), &[("bare", &runs[0]), ("svc", &runs[1])])?;
     }

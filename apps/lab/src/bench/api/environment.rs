@@ -12,6 +12,9 @@ use xtask::services::Services;
 use crate::bench::server::Server;
 use crate::bench::wrk::{Load, Wrk};
 
+/// The connections to Postgres that a server opens by default.
+pub const CONNECTIONS: u32 = 16;
+
 #[derive(clap::Args, PartialEq)]
 #[group(id = "api")]
 pub struct Args {
@@ -21,9 +24,6 @@ pub struct Args {
     /// The number of runs per side, alternating
     #[arg(long, default_value_t = 3)]
     pub(super) rounds: usize,
-    /// Connections to Postgres, for the server and for pgbench
-    #[arg(long, default_value_t = 8)]
-    pub(super) connections: u32,
     /// Projects in the large database
     #[arg(long, default_value_t = 1_000_000)]
     pub(super) projects: u32,
@@ -68,16 +68,16 @@ impl Environment<'_> {
         Ok(url)
     }
 
-    /// Starts a server on a migrated database.
-    pub async fn server(&self, services: &mut Services, name: &str, url: String) -> Result<Server> {
+    /// Starts a server on a migrated database, with this number of connections to Postgres.
+    pub async fn server(&self, services: &mut Services, name: &str, url: String, connections: u32) -> Result<Server> {
         let folder = self.folder.join(name);
         fs::create_dir(&folder)?;
-        let connections = [("SVC_DATABASE_CONNECTIONS", self.args.connections.to_string())];
+        let connections = [("SVC_DATABASE_CONNECTIONS", connections.to_string())];
         Server::start(services, &folder, url, &connections).await
     }
 
     /// Returns a load with twice as many connections as the server has to Postgres, so that Postgres is the bottleneck.
-    pub fn load(&self) -> Load<'_> {
-        Load { wrk: self.wrk, seconds: self.args.seconds, connections: self.args.connections * 2 }
+    pub fn load(&self, connections: u32) -> Load<'_> {
+        Load { wrk: self.wrk, seconds: self.args.seconds, connections: connections * 2 }
     }
 }

@@ -8,8 +8,8 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 use xtask::services::Services;
 
-use super::Environment;
 use super::changes::Changes;
+use super::environment::{CONNECTIONS, Environment};
 use crate::bench::report::Report;
 use crate::bench::run::percentiles;
 use crate::bench::server::Server;
@@ -21,9 +21,9 @@ const IDLE_CONNECTIONS: usize = 1000;
 pub async fn measure(services: &mut Services, lab: &Environment<'_>, report: &mut Report) -> Result<()> {
     let mut starts = Vec::new();
     let url = lab.database("of_memory").await?;
-    let mut server = lab.server(services, "memory", url.clone()).await?;
+    let mut server = lab.server(services, "memory", url.clone(), CONNECTIONS).await?;
     for round in 0..lab.args.rounds {
-        server = lab.server(services, &format!("memory{round}"), url.clone()).await?;
+        server = lab.server(services, &format!("memory{round}"), url.clone(), CONNECTIONS).await?;
         starts.push(server.startup_time.as_secs_f64() * 1000.0);
     }
     let [start] = percentiles(starts, [50]);
@@ -42,8 +42,10 @@ pub async fn measure(services: &mut Services, lab: &Environment<'_>, report: &mu
             &resident_memory(&server)?,
         ])?;
         let changes = Changes::prepare(&server, lab.folder).await?;
-        lab.load().script(&server.url(""), &changes.script(0)?).await?;
-        lab.load().run(&server.url("/v1/orgs/bench0/projects"), &[("Authorization", &server.authorization())]).await?;
+        lab.load(CONNECTIONS).script(&server.url(""), &changes.script(0)?).await?;
+        lab.load(CONNECTIONS)
+            .run(&server.url("/v1/orgs/bench0/projects"), &[("Authorization", &server.authorization())])
+            .await?;
         report.row(&["the same, after changes and lists at full load", &resident_memory(&server)?])?;
         drop(idle);
         Ok(())

@@ -9,7 +9,7 @@ use serde_json::json;
 use xtask::services::Services;
 use xtask::workspace::print_step;
 
-use super::Environment;
+use super::environment::{CONNECTIONS, Environment};
 use super::seed::{self, Size};
 use crate::bench::report::Report;
 use crate::bench::run::percentiles;
@@ -109,7 +109,7 @@ async fn measure(sides: &[Side], ask: RequestBuilderFn, rounds: usize) -> Result
 impl Side {
     async fn start(services: &mut Services, lab: &Environment<'_>, name: &str, size: Size) -> Result<Self> {
         let url = lab.database(name).await?;
-        let server = lab.server(services, name, url.clone()).await?;
+        let server = lab.server(services, name, url.clone(), CONNECTIONS).await?;
         let (start, psql) = (Instant::now(), lab.bin.join("psql"));
         seed::fill(&psql, &url, "ada", size)?;
         print_step(
