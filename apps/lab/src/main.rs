@@ -5,6 +5,7 @@ mod chaos;
 mod connected_app;
 mod git_host;
 mod mail_host;
+mod page;
 mod usage;
 
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ enum Command {
     /// A release build with the default options and all parts replaces the benchmark's section of docs/benchmarks.md.
     Bench(bench::Args),
     /// Inject faults and measure the reliability targets
+    ///
+    /// A release build with the default options replaces the section of each fault in docs/reliability.md.
     Chaos(chaos::Args),
     /// Run a command that ends when the lab ends
     #[command(hide = true)]

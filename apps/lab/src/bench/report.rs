@@ -6,10 +6,10 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use xtask::workspace;
 
 use super::machine::IS_RELEASE;
 use super::run::{Run, median};
+use crate::page::{self, are_defaults};
 
 /// The page with a section for each benchmark.
 const PAGE: &str = "docs/benchmarks.md";
@@ -86,40 +86,13 @@ impl Report {
             println!("\n{PAGE} stays as it is: only a release build with the default options and all parts changes it");
             return Ok(());
         }
-        let path = workspace::root()?.join(PAGE);
-        let page = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-        fs::write(&path, replace_section(&page, &self.text)).with_context(|| format!("{}", path.display()))
+        page::replace_section(PAGE, &self.text)
     }
 
     fn add(&mut self, lines: &str) -> Result<()> {
         println!("{lines}");
         Ok(writeln!(self.text, "{lines}")?)
     }
-}
-
-/// Returns whether all options have their default values.
-fn are_defaults<A: clap::Args + PartialEq>(args: &A) -> Result<bool> {
-    let matches = A::augment_args(clap::Command::new("bench")).try_get_matches_from(["bench"])?;
-    Ok(A::from_arg_matches(&matches)? == *args)
-}
-
-/// Replaces the section of a page with the same heading, or appends the section.
-fn replace_section(page: &str, section: &str) -> String {
-    let mut sections = split(page);
-    match sections.iter_mut().find(|found| found.lines().next() == section.lines().next()) {
-        Some(found) => *found = section,
-        None => sections.push(section),
-    }
-    let sections: Vec<&str> = sections.into_iter().map(str::trim_end).collect();
-    format!("{}\n", sections.join("\n\n"))
-}
-
-/// Splits a page into the text before the first section, and its sections.
-fn split(page: &str) -> Vec<&str> {
-    let mut begins: Vec<usize> = page.match_indices("\n## ").map(|(at, _)| at + 1).collect();
-    begins.insert(0, 0);
-    let ends = begins.iter().skip(1).copied().chain([page.len()]);
-    begins.iter().zip(ends).filter_map(|(begin, end)| page.get(*begin..end)).collect()
 }
 
 /// Returns the first line that a program prints about its version. Some programs print it to the standard error.
@@ -158,43 +131,4 @@ pub fn describe_machine<P: AsRef<OsStr>>(programs: &[P]) -> Result<String> {
         write!(list, "\n- {}", version(program, &["--version"])?)?;
     }
     Ok(list)
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::{Args, Command, FromArgMatches as _};
-
-    use super::*;
-
-    #[derive(Args, PartialEq)]
-    struct Options {
-        #[arg(long, default_value_t = 3)]
-        rounds: usize,
-        #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
-        connections: Vec<usize>,
-        #[arg(long)]
-        quick: bool,
-    }
-
-    #[test]
-    fn other_sections_stay() {
-        let page = "# Page\n\nAbout\n\n## One\n\n1\n\n### Part\n\n## Two\n\n2\n";
-        let replaced = replace_section(page, "## One\n\nnew");
-        assert_eq!(replaced, "# Page\n\nAbout\n\n## One\n\nnew\n\n## Two\n\n2\n");
-        assert_eq!(replace_section(page, "## Three\n\n3"), format!("{page}\n## Three\n\n3\n"));
-    }
-
-    #[test]
-    fn only_default_options_are_complete() {
-        let is_complete = |arguments: &[&str]| {
-            let matches = Options::augment_args(Command::new("bench").no_binary_name(true));
-            let matches = matches.try_get_matches_from(arguments).unwrap();
-            are_defaults(&Options::from_arg_matches(&matches).unwrap()).unwrap()
-        };
-        assert!(is_complete(&[]));
-        assert!(is_complete(&["--rounds", "3", "--connections", "1,8"]));
-        assert!(!is_complete(&["--rounds", "1"]));
-        assert!(!is_complete(&["--connections", "1"]));
-        assert!(!is_complete(&["--quick"]));
-    }
 }

@@ -1,12 +1,16 @@
-//! Prints the results of each fault and writes `docs/reliability.md`.
+//! The results of a fault: printed, and in its section of the page of results.
 
 use std::fmt::Write as _;
-use std::fs;
 
-use anyhow::Result;
-use xtask::workspace;
+use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 
+use super::Fault;
 use crate::bench::report::describe_machine;
+use crate::page;
+
+/// The page with a section for each fault.
+pub const PAGE: &str = "docs/reliability.md";
 
 /// The results of one fault.
 #[derive(Default)]
@@ -27,6 +31,13 @@ pub struct Finding {
     pub met: bool,
 }
 
+impl Outcome {
+    /// Returns whether all targets are met and nothing was violated.
+    pub fn is_met(&self) -> bool {
+        self.violations.is_empty() && self.findings.iter().all(|finding| finding.met)
+    }
+}
+
 impl Finding {
     pub fn new(scenario: &'static str, target: &'static str, met: bool, measured: String) -> Self {
         Self { scenario, target, measured, met }
@@ -36,21 +47,6 @@ impl Finding {
         if self.met { "met" } else { "**not met**" }
     }
 }
-
-const INTRODUCTION: &str = "\
-# Reliability
-
-Written by `cargo xtask chaos`, which injects faults into a release build and measures the reliability targets. Postgres
-(with `fsync` on), the service and the load generator share one machine and connect over loopback. Writers keep a
-journal of acknowledged writes. After each fault, the journal is compared with the database, and the statements of
-[`invariants.sql`](../crates/chaos/src/invariants.sql) must return no rows. `no-op` is the p99 of `/healthz` in the same
-run.
-
-";
-
-const NOT_COVERED: &str = "
-Not measured here: webhook redeliveries and orders of billing (tests cover them). `cargo xtask bench` measures a million projects in one organization.
-";
 
 /// The maximum number of violations to print.
 const MAX_PRINTED_VIOLATIONS: usize = 10;
@@ -71,19 +67,27 @@ pub fn print(outcome: &Outcome) {
     }
 }
 
-/// Writes the page.
-pub fn write(outcome: &Outcome) -> Result<()> {
-    let mut page = format!(
-        "{INTRODUCTION}{}\n\n| scenario | target | measured | |\n|---|---|---|---|\n",
+/// Replaces the fault's section of the page. Its heading is the description of the fault.
+pub fn write(fault: Fault, outcome: &Outcome) -> Result<()> {
+    let value = fault.to_possible_value().context("the fault has no name")?;
+    let title = value.get_help().context("the fault has no description")?;
+    let mut section = format!(
+        "## {title}\n\n`cargo xtask chaos {}`\n\n{}\n",
+        value.get_name(),
         describe_machine(&["psql", "rustc"])?
     );
+    if !outcome.findings.is_empty() {
+        section.push_str("\n| scenario | target | measured | |\n|---|---|---|---|\n");
+    }
     for finding in &outcome.findings {
         let Finding { scenario, target, measured, .. } = finding;
-        writeln!(page, "| {scenario} | {target} | {measured} | {} |", finding.verdict())?;
+        writeln!(section, "| {scenario} | {target} | {measured} | {} |", finding.verdict())?;
     }
-    page.push_str(NOT_COVERED);
+    if !outcome.violations.is_empty() {
+        writeln!(section, "\n**{} violations**", outcome.violations.len())?;
+    }
     for skipped in &outcome.skipped {
-        writeln!(page, "\nSkipped in this run: {skipped}.")?;
+        writeln!(section, "\nSkipped in this run: {skipped}.")?;
     }
-    Ok(fs::write(workspace::root()?.join("docs/reliability.md"), page)?)
+    page::replace_section(PAGE, &section)
 }

@@ -34,7 +34,7 @@ use growth::Growth;
 use rig::{Nodes, Rig};
 use workload::Workload;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args, PartialEq)]
 pub struct SoakArgs {
     /// The duration of the faults of `soak`, in minutes; a third of it follows without faults
     #[arg(long, default_value_t = 30)]
@@ -45,6 +45,13 @@ pub struct SoakArgs {
     /// The seed of the faults of `soak` [default: random]
     #[arg(long)]
     seed: Option<u64>,
+}
+
+impl SoakArgs {
+    /// Returns the same options with a random seed.
+    pub fn without_seed(&self) -> Self {
+        Self { seed: None, ..self.clone() }
+    }
 }
 
 /// The shortest time without faults.
