@@ -10,7 +10,7 @@ use protocol::{
     MailDeliveries, MailSubmitted, NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA,
 };
 use reqwest::header::{CONTENT_TYPE, DATE};
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -77,7 +77,7 @@ impl Core {
         if let Some(date) = date {
             self.clock.observe(date.into());
         }
-        let desired: Desired = response.json().await.map_err(reqwest::Error::without_url)?;
+        let desired: Desired = json(response).await?;
         ensure!(desired.schema == SCHEMA, "the desired state has schema {}, expected {SCHEMA}", desired.schema);
         Ok(DesiredUpdate::read(desired))
     }
@@ -90,7 +90,7 @@ impl Core {
     /// Fetches a certificate with its private key. Returns `None` if the control plane has replaced it.
     pub async fn certificate(&self, id: &str) -> anyhow::Result<Option<Certificate>> {
         let request = self.client.get(format!("{}/internal/v1/certificates/{id}", self.base)).timeout(READ_TIMEOUT);
-        found(request.send().await.map_err(reqwest::Error::without_url)?).await
+        found(send(request).await?).await
     }
 
     /// Returns the response to an HTTP-01 challenge at a host. Returns `None` if no certification authority was asked to
@@ -99,7 +99,7 @@ impl Core {
         let query = serde_urlencoded::to_string([("host", host)])?;
         let url = format!("{}/internal/v1/acme-challenges/{token}?{query}", self.base);
         let request = self.client.get(url).timeout(CHALLENGE_TIMEOUT);
-        found(request.send().await.map_err(reqwest::Error::without_url)?).await
+        found(send(request).await?).await
     }
 
     /// Sends a batch of reports.
@@ -111,7 +111,7 @@ impl Core {
     /// Announces what the node offers.
     pub async fn announce(&self, info: &NodeInfo) -> anyhow::Result<()> {
         let request = self.client.put(format!("{}/internal/v1/node", self.base)).timeout(READ_TIMEOUT).json(info);
-        let response = request.send().await.map_err(reqwest::Error::without_url)?;
+        let response = send(request).await?;
         ensure!(response.status().is_success(), "the control plane returned {}", response.status());
         Ok(())
     }
@@ -123,21 +123,19 @@ impl Core {
         if matches!(response.status().as_u16(), 400 | 404) {
             return Ok(Redemption::Rejected);
         }
-        let RedeemResult { project, .. } = require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?;
+        let RedeemResult { project, .. } = json(require_ok(response)?).await?;
         Ok(Redemption::Granted(project))
     }
 
     /// Returns the catalog of AI models.
     pub async fn ai_models(&self) -> anyhow::Result<Value> {
         let request = self.client.get(format!("{}/internal/v1/ai/models", self.base)).timeout(READ_TIMEOUT);
-        let response = require_ok(request.send().await.map_err(reqwest::Error::without_url)?)?;
-        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+        json(require_ok(send(request).await?)?).await
     }
 
     /// Requests the admission of an AI call. If this fails, the control plane may still have admitted the call.
     pub async fn admit_ai_call(&self, call: &AiCallRequest) -> anyhow::Result<AiAdmission> {
-        let response = require_ok(self.post("/internal/v1/ai/calls", call).await?)?;
-        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+        json(require_ok(self.post("/internal/v1/ai/calls", call).await?)?).await
     }
 
     /// Reports AI calls that ended or are in progress.
@@ -150,7 +148,7 @@ impl Core {
     pub async fn submit_mail(&self, submission: Bytes) -> anyhow::Result<Outcome<MailSubmitted>> {
         let request = self.client.post(format!("{}/internal/v1/mail/submissions", self.base)).timeout(READ_TIMEOUT);
         let request = request.header(CONTENT_TYPE, "application/json").body(submission);
-        accepted(request.send().await.map_err(reqwest::Error::without_url)?).await
+        accepted(send(request).await?).await
     }
 
     /// Long-polls the received mail that is due, and claims it. If none is due within [`POLL_WAIT`], returns nothing. Ends
@@ -158,9 +156,7 @@ impl Core {
     pub async fn claim_mail(&self, is_idle: bool) -> anyhow::Result<MailDeliveries> {
         let wait = POLL_WAIT.as_secs();
         let url = format!("{}/internal/v1/mail/deliveries?wait={wait}&idle={is_idle}", self.base);
-        let request = self.client.post(url);
-        let response = request.send().await.map_err(reqwest::Error::without_url)?;
-        Ok(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?)
+        json(require_ok(send(self.client.post(url)).await?)?).await
     }
 
     /// Downloads a mail that this node has claimed.
@@ -179,20 +175,31 @@ impl Core {
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Response> {
-        let response = self.client.get(format!("{}{path}", self.base)).send().await;
-        require_ok(response.map_err(reqwest::Error::without_url)?)
+        require_ok(send(self.client.get(format!("{}{path}", self.base))).await?)
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
-        let request = self.client.post(format!("{}{path}", self.base)).timeout(READ_TIMEOUT).json(body);
-        Ok(request.send().await.map_err(reqwest::Error::without_url)?)
+        send(self.client.post(format!("{}{path}", self.base)).timeout(READ_TIMEOUT).json(body)).await
     }
+}
+
+async fn send(request: RequestBuilder) -> anyhow::Result<Response> {
+    Ok(request.send().await.map_err(reqwest::Error::without_url)?)
+}
+
+async fn json<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
+    Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+}
+
+/// Returns whether a response rejects the content of a request permanently.
+fn is_rejection(response: &Response) -> bool {
+    matches!(response.status().as_u16(), 400 | 413 | 422)
 }
 
 /// Returns the result of a request whose response has no content.
 fn confirmed(response: &Response) -> anyhow::Result<Outcome<()>> {
     match response.status().as_u16() {
-        400 | 413 | 422 => Ok(Outcome::Rejected),
+        _ if is_rejection(response) => Ok(Outcome::Rejected),
         204 => Ok(Outcome::Accepted(())),
         status => bail!("the control plane returned {status}"),
     }
@@ -200,10 +207,10 @@ fn confirmed(response: &Response) -> anyhow::Result<Outcome<()>> {
 
 /// Returns the result of a request whose response has a content.
 async fn accepted<T: DeserializeOwned>(response: Response) -> anyhow::Result<Outcome<T>> {
-    if matches!(response.status().as_u16(), 400 | 413 | 422) {
+    if is_rejection(&response) {
         return Ok(Outcome::Rejected);
     }
-    Ok(Outcome::Accepted(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?))
+    Ok(Outcome::Accepted(json(require_ok(response)?).await?))
 }
 
 /// Returns the content of a response, or `None` if the object does not exist.
@@ -211,7 +218,7 @@ async fn found<T: DeserializeOwned>(response: Response) -> anyhow::Result<Option
     if response.status() == StatusCode::NOT_FOUND {
         return Ok(None);
     }
-    Ok(Some(require_ok(response)?.json().await.map_err(reqwest::Error::without_url)?))
+    Ok(Some(json(require_ok(response)?).await?))
 }
 
 fn require_ok(response: Response) -> anyhow::Result<Response> {
