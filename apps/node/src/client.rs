@@ -63,6 +63,20 @@ impl Core {
         Ok(Self { client, clock: ReferenceClock::default(), base: config.core_url.clone() })
     }
 
+    /// Returns a client of an address at which no server listens.
+    #[cfg(test)]
+    pub fn unreachable() -> Self {
+        use crate::config::{CLAIM, TABLE};
+
+        // This fails if another test has installed the provider.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = format!("http://{}", testkit::reserved_address());
+        let given = [("SVC_NODE_TOKEN", "svc_nod_x"), ("SVC_NODE_DIR", "/d"), ("SVC_NODE_CORE_URL", &url)];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = settings::Settings::read(TABLE, &CLAIM, given).unwrap();
+        Self::new(&Config::new(&settings).unwrap()).unwrap()
+    }
+
     /// Returns the time of the control plane.
     pub fn clock(&self) -> ReferenceClock {
         self.clock.clone()

@@ -20,12 +20,17 @@ use crate::client::{Core, Outcome};
 const MAX_BATCH: usize = 200;
 /// How often open calls are reported. The control plane ends a call that was not reported for 15 minutes.
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
+/// The largest number of calls that wait for their settlement before no further call begins. A call whose admission
+/// failed waits too, because the control plane may have admitted it. Without this limit, an outage of the control plane
+/// would fill the memory and the journal.
+pub const MAX_UNSETTLED: i64 = 10_000;
 /// The longest delay before settlements are sent again.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Settles the calls of the node.
 pub struct Meter {
     journal: Journal,
+    /// Bounded by [`MAX_UNSETTLED`] and by the calls in progress.
     ended: mpsc::UnboundedSender<EndedCall>,
     /// The calls that were sent, with their estimated output so far.
     open: Mutex<HashMap<Uuid, Arc<AtomicU32>>>,
@@ -54,6 +59,11 @@ impl Meter {
         tasks.spawn(Arc::clone(&meter).settle(core.clone(), queue));
         tasks.spawn(Arc::clone(&meter).report(core));
         Ok(meter)
+    }
+
+    /// Returns whether another call may begin.
+    pub fn has_space(&self) -> bool {
+        self.metrics.unsettled.get() < MAX_UNSETTLED
     }
 
     /// Records the state of a call in the journal. Fails only if the node cannot write to its disk.

@@ -147,6 +147,9 @@ impl Ai {
         let request = ChatRequest::parse(&body)?;
         drop(body);
         let upstream = self.upstream.as_ref().ok_or(AiError::NoUpstream)?;
+        if !self.meter.has_space() {
+            return Err(AiError::NoCore);
+        }
         let (id, input_tokens) = (random::id(), request.input_tokens());
         self.meter.record(id, CallState::Asked).await?;
         let started = Instant::now();
@@ -191,5 +194,28 @@ impl Ai {
         } else {
             Ok((call.complete(upstream, body).await?, None))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Registry;
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_call_begins_while_too_many_wait_for_their_settlement() {
+        let (dir, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
+        let metrics = AiMetrics::new(&Registry::new()).unwrap();
+        let authorization = HeaderValue::from_static("Bearer x");
+        let config = AiConfig { url: "http://upstream.example/v1".to_owned(), authorization };
+        let ai = Ai::open(Some(&config), dir.path(), Core::unreachable(), metrics.clone(), &mut tasks).unwrap();
+        metrics.unsettled.set(meter::MAX_UNSETTLED);
+        let memory = ai.reserve("prj_1", 100).await.unwrap();
+        let body = Bytes::from_static(br#"{"model":"m","messages":[]}"#);
+        let completed = Arc::new(ai).complete("prj_1", body, memory).await;
+        assert_eq!(completed.err(), Some(AiError::NoCore));
+        assert_eq!(std::fs::read_dir(dir.path().join("ai")).unwrap().count(), 0);
     }
 }

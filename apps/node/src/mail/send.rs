@@ -92,19 +92,12 @@ impl Mailer {
 #[cfg(test)]
 mod tests {
     use prometheus::Registry;
-    use settings::Settings;
 
     use super::*;
-    use crate::config::{CLAIM, Config, TABLE};
 
     #[tokio::test]
     async fn unreachable_control_plane_is_unavailable_after_the_deadline() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let url = format!("http://{}", testkit::reserved_address());
-        let given = [("SVC_NODE_TOKEN", "svc_nod_x"), ("SVC_NODE_DIR", "/d"), ("SVC_NODE_CORE_URL", &url)];
-        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, given).unwrap()).unwrap()).unwrap();
-        let mailer = Mailer::new(core, MailMetrics::new(&Registry::new()).unwrap());
+        let mailer = Mailer::new(Core::unreachable(), MailMetrics::new(&Registry::new()).unwrap());
         let mailer = Mailer { deadline: Duration::from_millis(200), ..mailer };
         let sent = mailer.send("prj_1", OutgoingMail::default()).await;
         assert_eq!(sent, Err(SendError::Unavailable));
