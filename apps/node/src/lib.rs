@@ -27,6 +27,7 @@ mod environment;
 mod fetch;
 mod follow;
 mod front;
+mod in_use;
 mod index;
 pub mod mail;
 mod media;

@@ -102,7 +102,7 @@ impl Storage {
         if length == 0 {
             return Ok(Some(Content { length, bytes: stream::empty().boxed() }));
         }
-        let reader = self.readers.enter(record.blob);
+        let reader = self.readers.begin(record.blob);
         let range = record.offset + range.start..record.offset + range.end;
         let Some(opened) = self.blobs.open(prefix, record.blob, range).await? else { return Ok(None) };
         let storage = Arc::clone(self);

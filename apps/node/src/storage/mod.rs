@@ -25,7 +25,6 @@ mod object;
 mod prefix;
 mod prepare;
 mod put;
-mod readers;
 mod usage;
 mod wait;
 
@@ -46,9 +45,9 @@ use self::ids::BlobIds;
 use self::index::Index;
 use self::large_puts::LargePuts;
 use self::prefix::Prefixes;
-use self::readers::Readers;
 use self::usage::UsageReports;
 use self::wait::WaitBudget;
+use crate::in_use::InUse;
 use crate::observe::Observer;
 
 pub use self::deletion::{DeletedPrefixChange, DeletedPrefixes};
@@ -67,7 +66,8 @@ pub struct Storage {
     index: Index,
     ids: BlobIds,
     prefixes: Prefixes,
-    readers: Arc<Readers>,
+    /// The blobs that are being read. They are not deleted, so a read survives the replacement of its object.
+    readers: Arc<InUse<Uuid>>,
     large_puts: LargePuts,
     receiver_timeout: Duration,
     usage: UsageReports,

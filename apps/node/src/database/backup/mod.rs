@@ -32,10 +32,10 @@ pub mod tables;
 mod upkeep;
 mod verify;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -62,6 +62,7 @@ use super::registry::Registry;
 use super::server::Credentials;
 use super::status::Statuses;
 use crate::clock::{self, ReferenceClock};
+use crate::in_use::InUse;
 use crate::observe::Observer;
 
 pub use self::error::BackupError;
@@ -87,19 +88,13 @@ struct Service {
     metrics: BackupMetrics,
     slots: Slots,
     /// The objects that are being written or restored, which must not be deleted.
-    in_use: Arc<Mutex<HashMap<String, usize>>>,
+    in_use: Arc<InUse<String>>,
     /// Notified when there is a dump to report.
     stored: Notify,
     /// Whether all stored dumps must be reported again.
     reports_again: AtomicBool,
     desired: DesiredParts,
     denials: Denials,
-}
-
-/// Marks an object as in use until it is dropped.
-struct InUse {
-    objects: Arc<Mutex<HashMap<String, usize>>>,
-    key: String,
 }
 
 impl Backups {
@@ -194,7 +189,7 @@ impl Backups {
     pub async fn restore(&self, generation: &GenerationRef, target: &LoadTarget, max_bytes: Option<u64>) -> Result<()> {
         let service = self.service.as_ref().ok_or(BackupError::NotConfigured)?;
         let _permit = service.slots.acquire_restore().await;
-        let _in_use = service.use_object(&generation.key);
+        let _in_use = service.in_use.begin(generation.key.clone());
         let result = tokio::select! {
             restored = service.restore(generation, target) => restored,
             exceeded = growth::watch(target, max_bytes) => exceeded,
@@ -255,7 +250,7 @@ impl Service {
     async fn try_make(&self, new: &NewDump<'_>, credentials: &Credentials) -> Result<Dump> {
         let created_at = clock::now();
         let key = new_key(new.project, new.kind, created_at);
-        let _in_use = self.use_object(&key);
+        let _in_use = self.in_use.begin(key.clone());
         self.begin(new, &key, created_at).await?;
         let object = self.dump(credentials, &key).await?;
         self.verify(&object).await?;
@@ -273,32 +268,4 @@ impl Service {
         let (project, database) = (new.project.to_owned(), new.database.to_owned());
         Ok(Dump { project, database, kind: new.kind, epoch: new.epoch, cause, created_at, object })
     }
-
-    /// Protects an object from deletion.
-    fn use_object(&self, key: &str) -> InUse {
-        let (objects, key) = (Arc::clone(&self.in_use), key.to_owned());
-        *lock(&objects).entry(key.clone()).or_default() += 1;
-        InUse { objects, key }
-    }
-
-    fn is_in_use(&self, key: &str) -> bool {
-        lock(&self.in_use).contains_key(key)
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        let mut objects = lock(&self.objects);
-        if let Some(count) = objects.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                objects.remove(&self.key);
-            }
-        }
-    }
-}
-
-/// The map is valid even if a holder of the lock panicked.
-fn lock(objects: &Mutex<HashMap<String, usize>>) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
-    objects.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -61,6 +61,6 @@ impl Service {
 
     /// Returns whether an object must not be deleted: the control plane may ask for it, or it is in use.
     pub(super) fn is_needed(&self, project: &str, key: &str) -> bool {
-        self.is_in_use(key) || self.desired.may_need(project, key)
+        self.in_use.contains(key) || self.desired.may_need(project, key)
     }
 }
