@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::bail;
+use daemon::if_exists;
 
 /// Ends the processes that an earlier run of the node left behind. Their environment contains the path of this socket.
 pub fn end_processes(socket: &Path) -> anyhow::Result<()> {
@@ -71,16 +72,10 @@ pub fn remove(path: &Path) -> anyhow::Result<()> {
 
 /// Removes a directory with its contents, if it exists.
 pub fn remove_all(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
+    if_exists(fs::remove_dir_all(path)).map(drop)
 }
 
 /// Removes a file, if it exists.
 pub fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
+    if_exists(fs::remove_file(path)).map(drop)
 }

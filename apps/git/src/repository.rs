@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use daemon::if_exists;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::task::spawn_blocking;
@@ -234,10 +235,7 @@ impl Repositories {
         self.0.erased.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
         let trash = self.0.dir.join("new").join(id);
         spawn_blocking(move || {
-            match fs::rename(&path, &trash) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                renamed => renamed?,
-            }
+            if_exists(fs::rename(&path, &trash))?;
             remove_all(&trash)
         })
         .await??;

@@ -33,6 +33,7 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use actix_web::http::header::HeaderValue;
 use anyhow::{Context as _, bail};
+use daemon::if_exists;
 use protocol::Platform;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 use rustix::io::Errno;
@@ -99,10 +100,8 @@ impl Cache {
             Err(TryLockError::WouldBlock) => bail!("another node uses it"),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        for emptied in ["tmp", "run"].map(|name| dir.join(name)) {
-            if emptied.exists() {
-                fs::remove_dir_all(&emptied)?;
-            }
+        for emptied in ["tmp", "run"] {
+            if_exists(fs::remove_dir_all(dir.join(emptied)))?;
         }
         for folder in ["tmp", "run", "blobs", "sites", "environments", "certificates"] {
             create_private_dir(&dir.join(folder))?;
@@ -286,11 +285,7 @@ impl Drop for TemporaryFile {
 /// Reads a document. Returns `None` if the file is missing or does not parse, because the control plane has the data
 /// too.
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(bytes) = if_exists(fs::read(path))? else { return Ok(None) };
     let parsed = serde_json::from_slice(&bytes);
     Ok(parsed
         .inspect_err(|error| tracing::error!(path = %path.display(), %error, "failed to parse a file; ignoring it"))
@@ -299,19 +294,12 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 
 /// Returns the size of a file, if it exists.
 fn size_of(path: &Path) -> io::Result<Option<u64>> {
-    match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(metadata.len())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(if_exists(fs::metadata(path))?.map(|metadata| metadata.len()))
 }
 
 /// Removes a file if it exists.
 fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_exists(fs::remove_file(path)).map(drop)
 }
 
 /// Creates a folder that only the node's user may read: sites may be protected.

@@ -1,10 +1,11 @@
 //! The keys of users, and the key of the server.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use daemon::if_exists;
 use russh::keys::PublicKey;
 use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
@@ -31,17 +32,14 @@ pub(super) fn is_acceptable(key: &PublicKey, algorithm: &Algorithm) -> bool {
 
 /// Reads the host key, or creates it.
 pub(super) fn host_key_at(path: &Path) -> anyhow::Result<PrivateKey> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(PrivateKey::from_openssh(text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let key = PrivateKey::from(Ed25519Keypair::from_seed(&random::bytes()?));
-            // Only the owner can read a temporary file.
-            let mut file = tempfile::NamedTempFile::new_in(path.parent().context("the key has a directory")?)?;
-            file.write_all(key.to_openssh(LineEnding::LF)?.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            Ok(key)
-        }
-        Err(error) => Err(error.into()),
+    if let Some(text) = if_exists(fs::read_to_string(path))? {
+        return Ok(PrivateKey::from_openssh(text)?);
     }
+    let key = PrivateKey::from(Ed25519Keypair::from_seed(&random::bytes()?));
+    // Only the owner can read a temporary file.
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().context("the key has a directory")?)?;
+    file.write_all(key.to_openssh(LineEnding::LF)?.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(key)
 }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, bail};
+use daemon::if_exists;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
@@ -214,11 +215,8 @@ impl Spool {
 impl Drop for Spool {
     fn drop(&mut self) {
         // After a commit, the file has its final name.
-        match fs::remove_file(self.new_path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "failed to remove an incomplete mail");
-            }
-            _ => {}
+        if let Err(error) = if_exists(fs::remove_file(self.new_path())) {
+            tracing::warn!(%error, "failed to remove an incomplete mail");
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use actix_web::cookie::{Cookie, SameSite};
+use daemon::if_exists;
 use protocol::SiteAccess;
 use ring::hmac;
 use sha256::{hex, unhex};
@@ -33,9 +34,8 @@ pub struct Keys(hmac::Key);
 impl Keys {
     /// Reads the key, or creates it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let key = match fs::read(path) {
-            Ok(key) if key.len() == 32 => key,
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        let key = match if_exists(fs::read(path))? {
+            Some(key) if key.len() == 32 => key,
             _ => create_key(path)?.to_vec(),
         };
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))

@@ -8,6 +8,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use daemon::if_exists;
+
 use super::{Cache, remove};
 use crate::desired::Placements;
 use crate::digest::Digest;
@@ -50,11 +52,7 @@ impl Cache {
     }
 
     fn environment(&self, project: &str) -> io::Result<Option<Environment>> {
-        let sealed = match fs::read(self.environment_path(project)) {
-            Ok(sealed) => sealed,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(sealed) = if_exists(fs::read(self.environment_path(project)))? else { return Ok(None) };
         let content = self.key.open(project, &sealed);
         Ok(content.and_then(|content| serde_json::from_slice(&content).ok()))
     }

@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
 
+use daemon::if_exists;
+
 use super::{Blob, Cache, remove, size_of, sync};
 use crate::digest::{Digest, HashingWriter};
 use crate::index::Asset;
@@ -32,11 +34,7 @@ impl Cache {
 
     /// Returns whether a blob is stored and matches its digest. Reads the whole file.
     pub fn is_intact(&self, content: Digest) -> io::Result<bool> {
-        match digest(&self.blob_path(content)) {
-            Ok(actual) => Ok(actual == content),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(if_exists(digest(&self.blob_path(content)))? == Some(content))
     }
 }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path as Folder;
 
 use bytes::Bytes;
+use daemon::if_exists;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetResult, ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
@@ -67,8 +68,8 @@ impl Blobs {
     pub async fn delete_all(&self, prefix: &str) -> Result<()> {
         if let Some(folder) = self.0.folder.as_ref().map(|folder| folder.join(prefix)) {
             // In a folder, this also deletes the unfinished uploads, which the store does not list.
-            let deleted = spawn_blocking(move || delete_folder(&folder)).await;
-            return deleted.map_err(failed("delete a folder"))?.map_err(failed("delete a folder"));
+            let deleted = spawn_blocking(move || if_exists(std::fs::remove_dir_all(folder))).await;
+            return deleted.map_err(failed("delete a folder"))?.map(drop).map_err(failed("delete a folder"));
         }
         let listed = bounded(self.0.objects.list(Some(&Path::from(prefix))));
         let delete = async |object: ObjectMeta| match within(self.0.objects.delete(&object.location)).await? {
@@ -158,13 +159,6 @@ fn bounded<T: Send + 'static>(
         let next = within(listed.next()).await?.transpose().map_err(failed("list blobs"))?;
         Ok(next.map(|object| (object, listed)))
     })
-}
-
-fn delete_folder(folder: &Folder) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        deleted => deleted,
-    }
 }
 
 /// Deletes the unfinished uploads of blobs with smaller ids than `before`. `object_store` names such a file like the

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use daemon::if_exists;
+
+use crate::cache::create_private_dir;
 use crate::random;
 
 /// The folder of one restore, deleted on drop.
@@ -12,16 +14,13 @@ pub struct Spool(PathBuf);
 
 /// Deletes the folders that a killed node left.
 pub fn clear(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_exists(fs::remove_dir_all(folder)).map(drop)
 }
 
 impl Spool {
     pub fn create(parent: &Path) -> io::Result<Self> {
         let folder = parent.join(random::id().to_string());
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        create_private_dir(&folder)?;
         Ok(Self(folder))
     }
 
