@@ -2,9 +2,7 @@
 //!
 //! A blob is `<prefix>/<uuid>`. `<prefix>/owner` is the id of the index that describes the prefix.
 
-use std::io;
 use std::ops::Range;
-use std::path::Path as Folder;
 
 use bytes::Bytes;
 use daemon::if_exists;
@@ -137,12 +135,11 @@ impl Blobs {
         within(put).await?.map(drop).map_err(failed("write the owner of a prefix"))
     }
 
-    /// Deletes the unfinished uploads that killed processes left in a folder. A bucket does not list unfinished
-    /// uploads, so its lifecycle rule must remove them.
+    /// Deletes the unfinished uploads of blobs with smaller ids than `before`, which killed processes left, and returns
+    /// their number ([`Store::delete_unfinished`]).
     pub async fn delete_unfinished(&self, prefix: &str, before: Uuid) -> Result<usize> {
-        let Some(folder) = self.0.folder.as_ref().map(|folder| folder.join(prefix)) else { return Ok(0) };
-        let deleted = spawn_blocking(move || delete_unfinished(&folder, before)).await;
-        deleted.map_err(failed("delete unfinished uploads"))?.map_err(failed("delete unfinished uploads"))
+        let is_old = move |name: &str| Uuid::try_parse(name).is_ok_and(|blob| blob < before);
+        self.0.delete_unfinished(prefix, is_old).await.map_err(failed("delete unfinished uploads"))
     }
 }
 
@@ -159,26 +156,6 @@ fn bounded<T: Send + 'static>(
         let next = within(listed.next()).await?.transpose().map_err(failed("list blobs"))?;
         Ok(next.map(|object| (object, listed)))
     })
-}
-
-/// Deletes the unfinished uploads of blobs with smaller ids than `before`. `object_store` names such a file like the
-/// object, followed by `#` and a number.
-fn delete_unfinished(folder: &Folder, before: Uuid) -> io::Result<usize> {
-    let entries = match folder.read_dir() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        entries => entries?,
-    };
-    let mut deleted = 0;
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        let blob = name.to_str().and_then(|name| name.split_once('#')).and_then(|(blob, _)| Uuid::try_parse(blob).ok());
-        if blob.is_some_and(|blob| blob < before) {
-            std::fs::remove_file(entry.path())?;
-            deleted += 1;
-        }
-    }
-    Ok(deleted)
 }
 
 fn path(prefix: &str, blob: Uuid) -> Path {

@@ -1,6 +1,5 @@
 //! The archives in the object store.
 
-use std::path::Path as Folder;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -10,7 +9,6 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt as _};
 use objects::{ObjectWriter, Store};
-use tokio::task::spawn_blocking;
 
 use super::error::{BackupError, Result};
 use super::kind::Kind;
@@ -61,12 +59,11 @@ impl Archives {
         }
     }
 
-    /// Deletes an archive, if it exists. In a folder, also deletes unfinished uploads of the archive, which a killed
-    /// process leaves. A bucket does not list unfinished uploads, so its lifecycle rule must remove them.
+    /// Deletes an archive, if it exists, and its unfinished uploads ([`Store::delete_unfinished`]).
     pub async fn delete(&self, key: &str) -> Result<()> {
-        if let Some(path) = self.0.folder.as_ref().map(|folder| folder.join(key)) {
-            let deleted = spawn_blocking(move || delete_unfinished(&path)).await;
-            deleted.map_err(std::io::Error::other)??;
+        if let Some((folder, name)) = key.rsplit_once('/') {
+            let name = name.to_owned();
+            self.0.delete_unfinished(folder, move |object| object == name).await?;
         }
         match self.0.objects.delete(&Path::from(key)).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
@@ -84,26 +81,6 @@ impl Archives {
         });
         Ok(archives.try_collect().await?)
     }
-}
-
-/// Deletes the unfinished uploads of an object. `object_store` names such a file like the object, followed by `#` and a
-/// number.
-fn delete_unfinished(path: &Folder) -> std::io::Result<()> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Ok(());
-    };
-    let entries = match folder.read_dir() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let is_unfinished = entry.file_name().to_str().and_then(|it| it.split_once('#')).is_some_and(|it| it.0 == name);
-        if is_unfinished {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
