@@ -9,13 +9,17 @@
 //! | `environments/abcd…` | the secrets and grants of a project, sealed, by the SHA-256 of its id |
 //! | `certificates/abcd…` | an issued certificate with its key, sealed, by the SHA-256 of its id |
 //! | `access.key` | the key that signs access cookies |
+//! | `ai/` | the journal of AI calls (`ai::journal`) |
+//! | `storage.redb` | the index of the object storage (`storage::index`) |
+//! | `restores/` | the archives that are being restored (`database::backup::spool`); emptied at startup |
 //! | `tmp/` | files that are being written; emptied at startup |
 //! | `run/` | the folders of the worker processes; emptied at startup |
 //! | `lock` | locked while a node uses the directory |
 //!
-//! No file name is taken from a bundle. Files are written to `tmp/`, synced and renamed, so a file is complete or
-//! absent. Bundles that are served or desired are pinned. Above the size limit, the other bundles are evicted, least
-//! recently used first. A crash at any point is safe: the next eviction removes blobs without an index.
+//! No file name is taken from a bundle. This module writes a file to `tmp/`, syncs it and renames it, so the file is
+//! complete or absent. It does not sync sealed files. Bundles that are served or desired are pinned. Above the size limit,
+//! the other bundles are evicted, least recently used first. A crash at any point is safe: the next eviction removes blobs
+//! without an index.
 
 mod certificates;
 mod environments;
@@ -234,6 +238,13 @@ impl Cache {
 
     fn placements_path(&self) -> PathBuf {
         self.dir.join("desired.json")
+    }
+
+    /// Replaces a file without a sync. After a power failure, the file may be missing, damaged or old.
+    fn replace_unsynced(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let temporary = self.temporary()?;
+        (&temporary.file).write_all(content)?;
+        fs::rename(&temporary.path, path)
     }
 
     fn write(&self, path: &Path, document: &impl Serialize) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! damaged, which is noticed when it is opened.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::Certificate;
@@ -34,9 +34,7 @@ impl Cache {
     pub fn save_certificate(&self, certificate: &Certificate) -> io::Result<()> {
         let name = file_name(&certificate.id);
         let sealed = self.certificate_key.seal(&name, serde_json::to_vec(certificate)?)?;
-        let temporary = self.temporary()?;
-        (&temporary.file).write_all(&sealed)?;
-        fs::rename(&temporary.path, self.certificate_path(&name))
+        self.replace_unsynced(&self.certificate_path(&name), &sealed)
     }
 
     /// Removes a saved certificate, if it exists.

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use daemon::if_exists;
@@ -46,9 +46,7 @@ impl Cache {
 
     fn write_environment(&self, path: &Path, project: &str, environment: &Environment) -> io::Result<()> {
         let sealed = self.key.seal(project, serde_json::to_vec(environment)?)?;
-        let temporary = self.temporary()?;
-        (&temporary.file).write_all(&sealed)?;
-        fs::rename(&temporary.path, path)
+        self.replace_unsynced(path, &sealed)
     }
 
     fn environment(&self, project: &str) -> io::Result<Option<Environment>> {
