@@ -23,6 +23,7 @@ mod contents;
 pub mod database;
 mod desired;
 mod digest;
+mod duplex;
 mod environment;
 mod fetch;
 mod follow;

@@ -5,16 +5,12 @@ use std::io;
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use crate::database::server::{Address, Tls};
-
-/// A bidirectional byte stream.
-pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+use crate::duplex::Duplex;
 
 /// An open socket.
 pub type Socket = Box<dyn Duplex>;

@@ -24,7 +24,8 @@ use tokio::sync::oneshot;
 
 use super::dialer::Dialer;
 use super::refusal::{Body, Refusal};
-use super::upstream::{Duplex, Origin, Upstream};
+use super::upstream::{Origin, Upstream};
+use crate::duplex::Duplex;
 
 /// The timeout of a request head, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -4,11 +4,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use super::dialer::Dialer;
 use super::refusal::Refusal;
+use crate::duplex::Duplex;
 
 /// A scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,11 +18,6 @@ pub struct Origin {
     pub host: String,
     pub port: u16,
 }
-
-/// A bidirectional byte stream.
-pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// An open connection to an origin.
 pub struct Upstream {
