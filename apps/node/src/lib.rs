@@ -49,6 +49,7 @@ mod seal;
 mod serve;
 mod services;
 pub mod storage;
+mod text;
 pub mod tls;
 mod unpack;
 pub mod worker;

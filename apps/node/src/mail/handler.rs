@@ -24,10 +24,11 @@ use tokio::time::timeout;
 use super::header;
 use crate::client::Core;
 use crate::routes::Routes;
+use crate::text::one_line;
 use crate::worker::{Rejection, RequestGuard, Unavailable};
 
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
-/// The longest text in a result.
+/// The longest text in a result. The log of mail shows it in one line.
 const MAX_TEXT_CHARS: usize = 1000;
 
 /// Runs `email()` of the projects on this node.
@@ -69,8 +70,8 @@ impl Handlers {
     /// Calls `email()`. Starts the process if it is not running.
     pub async fn call(&self, mail: &MailDelivery) -> DeliveryResult {
         match self.try_call(mail).await {
-            Ok(DeliveryResult::Rejected(reason)) => DeliveryResult::Rejected(bounded(&reason)),
-            Ok(DeliveryResult::Failed(error)) => DeliveryResult::Failed(bounded(&error)),
+            Ok(DeliveryResult::Rejected(reason)) => DeliveryResult::Rejected(one_line(&reason, MAX_TEXT_CHARS)),
+            Ok(DeliveryResult::Failed(error)) => DeliveryResult::Failed(one_line(&error, MAX_TEXT_CHARS)),
             Ok(result) => result,
             Err(failure) => {
                 let (id, project, cause) = (&mail.id, &mail.project, std::error::Error::source(&failure));
@@ -175,11 +176,6 @@ async fn result(response: Response<Incoming>) -> anyhow::Result<DeliveryResult> 
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// Returns a text of worker code for the log of mail: one line of limited length.
-fn bounded(text: &str) -> String {
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(MAX_TEXT_CHARS).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,11 +192,5 @@ mod tests {
         for (length, chunks) in [(5, &["ab", "cd"][..]), (5, &["ab", "cdef"]), (1, &[]), (0, &["a"])] {
             assert_eq!(read(length, chunks).await, None, "{length} {chunks:?}");
         }
-    }
-
-    #[test]
-    fn texts_of_code_are_bounded() {
-        assert_eq!(bounded("a\r\nb"), "a  b");
-        assert_eq!(bounded(&"ü".repeat(2000)).chars().count(), MAX_TEXT_CHARS);
     }
 }

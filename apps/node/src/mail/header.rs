@@ -1,5 +1,7 @@
 //! The header fields of a received mail (RFC 5322 section 2.2).
 
+use crate::text::one_line;
+
 /// The longest header section that worker code sees. Later fields are only in the raw mail.
 pub const MAX_BYTES: usize = 256 << 10;
 
@@ -46,8 +48,7 @@ fn split(line: &[u8]) -> Option<(String, Vec<u8>)> {
 }
 
 fn text(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(value);
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect::<String>().trim().to_owned()
+    one_line(&String::from_utf8_lossy(value), usize::MAX).trim().to_owned()
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use tokio::process::Child;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 
+use crate::text::one_line;
+
 /// Longer lines are truncated.
 const MAX_LINE_BYTES: usize = 2048;
 const MAX_LINES: usize = 16;
@@ -127,7 +129,7 @@ fn message<'a>(lines: impl Iterator<Item = &'a String>) -> String {
     let lines = lines.filter(|line| !NOISE.iter().any(|noise| line.starts_with(noise)));
     let lines = lines.map(|line| line.strip_prefix("service worker: ").unwrap_or(line).trim());
     let text = lines.filter(|line| !line.contains("/proc/self/")).collect::<Vec<_>>().join("; ");
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).take(MAX_MESSAGE_CHARS).collect()
+    one_line(&text, MAX_MESSAGE_CHARS)
 }
 
 #[cfg(test)]
