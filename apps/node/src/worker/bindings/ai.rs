@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_web::body::BodyStream;
 use actix_web::http::Method;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_LENGTH, ContentType};
+use actix_web::http::header::{CACHE_CONTROL, ContentType};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
@@ -62,10 +62,9 @@ impl AiBinding {
         match (request.method(), request.path()) {
             (&Method::GET, "/v1/models") => Ok(HttpResponse::Ok().json(self.0.models().await?)),
             (&Method::POST, "/v1/chat/completions") => {
-                let length = request.headers().get(CONTENT_LENGTH);
-                let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(MAX_BODY_BYTES);
-                let memory = self.0.reserve(&caller.project, length.min(MAX_BODY_BYTES)).await?;
-                let body = calls::read_body(payload, MAX_BODY_BYTES).await.map_err(|error| {
+                let max = calls::announced_length(request, MAX_BODY_BYTES);
+                let memory = self.0.reserve(&caller.project, max).await?;
+                let body = calls::read_body(payload, max).await.map_err(|error| {
                     AiError::InvalidRequest(match error {
                         BodyError::TooLong => format!("The request is too long. The limit is {MAX_BODY_BYTES} bytes."),
                         BodyError::Incomplete => "The request is incomplete.".to_owned(),

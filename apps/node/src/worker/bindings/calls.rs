@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::Payload;
+use actix_web::{HttpRequest, HttpResponse};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -74,6 +75,12 @@ impl CallLimit {
 /// Keeps a guard until a response was sent.
 pub fn guard(response: HttpResponse, guard: impl Unpin + 'static) -> HttpResponse {
     response.map_body(|_, body| GuardedBody { body, rest: Bytes::new(), _guard: guard }).map_into_boxed_body()
+}
+
+/// Returns the length of the body that a call announces, or `max` if the call announces none or a longer one.
+pub fn announced_length(request: &HttpRequest, max: usize) -> usize {
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    length.map_or(max, |length: usize| length.min(max))
 }
 
 /// Reads the body of a call.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use actix_web::body::BodyStream;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_LENGTH, ContentType};
+use actix_web::http::header::ContentType;
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
@@ -55,8 +55,7 @@ impl DatabaseBinding {
             _ => return Err(DatabaseError::InvalidArgument("Unknown operation.".to_owned())),
         };
         let pool = pools.get(&caller.project);
-        let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let max = length.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES);
+        let max = calls::announced_length(request, MAX_BODY_BYTES);
         let memory = pool.reserve(max).await?;
         let body = calls::read_body(payload, max).await.map_err(|error| match error {
             BodyError::TooLong => DatabaseError::InvalidArgument(format!(

@@ -3,7 +3,6 @@
 //! A call is a `POST` of an [`OutgoingMail`] in JSON. The response has the id of the queued mail.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
@@ -49,8 +48,7 @@ impl EmailBinding {
         if request.path() != "/send" {
             return Err(SendError::InvalidMessage("Unknown operation."));
         }
-        let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let max = length.unwrap_or(MAX_SUBMISSION_BYTES).min(MAX_SUBMISSION_BYTES);
+        let max = calls::announced_length(request, MAX_SUBMISSION_BYTES);
         let _memory = self.0.reserve(&caller.project, max).await?;
         let body = calls::read_body(payload, max).await.map_err(|error| match error {
             BodyError::TooLong => SendError::TooLarge,
