@@ -28,6 +28,7 @@ mod environment;
 mod fetch;
 mod follow;
 mod front;
+mod host_cookie;
 mod in_use;
 mod index;
 pub mod mail;

@@ -6,13 +6,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use actix_web::cookie::{Cookie, SameSite};
+use actix_web::cookie::Cookie;
 use daemon::if_exists;
 use protocol::SiteAccess;
 use ring::hmac;
 use sha256::{hex, unhex};
 
 use crate::clock::since_epoch;
+use crate::host_cookie::host_cookie;
 use crate::random;
 
 /// The cookie's name. The node removes the cookie from requests to worker code.
@@ -45,12 +46,7 @@ impl Keys {
     pub fn issue(&self, scope: CookieScope<'_>, https: bool) -> Cookie<'static> {
         let expires_at = (since_epoch() + LIFETIME).as_secs();
         let tag = hmac::sign(&self.0, signed_text(scope, expires_at).as_bytes());
-        let cookie = Cookie::build(COOKIE_NAME, format!("{expires_at}.{}", hex(tag.as_ref())))
-            .path("/")
-            .http_only(true)
-            .secure(https);
-        let age = i64::try_from(LIFETIME.as_secs()).unwrap_or(i64::MAX);
-        cookie.same_site(SameSite::Lax).max_age(actix_web::cookie::time::Duration::seconds(age)).finish()
+        host_cookie(COOKIE_NAME.to_owned(), format!("{expires_at}.{}", hex(tag.as_ref())), LIFETIME, https)
     }
 
     /// Returns whether the cookie is valid for this scope.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
-use actix_web::cookie::{Cookie, SameSite, time};
+use actix_web::cookie::Cookie;
 use actix_web::http::header::COOKIE;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,6 +14,7 @@ use protocol::{Auth, cookie_values};
 
 use super::store::{TokenDigest, lifetime, slide_interval};
 use crate::clock::since_epoch;
+use crate::host_cookie::host_cookie;
 use crate::random;
 
 /// The name on plain http, where browsers reject the prefix `__Host-`.
@@ -68,19 +69,13 @@ impl SessionCookie {
 
     /// Returns the `Set-Cookie`.
     pub fn to_cookie(&self, lifetime: Duration, https: bool) -> Cookie<'static> {
-        cookie(name(https).to_owned(), format!("{}.{}", self.token, self.issued_at), lifetime, https)
+        host_cookie(name(https).to_owned(), format!("{}.{}", self.token, self.issued_at), lifetime, https)
     }
 
     /// Returns the `Set-Cookie` that removes the cookie.
     pub fn removal(https: bool) -> Cookie<'static> {
-        cookie(name(https).to_owned(), String::new(), Duration::ZERO, https)
+        host_cookie(name(https).to_owned(), String::new(), Duration::ZERO, https)
     }
-}
-
-/// Returns a cookie of this host that scripts cannot read.
-pub(super) fn cookie(name: String, value: String, lifetime: Duration, https: bool) -> Cookie<'static> {
-    let age = time::Duration::seconds(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
-    Cookie::build(name, value).path("/").http_only(true).secure(https).same_site(SameSite::Lax).max_age(age).finish()
 }
 
 /// Adds the prefix with which only this host itself can set a cookie. Browsers accept it only over https.
@@ -94,6 +89,7 @@ const fn name(https: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::cookie::time;
     use actix_web::test::TestRequest;
     use protocol::AuthBrand;
 

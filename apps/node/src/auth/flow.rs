@@ -18,8 +18,9 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::cookies::{cookie, prefixed};
+use super::cookies::prefixed;
 use crate::clock::since_epoch;
+use crate::host_cookie::host_cookie;
 use crate::random;
 use crate::seal::{Purpose, SealingKey};
 
@@ -127,7 +128,7 @@ impl Flows {
         https: bool,
     ) -> io::Result<Vec<Cookie<'static>>> {
         let sealed = self.key.seal(project, serde_json::to_vec(flow)?)?;
-        let cookie = cookie(name(flow.id(), https), URL_SAFE_NO_PAD.encode(sealed), LIFETIME, https);
+        let cookie = host_cookie(name(flow.id(), https), URL_SAFE_NO_PAD.encode(sealed), LIFETIME, https);
         let mut ids = ids(request, https);
         ids.sort_unstable();
         let excess = (ids.len() + 1).saturating_sub(MAX_FLOWS);
@@ -169,7 +170,7 @@ pub fn removal_of(state: &str, https: bool) -> Option<Cookie<'static>> {
 }
 
 fn removal(id: &str, https: bool) -> Cookie<'static> {
-    cookie(name(id, https), String::new(), Duration::ZERO, https)
+    host_cookie(name(id, https), String::new(), Duration::ZERO, https)
 }
 
 fn name(id: &str, https: bool) -> String {
