@@ -1,12 +1,13 @@
 //! Rejects requests over HTTP/2 whose head is too large, or whose connection has too many concurrent requests. actix
 //! limits only HTTP/1.1.
 
-use actix_web::http::header::RETRY_AFTER;
+use std::time::Duration;
+
 use actix_web::http::{StatusCode, Version};
 use actix_web::{HttpRequest, HttpResponse};
 use tls::Requests;
 
-use crate::page::page;
+use crate::page::{page, with_retry_after};
 
 /// The size of a request's head, computed as in RFC 9113 section 6.5.2. actix has the same limit for HTTP/1.1.
 const MAX_HEAD_BYTES: usize = 128 << 10;
@@ -28,9 +29,7 @@ pub async fn limit(request: &HttpRequest, respond: impl Future<Output = HttpResp
         page(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
     } else if guard.is_refused() {
         let text = "This connection has too many concurrent requests. Try again in a moment.";
-        let mut response = page(StatusCode::SERVICE_UNAVAILABLE, text);
-        response.headers_mut().insert(RETRY_AFTER, 1.into());
-        response
+        with_retry_after(page(StatusCode::SERVICE_UNAVAILABLE, text), Duration::ZERO)
     } else {
         match guard.respond(respond).await {
             Some(response) => response,

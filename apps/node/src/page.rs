@@ -1,8 +1,10 @@
 //! The node's own pages and errors.
 
+use std::time::Duration;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, ContentType};
+use actix_web::http::header::{CACHE_CONTROL, ContentType, RETRY_AFTER};
 use serde_json::json;
 
 use crate::random;
@@ -14,6 +16,12 @@ pub fn page(status: StatusCode, text: &'static str) -> HttpResponse {
         .content_type(ContentType::html())
         .insert_header((CACHE_CONTROL, "no-store"))
         .body(format!("<!doctype html>\n<title>{title}</title>\n<h1>{title}</h1>\n<p>{text}</p>\n"))
+}
+
+/// Adds `Retry-After` to a response: the first whole second after `wait`.
+pub fn with_retry_after(mut response: HttpResponse, wait: Duration) -> HttpResponse {
+    response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
+    response
 }
 
 /// Escapes a text for the content of an element, or for an attribute in double quotes.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix_web::http::header::{CACHE_CONTROL, COOKIE, LOCATION, RETRY_AFTER};
+use actix_web::http::header::{CACHE_CONTROL, COOKIE, LOCATION};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
@@ -25,7 +25,7 @@ use super::form::{FORM_PATH, form};
 use super::policy::{Challenge, has_bypass_key, required_challenge};
 use crate::client::{Core, Redemption};
 use crate::origin::Origins;
-use crate::page::page;
+use crate::page::{page, with_retry_after};
 use crate::path::local_path;
 
 /// The node handles all paths with this prefix; sites cannot.
@@ -241,11 +241,6 @@ async fn verify_password(hash: String, password: String, permit: OwnedSemaphoreP
         Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),
         Err(error) => Err(anyhow::anyhow!("{error}")),
     }
-}
-
-fn with_retry_after(mut response: HttpResponse, wait: Duration) -> HttpResponse {
-    response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
-    response
 }
 
 fn redirect(mut response: HttpResponseBuilder, to: &str) -> HttpResponseBuilder {

@@ -24,6 +24,7 @@ use super::users::Users;
 use crate::access::{AttemptLimiter, is_cross_origin_action};
 use crate::environment::Environments;
 use crate::origin::{Origins, authority};
+use crate::page::with_retry_after;
 use crate::path::local_path;
 
 /// The paths of the sign-in.
@@ -219,9 +220,8 @@ impl Visit<'_> {
     /// Counts a return from a provider. Returns a page if there are too many.
     pub(super) fn limit(&self) -> Option<HttpResponse> {
         let wait = self.entry.callbacks.record(self.client(), self.host, Instant::now()).err()?;
-        let mut response = self.message(StatusCode::TOO_MANY_REQUESTS, &self.texts.too_many, None, Vec::new());
-        response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
-        Some(response)
+        let response = self.message(StatusCode::TOO_MANY_REQUESTS, &self.texts.too_many, None, Vec::new());
+        Some(with_retry_after(response, wait))
     }
 
     /// Returns a page with the brand of the project. `name` replaces `{name}` in the text.

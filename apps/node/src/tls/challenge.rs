@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use actix_web::http::header::{CACHE_CONTROL, ContentType, RETRY_AFTER};
+use actix_web::http::header::{CACHE_CONTROL, ContentType};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
 use quick_cache::sync::Cache;
@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::metrics::TlsMetrics;
 use crate::client::Core;
-use crate::page::page;
+use crate::page::{page, with_retry_after};
 
 const PATH_PREFIX: &str = "/.well-known/acme-challenge/";
 /// The lengths of a token. RFC 8555 section 8.3 requires 128 bits of entropy, which are 22 characters.
@@ -116,10 +116,9 @@ impl Challenges {
         }
         let Some(_lookup) = self.start(request) else {
             self.metrics.count_challenge("busy");
-            let mut response =
+            let response =
                 page(StatusCode::SERVICE_UNAVAILABLE, "This server has too many concurrent requests. Try again.");
-            response.headers_mut().insert(RETRY_AFTER, 1.into());
-            return Some(response);
+            return Some(with_retry_after(response, Duration::ZERO));
         };
         match self.core.challenge(token, host).await {
             Ok(Some(challenge)) => {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use actix_web::body::{BodyStream, SizedStream};
-use actix_web::http::header::{CONTENT_LENGTH, RETRY_AFTER, TRANSFER_ENCODING};
+use actix_web::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::http::{Method, StatusCode, Version};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, rt};
@@ -25,7 +25,7 @@ use super::version::{Rejection, Worker};
 use super::{headers, upgrade};
 use crate::auth::WorkerSession;
 use crate::origin::Origin;
-use crate::page::page;
+use crate::page::{page, with_retry_after};
 
 /// The timeout until a worker starts to respond.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(100);
@@ -86,15 +86,13 @@ fn not_run(reason: Unavailable) -> HttpResponse {
 }
 
 fn unavailable(rejection: &Rejection) -> HttpResponse {
-    let (message, retry_after) = match rejection {
+    let (message, delay) = match rejection {
         Rejection::BackingOff(delay) => {
-            ("The code of this site is not running at the moment. Try again in a minute.", delay.as_secs() + 1)
+            ("The code of this site is not running at the moment. Try again in a minute.", *delay)
         }
-        Rejection::Full => ("This site has too many concurrent requests. Try again in a moment.", 1),
+        Rejection::Full => ("This site has too many concurrent requests. Try again in a moment.", Duration::ZERO),
     };
-    let mut response = page(StatusCode::SERVICE_UNAVAILABLE, message);
-    response.headers_mut().insert(RETRY_AFTER, retry_after.into());
-    response
+    with_retry_after(page(StatusCode::SERVICE_UNAVAILABLE, message), delay)
 }
 
 fn outgoing_request(
