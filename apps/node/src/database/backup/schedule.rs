@@ -1,10 +1,12 @@
 //! Scheduled backups.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use daemon::{Backoff, error_chain};
+use futures_util::FutureExt as _;
 use protocol::GenerationKind;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -88,8 +90,9 @@ impl Schedule {
         self.running.insert(entry.project.clone());
         self.backups.spawn(async move {
             let project = entry.project.clone();
-            let succeeded = service.back_up(entry, fingerprint).await;
-            (project, succeeded)
+            // After a panic, the backup is retried like after an error.
+            let backup = AssertUnwindSafe(service.back_up(entry, fingerprint)).catch_unwind();
+            (project, backup.await.unwrap_or(false))
         });
     }
 
