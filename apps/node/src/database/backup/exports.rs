@@ -34,7 +34,11 @@ pub(super) async fn run(service: Arc<Service>) {
                 exports.spawn(async move { service.export(&entry, &id).await });
             }
         }
-        while exports.try_join_next().is_some() {}
+        while let Some(ended) = exports.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "the task of an export failed");
+            }
+        }
         // A timeout is not an error: the exports are also compared at this interval.
         let _ = timeout(POLL_INTERVAL, changes.changed()).await;
     }

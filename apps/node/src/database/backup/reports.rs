@@ -73,7 +73,12 @@ impl Service {
             (Kind::Export, Some(id)) => self.report_export(dump, id).await,
             (Kind::Export, None) => true,
         };
-        accepted && self.mark_reported(&dump.object.key).await.is_ok()
+        if accepted && let Err(error) = self.mark_reported(&dump.object.key).await {
+            let error = error_chain(error);
+            tracing::warn!(key = dump.object.key, error, "failed to record an accepted report; it is sent again");
+            return false;
+        }
+        accepted
     }
 
     async fn report_export(&self, dump: &Dump, id: &str) -> bool {
