@@ -101,7 +101,8 @@ settings::table! {
     pub AI_URL: Option<Url> = Setting::optional("SVC_NODE_AI_URL");
     /// The API key of the upstream.
     pub AI_KEY: Option<Secret> = Setting::optional("SVC_NODE_AI_KEY");
-    /// The authorization endpoint of the provider `codehost` of app user auth, with OAuth 2.0 as at GitHub. Endpoints of providers must use https, except on this machine.
+    /// The authorization endpoint of the provider `codehost` of app user auth, with OAuth 2.0 as at GitHub. Endpoints of
+    /// providers must use https, except on this machine.
     pub AUTH_CODEHOST_AUTHORIZE_URL: Url = Setting::with_default("SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL", "https://github.com/login/oauth/authorize");
     /// The token endpoint of `codehost`.
     pub AUTH_CODEHOST_TOKEN_URL: Url = Setting::with_default("SVC_NODE_AUTH_CODEHOST_TOKEN_URL", "https://github.com/login/oauth/access_token");
@@ -121,7 +122,8 @@ settings::table! {
     pub AUTH_WEBACCOUNT_JWKS_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL");
     /// The name of `webaccount` on sign-in pages (default: a general name in the visitor's language).
     pub AUTH_WEBACCOUNT_NAME: Option<String> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_NAME");
-    /// The authorization endpoint of the provider `messenger` of app user auth, with OpenID Connect. Without it, the provider is off.
+    /// The authorization endpoint of the provider `messenger` of app user auth, with OpenID Connect. Without it, the
+    /// provider is off.
     pub AUTH_MESSENGER_AUTHORIZE_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_MESSENGER_AUTHORIZE_URL");
     /// The token endpoint of `messenger`.
     pub AUTH_MESSENGER_TOKEN_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_MESSENGER_TOKEN_URL");

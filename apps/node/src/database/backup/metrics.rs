@@ -16,7 +16,7 @@ pub struct BackupMetrics {
     pub skipped: IntCounter,
     restores: IntCounterVec,
     checks: IntCounterVec,
-    /// By reason: `expired`, `interrupted` or `orphaned`.
+    /// By reason: `expired`, `surplus`, `interrupted` or `orphaned`.
     removed: IntCounterVec,
     pub unreported: IntGauge,
 }
