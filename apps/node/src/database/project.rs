@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::backup::BackupError;
+use super::backup::{BackupError, report_text};
 use super::credential::OwnLogins;
 use super::logins::Logins;
 use super::names::Names;
@@ -124,10 +124,8 @@ impl Project {
     /// Reports that a missing database cannot be created from its generation. The project's members must then restore
     /// another generation.
     fn report_failed_recovery(&self, step: &Step, error: &anyhow::Error) {
-        let permanent = error.downcast_ref::<BackupError>().filter(|error| error.is_permanent());
-        if let (Step::Recover { .. }, Some(error)) = (step, permanent) {
-            let text = format!("the missing database cannot be restored: {error}");
-            let text = text.replace('\0', "").chars().take(1000).collect();
+        if let (Step::Recover { .. }, Some(error)) = (step, BackupError::permanent(error)) {
+            let text = report_text(&format!("the missing database cannot be restored: {error}"));
             self.shared.statuses.update(&self.id, |report| report.backup_error = Some(text));
         }
     }

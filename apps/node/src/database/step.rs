@@ -10,7 +10,7 @@ use protocol::{
 };
 
 use super::admin::AdminConnection;
-use super::backup::BackupError;
+use super::backup::{BackupError, report_text};
 use super::create::{SizeLimits, exists, is_prepared, prepare};
 use super::names::{self, Names};
 use super::server::Credentials;
@@ -119,14 +119,13 @@ impl Target {
                 tracing::info!(project, operation = id, ?kind, ?phase, "completed a phase");
                 Ok(OperationReport::Completed(CompletedPhase { id: id.clone(), completed: *phase, generation }))
             }
-            Err(error) if *phase == OperationPhase::Sealing && is_permanent(&error) => {
+            Err(error) => {
+                let permanent = BackupError::permanent(&error).filter(|_| *phase == OperationPhase::Sealing);
+                let Some(text) = permanent.map(ToString::to_string) else { return Err(error) };
                 tracing::error!(project, operation = id, ?kind, error = format!("{error:#}"), "an operation failed");
                 self.shared.metrics.count_operation(*kind, "failed");
-                let error = error.downcast_ref::<BackupError>().map_or_else(String::new, ToString::to_string);
-                let error = error.replace('\0', "").chars().take(1000).collect();
-                Ok(OperationReport::Failed(FailedOperation { id: id.clone(), error }))
+                Ok(OperationReport::Failed(FailedOperation { id: id.clone(), error: report_text(&text) }))
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -209,8 +208,4 @@ impl Target {
         tracing::info!(project, database = names.database(), "removed a database");
         Ok(())
     }
-}
-
-fn is_permanent(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<BackupError>().is_some_and(BackupError::is_permanent)
 }

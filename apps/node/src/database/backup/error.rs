@@ -47,9 +47,22 @@ pub fn out_of_memory(program: &str, limit: u64) -> BackupError {
     ))
 }
 
+/// The limit of the text of an error in a report to the control plane.
+const MAX_REPORT_CHARS: usize = 1000;
+
+/// Returns the text of an error for a report. The Postgres of the control plane does not store NUL.
+pub fn report_text(text: &str) -> String {
+    text.replace('\0', "").chars().take(MAX_REPORT_CHARS).collect()
+}
+
 pub type Result<T> = std::result::Result<T, BackupError>;
 
 impl BackupError {
+    /// Returns the permanent error that caused `error`, if there is one.
+    pub fn permanent(error: &anyhow::Error) -> Option<&Self> {
+        error.downcast_ref::<Self>().filter(|error| error.is_permanent())
+    }
+
     /// Returns whether repeating cannot help: the object is missing or corrupt, the archive cannot be restored, the
     /// database cannot be read, or a limit was reached.
     #[must_use]

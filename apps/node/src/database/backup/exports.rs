@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Service;
-use super::error::Result;
+use super::error::{Result, report_text};
 use super::kind::Kind;
 use super::records::NewDump;
 use crate::database::registry::Entry;
@@ -47,7 +47,7 @@ pub(super) async fn run(service: Arc<Service>) {
 impl Service {
     async fn export(&self, entry: &Entry, id: &str) {
         let Err(error) = self.try_export(entry, id).await else { return };
-        let message = error.to_string();
+        let message = report_text(&error.to_string());
         let error = error_chain(error);
         tracing::warn!(project = entry.project, export = id, error, "failed to export a database");
         let report = ExportReport::Failed(FailedExport { id: id.to_owned(), error: message });

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Service;
-use super::error::Result;
+use super::error::{Result, report_text};
 use super::grid::Grid;
 use super::kind::Kind;
 use super::project::BackupState;
@@ -121,7 +121,7 @@ impl Service {
             tracing::info!(project = entry.project, "an operation interrupted a scheduled backup");
             return false;
         }
-        let message = error.to_string();
+        let message = report_text(&error.to_string());
         tracing::warn!(project = entry.project, error = error_chain(error), "failed to back up a database");
         if let Err(error) = self.set_error(&entry.project, &entry.desired.id, &message).await {
             let error = error_chain(error);
