@@ -249,8 +249,7 @@ impl Visit<'_> {
 
     /// Returns the link to the sign-in page.
     pub(super) fn retry(&self, next: String) -> Vec<Action> {
-        let query = serde_urlencoded::to_string([("next", next)]).unwrap_or_default();
-        vec![Action { label: self.texts.try_again.to_owned(), href: format!("{PATH_PREFIX}login?{query}") }]
+        vec![Action { label: self.texts.try_again.to_owned(), href: login_href("", &next) }]
     }
 
     fn to_site(&self) -> Vec<Action> {
@@ -270,4 +269,11 @@ impl Visit<'_> {
     pub(super) fn record_failure(&self, error: StoreError) {
         self.entry.users.record_failure(self.project, error);
     }
+}
+
+/// Returns the address of the sign-in page, or of the sign-in with a provider (`/<provider>`), after which the visitor
+/// returns to the path `next`.
+pub(super) fn login_href(provider: &str, next: &str) -> String {
+    let query = serde_urlencoded::to_string([("next", next)]).unwrap_or_default();
+    format!("{PATH_PREFIX}login{provider}?{query}")
 }

@@ -5,7 +5,7 @@ use actix_web::http::header::{HeaderValue, LOCATION};
 use actix_web::{HttpRequest, HttpResponse};
 use protocol::AuthProvider;
 
-use super::entry::Visit;
+use super::entry::{Visit, login_href};
 use super::flow::Flow;
 use super::page::{Action, set_headers};
 use super::provider::Provider;
@@ -26,10 +26,10 @@ impl Visit<'_> {
             [(registered, provider)] => self.begin(registered, provider),
             _ if self.pool().access().is_err() => self.unavailable(self.retry(self.next())),
             providers => {
-                let query = serde_urlencoded::to_string([("next", self.next())]).unwrap_or_default();
+                let next = self.next();
                 let actions = providers.iter().map(|(registered, provider)| Action {
                     label: self.texts.continue_with.replace("{name}", self.name(provider)),
-                    href: format!("/__svc/auth/login/{}?{query}", registered.provider.as_str()),
+                    href: login_href(&format!("/{}", registered.provider.as_str()), &next),
                 });
                 let site = self.auth.brand.name.as_deref().unwrap_or(self.host);
                 let title = self.texts.sign_in_to.replace("{name}", site);
