@@ -69,9 +69,8 @@ impl ControlPlaneState {
     async fn record(&self, update: &DesiredUpdate) {
         self.batch.send_replace(Some(update.batch));
         self.record_deleted_storage(update);
-        if let Some(databases) = self.databases.as_ref().filter(|_| !update.is_empty()) {
-            // The receiver is dropped only at shutdown.
-            let _ = databases.send(update.databases.clone());
+        if !update.is_empty() {
+            self.change_databases(|| update.databases.clone());
         }
         let platform = update.platform.clone();
         let is_same_platform = self.platform.borrow().as_ref() == Some(&platform);
@@ -94,26 +93,30 @@ impl ControlPlaneState {
     /// Records that the control plane was restored from a backup, and has lost everything that it accepted after that
     /// backup.
     fn record_restore(&self) {
+        self.change_databases(|| DatabaseChanges { is_restored: true, ..DatabaseChanges::default() });
+    }
+
+    /// Sends changes to the databases, if the node has a Postgres.
+    fn change_databases(&self, changes: impl FnOnce() -> DatabaseChanges) {
         if let Some(databases) = &self.databases {
             // The receiver is dropped only at shutdown.
-            let _ = databases.send(DatabaseChanges { is_restored: true, ..DatabaseChanges::default() });
+            let _ = databases.send(changes());
         }
     }
 
     /// Records whether the control plane accepts the credential of the node.
     fn set_authorized(&self, is_authorized: bool) {
         let was_authorized = self.is_authorized.swap(is_authorized, Ordering::Relaxed);
-        if let Some(databases) = self.databases.as_ref().filter(|_| was_authorized != is_authorized) {
-            match is_authorized {
-                true => tracing::info!("the control plane accepts the credential of this node again"),
-                false => {
-                    tracing::error!("the control plane rejects the credential of this node: closing all databases")
-                }
-            }
-            let is_authorized = Some(is_authorized);
-            // The receiver is dropped only at shutdown.
-            let _ = databases.send(DatabaseChanges { is_authorized, ..DatabaseChanges::default() });
+        if was_authorized == is_authorized || self.databases.is_none() {
+            return;
         }
+        if is_authorized {
+            tracing::info!("the control plane accepts the credential of this node again");
+        } else {
+            tracing::error!("the control plane rejects the credential of this node; closing all databases");
+        }
+        let is_authorized = Some(is_authorized);
+        self.change_databases(|| DatabaseChanges { is_authorized, ..DatabaseChanges::default() });
     }
 
     /// Records the prefixes to delete. Also notifies if a full state changes nothing, so that a deletion is repeated if
