@@ -35,6 +35,7 @@ settings::table! {
     pub S3_DIR: Option<PathBuf> = Setting::optional("SVC_SANDBOX_S3_DIR");
 }
 
+/// The sandbox rejects unknown settings with this prefix.
 pub const CLAIM: Claim = Claim { prefixes: &["SVC_SANDBOX_"], except: &[] };
 
 /// The addresses of the listeners, and the folder of the S3 server.

@@ -54,6 +54,11 @@ impl Html {
         self
     }
 
+    /// Adds the paragraph of a failure.
+    pub fn fault(&mut self, text: &str) -> &mut Self {
+        self.raw("<p class=fault role=alert>").text(text).raw("</p>")
+    }
+
     /// Adds a form that selects one of these faults. The selected one is marked.
     pub fn select_fault<'a>(&mut self, label: &str, faults: impl IntoIterator<Item = (&'a str, bool)>) -> &mut Self {
         self.raw("<form method=post>").fault_field(label, faults).raw("<button>Set</button></form>")

@@ -236,6 +236,11 @@ where
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
+/// Returns whether a path is `base` or below it.
+pub fn is_within(path: &str, base: &str) -> bool {
+    path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Returns the URL at which this machine reaches a listener.
 pub fn base(address: SocketAddr) -> String {
     let ip = match address.ip() {

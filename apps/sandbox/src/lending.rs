@@ -1,7 +1,7 @@
 //! The model-lending service. It receives messages about ended grants, with the signatures of Standard Webhooks.
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,8 +9,10 @@ use ring::hmac;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::faults;
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
+use crate::values::now;
 
 /// The path of the service.
 pub const LENDING_PATH: &str = "/lending";
@@ -90,8 +92,7 @@ impl Lending {
 
     /// Selects the fault that a submitted form contains.
     pub fn inject(&self, request: &Request) -> Response {
-        let name = request.parameter("fault");
-        let Some((_, fault)) = FAULTS.into_iter().find(|(known, _)| *known == name) else {
+        let Some(fault) = faults::find(FAULTS, request.parameter("fault")) else {
             return Response::new(400, "text/plain; charset=utf-8", "unknown fault");
         };
         self.fault.send_replace(fault);
@@ -109,8 +110,8 @@ impl Lending {
             .split(' ')
             .filter_map(|signature| signature.strip_prefix("v1,"))
             .any(|signature| STANDARD.decode(signature).is_ok_and(|tag| hmac::verify(&key, &signed, &tag).is_ok()));
-        let now = unix_seconds();
-        let is_recent = timestamp.parse::<u64>().is_ok_and(|sent| sent.abs_diff(now) <= TOLERANCE_SECONDS);
+        let now = now().timestamp();
+        let is_recent = timestamp.parse::<i64>().is_ok_and(|sent| sent.abs_diff(now) <= TOLERANCE_SECONDS);
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         match body["sid"].as_str() {
             _ if !is_recent => Response::new(401, "text/plain; charset=utf-8", "the timestamp is not recent"),
@@ -151,9 +152,4 @@ impl Lending {
     fn revocations(&self) -> MutexGuard<'_, Vec<Revocation>> {
         self.revocations.lock().unwrap()
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the sandbox plays another organization, which has its own clock")]
-fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }

@@ -18,6 +18,7 @@ mod codehost;
 pub mod config;
 mod consent;
 mod dns;
+mod faults;
 mod html;
 mod http;
 mod identity;

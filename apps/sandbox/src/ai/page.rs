@@ -3,16 +3,17 @@
 use serde_json::Value;
 
 use super::{Ai, FAULTS, MAX_SHOWN, PAGES};
+use crate::faults;
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
 
 impl Ai {
     pub(super) fn page(&self, request: &Request) -> Response {
         if request.method == "POST" {
-            let Some((_, fault)) = FAULTS.iter().find(|(name, _)| *name == request.parameter("fault")) else {
+            let Some(fault) = faults::find(FAULTS, request.parameter("fault")) else {
                 return Response::new(400, "text/plain; charset=utf-8", "There is no such fault.");
             };
-            self.fault.send_replace(*fault);
+            self.fault.send_replace(fault);
             return Response::redirect(PAGES);
         }
         let current = *self.fault.borrow();

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::api::{Api, ApiError};
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, is_within};
 use crate::sessions::{Sessions, random_text};
 
 /// The registration of the app.
@@ -67,7 +67,7 @@ impl DemoApp {
 
     /// Returns whether a request is for the app.
     pub fn serves(path: &str) -> bool {
-        path == "/app" || path.starts_with("/app/")
+        is_within(path, "/app")
     }
 
     pub async fn respond(&self, request: &Request) -> Option<Response> {

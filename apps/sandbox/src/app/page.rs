@@ -32,7 +32,7 @@ pub(super) fn signed_in(response: &Value, claims: &Value, refreshes: usize, me: 
     match me {
         Ok(me) => add_json(&mut html, me),
         Err(error) => {
-            html.raw("<p class=fault role=alert>").text(&error.to_string()).raw("</p>");
+            html.fault(&error.to_string());
         }
     }
     html.raw("<h2>Claims of the access token</h2>");
@@ -47,7 +47,7 @@ pub(super) fn signed_in(response: &Value, claims: &Value, refreshes: usize, me: 
 
 pub(super) fn fault(fault: &str) -> Response {
     let mut html = Html::default();
-    html.raw("<p class=fault role=alert>").text(fault).raw("</p><p>").link("/app", "Back").raw("</p>");
+    html.fault(fault).raw("<p>").link("/app", "Back").raw("</p>");
     page(TITLE, &html)
 }
 

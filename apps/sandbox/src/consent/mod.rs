@@ -100,7 +100,7 @@ fn add_user(html: &mut Html, login: &Login, request: &Request) {
 
 fn add_fault(html: &mut Html, fault: Option<&str>) {
     if let Some(fault) = fault {
-        html.raw("<p class=fault role=alert>").text(fault).raw("</p>");
+        html.fault(fault);
     }
 }
 

@@ -212,6 +212,7 @@ async fn serve_udp(socket: UdpSocket, state: Arc<Mutex<State>>) {
         let (socket, state) = (Arc::clone(&socket), Arc::clone(&state));
         responses.spawn(async move {
             if let Some(answer) = respond(&state, &request, Transport::Udp).await {
+                // If this fails, the client receives no response, as if the datagram was lost.
                 let _ = socket.send_to(&answer, client).await;
             }
         });

@@ -9,7 +9,7 @@ mod person;
 mod provider;
 mod server;
 
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, is_within};
 pub use client::IdentityClient;
 pub use fault::{IdTokenFault, IdentityEndpoint, IdentityFault};
 pub use person::Person;
@@ -69,7 +69,7 @@ impl Identity {
 
     /// Returns whether a request is for a provider or the page.
     pub fn serves(path: &str) -> bool {
-        path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        is_within(path, PATH)
     }
 
     /// Responds to a request. Returns `None` to close the connection without a response.

@@ -55,7 +55,7 @@ fn overview(provider: &Provider, fault: Option<&str>) -> Response {
     let state = provider.state();
     html.raw("<p>Its address is <code>").text(&provider.issuer).raw("</code>.</p>");
     if let Some(fault) = fault {
-        html.raw("<p class=fault role=alert>").text(fault).raw("</p>");
+        html.fault(fault);
     }
     html.raw("<h2>Clients</h2><table><tr><th>Client id</th><th>Client secret</th><th>Redirect URIs</th></tr>");
     for client in state.clients.all() {
@@ -79,7 +79,7 @@ fn overview(provider: &Provider, fault: Option<&str>) -> Response {
 /// Returns the error page for a request whose client or redirect URI is not registered. The browser is not sent back.
 pub(super) fn unknown_client(provider: IdentityProvider, request: &Request) -> Response {
     let mut html = Html::default();
-    html.raw("<p class=fault role=alert>This client is not registered with this redirect URI.</p><p>Client id: <code>");
+    html.fault("This client is not registered with this redirect URI.").raw("<p>Client id: <code>");
     html.text(request.parameter("client_id")).raw("</code></p><p>Redirect URI: <code>");
     html.text(request.parameter("redirect_uri")).raw("</code></p><p>");
     html.link(&format!("{PATH}/{}", provider.as_str()), "Register a client").raw("</p>");

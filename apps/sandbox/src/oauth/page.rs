@@ -34,7 +34,7 @@ impl SignInPage<'_> {
         html.raw("<p>Choose the user to sign in with at this application: ");
         html.text(self.request.parameter("redirect_uri")).raw("</p>");
         if let Some(fault) = self.fault {
-            html.raw("<p class=fault role=alert>").text(fault).raw("</p>");
+            html.fault(fault);
         }
         html.raw("<form method=post action=\"").text(&action).raw("\">").raw(self.options.as_str());
         for account in &self.accounts {

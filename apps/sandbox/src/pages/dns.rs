@@ -9,7 +9,7 @@ const TYPES: [&str; 7] = ["TXT", "CNAME", "A", "AAAA", "MX", "NS", "SOA"];
 pub(super) fn list(systems: &Systems, fault: Option<&str>) -> Response {
     let mut html = Html::default();
     if let Some(fault) = fault {
-        html.raw("<p class=fault role=alert>").text(fault).raw("</p>");
+        html.fault(fault);
     }
     html.raw("<table><tr><th>Name<th>Type<th>Data<th>");
     for [name, kind, data] in systems.dns.records() {

@@ -23,7 +23,7 @@ pub(super) fn list(systems: &Systems, result: Option<Result<String, String>>) ->
     let mut html = Html::default();
     match result {
         Some(Ok(reply)) => html.raw("<p role=status>").text(&format!("Sent: {reply}")).raw("</p>"),
-        Some(Err(error)) => html.raw("<p class=fault role=alert>").text(&format!("Not sent: {error}")).raw("</p>"),
+        Some(Err(error)) => html.fault(&format!("Not sent: {error}")),
         None => &mut html,
     };
     html.raw("<h2>Send a mail to a project</h2><form method=post action=\"/mail\">");

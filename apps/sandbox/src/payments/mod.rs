@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::faults;
 use crate::http::{self, Request, Response};
 use crate::values::{new_id, now};
 use crate::webhooks::{Delivery, Headers, Webhooks};
@@ -91,9 +92,7 @@ impl Payments {
 
     /// Returns whether a request is for the API or the pages of the provider.
     pub fn serves(path: &str) -> bool {
-        [PAYMENTS_PATH, "/payments"]
-            .iter()
-            .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        http::is_within(path, PAYMENTS_PATH) || http::is_within(path, "/payments")
     }
 
     /// Responds to a request. Returns `None` to close the connection without a response.
@@ -109,7 +108,10 @@ impl Payments {
         let response = self.call(request, path).unwrap_or_else(error);
         match fault {
             Some(PaymentsFault::LostResponse) => None,
-            Some(PaymentsFault::HangAfter) => self.hang().await,
+            Some(PaymentsFault::HangAfter) => {
+                faults::wait_for_change(&self.fault).await;
+                None
+            }
             _ => Some(response),
         }
     }
@@ -132,17 +134,12 @@ impl Payments {
                 too_many(1)
             }
             PaymentsFault::TooManyRequests => too_many(60),
-            PaymentsFault::Hang => return Some(self.hang().await),
+            PaymentsFault::Hang => {
+                faults::wait_for_change(&self.fault).await;
+                return Some(None);
+            }
             PaymentsFault::HangAfter | PaymentsFault::LostResponse | PaymentsFault::InProgress => return None,
         }))
-    }
-
-    /// Waits until the fault is replaced or removed.
-    async fn hang(&self) -> Option<Response> {
-        let mut faults = self.fault.subscribe();
-        let injected = *faults.borrow_and_update();
-        faults.wait_for(|fault| *fault != injected).await.unwrap();
-        None
     }
 
     fn inject(&self, path_end: &'static str, fault: Option<PaymentsFault>) {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::state::{Card, Subscription, time};
 use super::{FAULTS, PRO_PRODUCT, Payments};
+use crate::faults;
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
 use crate::values::dollars;
@@ -48,7 +49,7 @@ impl Payments {
         let checkout = self.state().checkouts.get(id)?.clone();
         let mut html = Html::default();
         if let Some(fault) = fault {
-            html.raw("<p class=fault role=alert>").text(fault).raw("</p>");
+            html.fault(fault);
         }
         let product = if checkout.product == PRO_PRODUCT { "The pro plan, for a month" } else { "AI credit" };
         html.raw("<p>").text(product).raw(": <strong>").text(&dollars(checkout.cents)).raw("</strong></p>");
@@ -187,7 +188,7 @@ impl Payments {
     fn act(&self, request: &Request) -> Option<Response> {
         let parameter = |name: &str| Some(request.parameter(name)).filter(|value| !value.is_empty());
         if let Some(name) = parameter("fault") {
-            self.inject("", FAULTS.into_iter().find(|(known, _)| *known == name)?.1);
+            self.inject("", faults::find(FAULTS, name)?);
         }
         if let Some(id) = parameter("redeliver") {
             self.webhooks.redeliver(id);

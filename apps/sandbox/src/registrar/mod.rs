@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::faults;
 use crate::http::{self, Request, Response};
 use behavior::Behavior;
 use state::{ApiError, State};
@@ -103,7 +104,7 @@ impl Default for Registrar {
 impl Registrar {
     /// Returns whether a request is for the API or the page of the registrar.
     pub fn serves(path: &str) -> bool {
-        path.strip_prefix(REGISTRAR_PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        http::is_within(path, REGISTRAR_PATH)
     }
 
     /// Returns the domains in the account with their nameservers.
@@ -153,13 +154,19 @@ impl Registrar {
                 let body = [b"\"", &*vec![b'x'; 50_000_000], b"\""].concat();
                 return Some(Response::new(200, "application/json", body));
             }
-            Some(RegistrarFault::Hang) => return self.hang().await,
+            Some(RegistrarFault::Hang) => {
+                faults::wait_for_change(&self.fault).await;
+                return None;
+            }
             Some(RegistrarFault::Close) => return None,
             Some(RegistrarFault::HangAfter | RegistrarFault::LostResponse) | None => {}
         }
         let (status, json) = self.state().answer(request, call, body);
         match fault {
-            Some(RegistrarFault::HangAfter) => self.hang().await,
+            Some(RegistrarFault::HangAfter) => {
+                faults::wait_for_change(&self.fault).await;
+                None
+            }
             Some(RegistrarFault::LostResponse) => None,
             _ => Some(Response::new(status, "application/json", json)),
         }
@@ -170,14 +177,6 @@ impl Registrar {
         let fault = self.fault.borrow().clone();
         let fault = fault.filter(|(operation, _)| operation.is_none_or(|operation| operation == call.operation));
         fault.map(|(_, fault)| Behavior::Fault(fault)).or_else(|| self.state().behavior(call))
-    }
-
-    /// Waits until the fault is replaced or removed.
-    async fn hang(&self) -> Option<Response> {
-        let mut faults = self.fault.subscribe();
-        let injected = faults.borrow_and_update().clone();
-        faults.wait_for(|fault| *fault != injected).await.unwrap();
-        None
     }
 
     fn inject(&self, fault: CurrentFault) {

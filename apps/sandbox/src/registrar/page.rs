@@ -4,6 +4,7 @@ use chrono::Duration;
 
 use super::state::{Domain, State};
 use super::{REGISTRAR_PATH, REGISTRAR_USER, Registrar, RegistrarFault};
+use crate::faults;
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
 use crate::values::{dollars, now};
@@ -11,7 +12,7 @@ use crate::values::{dollars, now};
 const MAX_CALLS: usize = 50;
 
 /// Returns the faults with their names on the page.
-fn faults() -> [(&'static str, Option<RegistrarFault>); 11] {
+fn named_faults() -> [(&'static str, Option<RegistrarFault>); 11] {
     [
         ("none", None),
         ("unavailable", Some(RegistrarFault::refusal(503))),
@@ -44,7 +45,7 @@ impl Registrar {
         html.raw("<p>The account <code>").text(REGISTRAR_USER).raw("</code> has spent ").text(&dollars(spent));
         html.raw(". Names select behaviors: for example <code>fail-register-after-1.com</code>.</p>");
         let current = self.fault.borrow().clone().map(|(_, fault)| fault);
-        html.select_fault("Fault of the API", faults().map(|(name, fault)| (name, fault == current)));
+        html.select_fault("Fault of the API", named_faults().map(|(name, fault)| (name, fault == current)));
         html.raw("<h2>Domains</h2>");
         for (name, domain) in &state.domains {
             add_domain(&mut html, name, domain);
@@ -66,8 +67,7 @@ impl Registrar {
                 (domain.locked, domain.transfer_lock_expires_at) = (false, None);
             }
             _ => {
-                let selected = request.parameter("fault");
-                let (_, fault) = faults().into_iter().find(|(known, _)| *known == selected)?;
+                let fault = faults::find(named_faults(), request.parameter("fault"))?;
                 self.inject(fault.map(|fault| (None, fault)));
             }
         }

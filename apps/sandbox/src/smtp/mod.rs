@@ -184,6 +184,7 @@ impl SmtpServer {
         let running = self.running().take();
         if let Some(running) = running {
             running.abort();
+            // This fails because the task was aborted.
             let _ = running.await;
         }
     }

@@ -1,6 +1,7 @@
 //! The page of the notification service.
 
 use super::{FAULTS, SNS_TOPIC, Service};
+use crate::faults;
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
 
@@ -45,7 +46,7 @@ impl Service {
     fn act(&self, request: &Request) -> Option<Response> {
         let parameter = |name: &str| Some(request.parameter(name)).filter(|value| !value.is_empty());
         if let Some(name) = parameter("fault") {
-            self.fault.send_replace(FAULTS.into_iter().find(|(known, _)| *known == name)?.1);
+            self.fault.send_replace(faults::find(FAULTS, name)?);
         }
         if let Some(version) = parameter("version") {
             self.state().version = VERSIONS.into_iter().find(|known| *known == version)?;
