@@ -165,9 +165,7 @@ impl Checker<'_> {
     }
 
     fn check_object(&mut self, schema: &Value, object: &Map<String, Value>, path: &str) {
-        let within = |name: &str| {
-            if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-        };
+        let within = |name: &str| field_path(path, name);
         let most = schema.get("maxProperties").and_then(Value::as_u64);
         if let Some(most) = most.filter(|most| object.len() as u64 > *most) {
             return self.report(path, format!("must have at most {most} names"));
@@ -192,6 +190,11 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// Returns the path of a field in the object at `path`.
+pub(crate) fn field_path(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// Returns the name of the component that a schema refers to.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::example;
 use crate::http::{ErrorDetail, LONG_REQUEST_TIMEOUT, Operation, PolicyTarget, Routes, Schemas};
+use crate::json_schema::referenced_component;
 use crate::protocol;
 
 /// The document as it is served, and the configuration of the page that shows it.
@@ -135,15 +136,12 @@ fn reachable(paths: &Value, mut all: Map<String, Value>) -> Map<String, Value> {
     let mut reached = Map::new();
     let mut pending = vec![paths.clone()];
     while let Some(value) = pending.pop() {
+        if let Some((name, schema)) = referenced_component(&value).and_then(|name| all.remove_entry(name)) {
+            pending.push(schema.clone());
+            reached.insert(name, schema);
+        }
         match value {
-            Value::Object(object) => {
-                let name = object.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
-                if let Some((name, schema)) = name.and_then(|name| all.remove_entry(name)) {
-                    pending.push(schema.clone());
-                    reached.insert(name, schema);
-                }
-                pending.extend(object.into_iter().map(|(_, value)| value));
-            }
+            Value::Object(object) => pending.extend(object.into_iter().map(|(_, value)| value)),
             Value::Array(items) => pending.extend(items),
             _ => {}
         }
@@ -239,18 +237,12 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
         by_status.entry(protocol::status(code).as_u16()).or_default().push(code);
     }
     let format = routes.error_format_of(operation.path);
-    for (status, codes) in by_status {
-        let response = match format.schema() {
-            Some("Error") => error_response(&codes, &operation.error_details),
-            schema => other_error_response(&codes, schema),
-        };
-        responses.insert(status.to_string(), response);
-    }
-    let default = match format.schema() {
-        Some("Error") => error_response(&[], &[]),
-        schema => other_error_response(&[], schema),
+    let error = |codes: &[&Code]| match format.schema() {
+        Some("Error") => error_response(codes, &operation.error_details),
+        schema => other_error_response(codes, schema),
     };
-    responses.insert("default".to_owned(), default);
+    responses.extend(by_status.into_iter().map(|(status, codes)| (status.to_string(), error(&codes))));
+    responses.insert("default".to_owned(), error(&[]));
     Value::Object(responses)
 }
 
@@ -274,9 +266,8 @@ fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
     let envelope = json!({ "$ref": "#/components/schemas/Error" });
     if codes.is_empty() {
         let content = json!({ "application/json": { "schema": envelope } });
-        return json!({ "description": "An error that occurred before the route was reached.", "content": content });
+        return json!({ "description": error_description(codes), "content": content });
     }
-    let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
     let mut properties = Map::from_iter([("code".to_owned(), json!({ "enum": names }))]);
     let details = details.iter().filter(|detail| codes.contains(&detail.code));
@@ -291,19 +282,23 @@ fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
         properties.insert("details".to_owned(), details);
     }
     let schema = json!({ "allOf": [envelope, { "type": "object", "properties": properties }] });
-    json!({ "description": meanings.join("\n\n"), "content": { "application/json": { "schema": schema } } })
+    json!({ "description": error_description(codes), "content": { "application/json": { "schema": schema } } })
 }
 
 /// Describes an error in a format other than the envelope.
 fn other_error_response(codes: &[&Code], schema: Option<&str>) -> Value {
-    let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect();
-    let description = match meanings.as_slice() {
-        [] => "An error that occurred before the route was reached.".to_owned(),
-        meanings => meanings.join("\n\n"),
-    };
+    let description = error_description(codes);
     let Some(schema) = schema else { return json!({ "description": description }) };
     let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+}
+
+/// Returns the meanings of the codes that a response can have. Without a code, it is the response of every other error.
+fn error_description(codes: &[&Code]) -> String {
+    if codes.is_empty() {
+        return "An error that occurred before the route was reached.".to_owned();
+    }
+    codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect::<Vec<_>>().join("\n\n")
 }
 
 pub(crate) fn target_name(place: PolicyTarget) -> &'static str {

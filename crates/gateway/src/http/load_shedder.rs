@@ -12,7 +12,7 @@ use actix_service::{Service, ServiceFactory, apply_fn_factory};
 use actix_web::body::{BoxBody, MessageBody as _};
 use actix_web::dev::ServiceResponse;
 use actix_web::http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_LENGTH, HeaderName, HeaderValue, ORIGIN,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, HeaderValue, ORIGIN,
 };
 use actix_web::http::{ConnectionType, Method, Version};
 use actix_web::web::Data;
@@ -22,7 +22,7 @@ use futures_util::future::Either;
 use opentelemetry::metrics::Counter;
 use tokio::time::timeout;
 
-use super::body::DEFAULT_LIMIT;
+use super::body::{DEFAULT_LIMIT, declared_length};
 use super::concurrency_limit::ConcurrencyLimit;
 use super::guard::{begin, busy};
 use super::node_wait::Shutdown;
@@ -122,8 +122,7 @@ fn render(format: &dyn ErrorFormat, is_https: bool) -> StaticResponse {
 /// Reads the rest of a small body. Otherwise, actix would close the connection after the response. It does so if the body
 /// is large or late.
 async fn discard_body(request: &mut Request) {
-    let declared = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|length: u64| length > DEFAULT_LIMIT as u64) {
+    if declared_length(request.headers()).is_some_and(|length| length > DEFAULT_LIMIT) {
         return;
     }
     let mut payload = request.take_payload();
@@ -136,6 +135,7 @@ async fn discard_body(request: &mut Request) {
             }
         }
     };
+    // If the body is late, actix closes the connection.
     let _ = timeout(BODY_TIMEOUT, read).await;
 }
 

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::http::header::RETRY_AFTER;
 use actix_web::{HttpRequest, web};
 use kernel::audit::Actor;
 use kernel::{Code, KeyedSemaphores, OrgId};
-use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::operation::Limits;
@@ -21,9 +19,6 @@ const MAX_WAITS_PER_ORG: usize = 8;
 
 /// The maximum number of waiting requests of all callers.
 const MAX_WAITS: usize = 128;
-
-/// The value of `Retry-After` for an organization above its limit, in seconds.
-const RETRY_SECONDS: &str = "5";
 
 /// The time that waiting requests have to finish during a graceful shutdown. It is shorter than the time that the
 /// listener waits, so that the client receives a response.
@@ -92,8 +87,7 @@ fn above_org_limit() -> Problem {
     let message = format!(
         "{MAX_WAITS_PER_ORG} requests of the organization wait for nodes, the maximum; retry when one of them has finished"
     );
-    let details = json!({ "limit": MAX_WAITS_PER_ORG, "of": "organization" });
-    Problem::new(&Code::RATE_LIMITED, message).with_details(Some(details)).with_header(RETRY_AFTER, RETRY_SECONDS)
+    Problem::above_limit(message, MAX_WAITS_PER_ORG, "organization")
 }
 
 /// The graceful shutdown of the process. Cheap to clone.

@@ -92,9 +92,14 @@ macro_rules! path_parameters {
 }
 pub(crate) use path_parameters;
 
-/// Declares path parameters that accept any segment. The context parses them.
+/// Declares path parameters that accept any segment. The context parses them. The document describes them as any
+/// segment, or with the schema of the type after `as`.
 macro_rules! text_path_parameters {
-    ($($name:ident: $description:literal $(, $example:literal)?;)+) => { $(
+    (@schema) => { serde_json::json!({ "type": "string", "pattern": $crate::http::SEGMENT }) };
+    (@schema $schema:ty) => {
+        serde_json::to_value(<$schema as utoipa::PartialSchema>::schema()).unwrap_or_default()
+    };
+    ($($name:ident $(as $schema:ty)?: $description:literal $(, $example:literal)?;)+) => { $(
         #[doc = $description]
         #[derive(Debug)]
         pub(crate) struct $name(pub(crate) String);
@@ -111,7 +116,7 @@ macro_rules! text_path_parameters {
             const DESCRIPTION: &'static str = $description;
 
             fn schema() -> serde_json::Value {
-                serde_json::json!({ "type": "string", "pattern": $crate::http::SEGMENT })
+                $crate::http::text_path_parameters!(@schema $($schema)?)
             }
 
             $(

@@ -1,22 +1,17 @@
 //! The limits of concurrent uploads of all callers, of each organization and of each user. An upload may take minutes,
-//! so one tenant could otherwise hold all permits. Bundles and zone files have separate limits.
+//! so one tenant could otherwise hold all permits. Each kind of upload has separate limits.
 
 use std::sync::{Arc, LazyLock};
 
-use actix_web::http::header::RETRY_AFTER;
 use actix_web::{HttpRequest, web};
 use kernel::audit::Actor;
 use kernel::{Code, KeyedSemaphores, OrgId, UserId};
 use opentelemetry::metrics::UpDownCounter;
-use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::operation::Limits;
 use super::upload_kind::UploadKind;
 use crate::problem::Problem;
-
-/// The value of `Retry-After` for a tenant above its limit, in seconds.
-const RETRY_SECONDS: &str = "5";
 
 static IN_PROGRESS: LazyLock<UpDownCounter<i64>> = LazyLock::new(|| {
     let meter = opentelemetry::global::meter("svc");
@@ -120,7 +115,6 @@ impl Tenant {
         let limit = kind.max_per_tenant();
         let message =
             format!("{subject} {limit} uploads in progress, the maximum; retry when one of them has finished");
-        let details = json!({ "limit": limit, "of": of });
-        Problem::new(&Code::RATE_LIMITED, message).with_details(Some(details)).with_header(RETRY_AFTER, RETRY_SECONDS)
+        Problem::above_limit(message, limit, of)
     }
 }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use validator::{Validate, ValidationErrors, ValidationErrorsKind};
 
 use crate::http::Schemas;
-use crate::json_schema::{self, FieldError};
+use crate::json_schema::{self, FieldError, field_path};
 use crate::problem::Problem;
 
 /// Validates a value against its type's published schema and rules, and deserializes it.
@@ -34,12 +34,9 @@ pub fn decode<T: DeserializeOwned + ToSchema>(
 
 /// Returns the errors of a type's own rules. Omits the invalid values, because one of them may be a password.
 fn rule_errors(path: &str, errors: &ValidationErrors) -> Vec<FieldError> {
-    let within = |name: &str| {
-        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-    };
     let mut field_errors = Vec::new();
     for (name, kind) in errors.errors() {
-        let name = within(&camel_case(name));
+        let name = field_path(path, &camel_case(name));
         match kind {
             ValidationErrorsKind::Struct(inner) => field_errors.extend(rule_errors(&name, inner)),
             ValidationErrorsKind::List(items) => {

@@ -9,6 +9,7 @@ use protocol::{
 };
 use uuid::Uuid;
 
+use super::id::parse_id;
 use crate::authority::NodeCaller;
 use crate::http::{Area, Body, Json, NoContent};
 use crate::problem::Problem;
@@ -35,7 +36,7 @@ async fn admit(
     Body(AiCallRequest { id, project, model, input_tokens }): Body<AiCallRequest>,
 ) -> Result<Json<AiAdmission>, Problem> {
     nodes.core()?;
-    let project = project.parse().map_err(|error| Problem::bad_request(format!("project {error}")))?;
+    let project = parse_id("project", &project)?;
     let request = CallRequest { id: call_id(&id)?, project, model, input_tokens };
     let admission = match billing.admit_call(by.node, &request).await? {
         Ok(CallAdmission { upstream_model, context_tokens, max_output_tokens }) => {

@@ -8,6 +8,7 @@ use protocol::{
 };
 use store::Store;
 
+use super::id::parse_id;
 use crate::authority::{GitCredential, GitDecision, GitNodeCaller, GitUser, authorize_git};
 use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
 use crate::problem::Problem;
@@ -81,13 +82,13 @@ async fn report_updates(
     Body(GitUpdates { repository, updates }): Body<GitUpdates, MAX_BODY_BYTES>,
 ) -> Result<Json<GitReceipt>, Problem> {
     let record = |GitUpdate { number, name, old, new, forced, pusher, credential, at }| {
-        let pusher = pusher.map(|id| id.parse()).transpose().map_err(|error| invalid("pusher", &error))?;
+        let pusher = pusher.map(|id| parse_id("pusher", &id)).transpose()?;
         let created_at = at.parse().map_err(|_| Problem::bad_request("at must be a time"))?;
         let update = RefUpdate { name, old, new, forced, pusher, deploy: None, created_at };
         Ok(RefUpdateRecord { number, update, credential })
     };
     let updates = updates.into_iter().map(record).collect::<Result<Vec<_>, Problem>>()?;
-    let repository = repository_id(&repository)?;
+    let repository: RepositoryId = parse_id("repository", &repository)?;
     repositories.record_updates(repository, updates).await?;
     Ok(Json(GitReceipt { has_deploys: repositories.next_deploy(repository).await?.is_some() }))
 }
@@ -120,15 +121,7 @@ async fn erased(
     Body(GitRepositories { repositories: erased }): Body<GitRepositories>,
 ) -> Result<NoContent, Problem> {
     for repository in &erased {
-        repositories.erased(repository_id(repository)?).await?;
+        repositories.erased(parse_id("repository", repository)?).await?;
     }
     Ok(NoContent)
-}
-
-pub(super) fn repository_id(text: &str) -> Result<RepositoryId, Problem> {
-    text.parse().map_err(|error| invalid("repository", &error))
-}
-
-fn invalid(field: &str, error: &kernel::InvalidId) -> Problem {
-    Problem::bad_request(format!("{field} {error}"))
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use store::Store;
 use utoipa::ToSchema;
 
-use super::git::repository_id;
+use super::id::parse_id;
 use crate::authority::{DeployDecision, Deployer, GitNodeCaller, authorize_deploy};
 use crate::http::{
     Area, Body, Describe, Extract, Json, NoContent, Operation, Path, Query, RequestHeaders, Upload, path_parameters,
@@ -87,7 +87,7 @@ async fn deployable(
     Query(DeployableQuery { after }): Query<DeployableQuery>,
     repositories: Data<Repositories>,
 ) -> Result<Json<GitRepositories>, Problem> {
-    let after = after.map(|after| repository_id(&after)).transpose()?;
+    let after = after.map(|after| parse_id("repository", &after)).transpose()?;
     let repositories = repositories.repositories_to_deploy(after).await?.iter().map(ToString::to_string).collect();
     Ok(Json(GitRepositories { repositories }))
 }

@@ -7,7 +7,7 @@ use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 use actix_web::web::Data;
 use convergence::Convergence;
-use kernel::{Code, InvalidId, MailId, ProjectId};
+use kernel::{Code, MailId, ProjectId};
 use mail::{
     Attachment, ClaimedMail, DeliveryResult as AttemptResult, Mail, NewInboundMail, OutgoingMail as NewMail,
     RecipientOwner, Refusal, Submission,
@@ -19,6 +19,7 @@ use protocol::{
 use serde::Deserialize;
 use serde_json::json;
 
+use super::id::parse_id;
 use crate::authority::{MailNodeCaller, NodeCaller};
 use crate::http::{
     Body, Bytes, Describe, Extract, Json, MessageUpload, NoContent, Operation, Path, Routes, path_parameters,
@@ -100,7 +101,8 @@ async fn submit(
     Body(MailSubmission { id, project, mail: content }): Body<MailSubmission, MAX_SUBMISSION_BYTES>,
 ) -> Result<Json<MailSubmitted>, Problem> {
     nodes.core()?;
-    let submission = Submission { id: mail_id(&id)?, project: project_id(&project)?, mail: outgoing(content) };
+    let (id, project) = (parse_id("id", &id)?, parse_id("project", &project)?);
+    let submission = Submission { id, project, mail: outgoing(content) };
     Ok(Json(match mail.submit(by.node, submission).await? {
         Ok(()) => MailSubmitted::Queued,
         Err(refusal) => MailSubmitted::Refused(refused(&refusal)),
@@ -180,7 +182,7 @@ async fn receive(
     Body(InboundMail { project, from, to, subject, spf, size_bytes, received_at }): Body<InboundMail>,
 ) -> Result<NoContent, Problem> {
     let received_at = received_at.parse().map_err(|_| Problem::bad_request("receivedAt must be a time"))?;
-    let project = project_id(&project)?;
+    let project = parse_id("project", &project)?;
     mail.receive(NewInboundMail { id, project, from, to, subject, spf, size_bytes, received_at }).await?;
     Ok(NoContent)
 }
@@ -208,12 +210,4 @@ fn refused(refusal: &Refusal) -> RefusedMail {
         Refusal::NotGranted => MailRefusal::NotGranted,
     };
     RefusedMail { code, message: refusal.to_string() }
-}
-
-fn mail_id(text: &str) -> Result<MailId, Problem> {
-    text.parse().map_err(|error: InvalidId| Problem::bad_request(format!("id {error}")))
-}
-
-fn project_id(text: &str) -> Result<ProjectId, Problem> {
-    text.parse().map_err(|error: InvalidId| Problem::bad_request(format!("project {error}")))
 }

@@ -4,6 +4,7 @@ mod ai;
 mod certificates;
 mod git;
 mod git_deploys;
+mod id;
 mod mail;
 mod nodes;
 

@@ -2,7 +2,7 @@
 //! few permits at a time. So few requests query Postgres, and all processes together never admit more requests than the
 //! limit.
 //!
-//! This file counts requests by address. [`caller`] counts them by credential and by user.
+//! This file counts requests by address and by authenticated client. [`caller`] counts them by credential and by user.
 
 mod bucket;
 mod caller;

@@ -97,6 +97,12 @@ impl Problem {
         Self::new(&Code::PAYLOAD_TOO_LARGE, message).with_details(Some(json!({ "limit": limit })))
     }
 
+    /// Creates the error 429 of a caller with too many requests in progress. `of` names what has the limit.
+    pub(crate) fn above_limit(message: impl Into<String>, limit: usize, of: &str) -> Self {
+        let details = json!({ "limit": limit, "of": of });
+        Self::new(&Code::RATE_LIMITED, message).with_details(Some(details)).with_header(RETRY_AFTER, "5")
+    }
+
     pub(crate) fn internal(cause: impl Into<String>) -> Self {
         Self { cause: Some(cause.into()), ..Self::new(&Code::INTERNAL, "something went wrong on our side") }
     }

@@ -54,7 +54,8 @@ async fn docs_index(_: Open) -> Result<TemporaryRedirect, Problem> {
 }
 
 async fn docs(_: Open, Path(FileName(file)): Path<FileName>, reference: Data<Reference>) -> Result<Bytes, Problem> {
-    let found = utoipa_swagger_ui::serve(&file, reference.swagger.clone()).ok().flatten();
+    let found = utoipa_swagger_ui::serve(&file, reference.swagger.clone());
+    let found = found.map_err(|error| Problem::internal(error.to_string()))?;
     let file = found.ok_or_else(Problem::not_found)?;
     let answer = Bytes::whole(&file.content_type, file.bytes.into_owned());
     Ok(answer.with_header(CONTENT_SECURITY_POLICY, HeaderValue::from_static(REFERENCE_POLICY)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::header::CONTENT_LENGTH;
+use actix_web::http::header::{CONTENT_LENGTH, HeaderMap};
 use actix_web::{HttpMessage as _, HttpRequest, web};
 use kernel::Code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -48,6 +48,11 @@ impl BodyMemory {
     }
 }
 
+/// Returns the length in bytes that a request declares for its body.
+pub(crate) fn declared_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 /// Reserves memory for a body of at most `limit` bytes, if the limit is large. The request holds no permit of the
 /// concurrency limit while it waits.
 ///
@@ -57,8 +62,7 @@ pub(super) async fn reserve(request: &HttpRequest, limit: usize) -> Result<(), P
     if limit <= MAX_UNRESERVED {
         return Ok(());
     }
-    let declared = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let length: usize = declared.unwrap_or(limit);
+    let length = declared_length(request.headers()).unwrap_or(limit);
     if length > limit {
         return Err(Problem::too_large(limit as u64));
     }

@@ -14,6 +14,7 @@ mod upload;
 pub use form::Form;
 pub use json::Body;
 pub use memory::BodyMemory;
+pub(crate) use memory::declared_length;
 pub use message::MessageUpload;
 pub use plain_text::PlainText;
 pub use raw::Raw;

@@ -1,15 +1,12 @@
 //! The sign-in of a project's end users.
 
-use std::convert::Infallible;
-use std::str::FromStr;
-
 use actix_web::web::Data;
 use resources::{AuthProvider, AuthProviderPut, AuthSettingsPatch, AuthStatus, ResourceError, Resources};
 
 use crate::authority::InProject;
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
+use crate::http::{Body, Json, NoContent, Path, Routes, text_path_parameters};
 use crate::problem::Problem;
 use crate::require::RequireCore;
 
@@ -54,18 +51,8 @@ pub(super) fn routes(routes: &mut Routes) {
         .codes(&[&ResourceError::INVALID_PROVIDER]);
 }
 
-/// The name of a provider in a path. The service parses it, because the error of an unknown name is 400.
-struct ProviderParameter(String);
-
-impl FromStr for ProviderParameter {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-path_parameters! {
+// The service parses the name, because the error of an unknown name is 400.
+text_path_parameters! {
     ProviderParameter as AuthProvider: "The identity provider.", "codehost";
 }
 

@@ -1,8 +1,5 @@
 //! Secrets of a project.
 
-use std::convert::Infallible;
-use std::str::FromStr;
-
 use actix_web::web::Data;
 use kernel::Page;
 use resources::{NewSecretValue, ResourceError, Resources, SecretChanges, SecretMeta, SecretName};
@@ -10,7 +7,7 @@ use resources::{NewSecretValue, ResourceError, Resources, SecretChanges, SecretM
 use crate::authority::InProject;
 use crate::authority::role::Member;
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
+use crate::http::{Body, Json, NoContent, Path, Routes, text_path_parameters};
 use crate::problem::Problem;
 
 const SECRETS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/secrets";
@@ -38,19 +35,8 @@ pub(super) fn routes(routes: &mut Routes) {
     area.delete("delete", SECRET, delete).summary("Delete a secret");
 }
 
-/// The name of a secret in a path. The service parses it, because the error of a malformed name is 400 for `PUT` and
-/// 404 for `DELETE`.
-struct SecretNameParameter(String);
-
-impl FromStr for SecretNameParameter {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-path_parameters! {
+// The service parses the name, because the error of a malformed name is 400 for `PUT` and 404 for `DELETE`.
+text_path_parameters! {
     SecretNameParameter as SecretName: "The secret's name, which worker code reads as `env.<NAME>`.", "API_KEY";
 }
 
