@@ -146,7 +146,7 @@ fn without_comments(value: &str) -> Option<String> {
     (depth == 0 && !quoted).then_some(text)
 }
 
-/// Decodes a subject (RFC 2047). Replaces control characters and directional formatting with spaces.
+/// Decodes a subject (RFC 2047). Replaces control characters with spaces.
 fn subject(value: &[u8]) -> String {
     let field = [b"Subject:", value, b"\r\n"].concat();
     let parsed = MessageParser::new().parse_headers(&field);

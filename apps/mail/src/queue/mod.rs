@@ -66,6 +66,7 @@ struct Shared {
     limits: QueueLimits,
     /// The bytes of the mails of each project.
     bytes: Mutex<HashMap<String, u64>>,
+    /// Contains at most one entry for each mail of the directory, so the file system bounds it.
     committed: UnboundedSender<QueuedMail>,
     /// Prevents a second process from using the directory.
     _lock: File,
