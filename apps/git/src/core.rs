@@ -11,6 +11,7 @@ use protocol::{
 };
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response};
+use serde::de::DeserializeOwned;
 
 use crate::config::Config;
 
@@ -36,28 +37,24 @@ impl Core {
     /// Asks the control plane whether an access is allowed. The decision is not cached, so a revocation applies to the
     /// next access.
     pub async fn authorize(&self, request: &GitAccessRequest) -> anyhow::Result<GitAccess> {
-        let response = self.send(self.client.post(self.url("access")).json(request)).await?;
-        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+        self.json(self.client.post(self.url("access")).json(request)).await
     }
 
     /// Reports updates of refs.
     pub async fn report(&self, updates: &GitUpdates) -> anyhow::Result<GitReceipt> {
-        let response = self.send(self.client.post(self.url("updates")).json(updates)).await?;
-        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+        self.json(self.client.post(self.url("updates")).json(updates)).await
     }
 
     /// Returns a page of the repositories that have pushes to deploy. The page starts after this repository id.
     pub async fn deployable(&self, after: Option<&str>) -> anyhow::Result<Vec<String>> {
         let query = after.map(|after| format!("?after={after}")).unwrap_or_default();
-        let response = self.send(self.client.get(self.url(&format!("deploys{query}")))).await?;
-        let GitRepositories { repositories } = response.json().await.map_err(reqwest::Error::without_url)?;
-        Ok(repositories)
+        let deployable: GitRepositories = self.json(self.client.get(self.url(&format!("deploys{query}")))).await?;
+        Ok(deployable.repositories)
     }
 
     /// Returns the next push to deploy in a repository.
     pub async fn next_deploy(&self, repository: &str) -> anyhow::Result<GitNextDeploy> {
-        let response = self.send(self.client.post(self.url(&format!("repositories/{repository}/deploys")))).await?;
-        Ok(response.json().await.map_err(reqwest::Error::without_url)?)
+        self.json(self.client.post(self.url(&format!("repositories/{repository}/deploys")))).await
     }
 
     /// Uploads the bundle of a push. `message` is the first line of the commit's message.
@@ -73,7 +70,7 @@ impl Core {
         let upload = self.client.post(self.url(&format!("repositories/{repository}/deploys/{number}")));
         let upload = upload.header(CONTENT_TYPE, "application/gzip").header("x-svc-git-message", message);
         let upload = upload.timeout(UPLOAD_TIMEOUT).body(tokio::fs::File::from_std(file));
-        Ok(self.send(upload).await?.json().await.map_err(reqwest::Error::without_url)?)
+        self.json(upload).await
     }
 
     /// Reports that a push cannot be packed.
@@ -86,7 +83,7 @@ impl Core {
     /// Returns the state of the deploy of a push.
     pub async fn deploy_state(&self, repository: &str, number: i64) -> anyhow::Result<GitDeployState> {
         let url = self.url(&format!("repositories/{repository}/deploys/{number}"));
-        Ok(self.send(self.client.get(url)).await?.json().await.map_err(reqwest::Error::without_url)?)
+        self.json(self.client.get(url)).await
     }
 
     /// Announces the internal listener.
@@ -97,16 +94,15 @@ impl Core {
 
     /// Returns the ids of the objects of a repository that must stay readable.
     pub async fn listed_objects(&self, repository: &str) -> anyhow::Result<Vec<String>> {
-        let response = self.send(self.client.get(self.url(&format!("repositories/{repository}/objects")))).await?;
-        let GitObjects { objects } = response.json().await.map_err(reqwest::Error::without_url)?;
-        Ok(objects)
+        let url = self.url(&format!("repositories/{repository}/objects"));
+        let listed: GitObjects = self.json(self.client.get(url)).await?;
+        Ok(listed.objects)
     }
 
     /// Returns deleted repositories whose contents must be erased.
     pub async fn erasable(&self) -> anyhow::Result<Vec<String>> {
-        let response = self.send(self.client.get(self.url("erasures"))).await?;
-        let GitRepositories { repositories } = response.json().await.map_err(reqwest::Error::without_url)?;
-        Ok(repositories)
+        let erasable: GitRepositories = self.json(self.client.get(self.url("erasures"))).await?;
+        Ok(erasable.repositories)
     }
 
     /// Reports repositories that were erased.
@@ -117,6 +113,10 @@ impl Core {
 
     fn url(&self, path: &str) -> String {
         format!("{}/internal/v1/git/{path}", self.base)
+    }
+
+    async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {
+        Ok(self.send(request).await?.json().await.map_err(reqwest::Error::without_url)?)
     }
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
