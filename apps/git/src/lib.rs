@@ -129,11 +129,12 @@ impl GitNode {
     /// Returns an error if a listener or a background task ends before `stop` completes.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (http_handle, internal_handle) = (self.http.handle(), self.internal.handle());
-        let (mut http, internal) = (tokio::spawn(self.http), tokio::spawn(self.internal));
+        let (mut http, mut internal) = (tokio::spawn(self.http), tokio::spawn(self.internal));
         tokio::select! {
             () = stop => {}
             ended = self.tasks.join_next() => bail!("a background task ended unexpectedly: {ended:?}"),
             ended = &mut http => bail!("the listener ended unexpectedly: {ended:?}"),
+            ended = &mut internal => bail!("the internal listener ended unexpectedly: {ended:?}"),
         }
         http_handle.stop(true).await;
         self.tasks.shutdown().await;

@@ -9,7 +9,7 @@ use protocol::{GitDeployState, GitDeployed, GitUpdate};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Journal, Push};
 use crate::deploy::Deployer;
@@ -23,14 +23,21 @@ const MAX_STEP_BYTES: u64 = 16 << 20;
 const MAX_DEPLOY_WAIT: Duration = Duration::from_secs(300);
 
 impl Journal {
-    /// Serves the hooks.
+    /// Serves the hooks. Fails only if it cannot listen.
     pub async fn serve_hooks(self, socket: PathBuf, deployer: Deployer) -> anyhow::Result<()> {
         remove_file(&socket)?;
         let listener = UnixListener::bind(&socket).context("cannot listen on the socket of the hooks")?;
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
         loop {
-            let (stream, _) = listener.accept().await?;
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection of a hook");
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
             let (journal, deployer) = (self.clone(), deployer.clone());
             tokio::spawn(async move {
                 if let Err(error) = journal.answer(stream, &deployer).await {
