@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use convergence::{ConvergenceError, NodeKind, Nodes};
 use kernel::audit::Actor;
 use kernel::{ClientId, ClockRng, Secret, Token, TokenKind};
@@ -47,6 +49,16 @@ pub async fn ensure_app(database_url: Secret, name: &str, redirect_uris: Vec<Str
     let device = redirect_uris.is_empty();
     let new = NewClient { name: name.to_owned(), redirect_uris, scopes: None, confidential: false, device };
     Ok(clients.add(&Actor::operator("xtask dev"), new).await?.id)
+}
+
+/// Returns a random key of 256 bits in base64.
+pub fn random_key() -> String {
+    STANDARD.encode(ClockRng::system().bytes::<32>())
+}
+
+/// Ensures that the file contains a key. Writes `prefix` and a random key unless the file exists.
+pub fn ensure_key(path: &Path, prefix: &str) -> Result<()> {
+    if path.exists() { Ok(()) } else { write_secret(path, &format!("{prefix}{}", random_key())) }
 }
 
 /// Writes a file that only its owner can read. Writes to a temporary name first, so that the file is always complete.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::process::Signals;
+use xtask::process::{Signals, exit_code_of};
 use xtask::workspace;
 
 #[derive(clap::Args)]
@@ -20,6 +20,5 @@ pub struct Args {
 pub async fn run(command: &str, args: Args) -> Result<ExitCode> {
     let mut cargo = workspace::cargo(&["run", "--release", "--quiet", "--package", "lab"])?;
     cargo.args(["--", command]).args(args.arguments);
-    let status = Signals::listen()?.run(cargo).await?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(exit_code_of(Signals::listen()?.run(cargo).await?))
 }

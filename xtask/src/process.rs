@@ -33,6 +33,11 @@ pub fn exit_code(outcome: Result<ExitCode>) -> ExitCode {
     })
 }
 
+/// Returns the exit code of an ended program; a failure if a signal ended the program.
+pub fn exit_code_of(status: ExitStatus) -> ExitCode {
+    status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
 /// Receives Ctrl-C and SIGTERM. After its creation, these signals do not end the process.
 pub struct Signals {
     interrupt: unix::Signal,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xtask::postgres::Cluster;
-use xtask::process::Signals;
+use xtask::process::{Signals, exit_code_of};
 use xtask::workerd;
 use xtask::workspace::{BUILD_PROGRAMS, BUILD_WITH_TESTS, cargo, cargo_test};
 
@@ -53,8 +53,7 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     if let Some(nameservers) = nameservers {
         tests.env("SVC_TEST_NAMESERVERS", nameservers);
     }
-    let status = signals.run(tests).await?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(exit_code_of(signals.run(tests).await?))
 }
 
 /// Returns the environment variables of `testkit::PrivatePostgres`. Prints the consequence if Postgres' client programs

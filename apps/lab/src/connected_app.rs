@@ -1,8 +1,6 @@
 //! A connected app that calls the endpoints of the authorization server, for benchmarks and fault injection.
 
 use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use kernel::audit::Actor;
 use kernel::seal::Keys;
 use kernel::{ClientId, ClockRng, Secret};
@@ -10,6 +8,7 @@ use oauth::{Clients, NewClient};
 use reqwest::{Client, Url};
 use serde_json::{Value, json};
 use store::Store;
+use xtask::credential::random_key;
 
 use crate::bench::server::{SEALING_KEY, string_at};
 
@@ -49,7 +48,7 @@ pub struct Tokens {
 
 impl SharedKey {
     pub fn generate() -> Self {
-        Self(format!("{SEALING_KEY}:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))
+        Self(format!("{SEALING_KEY}:{}", random_key()))
     }
 
     /// Returns the setting of the server.

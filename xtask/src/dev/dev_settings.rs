@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use kernel::ClockRng;
 use settings::Secret;
-use xtask::credential::write_secret;
+use xtask::credential::ensure_key;
 
 use crate::setting::read_setting;
 use sandbox::Sandbox;
@@ -119,7 +116,9 @@ impl DevSettings {
         }
         sandbox.add_settings(&mut values)?;
         if read_setting::<Secret>("SVC_SEALING_KEYS")?.is_none() {
-            values.insert("SVC_SEALING_KEYS_FILE", sealing_keys(folder)?.display().to_string());
+            let keys = folder.join("sealing.keys");
+            ensure_key(&keys, "dev1:")?;
+            values.insert("SVC_SEALING_KEYS_FILE", keys.display().to_string());
         }
         let project_databases = match read_setting::<Secret>("SVC_NODE_DATABASE_URL")? {
             Some(_) => None,
@@ -144,12 +143,8 @@ impl DevSettings {
     /// Adds the settings of the checkout's own cluster for the databases of projects, and of their backups.
     pub fn set_project_databases(&mut self, url: &str, programs: &Path, folder: &Path) -> Result<()> {
         let Some(address) = self.project_databases else { return Ok(()) };
-        for (name, default) in [
-            ("SVC_NODE_DATABASE_SSLMODE", "disable".to_owned()),
-            ("SVC_NODE_BACKUPS", format!("file://{}/backups", folder.display())),
-        ] {
-            self.set(name, read_setting::<String>(name)?.unwrap_or(default));
-        }
+        self.set_default("SVC_NODE_DATABASE_SSLMODE", "disable")?;
+        self.set_default("SVC_NODE_BACKUPS", format!("file://{}/backups", folder.display()))?;
         self.set("SVC_NODE_DATABASE_URL", url);
         self.set("SVC_NODE_DATABASE_ADDRESS", reachable_address(address));
         self.set("SVC_NODE_PG_BIN", programs.display());
@@ -175,6 +170,14 @@ impl DevSettings {
     /// Adds a setting that is only known after the start of another program.
     pub fn set(&mut self, name: &'static str, value: impl Display) {
         self.values.insert(name, value.to_string());
+    }
+
+    /// Adds a setting unless it is configured.
+    pub fn set_default(&mut self, name: &'static str, value: impl Display) -> Result<()> {
+        if read_setting::<String>(name)?.is_none() {
+            self.set(name, value);
+        }
+        Ok(())
     }
 
     /// Passes a program its settings, and removes settings of other programs from its environment.
@@ -247,15 +250,6 @@ impl Display for DevSettings {
         }
         write!(f, "\n  Ctrl-C stops everything.")
     }
-}
-
-/// Returns the file with the sealing keys. Creates it if it does not exist.
-fn sealing_keys(folder: &Path) -> Result<PathBuf> {
-    let keys = folder.join("sealing.keys");
-    if !keys.exists() {
-        write_secret(&keys, &format!("dev1:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))?;
-    }
-    Ok(keys)
 }
 
 /// Returns the address in a setting, or by default this port of the machine itself.

@@ -4,10 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use kernel::ClockRng;
-use xtask::credential::write_secret;
+use xtask::credential::ensure_key;
 use xtask::services::Services;
 use xtask::workspace;
 
@@ -32,9 +29,7 @@ impl Knot {
         let folder = folder.join("knot");
         fs::create_dir_all(&folder)?;
         let tsig = folder.join("tsig");
-        if !tsig.exists() {
-            write_secret(&tsig, &format!("svc:hmac-sha256:{}", STANDARD.encode(ClockRng::system().bytes::<32>())))?;
-        }
+        ensure_key(&tsig, "svc:hmac-sha256:")?;
         let knot = format!("127.0.0.1:{KNOT_PORT}");
         for (name, value) in [
             ("SVC_DNS_LISTEN", format!("127.0.0.1:{PRIMARY_PORT}")),
@@ -42,9 +37,7 @@ impl Knot {
             ("SVC_DNS_SIGNER", knot.clone()),
             ("SVC_SANDBOX_DNS_NAMESERVER", knot),
         ] {
-            if read_setting::<String>(name)?.is_none() {
-                settings.set(name, value);
-            }
+            settings.set_default(name, value)?;
         }
         if read_setting::<settings::Secret>("SVC_DNS_TSIG")?.is_none() {
             settings.set("SVC_DNS_TSIG_FILE", tsig.display());

@@ -15,7 +15,6 @@ use xtask::debian::Unpacked;
 use xtask::services::Services;
 
 use super::dev_settings::{DevSettings, listen_address};
-use crate::setting::read_setting;
 
 /// The setting of the node's TLS listener, and its default port.
 const TLS_LISTEN: &str = "SVC_EDGE_TLS_LISTEN";
@@ -68,9 +67,7 @@ impl Pebble {
             ("SVC_ACME_DIRECTORIES", format!("https://localhost:{DIRECTORY_PORT}/dir")),
             ("SVC_ACME_CA", certificate.display().to_string()),
         ] {
-            if read_setting::<String>(name)?.is_none() {
-                settings.set(name, value);
-            }
+            settings.set_default(name, value)?;
         }
         let name_server = settings.name_server();
         Ok(Self { packages, config_file, tls, name_server, certificate, roots: folder.join("roots.pem") })

@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use kernel::ClockRng;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use xtask::credential::random_key;
 use xtask::probe;
 use xtask::services::Services;
 use xtask::workspace;
@@ -143,7 +141,7 @@ pub fn settings(
         ("SVC_PLATFORM_DOMAIN", "localhost".to_owned()),
         ("SVC_FALLBACK_ORIGIN", "fallback.localhost".to_owned()),
         ("SVC_BUNDLE_STORE", format!("file://{}/bundles", folder.display())),
-        ("SVC_SEALING_KEYS", format!("{SEALING_KEY}:{}", STANDARD.encode(ClockRng::system().bytes::<32>()))),
+        ("SVC_SEALING_KEYS", format!("{SEALING_KEY}:{}", random_key())),
         ("SVC_LIMITS", limits.display().to_string()),
         ("SVC_LOG", "warn".to_owned()),
     ])
