@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::join_all;
-use kernel::{ClockRng, Secret};
+use kernel::Secret;
 use sandbox::AiServer;
 use store::migrations;
 use tokio::task::block_in_place;
@@ -26,6 +26,7 @@ use crate::bench::billing::{Site, question, settings};
 use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
 use crate::bench::server::SEALING_KEY;
+use crate::random;
 
 const VISITORS: usize = 8;
 const KILLS_PER_ROUND: usize = 6;
@@ -60,7 +61,7 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     let visitors = (0..VISITORS).map(|number| visit(&site, number, Duration::ZERO, &stopped));
     let kills = async {
         for number in 0..KILLS_PER_ROUND * rounds {
-            sleep(Duration::from_millis(700 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1000)).await;
+            sleep(random::millis(700..1700)).await;
             let victims = [Victim::Node, Victim::ControlPlane, Victim::Postgres];
             match victims.get(number % victims.len()).context("no victim")? {
                 Victim::Node => platform.kill_node(services).await?,

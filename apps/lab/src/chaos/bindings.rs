@@ -11,7 +11,6 @@ use anyhow::{Context as _, Result, ensure};
 use chaos::{NetworkFault, Proxy, Upstream};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
-use kernel::ClockRng;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -23,6 +22,7 @@ use super::report::Finding;
 use crate::bench::bindings::S3;
 use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
+use crate::random;
 
 /// A worker. PUT stores the body. GET returns an object, or the sum of all sizes. If the storage fails, the response
 /// contains the error's code.
@@ -143,7 +143,7 @@ async fn measure(platform: &Platform, services: &mut Services, proxy: &Proxy, ro
             sleep(Duration::from_secs(2)).await;
         }
         for _ in 0..KILLS_PER_ROUND * rounds {
-            sleep(Duration::from_millis(1000 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1000)).await;
+            sleep(random::millis(1000..2000)).await;
             requests.is_node_down.store(true, Ordering::SeqCst);
             platform.kill_node(services).await?;
             // The writers may not have received the errors of the kill yet.

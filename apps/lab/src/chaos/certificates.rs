@@ -11,7 +11,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use kernel::ClockRng;
 use reqwest::Method;
 use sandbox::RecordType;
 use serde_json::{Value, json};
@@ -26,6 +25,7 @@ use super::report::Finding;
 use crate::bench::machine::with_services;
 use crate::bench::platform::{Platform, Settings};
 use crate::bench::server::{SEALING_KEY, string_at, success_json};
+use crate::random;
 use authority::{Authority, ZONE};
 
 /// The projects, each with a default hostname, and the hostnames in the hosted zone.
@@ -83,7 +83,7 @@ async fn measure(services: &mut Services, folder: &Path, mut authority: Authorit
     tokio::spawn(connection);
     let mut outcome = Outcome::default();
     for number in 0..kills {
-        sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % MAX_DELAY)).await;
+        sleep(random::millis(0..MAX_DELAY)).await;
         if number % 3 == 2 {
             platform.kill_node(services).await?;
         } else {

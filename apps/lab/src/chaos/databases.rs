@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::join_all;
-use kernel::ClockRng;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 use xtask::postgres::Stop;
@@ -24,6 +23,7 @@ use super::report::Finding;
 use crate::bench::databases::{Database, ProjectCluster};
 use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
+use crate::random;
 use journal::{Row, Write};
 use restore::Restore;
 
@@ -107,7 +107,7 @@ async fn restore_repeatedly(
         let generation = restore::newest_scheduled(platform).await?;
         let requested = Instant::now();
         let operation = restore::request(platform, &generation).await?;
-        sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % MAX_DELAY)).await;
+        sleep(random::millis(0..MAX_DELAY)).await;
         match victim {
             Victim::Node => platform.kill_node(services).await?,
             Victim::ControlPlane => platform.kill_server(services).await?,

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use kernel::ClockRng;
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::sleep;
@@ -21,6 +20,7 @@ use super::Outcome;
 use super::report::Finding;
 use crate::bench::machine::with_services;
 use crate::git_host::{GitClient, GitHost, stdout};
+use crate::random;
 
 /// The number of rounds of a run with the default number of repetitions.
 const ROUNDS: usize = 200;
@@ -49,7 +49,7 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
         let mut pushes: FuturesUnordered<_> = pushers.push().await?.into_iter().collect();
         let mut pushed: Vec<String> = Vec::new();
         if round % 2 == 0 {
-            sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1500)).await;
+            sleep(random::millis(0..1500)).await;
         } else {
             // The processes are killed immediately after the first acknowledgement.
             while pushed.is_empty()

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use kernel::ClockRng;
 use tokio::time::sleep;
 
 use super::report::Finding;
 use super::rig::{RequestProbe, Rig};
 use super::{Outcome, load};
+use crate::random;
 
 const KILLS: usize = 10;
 
@@ -18,7 +18,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let (mut ready, service) = (Vec::new(), &mut rig.service);
     let killing = async {
         for _ in 0..KILLS * rounds.div_ceil(3) {
-            sleep(Duration::from_millis(200 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1000)).await;
+            sleep(random::millis(200..1200)).await;
             service.kill().await?;
             ready.push(service.restart().await?.as_millis());
         }

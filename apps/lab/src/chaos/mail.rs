@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures_util::future::join_all;
-use kernel::ClockRng;
 use sandbox::{Encryption, SmtpServer};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -23,6 +22,7 @@ use super::Outcome;
 use super::report::Finding;
 use crate::bench::machine::with_services;
 use crate::mail_host::{MailHost, MailNode, create_with_worker};
+use crate::random;
 use client::Client;
 
 const CLIENTS: usize = 4;
@@ -77,7 +77,7 @@ async fn measure(
         clients.map(|client| tokio::spawn(client.run(acknowledged.clone(), stopped.subscribe()))).collect();
     for number in 0..kills {
         if number % 2 == 0 {
-            sleep(Duration::from_millis(u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1500)).await;
+            sleep(random::millis(0..1500)).await;
         } else {
             // The process is killed immediately after an acknowledgement.
             let (mut count, before) = (acknowledged.subscribe(), *acknowledged.borrow());

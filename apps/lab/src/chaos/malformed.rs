@@ -12,6 +12,7 @@ use super::Outcome;
 use super::load::{self, Connection};
 use super::report::Finding;
 use super::rig::{RequestProbe, Rig};
+use crate::random;
 
 const REQUESTS: usize = 10_000;
 
@@ -108,13 +109,8 @@ async fn send(address: std::net::SocketAddr, request: Vec<u8>) -> u16 {
     timeout(Duration::from_millis(500), response).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Returns a random number below `limit`.
-fn random_below(limit: usize) -> usize {
-    usize::from(u16::from_be_bytes(ClockRng::system().bytes())) % limit.max(1)
-}
-
 fn pick<'a, T>(all: &'a [T], default: &'a T) -> &'a T {
-    all.get(random_below(all.len())).unwrap_or(default)
+    all.get(random::index(all.len())).unwrap_or(default)
 }
 
 /// Builds a request with one or more defects.
@@ -125,13 +121,13 @@ fn malformed_request(token: &str, org: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(&plain).into_owned();
     let replaced = |from: &str, to: &str| text.replacen(from, to, 1).into_bytes();
     let corrupt = |mut bytes: Vec<u8>| {
-        let at = random_below(bytes.len());
+        let at = random::index(bytes.len());
         if let Some(byte) = bytes.get_mut(at) {
             *byte = ClockRng::system().bytes::<1>()[0];
         }
         bytes
     };
-    match random_below(16) {
+    match random::index(16) {
         0 => ClockRng::system().bytes::<64>().to_vec(),
         1 => replaced(" HTTP/1.1", " HTTP/9.9"),
         2 => replaced(" /v1", &format!(" /v1/{}", "a".repeat(9000))),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use chaos::{Proxy, Upstream, Writers};
-use kernel::{ClockRng, Secret};
+use kernel::Secret;
 use reqwest::Url;
 use sandbox::{CodeHostServer, DnsServer, Encryption, OAuthClient, SmtpServer};
 use store::migrations::{self, Migrator};
@@ -22,6 +22,7 @@ use super::load::{self, RequestSource, Sample};
 use super::service::Service;
 use crate::bench::machine::create_folder;
 use crate::bench::server::SEALING_KEY;
+use crate::random;
 
 pub struct Rig {
     pub cluster: Cluster,
@@ -92,7 +93,7 @@ impl Rig {
     /// three seconds between two faults.
     pub async fn kill_repeatedly(&mut self, kills: usize) -> Result<()> {
         for number in 0..kills {
-            sleep(Duration::from_millis(300 + u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % 1200)).await;
+            sleep(random::millis(300..1500)).await;
             if number % 2 == 0 {
                 self.service.kill().await?;
                 self.service.restart().await?;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use kernel::{ClockRng, Page, Paging, ProjectId};
+use kernel::{Page, Paging, ProjectId};
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use xtask::services::Services;
@@ -14,6 +14,7 @@ use super::seed::{self, Size};
 use crate::bench::report::Report;
 use crate::bench::run::percentiles;
 use crate::bench::server::Server;
+use crate::random;
 
 /// Requests of each kind per round.
 const REQUESTS_PER_ROUND: usize = 150;
@@ -137,7 +138,7 @@ impl Side {
 
     /// Returns the path of a random project.
     fn random_project(&self) -> String {
-        let number = u32::from_ne_bytes(ClockRng::system().bytes::<4>()) % self.projects;
+        let number = random::number(0..self.projects.into());
         format!("/projects/p{number}")
     }
 }

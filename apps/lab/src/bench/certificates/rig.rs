@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kernel::ClockRng;
 use testkit::reserved_address;
 use tokio::time::sleep;
 use xtask::postgres::Cluster;
@@ -24,6 +23,7 @@ use super::target::Target;
 use crate::bench::edge::page;
 use crate::bench::platform::{Platform, Settings};
 use crate::connected_app::SharedKey;
+use crate::random;
 
 /// The number of certificates of a project.
 const NAMES_PER_PROJECT: usize = 100;
@@ -115,7 +115,7 @@ impl Rig {
 
     /// Returns a random name with a certificate, and its project.
     pub fn random_name(&self) -> Result<(String, String)> {
-        let random = usize::try_from(u32::from_le_bytes(ClockRng::system().bytes()))? % self.names.len();
+        let random = random::index(self.names.len());
         let name = self.names.get(random).context("there are no names")?;
         Ok((project_name(random / NAMES_PER_PROJECT), name.clone()))
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures_util::future::join_all;
-use kernel::ClockRng;
 use kernel::audit::Actor;
 use oauth::Clients;
 use tokio::time::sleep;
@@ -13,6 +12,7 @@ use super::Setup;
 use crate::chaos::Outcome;
 use crate::chaos::report::Finding;
 use crate::connected_app::{ConnectedApp, Reply, Tokens};
+use crate::random;
 
 /// The number of rounds of each race in a full run.
 const ROUNDS: usize = 1000;
@@ -137,8 +137,7 @@ async fn authorize_and_remove(setup: &Setup, results: &mut Results) -> Result<()
         Ok((authorized, Some(exchanged)))
     };
     let remove = async {
-        let delay = u64::from(u16::from_be_bytes(ClockRng::system().bytes())) % MAX_DELAY;
-        sleep(Duration::from_micros(delay)).await;
+        sleep(Duration::from_micros(random::number(0..MAX_DELAY))).await;
         Clients::new(setup.store.clone()).remove(&Actor::operator("lab"), app.id).await
     };
     let (signed_in, removed) = tokio::join!(sign_in, remove);
