@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use futures_util::future::join_all;
 use kernel::Secret;
 use sandbox::AiServer;
 use store::migrations;
-use tokio::task::block_in_place;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
 use xtask::postgres::{Cluster, Stop};
@@ -22,6 +21,7 @@ use xtask::workerd;
 
 use super::Outcome;
 use super::report::Finding;
+use super::rig::restart_postgres;
 use crate::bench::billing::{Site, question, settings};
 use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
@@ -32,14 +32,6 @@ const VISITORS: usize = 8;
 const KILLS_PER_ROUND: usize = 6;
 /// The longest permitted time from the last kill until every call is settled.
 const MAX_SETTLEMENT: Duration = Duration::from_secs(30);
-
-/// The process that is killed.
-#[derive(Debug, Clone, Copy)]
-enum Victim {
-    Node,
-    ControlPlane,
-    Postgres,
-}
 
 /// The tokens of a call.
 pub type Tokens = (i64, i64);
@@ -62,15 +54,10 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
     let kills = async {
         for number in 0..KILLS_PER_ROUND * rounds {
             sleep(random::millis(700..1700)).await;
-            let victims = [Victim::Node, Victim::ControlPlane, Victim::Postgres];
-            match victims.get(number % victims.len()).context("no victim")? {
-                Victim::Node => platform.kill_node(services).await?,
-                Victim::ControlPlane => platform.kill_server(services).await?,
-                Victim::Postgres => {
-                    let cluster = services.postgres.as_mut().context("no cluster")?;
-                    block_in_place(|| cluster.stop(Stop::Immediate));
-                    block_in_place(|| cluster.restart())?;
-                }
+            match number % 3 {
+                0 => platform.kill_node(services).await?,
+                1 => platform.kill_server(services).await?,
+                _ => restart_postgres(services.postgres.as_mut(), Stop::Immediate).await?,
             }
         }
         sleep(Duration::from_secs(2)).await;

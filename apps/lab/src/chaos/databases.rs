@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::join_all;
-use tokio::task::block_in_place;
 use tokio::time::sleep;
 use xtask::postgres::Stop;
 use xtask::services::Services;
 
 use super::Outcome;
 use super::report::Finding;
+use super::rig::restart_postgres;
 use crate::bench::databases::{Database, ProjectCluster};
 use crate::bench::machine::with_services;
 use crate::bench::platform::Platform;
@@ -30,22 +30,12 @@ use restore::Restore;
 const WRITERS: i32 = 4;
 /// The pause of a writer between two rows.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The number of restores in a round: two for each victim.
+/// The number of restores in a round: two for each program that is killed.
 const RESTORES_PER_ROUND: usize = 6;
-/// A victim is killed within this time after the request of a restore, in milliseconds.
+/// A program is killed within this time after the request of a restore, in milliseconds.
 const MAX_DELAY: u64 = 4000;
 /// The longest wait for the next acknowledged row after a restore.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The process that is killed.
-#[derive(Debug, Clone, Copy)]
-enum Victim {
-    Node,
-    ControlPlane,
-    Postgres,
-}
-
-const VICTIMS: [Victim; 3] = [Victim::Node, Victim::ControlPlane, Victim::Postgres];
 
 pub async fn run(rounds: usize) -> Result<Outcome> {
     with_services(async |services, folder| {
@@ -95,7 +85,7 @@ async fn measure(
     Ok(outcome)
 }
 
-/// Restores the newest scheduled generation, and kills one of the victims during each restore.
+/// Restores the newest scheduled generation. Kills node, control plane or Postgres during each restore, in turn.
 async fn restore_repeatedly(
     platform: &Platform,
     services: &mut Services,
@@ -103,20 +93,15 @@ async fn restore_repeatedly(
     count: usize,
 ) -> Result<Vec<Restore>> {
     let mut restores = Vec::new();
-    for victim in VICTIMS.into_iter().cycle().take(count) {
+    for number in 0..count {
         let generation = restore::newest_scheduled(platform).await?;
         let requested = Instant::now();
         let operation = restore::request(platform, &generation).await?;
         sleep(random::millis(0..MAX_DELAY)).await;
-        match victim {
-            Victim::Node => platform.kill_node(services).await?,
-            Victim::ControlPlane => platform.kill_server(services).await?,
-            Victim::Postgres => {
-                let cluster = services.projects_postgres.as_mut().context("no cluster")?;
-                block_in_place(|| cluster.stop(Stop::Immediate));
-                sleep(Duration::from_millis(300)).await;
-                block_in_place(|| cluster.restart())?;
-            }
+        match number % 3 {
+            0 => platform.kill_node(services).await?,
+            1 => platform.kill_server(services).await?,
+            _ => restart_postgres(services.projects_postgres.as_mut(), Stop::Immediate).await?,
         }
         let terminal_code = restore::wait_until_done(platform, &operation).await?;
         restores.push(Restore { generation, requested, terminal_code, duration: requested.elapsed() });

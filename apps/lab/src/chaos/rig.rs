@@ -39,6 +39,8 @@ pub struct Rig {
 
 /// The number of concurrent writers.
 const WRITERS: usize = 8;
+/// How long Postgres stays down in a restart.
+const POSTGRES_DOWN: Duration = Duration::from_millis(300);
 
 impl Rig {
     /// Starts everything with a new Postgres cluster.
@@ -98,9 +100,7 @@ impl Rig {
                 self.service.kill().await?;
                 self.service.restart().await?;
             } else {
-                block_in_place(|| self.cluster.stop(Stop::Immediate));
-                sleep(Duration::from_millis(200)).await;
-                block_in_place(|| self.cluster.restart())?;
+                restart_postgres(Some(&mut self.cluster), Stop::Immediate).await?;
             }
         }
         sleep(Duration::from_secs(3)).await;
@@ -126,6 +126,14 @@ impl Rig {
         drop(self.cluster);
         Ok(fs::remove_dir_all(self.folder)?)
     }
+}
+
+/// Stops Postgres and starts it again. Fails if there is no cluster.
+pub async fn restart_postgres(cluster: Option<&mut Cluster>, mode: Stop) -> Result<()> {
+    let cluster = cluster.context("no cluster")?;
+    block_in_place(|| cluster.stop(mode));
+    sleep(POSTGRES_DOWN).await;
+    block_in_place(|| cluster.restart())
 }
 
 /// Returns the address of a URL.

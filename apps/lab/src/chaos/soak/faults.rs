@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chaos::NetworkFault;
 use sandbox::{AiFault, PaymentsFault, RegistrarFault, SmtpFault};
-use tokio::task::block_in_place;
 use tokio::time::sleep;
-use xtask::postgres::{Cluster, Stop};
+use xtask::postgres::Stop;
 use xtask::services::Services;
 
 use super::random::Random;
 use super::rig::{Link, Nodes, Program, Rig};
+use crate::chaos::rig::restart_postgres;
 
 /// A fault of a program, of a network connection or of a provider.
 #[derive(Debug)]
@@ -64,8 +64,6 @@ static FAULTS: [SoakFault; 30] = [
     SoakFault::Payments(PaymentsFault::Unavailable),
 ];
 
-/// How long Postgres stays down.
-const POSTGRES_DOWN: Duration = Duration::from_millis(300);
 /// The shortest and the longest duration of a fault of a network connection or a provider, in milliseconds.
 const MIN_DURATION: u64 = 1_000;
 const MAX_DURATION: u64 = 8_000;
@@ -120,8 +118,8 @@ pub async fn inject(
                 Program::MailNode => nodes.mail.restart(services).await?,
             }
         }
-        SoakFault::StopPostgres(mode) => restart(services.postgres.as_mut(), *mode).await?,
-        SoakFault::StopProjectsPostgres(mode) => restart(services.projects_postgres.as_mut(), *mode).await?,
+        SoakFault::StopPostgres(mode) => restart_postgres(services.postgres.as_mut(), *mode).await?,
+        SoakFault::StopProjectsPostgres(mode) => restart_postgres(services.projects_postgres.as_mut(), *mode).await?,
         SoakFault::Network(link, fault) => {
             let proxy = rig.proxy(*link);
             hold(duration, *fault, |fault| proxy.set_fault(fault.unwrap_or(NetworkFault::None))).await;
@@ -139,11 +137,4 @@ async fn hold<F>(duration: Duration, fault: F, set: impl Fn(Option<F>)) {
     set(Some(fault));
     sleep(duration).await;
     set(None);
-}
-
-async fn restart(cluster: Option<&mut Cluster>, mode: Stop) -> Result<()> {
-    let cluster = cluster.context("no cluster")?;
-    block_in_place(|| cluster.stop(mode));
-    sleep(POSTGRES_DOWN).await;
-    block_in_place(|| cluster.restart())
 }
