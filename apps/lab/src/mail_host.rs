@@ -143,7 +143,7 @@ pub async fn create_with_worker(platform: &Platform, name: &str, worker: &[u8]) 
     let project = platform.create_project(name).await?;
     let address = enable_email(platform, name).await?;
     project.deploy(&[("worker/index.js", worker)]).await?;
-    project.wait_until_served("/", |response| response.status().is_success()).await?;
+    project.wait_until_served("/").await?;
     Ok(address)
 }
 

@@ -98,8 +98,8 @@ async fn enable<'a>(platform: &'a Platform, identity: &IdentityServer) -> Result
     let body = json!({ "clientId": client.client_id, "clientSecret": client.client_secret });
     platform.send(Method::PUT, &format!("{PROJECT}/auth/providers/{}", PROVIDER.as_str()), &body).await?;
     project.deploy_with(r#"{ "auth": true, "database": true }"#, &[("worker/index.js", WORKER)]).await?;
-    project.wait_until_served("/current", |response| response.status().as_u16() == 200).await?;
+    project.wait_until_served("/current").await?;
     // The redirect leads to the page of the provider.
-    project.wait_until_served("/__svc/auth/login", |response| response.status().as_u16() == 200).await?;
+    project.wait_until_served("/__svc/auth/login").await?;
     Ok(project)
 }

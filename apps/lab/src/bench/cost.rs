@@ -149,7 +149,7 @@ async fn start_workers(platform: &Platform, count: usize) -> Result<Vec<String>>
         let started = batch.iter().map(async |number| {
             let project = platform.create_project(&format!("worker{number}")).await?;
             project.deploy(&[("worker/index.js", WORKER)]).await?;
-            project.wait_until_served("/", |response| response.status().is_success()).await?;
+            project.wait_until_served("/").await?;
             anyhow::Ok(project.hostname)
         });
         hosts.extend(try_join_all(started).await?);

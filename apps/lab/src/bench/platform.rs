@@ -192,12 +192,11 @@ impl Project<'_> {
         .map(drop)
     }
 
-    /// Waits until the node's response at this path satisfies the condition, and returns the duration.
-    pub async fn wait_until_served(&self, path: &str, is_expected: impl Fn(&Response) -> bool) -> Result<Duration> {
+    /// Waits until the node's response at this path is 2xx, and returns the duration.
+    pub async fn wait_until_served(&self, path: &str) -> Result<Duration> {
         const TIMEOUT: Duration = Duration::from_secs(60);
-        let start = Instant::now();
-        let url = format!("http://{}{path}", self.platform.edge);
-        while !is_expected(&self.platform.get(&url, &[("Host", self.hostname.clone())]).await?) {
+        let (start, url) = (Instant::now(), format!("http://{}{path}", self.platform.edge));
+        while !self.platform.get(&url, &[("Host", self.hostname.clone())]).await?.status().is_success() {
             ensure!(start.elapsed() < TIMEOUT, "{path} of {} was not served in time", self.hostname);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

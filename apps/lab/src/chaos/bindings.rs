@@ -127,7 +127,7 @@ async fn measure(platform: &Platform, services: &mut Services, proxy: &Proxy, ro
     let project = platform.create_project("objects").await?;
     platform.send(Method::POST, "objects/storage", &json!(null)).await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;
-    project.wait_until_served("/size", |response| response.status() == StatusCode::OK).await?;
+    project.wait_until_served("/size").await?;
     let host = project.hostname;
     let client = Client::builder().no_proxy().build()?;
     let edge = format!("http://{}", platform.edge);

@@ -41,7 +41,7 @@ async fn create(platform: &Platform, numbers: &[usize]) -> Result<()> {
         try_join_all(batch.iter().map(async |number| {
             let project = platform.create_project(&format!("page{number}")).await?;
             project.deploy(&[("assets/index.html", b"a page")]).await?;
-            project.wait_until_served("/", |response| response.status().as_u16() == 200).await
+            project.wait_until_served("/").await
         }))
         .await?;
     }

@@ -34,7 +34,7 @@ struct Seen {
 pub async fn measure(report: &mut Report, platform: &Platform, changes: usize) -> Result<()> {
     let project = platform.create_project("secrets").await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;
-    project.wait_until_served("/", |response| response.status().as_u16() == 200).await?;
+    project.wait_until_served("/").await?;
     let (sender, mut seen) = watch::channel(Seen::default());
     let latencies = tokio::select! {
         failed = visit(platform, &project, &sender) => return failed,

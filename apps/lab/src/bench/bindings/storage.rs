@@ -82,7 +82,7 @@ pub async fn compare(report: &mut Report, platform: &Platform, s3: &S3, load: &L
     let project = platform.create_project("storage").await?;
     platform.send(Method::POST, "storage/storage", &json!(null)).await?;
     project.deploy(&[("assets/page.html", &page()), ("worker/index.js", WORKER)]).await?;
-    project.wait_until_served("/fill", |response| response.status().as_u16() == 200).await?;
+    project.wait_until_served("/fill").await?;
     let direct = s3.store_page().await?;
     let sides = [
         ("s3s-fs", direct, s3.0.address().to_string()),

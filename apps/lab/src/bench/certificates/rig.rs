@@ -66,7 +66,7 @@ impl Rig {
         let platform = Platform::start_on(services, folder, cluster, settings).await?;
         let project = platform.create_project(PAGE).await?;
         project.deploy(&[(&format!("assets{PATH}"), &page())]).await?;
-        project.wait_until_served(PATH, |response| response.status().as_u16() == 200).await?;
+        project.wait_until_served(PATH).await?;
         let host = project.hostname.clone();
         for number in 0..count.div_ceil(NAMES_PER_PROJECT) {
             platform.create_project(&project_name(number)).await?;

@@ -44,7 +44,7 @@ pub async fn compare(
     let database = Database::enable(platform, "queries").await?;
     database.wait_until_usable().await?.batch_execute(FILL).await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;
-    project.wait_until_served("/", |response| response.status().as_u16() == 200).await?;
+    project.wait_until_served("/").await?;
     let pgbench = PgBench::new(cluster.program("pgbench")?, &database.url, folder);
     let script = Script::plain(&folder.join("one_row.sql"), SCRIPT)?;
     let Load { connections, seconds, .. } = *load;

@@ -111,7 +111,7 @@ impl Kind {
 }
 
 async fn wait_until_compressed(platform: &Platform, project: &Project<'_>) -> Result<()> {
-    project.wait_until_served("/page.html", |response| response.status().as_u16() == 200).await?;
+    project.wait_until_served("/page.html").await?;
     let headers = [("Host", project.hostname.clone()), ("Accept-Encoding", "gzip".to_owned())];
     let url = format!("http://{}/page.html", platform.edge);
     while !platform.get(&url, &headers).await?.headers().contains_key("content-encoding") {

@@ -54,7 +54,7 @@ pub async fn prepare(platform: &Platform) -> Result<Project<'_>> {
     let project = platform.create_project("deploys").await?;
     set_secret(platform, 0).await?;
     deploy(&project, 0).await?;
-    project.wait_until_served("/", |response| response.status().is_success()).await?;
+    project.wait_until_served("/").await?;
     Ok(project)
 }
 

@@ -35,7 +35,7 @@ pub async fn prepare(platform: &Platform) -> Result<(Project<'_>, Database)> {
     let database = Database::enable(platform, PROJECT).await?;
     database.wait_until_usable().await?.batch_execute(journal::CREATE).await?;
     project.deploy(&[("worker/index.js", WORKER)]).await?;
-    project.wait_until_served("/", |response| response.status().is_success()).await?;
+    project.wait_until_served("/").await?;
     Ok((project, database))
 }
 
