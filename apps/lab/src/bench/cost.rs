@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use futures_util::future::try_join_all;
 use kernel::Secret;
 use sandbox::{Encryption, SmtpServer};
 use tokio::time::sleep;
@@ -18,10 +17,10 @@ use xtask::postgres::Cluster;
 use xtask::services::Services;
 use xtask::{workerd, workspace};
 
-use super::databases::{Database, ProjectCluster, create_projects};
+use super::databases::{self, ProjectCluster};
 use super::edge;
 use super::machine::{IS_RELEASE, with_release_build};
-use super::platform::{Platform, Settings};
+use super::platform::{Platform, Settings, run_concurrently};
 use super::report::Report;
 use crate::git_host::GitNode;
 use crate::mail_host::MailHost;
@@ -29,12 +28,8 @@ use resources::{Processors, Resources};
 use visitors::Visited;
 
 const TITLE: &str = "The cost of 1,000 projects";
-/// The number of concurrent requests: the server's limit for an organization.
-const CONCURRENT: usize = 4;
 /// The requests per second to each project.
 const RATE: usize = 10;
-/// After a minute, the pools of the databases close their idle connections.
-const POOL_TIMEOUT: Duration = Duration::from_secs(70);
 
 const WORKER: &[u8] = b"export default { fetch: () => new Response('a page') };";
 
@@ -91,9 +86,9 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
         let workers = read().await?;
         let to_workers = visitors::visit(platform.edge, &hosts, RATE, args.seconds).await?;
         workers.add_row(&mut report, &format!("and {} running workers", args.workers), Some(&to_workers))?;
-        add_databases(&platform, args.databases).await?;
-        let databases = read().await?;
-        databases.add_row(&mut report, &format!("and {} databases", args.databases), None)?;
+        databases::add_idle(&platform, args.databases).await?;
+        let with_databases = read().await?;
+        with_databases.add_row(&mut report, &format!("and {} databases", args.databases), None)?;
         report.paragraph(&visited.describe("static site"))?;
         report.paragraph(&to_workers.describe("worker"))?;
         report.paragraph(&format!(
@@ -101,13 +96,13 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
              request, and then needs no memory. The programs of the platform and workerd have {} MB on the disk.",
             sites.resources.since(&empty.resources, args.projects),
             workers.resources.since(&sites.resources, args.workers),
-            databases.resources.since(&workers.resources, args.databases),
+            with_databases.resources.since(&workers.resources, args.databases),
             programs_megabytes(&workerd)?,
         ))?;
         requirements::compare(&mut report, args.projects, &sites)?;
         report.paragraph("**Memory by program,** with all of the above, without requests.")?;
         report.columns(&["program", "processes", "MB"])?;
-        for (program, processes, memory) in databases.resources.programs() {
+        for (program, processes, memory) in with_databases.resources.programs() {
             report.row(&[program, &processes.to_string(), &format!("{memory:.0}")])?;
         }
         Ok(())
@@ -144,29 +139,13 @@ async fn start(
 
 /// Creates projects with a worker, and starts the workers. Returns their hostnames.
 async fn start_workers(platform: &Platform, count: usize) -> Result<Vec<String>> {
-    let (numbers, mut hosts): (Vec<usize>, _) = ((0..count).collect(), Vec::new());
-    for batch in numbers.chunks(CONCURRENT) {
-        let started = batch.iter().map(async |number| {
-            let project = platform.create_project(&format!("worker{number}")).await?;
-            project.deploy(&[("worker/index.js", WORKER)]).await?;
-            project.wait_until_served("/").await?;
-            anyhow::Ok(project.hostname)
-        });
-        hosts.extend(try_join_all(started).await?);
-    }
-    Ok(hosts)
-}
-
-/// Creates projects with an idle database.
-async fn add_databases(platform: &Platform, count: usize) -> Result<()> {
-    let names: Vec<String> = (0..count).map(|number| format!("database{number}")).collect();
-    create_projects(platform, &names).await?;
-    for batch in names.chunks(CONCURRENT) {
-        try_join_all(batch.iter().map(async |name| Database::enable(platform, name).await?.wait_until_usable().await))
-            .await?;
-    }
-    sleep(POOL_TIMEOUT).await;
-    Ok(())
+    run_concurrently(0..count, async |number| {
+        let project = platform.create_project(&format!("worker{number}")).await?;
+        project.deploy(&[("worker/index.js", WORKER)]).await?;
+        project.wait_until_served("/").await?;
+        anyhow::Ok(project.hostname)
+    })
+    .await
 }
 
 /// Returns the size of the programs.

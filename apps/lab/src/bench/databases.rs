@@ -23,7 +23,7 @@ use super::wrk::{Load, Wrk};
 
 pub use cluster::ProjectCluster;
 pub use database::Database;
-pub use idle::create_projects;
+pub use idle::add as add_idle;
 
 const TITLE: &str = "Databases of projects";
 const ABOUT: &str = "\

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use convergence::NodeKind;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use kernel::Secret;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -173,6 +174,17 @@ impl Platform {
             headers.iter().fold(self.server.client().get(url), |request, (name, value)| request.header(*name, value));
         Ok(request.send().await?)
     }
+}
+
+/// Runs an action for each item, at most as many at the same time as the server permits for an organization. Returns
+/// the results in the order of the items.
+pub async fn run_concurrently<I, T, F: Future<Output = Result<T>>>(
+    items: impl IntoIterator<Item = I>,
+    action: impl FnMut(I) -> F,
+) -> Result<Vec<T>> {
+    /// The server's limit of concurrent requests for an organization.
+    const LIMIT: usize = 4;
+    stream::iter(items.into_iter().map(action)).buffered(LIMIT).try_collect().await
 }
 
 impl Project<'_> {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use futures_util::future::try_join_all;
 
 use super::{Database, ProjectCluster};
-use crate::bench::platform::Platform;
+use crate::bench::platform::{Platform, run_concurrently};
 use crate::bench::report::Report;
 use crate::bench::run::percentiles;
 
@@ -43,7 +43,7 @@ pub async fn compare(report: &mut Report, platform: &Platform, cluster: &Project
 /// Enables databases at the same time, and adds a row. Each must be usable.
 pub async fn enable_together(report: &mut Report, platform: &Platform, count: usize) -> Result<()> {
     let names: Vec<String> = (0..count).map(|number| format!("together{number}")).collect();
-    super::idle::create_projects(platform, &names).await?;
+    run_concurrently(&names, |name| platform.create_project(name)).await?;
     let start = Instant::now();
     let enabled = names.iter().map(async |name| {
         let database = Database::enable(platform, name).await?;

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
 use super::Database;
-use crate::bench::platform::Platform;
+use crate::bench::platform::{Platform, run_concurrently};
 use crate::bench::report::Report;
 use crate::usage;
 
-/// The number of concurrent requests: the server's limit for an organization.
-const CONCURRENT: usize = 4;
 /// The duration of a measurement of CPU time.
 const DURATION: Duration = Duration::from_secs(30);
+/// The wait until the pools of new databases have closed their idle connections, which they do after a minute.
+const POOL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The cost of an idle node.
 pub struct Cost {
@@ -34,34 +33,32 @@ impl Cost {
         Ok(Self { memory, cpu: used / DURATION.as_secs_f64() * 100.0 })
     }
 
-    fn add(&self, report: &mut Report, databases: usize) -> Result<()> {
+    fn add_row(&self, report: &mut Report, databases: usize) -> Result<()> {
         report.row(&[&databases.to_string(), &format!("{:.0}", self.memory), &format!("{:.1}", self.cpu)])
     }
 }
 
 /// Adds `count` databases, and adds the cost without and with databases.
 pub async fn measure(report: &mut Report, platform: &Platform, count: usize, before: &Cost) -> Result<()> {
-    let names: Vec<String> = (0..count).map(|number| format!("idle{number}")).collect();
-    create_projects(platform, &names).await?;
-    for batch in names.chunks(CONCURRENT) {
-        try_join_all(batch.iter().map(async |name| Database::enable(platform, name).await?.wait_until_usable().await))
-            .await?;
-    }
-    // After a minute, the pools of the databases close their idle connections.
-    sleep(Duration::from_secs(90)).await;
+    add(platform, count).await?;
     let after = Cost::measure(platform).await?;
     report.paragraph(&format!(
         "**Idle databases.** A node without databases, and with {count} idle databases in addition to those of the \
          other measurements."
     ))?;
     report.columns(&["idle databases", "node memory, MB", "CPU of the node, % of a core"])?;
-    before.add(report, 0)?;
-    after.add(report, count)
+    before.add_row(report, 0)?;
+    after.add_row(report, count)
 }
 
-pub async fn create_projects(platform: &Platform, names: &[String]) -> Result<()> {
-    for batch in names.chunks(CONCURRENT) {
-        try_join_all(batch.iter().map(|name| platform.create_project(name))).await?;
-    }
+/// Creates projects with a database, and waits until the databases are idle.
+pub async fn add(platform: &Platform, count: usize) -> Result<()> {
+    run_concurrently(0..count, async |number| {
+        let name = format!("idle{number}");
+        platform.create_project(&name).await?;
+        Database::enable(platform, &name).await?.wait_until_usable().await.map(drop)
+    })
+    .await?;
+    sleep(POOL_TIMEOUT).await;
     Ok(())
 }

@@ -4,15 +4,13 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::bench::platform::{Platform, Project};
+use crate::bench::platform::{Platform, Project, run_concurrently};
 use crate::bench::report::Report;
 use crate::bench::run::percentiles;
 use crate::usage;
 
 /// The number of timed deployments.
 const TIMED_DEPLOYS: usize = 20;
-/// The number of concurrent deployments while the projects are created: the server's limit for an organization.
-const MAX_CONCURRENT_DEPLOYS: usize = 4;
 
 /// Adds a row for a node with one project, and a row for a node with all projects.
 pub async fn measure(report: &mut Report, platform: &Platform, projects: usize) -> Result<()> {
@@ -61,15 +59,11 @@ async fn deploy(project: &Project<'_>, page: &str) -> Result<()> {
 
 /// Creates projects with a small site. Returns their hostnames.
 pub async fn fill(platform: &Platform, projects: usize) -> Result<Vec<String>> {
-    let (numbers, mut hosts): (Vec<usize>, _) = ((0..projects).collect(), Vec::new());
-    for batch in numbers.chunks(MAX_CONCURRENT_DEPLOYS) {
-        let deployments = batch.iter().map(async |number| {
-            let project = platform.create_project(&format!("site{number}")).await?;
-            deploy(&project, "/index.html").await?;
-            project.wait_until_served("/").await?;
-            anyhow::Ok(project.hostname)
-        });
-        hosts.extend(futures_util::future::try_join_all(deployments).await?);
-    }
-    Ok(hosts)
+    run_concurrently(0..projects, async |number| {
+        let project = platform.create_project(&format!("site{number}")).await?;
+        deploy(&project, "/index.html").await?;
+        project.wait_until_served("/").await?;
+        anyhow::Ok(project.hostname)
+    })
+    .await
 }
