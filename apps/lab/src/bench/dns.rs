@@ -12,13 +12,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use reqwest::RequestBuilder;
 use xtask::postgres::Cluster;
 use xtask::services::Services;
 use xtask::workspace::print_step;
 
 use super::machine::with_release_build;
 use super::report::Report;
+use super::server::success_json;
 use control_api::ControlApi;
 use powerdns::{Location, PowerDns};
 
@@ -57,4 +59,12 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args, programs: 
         services.supervise(reads::compare(&mut report, &control_api, &powerdns, args)).await?;
     }
     report.finish(args)
+}
+
+/// Checks the number of rrsets in the zone that this request returns, not counting SOA and NS.
+async fn check_rrset_count(detail: RequestBuilder, rrsets: usize) -> Result<()> {
+    let found = success_json(detail.send().await?).await?;
+    let found = found.get("rrsets").and_then(|rrsets| rrsets.as_array()).map_or(0, Vec::len);
+    ensure!(found == rrsets + 2, "a zone of {rrsets} rrsets has {found} rrsets");
+    Ok(())
 }

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection as _};
 use rustix::process::geteuid;
 use tokio::time::{Instant, sleep};
+use xtask::obtain;
 use xtask::postgres::Cluster;
 
 use super::report::Finding;
@@ -153,8 +154,8 @@ impl Disk {
         File::create(&disk.image)?.set_len(DISK_SIZE_MB << 20)?;
         fs::create_dir(&disk.folder)?;
         // No blocks are reserved for root, because root fills the disk.
-        run_command(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&disk.image))?;
-        run_command(Command::new("mount").args(["-o", "loop"]).arg(&disk.image).arg(&disk.folder))?;
+        obtain::run(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&disk.image))?;
+        obtain::run(Command::new("mount").args(["-o", "loop"]).arg(&disk.image).arg(&disk.folder))?;
         Ok(disk)
     }
 
@@ -175,14 +176,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        // Fails if `mount` failed before. What remains is in the temporary folder.
         let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
         let _ = fs::remove_dir(&self.folder);
         let _ = fs::remove_file(&self.image);
     }
-}
-
-fn run_command(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim_end());
-    Ok(())
 }

@@ -92,19 +92,19 @@ async fn kill_at_code_host(rig: &mut Rig, client: &Client, endpoint: Endpoint) -
 
 async fn kill_at_resolver(rig: &mut Rig, client: &Client) -> Result<()> {
     let name = "www.calls.example.net";
-    let claim = post(rig, client, "projects/site/hostnames", json!({ "name": name })).await?;
+    let claim = rig.post(client, "projects/site/hostnames", json!({ "name": name })).await?;
     let token = claim.get("verificationToken").and_then(Value::as_str).context("no token")?.to_owned();
     let proof = format!("_svc-verify.{name}");
     rig.resolver.inject(Some(DnsFault::Silent));
     let before = rig.resolver.queries(&proof, RecordType::TXT);
     let verify =
-        request(rig, client, Method::POST, &format!("projects/site/hostnames/{name}/verify"))?.json(&json!({}));
+        rig.org_request(client, Method::POST, &format!("projects/site/hostnames/{name}/verify"))?.json(&json!({}));
     let interrupted = tokio::spawn(verify.send());
     kill_and_restart_when(rig, |rig| rig.resolver.queries(&proof, RecordType::TXT) > before).await?;
     ensure!(interrupted.await?.is_err(), "the interrupted verification returned a response");
     rig.resolver.inject(None);
     rig.resolver.set(&proof, RecordType::TXT, &[&format!("svc-verify={token}")]);
-    let hostname = post(rig, client, &format!("projects/site/hostnames/{name}/verify"), json!({})).await?;
+    let hostname = rig.post(client, &format!("projects/site/hostnames/{name}/verify"), json!({})).await?;
     ensure!(hostname.get("state").is_some_and(|state| state == "active"), "{hostname}");
     Ok(())
 }
@@ -115,7 +115,7 @@ fn mail_address(name: &str) -> String {
 
 async fn kill_at_mail(rig: &mut Rig, client: &Client, fault: SmtpFault, name: &str) -> Result<()> {
     rig.smtp.0.inject(Some(fault));
-    post(rig, client, "invites", json!({ "email": mail_address(name), "role": "viewer" })).await?;
+    rig.post(client, "invites", json!({ "email": mail_address(name), "role": "viewer" })).await?;
     let address = mail_address(name);
     kill_and_restart_when(rig, |rig| rig.smtp.0.received().iter().any(|mail| mail.to == [address.as_str()])).await?;
     rig.smtp.0.inject(None);
@@ -149,9 +149,9 @@ fn message_id(raw: &[u8]) -> String {
 async fn kill_at_notify(rig: &mut Rig, client: &Client, secondary: &UdpSocket) -> Result<()> {
     // Discard the unanswered NOTIFY messages of earlier changes.
     while timeout(Duration::from_millis(1), secondary.recv(&mut [0; 512])).await.is_ok() {}
-    post(rig, client, "dns/zones", json!({ "name": "calls.example.net" })).await?;
+    rig.post(client, "dns/zones", json!({ "name": "calls.example.net" })).await?;
     let path = "dns/zones/calls.example.net/rrsets/www/A";
-    let put = request(rig, client, Method::PUT, path)?.json(&json!({ "records": ["192.0.2.1"] }));
+    let put = rig.org_request(client, Method::PUT, path)?.json(&json!({ "records": ["192.0.2.1"] }));
     success_json(put.send().await?).await?;
     wait_for_notify(secondary, Duration::from_secs(10)).await?;
     rig.service.kill().await?;
@@ -175,13 +175,4 @@ async fn wait_for_notify(secondary: &UdpSocket, limit: Duration) -> Result<()> {
         }
     };
     timeout(limit, received).await.context("no NOTIFY was received")?
-}
-
-fn request(rig: &Rig, client: &Client, method: Method, path: &str) -> Result<reqwest::RequestBuilder> {
-    let (token, org) = rig.caller(0)?;
-    Ok(client.request(method, format!("{}/v1/orgs/{org}/{path}", rig.service.base())).bearer_auth(token))
-}
-
-async fn post(rig: &Rig, client: &Client, path: &str, body: Value) -> Result<Value> {
-    success_json(request(rig, client, Method::POST, path)?.json(&body).send().await?).await
 }

@@ -13,7 +13,6 @@ use super::report::Finding;
 use super::rig::{RequestProbe, Rig};
 use super::sign_in::sign_in;
 use super::{Outcome, load};
-use crate::bench::server::success_json;
 
 /// The faults of each provider.
 const PROVIDER_FAULTS: [ProviderFault; 3] =
@@ -39,7 +38,7 @@ pub async fn run() -> Result<Outcome> {
     let others = RequestProbe::start(rig.service.api, rig.request("GET", "/v1/me", "")?);
     let no_op = RequestProbe::no_op(rig.service.api);
     let (mut code_host, mut resolver) = (Measurement::default(), Measurement::default());
-    let claim = post(&rig, &client, "projects/site/hostnames", json!({ "name": "www.providers.example.net" })).await?;
+    let claim = rig.post(&client, "projects/site/hostnames", json!({ "name": "www.providers.example.net" })).await?;
     claim.get("verificationToken").context("no token")?;
     for fault in PROVIDER_FAULTS {
         measure_sign_in(&rig, &client, fault, &mut code_host).await?;
@@ -115,7 +114,7 @@ async fn measure_verification(
         ProviderFault::InvalidResponse => DnsFault::Garbage,
     }));
     let since = Instant::now();
-    let hostname = post(rig, client, "projects/site/hostnames/www.providers.example.net/verify", json!({})).await?;
+    let hostname = rig.post(client, "projects/site/hostnames/www.providers.example.net/verify", json!({})).await?;
     let (state, error) =
         (hostname.get("state").and_then(Value::as_str), hostname.get("lastError").and_then(Value::as_str));
     measurement.record(
@@ -139,7 +138,7 @@ async fn measure_mail(rig: &Rig, client: &Client) -> Result<Measurement> {
         }
         let since = Instant::now();
         let address = format!("{fault:?}@providers.example.net");
-        let invite = post(rig, client, "invites", json!({ "email": address, "role": "viewer" })).await?;
+        let invite = rig.post(client, "invites", json!({ "email": address, "role": "viewer" })).await?;
         measurement.record(since, if invite.get("id").is_some() { "invited" } else { "no id" }, "invited");
         sleep(Duration::from_millis(500)).await;
         proxy.set_fault(NetworkFault::None);
@@ -158,10 +157,4 @@ async fn measure_mail(rig: &Rig, client: &Client) -> Result<Measurement> {
         sleep(Duration::from_millis(100)).await;
     }
     Ok(measurement)
-}
-
-async fn post(rig: &Rig, client: &Client, path: &str, body: Value) -> Result<Value> {
-    let (token, org) = rig.caller(0)?;
-    let path = format!("{}/v1/orgs/{org}/{path}", rig.service.base());
-    success_json(client.post(path).bearer_auth(token).json(&body).send().await?).await
 }

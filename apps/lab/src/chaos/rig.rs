@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use chaos::{Proxy, Upstream, Writers};
 use kernel::Secret;
-use reqwest::Url;
+use reqwest::{Client, Method, RequestBuilder, Url};
 use sandbox::{CodeHostServer, DnsServer, Encryption, OAuthClient, SmtpServer};
+use serde_json::Value;
 use store::migrations::{self, Migrator};
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::sleep;
@@ -21,7 +22,7 @@ use super::Outcome;
 use super::load::{self, RequestSource, Sample};
 use super::service::Service;
 use crate::bench::machine::create_folder;
-use crate::bench::server::SEALING_KEY;
+use crate::bench::server::{SEALING_KEY, success_json};
 use crate::random;
 
 pub struct Rig {
@@ -89,6 +90,17 @@ impl Rig {
     /// Builds a request of the first writer.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Vec<u8>> {
         Ok(load::request(method, path, &self.caller(0)?.0, body))
+    }
+
+    /// Builds a request of the first writer to a path below the path of its organization.
+    pub fn org_request(&self, client: &Client, method: Method, path: &str) -> Result<RequestBuilder> {
+        let (token, org) = self.caller(0)?;
+        Ok(client.request(method, format!("{}/v1/orgs/{org}/{path}", self.service.base())).bearer_auth(token))
+    }
+
+    /// Sends a POST request like [`Self::org_request`]. Returns the JSON body of a 2xx response.
+    pub async fn post(&self, client: &Client, path: &str, body: Value) -> Result<Value> {
+        success_json(self.org_request(client, Method::POST, path)?.json(&body).send().await?).await
     }
 
     /// Kills the server with SIGKILL and stops Postgres immediately, alternately and at random times. Both run for

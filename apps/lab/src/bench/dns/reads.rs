@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use reqwest::RequestBuilder;
 
-use super::Args;
 use super::control_api::ControlApi;
 use super::load::Load;
 use super::powerdns::PowerDns;
+use super::{Args, check_rrset_count};
 use crate::bench::report::Report;
 
 /// Adds rows for the first page of the list, and for one zone.
@@ -27,8 +27,8 @@ pub async fn compare(report: &mut Report, control_api: &ControlApi, powerdns: &P
         let zone = "detail.example";
         control_api.create_zone(zone, args.detail).await?;
         powerdns.create_zone(zone, args.detail).await?;
-        control_api.check_rrset_count(zone, args.detail.try_into()?).await?;
-        powerdns.check_rrset_count(zone, args.detail.try_into()?).await?;
+        check_rrset_count(control_api.detail(zone), args.detail.try_into()?).await?;
+        check_rrset_count(powerdns.detail(zone), args.detail.try_into()?).await?;
         let read = format!("a zone of {} rrsets", args.detail);
         rows(report, &read, args, || powerdns.detail(zone), || control_api.detail(zone)).await?;
     }

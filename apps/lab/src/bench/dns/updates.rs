@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use kernel::ClockRng;
 
-use super::Args;
 use super::control_api::ControlApi;
 use super::load::Load;
 use super::powerdns::PowerDns;
+use super::{Args, check_rrset_count};
 use crate::bench::report::Report;
 use crate::bench::run::{Run, median};
 
@@ -57,8 +57,8 @@ pub async fn compare(report: &mut Report, control_api: &ControlApi, powerdns: &P
         }
     }
     for Case { size, zone, .. } in &cases {
-        control_api.check_rrset_count(zone, (*size).try_into()?).await?;
-        powerdns.check_rrset_count(zone, (*size).try_into()?).await?;
+        check_rrset_count(control_api.detail(zone), (*size).try_into()?).await?;
+        check_rrset_count(powerdns.detail(zone), (*size).try_into()?).await?;
     }
     add(report, &cases, args)
 }
