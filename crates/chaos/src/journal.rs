@@ -16,6 +16,7 @@ use crate::write::{Write, WriteKind};
 /// # Errors
 /// Returns an error if TLS cannot be initialized.
 pub fn client() -> Result<Client> {
+    // Fails only if a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
     Ok(client.timeout(Duration::from_secs(15)).build()?)

@@ -1,5 +1,5 @@
-//! Shared test fixtures: a database and a store for each test, one test clock, bundles,
-//! ports, and a private Postgres cluster.
+//! Shared test fixtures: a database and a store for each test, one test clock, bundles, ports, and a private Postgres
+//! cluster.
 
 #![expect(
     clippy::unwrap_used,

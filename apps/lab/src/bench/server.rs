@@ -149,6 +149,7 @@ pub fn settings(
 
 /// Builds a client without a credential.
 pub fn client() -> Result<Client> {
+    // Fails only if a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Ok(Client::builder().no_proxy().build()?)
 }

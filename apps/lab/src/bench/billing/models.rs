@@ -26,6 +26,9 @@ export default {
 };
 ";
 
+/// The longest wait for the first response of the site.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
 const QUESTION: &str = "What does the platform add to the latency of a call?";
 
 pub async fn measure(
@@ -66,7 +69,9 @@ impl Site {
         project.deploy_with(r#"{"ai":true}"#, &[("worker/index.js", WORKER)]).await?;
         let url = format!("http://{}/", platform.edge);
         let site = Self { client: server::client()?, url, host: project.hostname };
+        let start = Instant::now();
         while site.ask(&question("Hello", false)).await?.status().as_u16() != 200 {
+            ensure!(start.elapsed() < START_TIMEOUT, "the site does not reach the model");
             sleep(Duration::from_millis(20)).await;
         }
         Ok(site)

@@ -6,9 +6,10 @@ use super::State;
 use crate::bench::report::Report;
 
 const ABOUT: &str = "\
-**Documented requirements.** Coolify and Dokploy document what a server should have; the first row is what was measured here. So the rows are not \
-measurements of the same kind: the documented values include room for the operating system, for Docker and for builds on \
-the server, and each container of a project comes on top. Neither project publishes the cost of a number of projects.";
+**Documented requirements.** Coolify and Dokploy document what a server should have; the first row is what was \
+measured here. So the rows are not measurements of the same kind: the documented values include room for the \
+operating system, for Docker and for builds on the server, and each container of a project comes on top. Neither \
+project publishes the cost of a number of projects.";
 
 /// The documented values, read in November 2026.
 const DOCUMENTED: [[&str; 5]; 2] = [

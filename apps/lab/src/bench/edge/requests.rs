@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use tokio::time::sleep;
 
 use crate::bench::machine::find_installed;
 use crate::bench::platform::{Platform, Project};
@@ -12,6 +14,8 @@ use crate::bench::wrk::{Load, Wrk};
 
 /// The number of runs per side, alternating.
 const ROUNDS: usize = 3;
+/// The longest wait for the compressed page.
+const COMPRESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The required programs.
 pub struct Programs {
@@ -114,8 +118,10 @@ async fn wait_until_compressed(platform: &Platform, project: &Project<'_>) -> Re
     project.wait_until_served("/page.html").await?;
     let headers = [("Host", project.hostname.clone()), ("Accept-Encoding", "gzip".to_owned())];
     let url = format!("http://{}/page.html", platform.edge);
+    let start = Instant::now();
     while !platform.get(&url, &headers).await?.headers().contains_key("content-encoding") {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        ensure!(start.elapsed() < COMPRESSION_TIMEOUT, "the node did not compress the page in time");
+        sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }

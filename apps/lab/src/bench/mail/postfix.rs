@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use testkit::reserved_address;
@@ -20,6 +20,8 @@ use crate::usage;
 pub const HELD: &str = "held@example.org";
 /// A recipient whose mail is relayed.
 pub const RELAYED: &str = "box@example.org";
+/// The longest wait for Postfix and its server.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 const MASTER: &str = "\
 cleanup unix n - n - 0 cleanup
@@ -84,8 +86,10 @@ impl Postfix {
         services.start("postfix", &postfix, folder, |it| {
             it.arg("-c").arg(&configuration).arg("start-fg");
         })?;
+        let start = Instant::now();
         for address in [address, sink_address] {
             while TcpStream::connect(address).await.is_err() {
+                ensure!(start.elapsed() < START_TIMEOUT, "nothing listens on {address}");
                 sleep(Duration::from_millis(100)).await;
             }
         }
