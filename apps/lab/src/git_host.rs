@@ -13,26 +13,22 @@ use serde_json::{Value, json};
 use store::migrations::{self, Migrator};
 use testkit::reserved_address;
 use tokio::process::Command;
+use xtask::credential;
 use xtask::postgres::Cluster;
 use xtask::services::Services;
-use xtask::{credential, probe, workspace};
 
-use crate::bench::machine::{IS_RELEASE, kill};
 use crate::bench::server::{Server, string_at, success_json};
+use crate::program::RunningProgram;
 
-/// The name of the git node among the services.
-const NAME: &str = "git";
 /// The path of the project's repositories in the API.
 const REPOS: &str = "/v1/orgs/ada/projects/site/repos";
 
 /// A running git node.
 pub struct GitNode {
-    pub pid: u32,
+    pub program: RunningProgram,
     http: SocketAddr,
     ssh: SocketAddr,
-    internal: SocketAddr,
     folder: PathBuf,
-    settings: Vec<(&'static str, String)>,
 }
 
 /// A user of a git node: Ada, who has the project `site`, a token for pushes, and an SSH key.
@@ -69,29 +65,8 @@ impl GitNode {
             ("SVC_GIT_LOG", "warn".to_owned()),
             ("PATH", path),
         ];
-        let mut node = Self { pid: 0, http, ssh, internal, folder: folder.to_owned(), settings };
-        node.start_process(services).await?;
-        Ok(node)
-    }
-
-    async fn start_process(&mut self, services: &mut Services) -> Result<()> {
-        let program = workspace::program_folder(IS_RELEASE)?.join("svc-git");
-        self.pid = services.start(NAME, &program, &self.folder, |it| {
-            it.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
-        })?;
-        services.supervise(probe::wait_until_ok(self.internal, "/metrics")).await
-    }
-
-    /// Kills the node with SIGKILL, and starts it again.
-    pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
-        kill(self.pid)?;
-        self.restart(services).await
-    }
-
-    /// Stops the node with SIGTERM, and starts it again.
-    pub async fn restart(&mut self, services: &mut Services) -> Result<()> {
-        services.stop_program(NAME).await;
-        self.start_process(services).await
+        let program = RunningProgram::start(services, "git", folder, settings, (internal, "/metrics")).await?;
+        Ok(Self { program, http, ssh, folder: folder.to_owned() })
     }
 }
 

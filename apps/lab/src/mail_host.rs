@@ -10,25 +10,19 @@ use reqwest::Method;
 use sandbox::DnsServer;
 use serde_json::json;
 use testkit::reserved_address;
+use xtask::credential;
 use xtask::postgres::Cluster;
 use xtask::services::Services;
-use xtask::{credential, probe, workspace};
 
-use crate::bench::machine::{IS_RELEASE, kill};
 use crate::bench::platform::{Platform, Settings};
 use crate::bench::server::string_at;
-
-/// The name of the mail node among the services.
-const NAME: &str = "mail";
+use crate::program::RunningProgram;
 
 /// A running mail node.
 pub struct MailNode {
     pub smtp: SocketAddr,
-    pub pid: u32,
-    internal: SocketAddr,
-    folder: PathBuf,
+    pub program: RunningProgram,
     queue: PathBuf,
-    settings: Vec<(&'static str, String)>,
     /// The name server for SPF.
     _dns: DnsServer,
 }
@@ -61,34 +55,13 @@ impl MailNode {
             ("SVC_MX_MAX_MAILS_PER_MINUTE_PER_ADDRESS", "100000000".to_owned()),
             ("SVC_MX_LOG", "warn".to_owned()),
         ];
-        let mut node = Self { smtp, pid: 0, internal, folder: folder.to_owned(), queue, settings, _dns: dns };
-        node.start_process(services).await?;
-        Ok(node)
-    }
-
-    async fn start_process(&mut self, services: &mut Services) -> Result<()> {
-        let program = workspace::program_folder(IS_RELEASE)?.join("svc-mail");
-        self.pid = services.start(NAME, &program, &self.folder, |it| {
-            it.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
-        })?;
-        services.supervise(probe::wait_until_ok(self.internal, "/healthz")).await
-    }
-
-    /// Kills the node with SIGKILL, and starts it again.
-    pub async fn kill_and_restart(&mut self, services: &mut Services) -> Result<()> {
-        kill(self.pid)?;
-        self.restart(services).await
-    }
-
-    /// Stops the node with SIGTERM, and starts it again.
-    pub async fn restart(&mut self, services: &mut Services) -> Result<()> {
-        services.stop_program(NAME).await;
-        self.start_process(services).await
+        let program = RunningProgram::start(services, "mail", folder, settings, (internal, "/healthz")).await?;
+        Ok(Self { smtp, program, queue, _dns: dns })
     }
 
     /// Stops the node, and deletes its queue.
     pub async fn stop(self, services: &mut Services) -> Result<()> {
-        services.stop_program(NAME).await;
+        self.program.stop(services).await;
         Ok(std::fs::remove_dir_all(self.queue)?)
     }
 

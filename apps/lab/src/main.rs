@@ -6,6 +6,7 @@ mod connected_app;
 mod git_host;
 mod mail_host;
 mod page;
+mod program;
 mod random;
 mod usage;
 

@@ -45,7 +45,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<()> {
-    let mut host = GitHost::start(services, folder, Cluster::bench()?).await?;
+    let host = GitHost::start(services, folder, Cluster::bench()?).await?;
     let (mut servers, mut skipped) = (Vec::new(), Vec::new());
     if args.clones + args.fetches + args.pushes > 0 {
         for baseline in baselines::start(services, folder, &host).await? {
@@ -63,7 +63,7 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
         services.supervise(transfers::compare(&mut report, &host, folder, &servers, args)).await?;
     }
     if args.commits > 0 {
-        browsing::measure(&mut report, services, &mut host, folder, args).await?;
+        browsing::measure(&mut report, services, &host, folder, args).await?;
     }
     report.finish(args)
 }

@@ -76,7 +76,7 @@ async fn measure(services: &mut Services, folder: &Path, args: &Args) -> Result<
     if args.connections > 0 {
         let memory = [
             memory(postfix.address, args.connections, || postfix.memory()).await?,
-            memory(host.node.smtp, args.connections, || usage::proportional_memory(host.node.pid)).await?,
+            memory(host.node.smtp, args.connections, || usage::proportional_memory(host.node.program.pid())).await?,
         ];
         report.paragraph("**Memory.** The proportional set size of all processes, in MB.")?;
         report.columns(&["program", "idle", &format!("{} connections", args.connections)])?;

@@ -1,8 +1,7 @@
 //! A server and a node, controlled through the API.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -12,13 +11,13 @@ use kernel::Secret;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use store::migrations::{self, Migrator};
+use xtask::credential;
 use xtask::postgres::Cluster;
 use xtask::services::Services;
-use xtask::workspace::{self, print_step};
-use xtask::{credential, probe};
+use xtask::workspace::print_step;
 
-use crate::bench::machine::{IS_RELEASE, kill};
 use crate::bench::server::{Server, string_at, success_json};
+use crate::program::RunningProgram;
 use crate::usage;
 use testkit::reserved_address;
 
@@ -26,9 +25,7 @@ use testkit::reserved_address;
 pub struct Platform {
     pub edge: SocketAddr,
     pub server: Server,
-    node_pid: AtomicU32,
-    folder: PathBuf,
-    node_settings: Vec<(&'static str, String)>,
+    pub node: RunningProgram,
 }
 
 /// Settings in addition to the defaults.
@@ -62,53 +59,17 @@ impl Platform {
         credential::ensure_node(Secret::new(url.clone()), &token, NodeKind::App).await?;
         let server = Server::start(services, folder, url, &more.server).await?;
         let (internal, edge) = (server.internal, reserved_address());
-        let mut node_settings = vec![
+        let mut settings = vec![
             ("SVC_EDGE_LISTEN", edge.to_string()),
             ("SVC_NODE_CORE_URL", format!("http://{internal}")),
             ("SVC_NODE_TOKEN_FILE", token.display().to_string()),
             ("SVC_NODE_DIR", folder.join("node").display().to_string()),
             ("SVC_NODE_LOG", "warn".to_owned()),
         ];
-        node_settings.extend(more.node);
-        let node_pid = AtomicU32::default();
-        let platform = Self { edge, server, node_pid, folder: folder.to_owned(), node_settings };
-        platform.start_node(services).await?;
+        settings.extend(more.node);
+        let node = RunningProgram::start(services, "node", folder, settings, (edge, "/__svc/node/health")).await?;
         print_step("Platform", "ready", start);
-        Ok(platform)
-    }
-
-    /// Returns the id of the node's process.
-    pub fn node_pid(&self) -> u32 {
-        self.node_pid.load(Ordering::SeqCst)
-    }
-
-    /// Starts the node, and waits until it responds.
-    async fn start_node(&self, services: &mut Services) -> Result<()> {
-        let program = workspace::program_folder(IS_RELEASE)?.join("svc-node");
-        let pid = services.start("node", &program, &self.folder, |it| {
-            it.env_clear().envs(self.node_settings.iter().map(|(name, value)| (name, value)));
-        })?;
-        self.node_pid.store(pid, Ordering::SeqCst);
-        services.supervise(probe::wait_until_ok(self.edge, "/__svc/node/health")).await
-    }
-
-    /// Stops and starts the node. Returns the duration from its start until it responded.
-    pub async fn restart_node(&self, services: &mut Services) -> Result<Duration> {
-        services.stop_program("node").await;
-        let start = Instant::now();
-        self.start_node(services).await?;
-        Ok(start.elapsed())
-    }
-
-    /// Kills the node with SIGKILL, and starts it again.
-    pub async fn kill_node(&self, services: &mut Services) -> Result<()> {
-        kill(self.node_pid())?;
-        self.restart_node(services).await.map(drop)
-    }
-
-    /// Kills the server with SIGKILL, and starts it again.
-    pub async fn kill_server(&self, services: &mut Services) -> Result<()> {
-        self.server.kill_and_restart(services).await
+        Ok(Self { edge, server, node })
     }
 
     /// Returns the base URL of the public API.
@@ -157,10 +118,10 @@ impl Platform {
 
     /// Waits until the node uses no CPU time.
     pub async fn wait_until_idle(&self) -> Result<()> {
-        let mut before = usage::cpu_time(self.node_pid())?;
+        let mut before = usage::cpu_time(self.node.pid())?;
         loop {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let now = usage::cpu_time(self.node_pid())?;
+            let now = usage::cpu_time(self.node.pid())?;
             if now - before < 0.1 {
                 return Ok(());
             }

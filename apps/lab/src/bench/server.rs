@@ -2,19 +2,16 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use xtask::credential::random_key;
-use xtask::probe;
 use xtask::services::Services;
-use xtask::workspace;
 
-use super::machine::{IS_RELEASE, kill};
+use crate::program::RunningProgram;
 use testkit::reserved_address;
 
 /// The id of the server's sealing key.
@@ -26,14 +23,12 @@ pub struct Server {
     pub public: SocketAddr,
     /// The address of the internal API for nodes.
     pub internal: SocketAddr,
-    pid: AtomicU32,
+    pub program: RunningProgram,
     /// The duration from the start until the server was ready.
     pub startup_time: Duration,
     client: Client,
     api: String,
     token: String,
-    folder: PathBuf,
-    settings: Vec<(&'static str, String)>,
 }
 
 impl Server {
@@ -49,44 +44,12 @@ impl Server {
         let mut settings = settings(folder, database_url, public, internal)?;
         settings.extend_from_slice(more);
         let start = Instant::now();
-        let pid = AtomicU32::new(spawn(services, folder, &settings)?);
-        services.supervise(probe::wait_until_ok(public, "/readyz")).await?;
-        let start = start.elapsed();
+        let program = RunningProgram::start(services, "server", folder, settings, (public, "/readyz")).await?;
+        let startup_time = start.elapsed();
         let client = client()?;
         let sign_in = client.post(format!("{api}/v1/auth/dev/login")).json(&json!({ "subject": "ada" }));
         let token = string_at(&success_json(sign_in.send().await?).await?, "/token")?;
-        let folder = folder.to_owned();
-        Ok(Self { public, internal, pid, startup_time: start, client, api, token, folder, settings })
-    }
-
-    /// Returns the id of the server process.
-    pub fn pid(&self) -> u32 {
-        self.pid.load(Ordering::SeqCst)
-    }
-
-    /// Kills the server with SIGKILL, and starts it again at the same addresses.
-    pub async fn kill_and_restart(&self, services: &mut Services) -> Result<()> {
-        self.kill(services).await?;
-        self.restart(services).await
-    }
-
-    /// Kills the server with SIGKILL.
-    pub async fn kill(&self, services: &mut Services) -> Result<()> {
-        kill(self.pid())?;
-        services.stop_program("server").await;
-        Ok(())
-    }
-
-    /// Stops the server with SIGTERM, and starts it again at the same addresses.
-    pub async fn terminate_and_restart(&self, services: &mut Services) -> Result<()> {
-        services.stop_program("server").await;
-        self.restart(services).await
-    }
-
-    /// Starts the server again after [`Server::kill`].
-    pub async fn restart(&self, services: &mut Services) -> Result<()> {
-        self.pid.store(spawn(services, &self.folder, &self.settings)?, Ordering::SeqCst);
-        services.supervise(probe::wait_until_ok(self.public, "/readyz")).await
+        Ok(Self { public, internal, program, startup_time, client, api, token })
     }
 
     /// Returns a client without a credential.
@@ -113,13 +76,6 @@ impl Server {
     pub async fn expect_success(&self, request: RequestBuilder) -> Result<()> {
         success_body(request.send().await?).await.map(drop)
     }
-}
-
-fn spawn(services: &mut Services, folder: &Path, settings: &[(&'static str, String)]) -> Result<u32> {
-    let program = workspace::program_folder(IS_RELEASE)?.join("svc-server");
-    services.start("server", &program, folder, |it| {
-        it.env_clear().envs(settings.iter().map(|(name, value)| (name, value)));
-    })
 }
 
 /// Returns the settings of every server under test.

@@ -55,8 +55,8 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
         for number in 0..KILLS_PER_ROUND * rounds {
             sleep(random::millis(700..1700)).await;
             match number % 3 {
-                0 => platform.kill_node(services).await?,
-                1 => platform.kill_server(services).await?,
+                0 => platform.node.kill_and_restart(services).await?,
+                1 => platform.server.program.kill_and_restart(services).await?,
                 _ => restart_postgres(services.postgres.as_mut(), Stop::Immediate).await?,
             }
         }

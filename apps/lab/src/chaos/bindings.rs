@@ -145,7 +145,7 @@ async fn measure(platform: &Platform, services: &mut Services, proxy: &Proxy, ro
         for _ in 0..KILLS_PER_ROUND * rounds {
             sleep(random::millis(1000..2000)).await;
             requests.is_node_down.store(true, Ordering::SeqCst);
-            platform.kill_node(services).await?;
+            platform.node.kill_and_restart(services).await?;
             // The writers may not have received the errors of the kill yet.
             sleep(Duration::from_millis(200)).await;
             requests.is_node_down.store(false, Ordering::SeqCst);

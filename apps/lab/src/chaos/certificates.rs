@@ -85,7 +85,7 @@ async fn measure(services: &mut Services, folder: &Path, mut authority: Authorit
     for number in 0..kills {
         sleep(random::millis(0..MAX_DELAY)).await;
         if number % 3 == 2 {
-            platform.kill_node(services).await?;
+            platform.node.kill_and_restart(services).await?;
         } else {
             kill_server(&platform, services, &database, &url, &mut outcome).await?;
         }
@@ -155,10 +155,10 @@ async fn kill_server(
     url: &str,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    platform.server.kill(services).await?;
+    platform.server.program.kill(services).await?;
     outcome.violations.extend(violations(url).await?);
     database.batch_execute(LAPSE).await?;
-    platform.server.restart(services).await
+    platform.server.program.restart(services).await.map(drop)
 }
 
 async fn violations(url: &str) -> Result<Vec<String>> {

@@ -99,8 +99,8 @@ async fn restore_repeatedly(
         let operation = restore::request(platform, &generation).await?;
         sleep(random::millis(0..MAX_DELAY)).await;
         match number % 3 {
-            0 => platform.kill_node(services).await?,
-            1 => platform.kill_server(services).await?,
+            0 => platform.node.kill_and_restart(services).await?,
+            1 => platform.server.program.kill_and_restart(services).await?,
             _ => restart_postgres(services.projects_postgres.as_mut(), Stop::Immediate).await?,
         }
         let terminal_code = restore::wait_until_done(platform, &operation).await?;

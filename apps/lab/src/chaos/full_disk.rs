@@ -176,7 +176,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Fails if `mount` failed before. What remains is in the temporary folder.
+        // Fails if `mount` failed. Files that cannot be removed are in the temporary folder.
         let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
         let _ = fs::remove_dir(&self.folder);
         let _ = fs::remove_file(&self.image);

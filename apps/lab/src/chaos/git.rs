@@ -40,7 +40,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
 async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Result<Outcome> {
     let cluster = Cluster::bench()?;
     let database = cluster.url("postgres");
-    let mut host = GitHost::start(services, folder, cluster).await?;
+    let host = GitHost::start(services, folder, cluster).await?;
     host.create(REPO).await?;
     let mut pushers = Pushers::start(host.client.clone(), folder, REPO).await?;
     let (mut outcome, mut acknowledged, mut listed) = (Outcome::default(), Vec::new(), Vec::new());
@@ -59,10 +59,10 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
             }
         }
         if round % CONTROL_PLANE_EVERY == 0 {
-            host.server.kill_and_restart(services).await?;
+            host.server.program.kill_and_restart(services).await?;
             kills += 1;
         }
-        host.node.kill_and_restart(services).await?;
+        host.node.program.kill_and_restart(services).await?;
         kills += 1;
         while let Some(push) = pushes.next().await {
             pushed.extend(push?);

@@ -66,7 +66,7 @@ async fn measure(
     kills: usize,
 ) -> Result<Outcome> {
     let relay = SmtpServer::start(Encryption::None).await;
-    let mut host = MailHost::start(services, folder, &relay.url(), node).await?;
+    let host = MailHost::start(services, folder, &relay.url(), node).await?;
     let recipients = [
         create_with_worker(&host.platform, "one", WORKER).await?,
         create_with_worker(&host.platform, "two", WORKER).await?,
@@ -84,9 +84,9 @@ async fn measure(
             timeout(Duration::from_secs(30), count.wait_for(|count| *count > before)).await??;
         }
         match number % 3 {
-            0 => host.node.kill_and_restart(services).await?,
-            1 => host.platform.kill_server(services).await?,
-            _ => host.platform.kill_node(services).await?,
+            0 => host.node.program.kill_and_restart(services).await?,
+            1 => host.platform.server.program.kill_and_restart(services).await?,
+            _ => host.platform.node.kill_and_restart(services).await?,
         }
     }
     stopped.send_replace(true);

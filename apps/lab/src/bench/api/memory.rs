@@ -64,5 +64,5 @@ async fn open_idle_connection(server: &Server) -> Result<TcpStream> {
 
 /// Returns the resident memory of the server process.
 fn resident_memory(server: &Server) -> Result<String> {
-    Ok(format!("{:.1} MB", usage::memory(server.pid())?.0))
+    Ok(format!("{:.1} MB", usage::memory(server.program.pid())?.0))
 }

@@ -140,7 +140,7 @@ async fn measure_streams(
     upstream: &AiServer,
     count: usize,
 ) -> Result<()> {
-    let (before, _) = usage::memory(platform.node_pid())?;
+    let (before, _) = usage::memory(platform.node.pid())?;
     upstream.inject(Some(AiFault::Pause(3)));
     let question = question(QUESTION, true);
     let streams = try_join_all((0..count).map(|_| async {
@@ -153,7 +153,7 @@ async fn measure_streams(
         Ok(response)
     }));
     let streams = streams.await?;
-    let (with, _) = usage::memory(platform.node_pid())?;
+    let (with, _) = usage::memory(platform.node.pid())?;
     upstream.inject(None);
     for stream in streams {
         ensure!(stream.text().await?.contains("[DONE]"), "an incomplete stream");

@@ -24,10 +24,10 @@ pub async fn measure(report: &mut Report, platform: &Platform, services: &mut Se
 }
 
 async fn add(report: &mut Report, platform: &Platform, services: &mut Services, secrets: usize) -> Result<()> {
-    let start = platform.restart_node(services).await?;
+    let start = platform.node.restart(services).await?;
     // After its restart, the node receives the full state, and takes a while to apply it.
     services.supervise(platform.wait_until_idle()).await?;
-    let (now, peak) = usage::memory(platform.node_pid())?;
+    let (now, peak) = usage::memory(platform.node.pid())?;
     let [now, peak, start] = [now, peak, start.as_secs_f64() * 1000.0].map(|figure| format!("{figure:.0}"));
     report.row(&[&secrets.to_string(), &now, &peak, &start])
 }

@@ -103,14 +103,14 @@ impl Rig {
 
     /// Restarts the node, and waits until it is idle. Returns the duration until it responded.
     pub async fn restart_node(&self, services: &mut Services) -> Result<Duration> {
-        let duration = self.platform.restart_node(services).await?;
+        let duration = self.platform.node.restart(services).await?;
         services.supervise(self.platform.wait_until_idle()).await?;
         Ok(duration)
     }
 
     /// Returns the node. A restart changes its process.
     pub fn node(&self) -> Target {
-        Target { name: "node", address: self.tls, process: self.platform.node_pid() }
+        Target { name: "node", address: self.tls, process: self.platform.node.pid() }
     }
 
     /// Returns a random name with a certificate, and its project.

@@ -26,10 +26,10 @@ pub struct Cost {
 impl Cost {
     /// Measures a node that has nothing else to do.
     pub async fn measure(platform: &Platform) -> Result<Self> {
-        let before = usage::cpu_time(platform.node_pid())?;
+        let before = usage::cpu_time(platform.node.pid())?;
         sleep(DURATION).await;
-        let used = usage::cpu_time(platform.node_pid())? - before;
-        let (memory, _) = usage::memory(platform.node_pid())?;
+        let used = usage::cpu_time(platform.node.pid())? - before;
+        let (memory, _) = usage::memory(platform.node.pid())?;
         Ok(Self { memory, cpu: used / DURATION.as_secs_f64() * 100.0 })
     }
 

@@ -37,7 +37,7 @@ async fn time(report: &mut Report, platform: &Platform, project: &Project<'_>, p
         latencies.push(project.wait_until_served(&path).await?.as_secs_f64() * 1000.0);
     }
     let [p50, p99] = percentiles(latencies, [50, 99]);
-    let (now, peak) = usage::memory(platform.node_pid())?;
+    let (now, peak) = usage::memory(platform.node.pid())?;
     let [p50, p99, now, peak] = [p50, p99, now, peak].map(|figure| format!("{figure:.0}"));
     report.row(&[&projects.to_string(), &p50, &p99, &now, &peak])
 }

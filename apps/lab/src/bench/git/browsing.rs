@@ -30,7 +30,7 @@ const REPO: &str = "history";
 pub async fn measure(
     report: &mut Report,
     services: &mut Services,
-    host: &mut GitHost,
+    host: &GitHost,
     folder: &Path,
     args: &Args,
 ) -> Result<()> {
@@ -40,7 +40,7 @@ pub async fn measure(
     let graph = host.directory(REPO).await?.join("objects/info/commit-graph");
     let start = Instant::now();
     // The node begins maintenance at its start, so it is restarted.
-    host.node.kill_and_restart(services).await?;
+    host.node.program.kill_and_restart(services).await?;
     while !graph.exists() {
         ensure!(start.elapsed() < MAX_MAINTENANCE, "the node does not maintain the repository");
         sleep(Duration::from_millis(200)).await;
@@ -77,7 +77,7 @@ pub async fn measure(
         let [p50, p99, max] = percentiles(durations, [50, 99, 100]).map(|ms| format!("{ms:.1}"));
         report.row(&[&format!("`{path}`"), &p50, &p99, &max])?;
     }
-    let (current, peak) = usage::memory(host.node.pid)?;
+    let (current, peak) = usage::memory(host.node.program.pid())?;
     report.paragraph(&format!("The node then used {current:.0} MB of memory, and at most {peak:.0} MB before."))
 }
 

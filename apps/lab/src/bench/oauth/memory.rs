@@ -17,9 +17,9 @@ const CONCURRENCY: usize = 8;
 pub async fn measure(report: &mut Report, rig: &Rig, grants: usize) -> Result<()> {
     // The first figure is measured after the pools and caches of the server are full.
     use_grants(rig, "warm", GRANTS_PER_USER).await?;
-    let (before, _) = usage::memory(rig.server.pid())?;
+    let (before, _) = usage::memory(rig.server.program.pid())?;
     use_grants(rig, "user", grants).await?;
-    let (after, _) = usage::memory(rig.server.pid())?;
+    let (after, _) = usage::memory(rig.server.program.pid())?;
     report.paragraph("**Memory.** Resident memory of the server.")?;
     report.columns(&["measurement", "MB"])?;
     report.row(&["before", &format!("{before:.1}")])?;

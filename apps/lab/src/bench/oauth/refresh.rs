@@ -45,9 +45,9 @@ pub async fn compare(
     let (mut bare, mut refreshes, mut cpu_times) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.rounds {
         bare.push(pgbench.run(&script, args.connections, args.seconds).await?);
-        let before = usage::cpu_time(rig.server.pid())?;
+        let before = usage::cpu_time(rig.server.program.pid())?;
         let run = refresh_repeatedly(rig, clients, Duration::from_secs(args.seconds.into())).await?;
-        let used = usage::cpu_time(rig.server.pid())? - before;
+        let used = usage::cpu_time(rig.server.program.pid())? - before;
         cpu_times.push(used / (run.rate * f64::from(args.seconds)));
         refreshes.push(run);
     }

@@ -102,21 +102,11 @@ pub async fn inject(
     match fault {
         SoakFault::Kill(program) => {
             nodes.keep_log_errors(*program)?;
-            match program {
-                Program::Server => rig.platform.kill_server(services).await?,
-                Program::Node => rig.platform.kill_node(services).await?,
-                Program::GitNode => nodes.git.kill_and_restart(services).await?,
-                Program::MailNode => nodes.mail.kill_and_restart(services).await?,
-            }
+            rig.program(nodes, *program).kill_and_restart(services).await?;
         }
         SoakFault::Terminate(program) => {
             nodes.keep_log_errors(*program)?;
-            match program {
-                Program::Server => rig.platform.server.terminate_and_restart(services).await?,
-                Program::Node => rig.platform.restart_node(services).await.map(drop)?,
-                Program::GitNode => nodes.git.restart(services).await?,
-                Program::MailNode => nodes.mail.restart(services).await?,
-            }
+            rig.program(nodes, *program).restart(services).await?;
         }
         SoakFault::StopPostgres(mode) => restart_postgres(services.postgres.as_mut(), *mode).await?,
         SoakFault::StopProjectsPostgres(mode) => restart_postgres(services.projects_postgres.as_mut(), *mode).await?,

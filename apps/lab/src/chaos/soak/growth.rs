@@ -53,7 +53,7 @@ async fn read(rig: &Rig, nodes: &Nodes, duration: Duration) -> Result<Vec<Readin
     let mut samples: [Vec<Reading>; 4] = Default::default();
     for _ in 0..duration.as_secs().max(1) {
         for (program, samples) in Program::ALL.into_iter().zip(&mut samples) {
-            let process = rig.process(nodes, program);
+            let process = rig.program(nodes, program).pid();
             let (memory, _) = usage::memory(process)?;
             let (descriptors, processes) = (usage::descriptors(process)?, usage::descendants(process)?.len());
             samples.push(Reading { memory, descriptors, processes });

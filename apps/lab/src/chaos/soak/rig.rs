@@ -18,6 +18,7 @@ use crate::chaos::service::log_errors;
 use crate::connected_app::SharedKey;
 use crate::git_host::GitNode;
 use crate::mail_host::{MailHost, MailNode};
+use crate::program::RunningProgram;
 
 /// A program of the platform.
 #[derive(Debug, Clone, Copy)]
@@ -134,13 +135,13 @@ impl Rig {
         }
     }
 
-    /// Returns the process id of a program.
-    pub fn process(&self, nodes: &Nodes, program: Program) -> u32 {
+    /// Returns a running program.
+    pub const fn program<'a>(&'a self, nodes: &'a Nodes, program: Program) -> &'a RunningProgram {
         match program {
-            Program::Server => self.platform.server.pid(),
-            Program::Node => self.platform.node_pid(),
-            Program::GitNode => nodes.git.pid,
-            Program::MailNode => nodes.mail.pid,
+            Program::Server => &self.platform.server.program,
+            Program::Node => &self.platform.node,
+            Program::GitNode => &nodes.git.program,
+            Program::MailNode => &nodes.mail.program,
         }
     }
 }
