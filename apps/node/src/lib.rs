@@ -50,6 +50,7 @@ mod seal;
 mod serve;
 mod services;
 pub mod storage;
+mod system_roots;
 mod text;
 pub mod tls;
 mod unpack;

@@ -15,6 +15,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::system_roots::system_roots;
+
 /// The longest wait for a connection, up to the end of the session's startup. A tenant can make the startup of a session
 /// in its database wait for a lock, which no setting of Postgres limits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -205,16 +207,17 @@ fn split_tls(url: &str) -> anyhow::Result<(String, Tls)> {
 }
 
 fn client_config(root: Option<&PathBuf>) -> anyhow::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    match root {
+    let roots = match root {
         Some(path) => {
+            let mut roots = RootCertStore::empty();
             let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
             for certificate in read().context("the file of sslrootcert cannot be read")? {
                 roots.add(certificate).context("the file of sslrootcert contains an invalid certificate")?;
             }
+            roots
         }
-        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
-    }
+        None => system_roots(),
+    };
     ensure!(!roots.is_empty(), "there is no CA certificate to verify the server with; name a file with sslrootcert");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

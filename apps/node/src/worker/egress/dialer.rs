@@ -10,8 +10,8 @@ use std::time::Duration;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::proto::rr::Name;
 use prometheus::IntCounterVec;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -20,6 +20,7 @@ use tokio_rustls::client::TlsStream;
 use super::policy::Policy;
 use super::refusal::Refusal;
 use crate::metrics::Metrics;
+use crate::system_roots::system_roots;
 
 /// The timeout of a connection, from the lookup of the name to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -115,8 +116,7 @@ impl Dialer {
 
 /// Trusts the CAs of the system, or those of `SSL_CERT_FILE`.
 fn tls_config() -> anyhow::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let roots = system_roots();
     if roots.is_empty() {
         tracing::warn!("the system has no CA certificates: workers cannot connect to https addresses");
     }
