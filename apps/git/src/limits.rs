@@ -68,6 +68,7 @@ impl NodePermit {
 }
 
 impl ProgramPermit {
+    /// Returns the node's permit, which can be released before this permit.
     pub fn node(&self) -> NodePermit {
         self.node.clone()
     }

@@ -22,6 +22,7 @@ use crate::desired::DesiredUpdate;
 use crate::storage::DeletedPrefixes;
 use crate::tls::references::CertificateChanges;
 
+/// The interval of requests for the full state.
 pub const RELIST_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// The delay before a failed relist is retried.
 const RELIST_RETRY_DELAY: Duration = Duration::from_secs(30);

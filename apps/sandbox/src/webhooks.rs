@@ -63,6 +63,7 @@ impl Webhooks {
         Self { queue, task }
     }
 
+    /// Adds a webhook to the deliveries.
     pub fn send(&self, id: String, event: &str, body: String) {
         let mut state = self.queue.state();
         let (attempts, status, response) = (0, None, String::new());
@@ -77,6 +78,7 @@ impl Webhooks {
         self.queue.state().deliveries.clone()
     }
 
+    /// Delivers nothing until [`Self::release`].
     pub fn hold(&self) {
         self.queue.state().is_held = true;
     }
@@ -85,6 +87,7 @@ impl Webhooks {
         self.queue.state().is_held
     }
 
+    /// Ends [`Self::hold`]. `reversed` delivers the due webhooks in the reverse order.
     pub fn release(&self, reversed: bool) {
         let mut state = self.queue.state();
         state.is_held = false;
@@ -95,6 +98,7 @@ impl Webhooks {
         self.queue.changed.notify_one();
     }
 
+    /// Delivers a webhook again.
     pub fn redeliver(&self, id: &str) {
         let mut state = self.queue.state();
         let found = state.deliveries.iter().position(|delivery| delivery.id == id);

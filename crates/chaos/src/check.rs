@@ -17,6 +17,7 @@ pub struct Database {
 }
 
 impl Database {
+    /// Connects to the database at this URL.
     pub async fn connect(url: &str) -> Result<Self> {
         let (client, driver) = tokio_postgres::connect(url, NoTls).await?;
         let driver = tokio::spawn(async move {

@@ -82,6 +82,7 @@ struct Sockets {
     probe: Socket,
 }
 
+/// How a process is used, which decides when it is stopped.
 #[derive(Clone, Copy)]
 pub struct Usage {
     in_flight: usize,

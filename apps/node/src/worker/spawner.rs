@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+/// Sends commands to the thread.
 pub struct Spawner(mpsc::Sender<SpawnRequest>);
 
 struct SpawnRequest {
@@ -32,6 +33,7 @@ impl Spawner {
         Ok(Self(requests))
     }
 
+    /// Starts a process, which is killed when the returned value is dropped.
     pub async fn spawn(&self, mut command: Command) -> io::Result<Child> {
         command.kill_on_drop(true);
         let (reply, response) = oneshot::channel();

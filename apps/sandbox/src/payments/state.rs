@@ -242,6 +242,7 @@ impl State {
         Ok((refund, order.json(&self.customers)))
     }
 
+    /// Replaces the card of a customer, who is created if necessary.
     pub fn set_card(&mut self, external_id: &str, declines: bool) {
         let customer = self.customers.entry(external_id.to_owned());
         customer.or_insert_with(|| Customer { id: new_id(), card: None }).card = Some(Card { declines });

@@ -16,10 +16,12 @@ impl Tar {
         Self::default().file("svc.json", "{}").file("worker/index.js", "export default {}")
     }
 
+    /// Adds a file with a valid header.
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
         self.entry(name.as_bytes(), b'0', content.as_ref())
     }
 
+    /// Adds a directory.
     pub fn directory(self, name: &str) -> Self {
         self.entry(name.as_bytes(), b'5', b"")
     }
@@ -35,11 +37,13 @@ impl Tar {
         self.entry(b"PaxHeaders/it", b'x', &records)
     }
 
+    /// Adds the GNU entry with the name of the next entry.
     pub fn long_name(self, name: &str) -> Self {
         let content = [name.as_bytes(), b"\0"].concat();
         self.entry(b"././@LongLink", b'L', &content)
     }
 
+    /// Adds a header without its content.
     pub fn header(self, header: &::tar::Header) -> Self {
         self.bytes(header.as_bytes())
     }
@@ -50,11 +54,13 @@ impl Tar {
         self.bytes(content).bytes(&vec![0; padding])
     }
 
+    /// Adds bytes without a header and without padding.
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
+    /// Ends the archive, and compresses it.
     pub fn gzip(self) -> Vec<u8> {
         gzip(&self.bytes(&[0; 1024]).0)
     }
