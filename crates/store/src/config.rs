@@ -1,10 +1,12 @@
 //! The address of Postgres and the session settings.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kernel::Secret;
 use kernel::seal::Keys;
+use percent_encoding::percent_decode_str;
 use tokio_postgres::config::SslMode;
 
 /// The configuration of a [`Store`](crate::Store).
@@ -104,15 +106,15 @@ fn split_tls(url: &str) -> Result<(String, Tls), InvalidUrl> {
         return Ok((url.to_owned(), Tls::Off));
     };
     let mut kept = Vec::new();
-    let (mut mode, mut extra_root) = ("disable", None);
+    let (mut mode, mut extra_root) = (Cow::Borrowed("disable"), None);
     for pair in query.split('&') {
         match pair.split_once('=') {
-            Some(("sslmode", value)) => mode = value,
-            Some(("sslrootcert", value)) => extra_root = Some(PathBuf::from(value.replace("%2F", "/"))),
+            Some(("sslmode", value)) => mode = decode(value)?,
+            Some(("sslrootcert", value)) => extra_root = Some(PathBuf::from(&*decode(value)?)),
             _ => kept.push(pair),
         }
     }
-    let tls = match mode {
+    let tls = match &*mode {
         "disable" => Tls::Off,
         "require" | "verify-ca" | "verify-full" => Tls::Verified { extra_root },
         other => {
@@ -121,6 +123,11 @@ fn split_tls(url: &str) -> Result<(String, Tls), InvalidUrl> {
         }
     };
     Ok((format!("{base}?{}", kept.join("&")), tls))
+}
+
+/// Decodes the value of a parameter, as tokio-postgres does with the others.
+fn decode(value: &str) -> Result<Cow<'_, str>, InvalidUrl> {
+    percent_decode_str(value).decode_utf8().map_err(|_| InvalidUrl("a parameter of the address is not UTF-8".into()))
 }
 
 #[cfg(test)]
@@ -141,11 +148,16 @@ mod tests {
             tls("postgres://a@h/db?sslmode=require&sslrootcert=/ca.pem"),
             Some(Tls::Verified { extra_root: Some("/ca.pem".into()) })
         );
+        assert_eq!(
+            tls("postgres://a@h/db?sslmode=verify%2dfull&sslrootcert=%2Fetc%2fdatabase+%26%20%C3%BC%2525.pem"),
+            Some(Tls::Verified { extra_root: Some("/etc/database+& ü%25.pem".into()) })
+        );
         for rejected in [
             "postgres://a@h/db?sslmode=prefer",
             "postgres://a:p?w@h/db?sslmode=require",
             "host=h user=a dbname=db sslmode=require",
             "postgres://a@h/db?options=-c%20statement_timeout%3D0",
+            "postgres://a@h/db?sslmode=verify-full&sslrootcert=%FF",
         ] {
             assert_eq!(tls(rejected), None, "{rejected}");
         }

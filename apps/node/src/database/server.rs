@@ -1,10 +1,12 @@
 //! The address of the Postgres cluster, and logins in it.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use percent_encoding::percent_decode_str;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -188,15 +190,17 @@ fn split_tls(url: &str) -> anyhow::Result<(String, Tls)> {
     let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
     ensure!(is_url, "write it as postgres://user:password@host/database");
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut kept, mut mode, mut root) = (Vec::new(), "disable", None);
+    let (mut kept, mut mode, mut root) = (Vec::new(), Cow::Borrowed("disable"), None);
+    // tokio-postgres decodes the other parameters.
+    let decode = |value| percent_decode_str(value).decode_utf8().context("its parameters must be UTF-8");
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("sslmode", value)) => mode = value,
-            Some(("sslrootcert", value)) => root = Some(PathBuf::from(value.replace("%2F", "/"))),
+            Some(("sslmode", value)) => mode = decode(value)?,
+            Some(("sslrootcert", value)) => root = Some(PathBuf::from(&*decode(value)?)),
             _ => kept.push(pair),
         }
     }
-    let tls = match mode {
+    let tls = match &*mode {
         "disable" => Tls::Off,
         "require" | "verify-ca" | "verify-full" => {
             Tls::Verified { config: Arc::new(client_config(root.as_ref())?), root }
@@ -226,6 +230,9 @@ fn client_config(root: Option<&PathBuf>) -> anyhow::Result<ClientConfig> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use sandbox::Certificate;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -241,6 +248,18 @@ mod tests {
     }
 
     #[test]
+    fn parameters_of_tls_are_percent_decoded() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("database+& %25.pem");
+        fs::write(&file, Certificate::generate_for(&["db"]).authority()).unwrap();
+        let folder = folder.path().to_str().unwrap();
+        let path = folder.replace('/', "%2f") + "%2Fdatabase+%26%20%2525.pem";
+        let url = format!("postgres://root@db/postgres?sslmode=verify%2Dfull&sslrootcert={path}");
+        let server = Server::parse(&url).unwrap();
+        assert!(matches!(&server.address.tls, Tls::Verified { root: Some(root), .. } if *root == file));
+    }
+
+    #[test]
     fn urls_with_unverified_tls_are_rejected_and_errors_hide_them() {
         let server = Server::parse("postgres://root:hush@db:6000/postgres").unwrap();
         assert_eq!((server.address.host.as_str(), server.address.port), ("db", 6000));
@@ -251,6 +270,7 @@ mod tests {
             "mysql://root:hush@db/postgres",
             "postgres://root:hush@db/postgres?sslmode=prefer",
             "postgres://root:hush@db/postgres?sslmode=verify-full&sslrootcert=/missing/hush",
+            "postgres://root:hush@db/postgres?sslmode=verify-full&sslrootcert=%FF",
             "postgres://root:hush@db/postgres?options=-cx%3Dhush",
             "postgres://root:hush@one,two/postgres",
             "postgres://root:hush@db:hush/postgres",
