@@ -42,6 +42,12 @@ struct Shared {
     driver: JoinHandle<()>,
 }
 
+impl Shared {
+    fn is_open(&self) -> bool {
+        !self.driver.is_finished()
+    }
+}
+
 /// A statement that was sent.
 struct Attempt<'a> {
     lookups: &'a LookupConnection,
@@ -105,16 +111,27 @@ impl LookupConnection {
         if let Some(open) = self.open() {
             return Ok(open);
         }
-        let opened = connecting.get_or_insert_with(|| tokio::spawn(connect(self.connector.clone()))).await;
-        *connecting = None;
-        let shared = Arc::new(opened.map_err(|error| Error::Unavailable(error.into()))??);
+        // The result of an attempt whose caller gave up. If it failed, the next attempt may succeed.
+        let ended = match connecting.take_if(|attempt| attempt.is_finished()) {
+            Some(attempt) => attempt.await.ok().and_then(Result::ok).filter(Shared::is_open),
+            None => None,
+        };
+        let shared = match ended {
+            Some(shared) => shared,
+            None => {
+                let opened = connecting.get_or_insert_with(|| tokio::spawn(connect(self.connector.clone()))).await;
+                *connecting = None;
+                opened.map_err(|error| Error::Unavailable(error.into()))??
+            }
+        };
+        let shared = Arc::new(shared);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&shared));
         Ok(shared)
     }
 
     fn open(&self) -> Option<Arc<Shared>> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().filter(|shared| !shared.driver.is_finished()).cloned()
+        current.as_ref().filter(|shared| shared.is_open()).cloned()
     }
 }
 

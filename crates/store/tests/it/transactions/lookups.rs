@@ -31,23 +31,40 @@ async fn read(store: &Store, number: usize) -> Result<Row> {
     store.lookup(async |connection| Ok(query.get_result(&mut &*connection).await?)).await
 }
 
-/// Serves a database at another address. Connecting to it takes longer than a request waits. Returns the URL.
-async fn serve_slowly(database: &tokio_postgres::Config) -> String {
-    let socket = crate::tls::socket(database);
+/// What happens to a connection, after a delay.
+#[derive(Clone, Copy)]
+enum Accept {
+    Serve(Duration),
+    Close(Duration),
+}
+
+/// Longer than a request waits for a connection.
+const SLOW: Duration = Duration::from_millis(700);
+
+/// Serves a database at another address. `accept` receives the number of the connection, from 0. Returns the URL.
+async fn serve(database: &str, accept: fn(usize) -> Accept) -> Secret {
+    let database: tokio_postgres::Config = database.parse().unwrap();
+    let socket = crate::tls::socket(&database);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (user, name) = (database.get_user().unwrap(), database.get_dbname().unwrap());
     let url = format!("postgres://{user}@{}/{name}", listener.local_addr().unwrap());
     tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
+        for number in 0.. {
+            let (mut client, _) = listener.accept().await.unwrap();
             let socket = socket.clone();
             tokio::spawn(async move {
-                sleep(Duration::from_millis(700)).await;
-                let mut server = UnixStream::connect(socket).await.unwrap();
-                let _ = copy_bidirectional(&mut client, &mut server).await;
+                match accept(number) {
+                    Accept::Serve(delay) => {
+                        sleep(delay).await;
+                        let mut server = UnixStream::connect(socket).await.unwrap();
+                        let _ = copy_bidirectional(&mut client, &mut server).await;
+                    }
+                    Accept::Close(delay) => sleep(delay).await,
+                }
             });
         }
     });
-    url
+    Secret::new(url)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,13 +131,27 @@ async fn replaced_connection_does_not_run_its_remaining_statements() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_attempt_to_connect_continues_after_its_caller_gives_up() {
     let database = TestDatabase::create().await;
-    let url = Secret::new(serve_slowly(&database.url().parse().unwrap()).await);
+    let url = serve(&database.url(), |_| Accept::Serve(SLOW)).await;
     let config = Config { connections: 8, threads: 2, ..Config::new(url, "test") };
     let store = Store::new(&config, ClockRng::system()).unwrap();
     on_server_thread(&store, async |store| {
         assert_eq!(read(store, 1).await.map(drop).unwrap_err().code(), &Code::UNAVAILABLE);
         let served = async { while read(store, 2).await.is_err() {} };
         timeout(Duration::from_secs(20), served).await.unwrap();
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failure_of_an_abandoned_attempt_to_connect_is_not_reported_to_the_next_caller() {
+    let database = TestDatabase::create().await;
+    let accept = |number: usize| if number == 0 { Accept::Close(SLOW) } else { Accept::Serve(Duration::ZERO) };
+    let url = serve(&database.url(), accept).await;
+    let config = Config { connections: 8, threads: 2, ..Config::new(url, "test") };
+    let store = Store::new(&config, ClockRng::system()).unwrap();
+    on_server_thread(&store, async |store| {
+        assert_eq!(read(store, 1).await.map(drop).unwrap_err().code(), &Code::UNAVAILABLE);
+        sleep(2 * SLOW).await;
+        assert_eq!(read(store, 2).await.unwrap().number, 2);
     });
 }
 
