@@ -4,12 +4,14 @@
 //! certificate is presented too: renewal is the work of the control plane.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::tls::{CertificateStore, ServedCertificate};
 use anyhow::{Context as _, ensure};
 use daemon::Backoff;
+use futures_util::FutureExt as _;
 use protocol::{Certificate, CertificateReference};
 use rustls::crypto::CryptoProvider;
 use tokio::sync::Semaphore;
@@ -150,15 +152,8 @@ impl CertificateKeeper {
     }
 
     async fn on_fetched(&mut self, fetched: Result<Fetched, JoinError>) {
-        let Fetched { reference: CertificateReference { id, name, .. }, certificate } = match fetched {
-            Ok(fetched) => fetched,
-            Err(error) if error.is_cancelled() => return,
-            Err(error) => {
-                tracing::error!(%error, "a certificate fetch task failed");
-                self.fetching.retain(|_, task| !task.is_finished());
-                return;
-            }
-        };
+        // Only an aborted fetch, which is no longer needed, ends without a result.
+        let Ok(Fetched { reference: CertificateReference { id, name, .. }, certificate }) = fetched else { return };
         let is_desired = self.fetching.remove(&id).is_some();
         let unneeded = match certificate {
             Some(certificate) if is_desired => {
@@ -181,17 +176,8 @@ impl CertificateKeeper {
 impl Fetcher {
     /// Fetches and saves a certificate. Retries until the control plane provides a valid one or does not know it.
     async fn fetch(self, reference: CertificateReference) -> Fetched {
-        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
-        loop {
-            match self.attempt(&reference).await {
-                Ok(certificate) => return Fetched { reference, certificate },
-                Err(error) => {
-                    let (hostname, certificate, error) = (&reference.name, &reference.id, format!("{error:#}"));
-                    tracing::warn!(hostname, certificate, error, "failed to fetch a certificate; retrying");
-                }
-            }
-            sleep(backoff.next_delay()).await;
-        }
+        let certificate = retry(&reference, || self.attempt(&reference)).await;
+        Fetched { reference, certificate }
     }
 
     async fn attempt(&self, reference: &CertificateReference) -> anyhow::Result<Option<ServedCertificate>> {
@@ -220,5 +206,54 @@ impl Fetcher {
             // The next start removes them.
             tracing::error!(%error, "failed to remove a saved certificate");
         }
+    }
+}
+
+/// Repeats the attempt to fetch a certificate until it succeeds, even after a panic.
+async fn retry<T, F>(reference: &CertificateReference, attempt: impl Fn() -> F) -> T
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let (hostname, certificate) = (&reference.name, &reference.id);
+    let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+    loop {
+        match AssertUnwindSafe(attempt()).catch_unwind().await {
+            Ok(Ok(value)) => return value,
+            Ok(Err(error)) => {
+                let error = format!("{error:#}");
+                tracing::warn!(hostname, certificate, error, "failed to fetch a certificate; retrying");
+            }
+            // The process has printed the message of the panic.
+            Err(_) => tracing::error!(hostname, certificate, "the fetch of a certificate panicked; retrying"),
+        }
+        sleep(backoff.next_delay()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use anyhow::bail;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn fetch_is_repeated_after_a_panic_and_after_an_error() {
+        let (id, name) = ("crt_1".to_owned(), "a.example".to_owned());
+        let reference = CertificateReference { id, name, not_after: "2027-01-01T00:00:00.000Z".to_owned() };
+        let (attempts, start) = (Cell::new(0), Instant::now());
+        let fetched = retry(&reference, || async {
+            attempts.set(attempts.get() + 1);
+            match attempts.get() {
+                1 => panic!("on purpose"),
+                2 => bail!("unavailable"),
+                attempt => Ok(attempt),
+            }
+        });
+        assert_eq!(fetched.await, 3);
+        // At least half of the first two delays.
+        assert!(start.elapsed() >= Duration::from_millis(150), "{:?}", start.elapsed());
     }
 }
