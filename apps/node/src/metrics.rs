@@ -98,3 +98,29 @@ pub fn listen(address: SocketAddr, metrics: Metrics) -> io::Result<(SocketAddr, 
     let app = move || App::new().app_data(Data::new(registry.clone())).route("/metrics", web::get().to(show_metrics));
     Ok((address, HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run()))
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus::TextEncoder;
+
+    use super::*;
+
+    /// The counters of the recommended alerts (docs/operations.md and the pages of the features).
+    const COUNTERS_OF_ALERTS: [&str; 7] = [
+        r#"svc_node_ai_calls_total{outcome="no_upstream"} 0"#,
+        r#"svc_node_auth_sign_ins_total{outcome="provider_failed",provider="codehost"} 0"#,
+        r#"svc_node_backup_checks_total{outcome="damaged"} 0"#,
+        r#"svc_node_backup_dumps_total{kind="scheduled",outcome="failed"} 0"#,
+        r#"svc_node_database_reconcile_failures_total 0"#,
+        r#"svc_node_storage_operations_total{operation="get",outcome="storage_unavailable"} 0"#,
+        r#"svc_node_storage_operations_total{operation="put",outcome="storage_unavailable"} 0"#,
+    ];
+
+    #[test]
+    fn counters_of_alerts_exist_before_the_first_event() {
+        let text = TextEncoder::new().encode_to_string(&Metrics::new().unwrap().registry.gather()).unwrap();
+        for counter in COUNTERS_OF_ALERTS {
+            assert!(text.lines().any(|line| line == counter), "{counter}: {text}");
+        }
+    }
+}

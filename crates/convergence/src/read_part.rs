@@ -14,6 +14,11 @@ static UNAVAILABLE: LazyLock<Counter<u64>> = LazyLock::new(|| {
         .build()
 });
 
+/// Creates the counter of a part, because an alert needs the series before the first unreadable value.
+pub(crate) fn create_counter(part: &'static str) {
+    UNAVAILABLE.add(0, &[KeyValue::new("part", part)]);
+}
+
 /// A part of a response, and whether its value could be read.
 pub(crate) struct ReadPart {
     pub(crate) change: Change,

@@ -58,6 +58,7 @@ impl Registry {
     }
 
     fn register(&mut self, name: &'static str, part: Part) -> Result<(), AlreadyRegistered> {
+        read_part::create_counter(name);
         match self.parts.insert(name, part) {
             None => Ok(()),
             Some(_) => Err(AlreadyRegistered::Part(name)),

@@ -3,6 +3,8 @@
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, Registry};
 use protocol::AiUsage;
 
+use super::error::AiError;
+
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct AiMetrics {
@@ -36,6 +38,8 @@ impl AiMetrics {
                 "Calls of AI models that ended and that the control plane has not accepted",
             )?,
         };
+        // An alert needs this series before the first failure.
+        metrics.calls.with_label_values(&[AiError::NoUpstream.code()]);
         registry.register(Box::new(metrics.calls.clone()))?;
         registry.register(Box::new(metrics.tokens.clone()))?;
         registry.register(Box::new(metrics.admission.clone()))?;

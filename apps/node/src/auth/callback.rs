@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cookies::SessionCookie;
 use super::entry::Visit;
 use super::flow::{self, Flow};
+use super::metrics::PROVIDER_FAILED;
 use super::page::set_headers;
 use super::provider::{Exchange, Provider, ProviderError};
 use super::store::{NewSession, StoreError};
@@ -171,7 +172,7 @@ const fn outcome(completed: &Result<SessionCookie, Failure>) -> &'static str {
         Err(Failure::Denied) => "denied",
         Err(Failure::Withdrawn) => "withdrawn",
         Err(Failure::ErrorResponse) => "error_response",
-        Err(Failure::Provider(_)) => "provider_failed",
+        Err(Failure::Provider(_)) => PROVIDER_FAILED,
         Err(Failure::Busy | Failure::Store(_)) => "unavailable",
     }
 }

@@ -7,6 +7,9 @@ use protocol::AuthProviderKind;
 
 use super::store::upkeep::Removed;
 
+/// The outcome of a sign-in that failed because of its provider.
+pub(super) const PROVIDER_FAILED: &str = "provider_failed";
+
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct AuthMetrics {
@@ -39,6 +42,10 @@ impl AuthMetrics {
                 "Requests of visitors and calls of env.auth that failed because of the database of the project",
             )?,
         };
+        // An alert needs these series before the first failure.
+        for provider in AuthProviderKind::ALL {
+            metrics.sign_ins.with_label_values(&[provider.as_str(), PROVIDER_FAILED]);
+        }
         registry.register(Box::new(metrics.sign_ins.clone()))?;
         registry.register(Box::new(metrics.removed_sessions.clone()))?;
         registry.register(Box::new(metrics.resolution.clone()))?;

@@ -35,6 +35,10 @@ impl StorageMetrics {
                 "Blobs of interrupted puts that were found after a start and removed",
             )?,
         };
+        // An alert needs these series before the first failure.
+        for operation in ["put", "get", "head", "delete", "list"] {
+            metrics.operations.with_label_values(&[operation, StorageError::FAILED.code()]);
+        }
         registry.register(Box::new(metrics.operations.clone()))?;
         registry.register(Box::new(metrics.bytes.clone()))?;
         registry.register(Box::new(metrics.orphans.clone()))?;

@@ -1,4 +1,4 @@
-//! Metrics of background jobs.
+//! Metrics of background jobs, and the counters of alerts.
 
 use ::chaos::{NetworkFault, Proxy};
 use testkit::TestDatabase;
@@ -35,6 +35,26 @@ fn value(metrics: &str, metric: &str, job: &str) -> Option<f64> {
         line.strip_prefix(metric).is_some_and(|rest| rest.starts_with('{')) && line.contains(&format!("name=\"{job}\""))
     })?;
     Some(line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+/// The counters of the recommended alerts (docs/operations.md), with the labels that the alerts select.
+const COUNTERS_OF_ALERTS: [(&str, &[&str]); 5] = [
+    ("svc_http_requests_refused_total", &[]),
+    ("svc_uploads_rejected_total", &[r#"kind="bundle""#, r#"reason="capacity""#]),
+    ("svc_desired_unavailable_parts_total", &[r#"part="secrets""#]),
+    ("svc_billing_webhooks_total", &[r#"effect="unassigned""#, r#"event="subscription""#]),
+    ("svc_job_failures_total", &[r#"name="dns.purge_deleted""#]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_of_alerts_exist_before_the_first_event() {
+    let metrics = Process::start().await.metrics().await;
+    for (name, labels) in COUNTERS_OF_ALERTS {
+        let is_counter =
+            |line: &&str| line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label));
+        let value = metrics.lines().find(is_counter).and_then(|line| line.rsplit(' ').next());
+        assert_eq!(value, Some("0"), "{name}: {metrics}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,7 @@ impl Billing {
     /// Creates the service.
     #[must_use]
     pub fn new(store: Store, limits: Limits, config: BillingConfig, ports: Ports) -> Self {
+        webhook::create_counters();
         Self { store, limits, config: Arc::new(config), ports, cards: Arc::default() }
     }
 

@@ -178,15 +178,29 @@ impl Applied {
     }
 }
 
+static WEBHOOKS: LazyLock<Counter<u64>> = LazyLock::new(|| {
+    opentelemetry::global::meter("svc")
+        .u64_counter("svc.billing.webhooks")
+        .with_description("Webhooks of the payments provider, by their effect or the reason of their rejection")
+        .build()
+});
+
+/// The families of events. The provider adds types, so only these become metric labels, and `other`.
+const FAMILIES: [&str; 2] = ["subscription", "order"];
+const OTHER: &str = "other";
+
+/// Creates the counters of which an alert needs the series before the first event.
+pub(super) fn create_counters() {
+    for family in FAMILIES.into_iter().chain([OTHER]) {
+        add(0, family, Applied::Unassigned.label());
+    }
+}
+
 /// Counts a webhook by its effect, or by the reason for its rejection.
 fn count(kind: &str, effect: &'static str) {
-    static WEBHOOKS: LazyLock<Counter<u64>> = LazyLock::new(|| {
-        opentelemetry::global::meter("svc")
-            .u64_counter("svc.billing.webhooks")
-            .with_description("Webhooks of the payments provider, by their effect or the reason of their rejection")
-            .build()
-    });
-    // The provider adds types, so only the known families become metric labels.
-    let family = ["subscription", "order"].into_iter().find(|family| kind.starts_with(family)).unwrap_or("other");
-    WEBHOOKS.add(1, &[KeyValue::new("effect", effect), KeyValue::new("event", family)]);
+    add(1, FAMILIES.into_iter().find(|family| kind.starts_with(family)).unwrap_or(OTHER), effect);
+}
+
+fn add(count: u64, family: &'static str, effect: &'static str) {
+    WEBHOOKS.add(count, &[KeyValue::new("effect", effect), KeyValue::new("event", family)]);
 }

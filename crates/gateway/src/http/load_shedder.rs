@@ -62,6 +62,8 @@ impl LoadShedder {
         formats: &ErrorFormats,
     ) -> Self {
         let render = |format: &dyn ErrorFormat| render(format, config.is_https());
+        // An alert needs the series before the first refusal.
+        REFUSED.add(0, &[]);
         Self {
             limit,
             shutdown,

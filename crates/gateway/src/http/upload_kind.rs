@@ -10,6 +10,9 @@ static REJECTED: LazyLock<Counter<u64>> = LazyLock::new(|| {
     meter.u64_counter("svc.uploads.rejected").with_description("Rejected uploads").build()
 });
 
+/// The reason of a rejection above the limit of all callers, as a metric label.
+pub(super) const CAPACITY: &str = "capacity";
+
 /// A kind of upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UploadKind {
@@ -22,6 +25,8 @@ pub(crate) enum UploadKind {
 }
 
 impl UploadKind {
+    const ALL: [Self; 3] = [Self::Bundle, Self::ZoneFile, Self::Message];
+
     /// Returns the maximum number of concurrent uploads of all callers.
     pub(super) const fn max_total(self) -> usize {
         match self {
@@ -51,8 +56,19 @@ impl UploadKind {
         KeyValue::new("kind", kind)
     }
 
+    /// Creates the counters of which an alert needs the series before the first rejection.
+    pub(super) fn create_counters() {
+        for kind in Self::ALL {
+            kind.add_rejections(0, CAPACITY);
+        }
+    }
+
     /// Counts a rejected upload. `reason` is the exceeded limit (`organization`, `user` or `capacity`), or `slow`.
     pub(super) fn count_rejection(self, reason: &'static str) {
-        REJECTED.add(1, &[self.label(), KeyValue::new("reason", reason)]);
+        self.add_rejections(1, reason);
+    }
+
+    fn add_rejections(self, count: u64, reason: &'static str) {
+        REJECTED.add(count, &[self.label(), KeyValue::new("reason", reason)]);
     }
 }

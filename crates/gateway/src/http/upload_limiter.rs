@@ -10,7 +10,7 @@ use opentelemetry::metrics::UpDownCounter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::operation::Limits;
-use super::upload_kind::UploadKind;
+use super::upload_kind::{CAPACITY, UploadKind};
 use crate::problem::Problem;
 
 static IN_PROGRESS: LazyLock<UpDownCounter<i64>> = LazyLock::new(|| {
@@ -48,6 +48,7 @@ pub(super) struct UploadPermit {
 
 impl Default for UploadLimiter {
     fn default() -> Self {
+        UploadKind::create_counters();
         let permits = |kind: UploadKind| Permits {
             total: Arc::new(Semaphore::new(kind.max_total())),
             tenants: KeyedSemaphores::new(kind.max_per_tenant()),
@@ -90,7 +91,7 @@ impl UploadLimiter {
             permits.push(permit.map_err(|_| tenant.above_limit(kind))?);
         }
         permits.push(total.clone().try_acquire_owned().map_err(|_| {
-            kind.count_rejection("capacity");
+            kind.count_rejection(CAPACITY);
             Problem::new(&Code::UNAVAILABLE, "too many concurrent uploads; try again in a moment")
         })?);
         IN_PROGRESS.add(1, &[kind.label()]);

@@ -15,6 +15,13 @@ pub enum Kind {
 }
 
 impl Kind {
+    pub const ALL: [Self; 4] = [
+        Self::Generation(GenerationKind::Scheduled),
+        Self::Generation(GenerationKind::PreRestore),
+        Self::Generation(GenerationKind::Final),
+        Self::Export,
+    ];
+
     /// Returns the kind's name in the tables and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,8 +33,7 @@ impl Kind {
     }
 
     pub fn from_word(word: &str) -> Option<Self> {
-        let kinds = [GenerationKind::Scheduled, GenerationKind::PreRestore, GenerationKind::Final];
-        kinds.map(Self::Generation).into_iter().chain([Self::Export]).find(|kind| kind.as_str() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
     /// Returns the days for which a dump is kept. `backup_days` is the plan's limit for scheduled generations.

@@ -7,6 +7,11 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, 
 use super::error::{BackupError, Result};
 use super::kind::Kind;
 
+/// The outcome of an operation on a missing or corrupt object.
+const DAMAGED: &str = "damaged";
+/// The outcome of an operation that failed for another reason.
+const FAILED: &str = "failed";
+
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct BackupMetrics {
@@ -46,6 +51,13 @@ impl BackupMetrics {
                 "Stored dumps that the control plane has not accepted yet",
             )?,
         };
+        // Alerts need these series before the first failure.
+        for outcome in [DAMAGED, FAILED] {
+            metrics.checks.with_label_values(&[outcome]);
+            for kind in Kind::ALL {
+                metrics.dumps.with_label_values(&[kind.as_str(), outcome]);
+            }
+        }
         registry.register(Box::new(metrics.seconds.clone()))?;
         registry.register(Box::new(metrics.bytes.clone()))?;
         registry.register(Box::new(metrics.skipped.clone()))?;
@@ -76,7 +88,7 @@ impl BackupMetrics {
 fn outcome<T>(result: &Result<T>) -> &'static str {
     match result {
         Ok(_) => "ok",
-        Err(BackupError::Missing(_) | BackupError::Corrupt(_)) => "damaged",
-        Err(_) => "failed",
+        Err(BackupError::Missing(_) | BackupError::Corrupt(_)) => DAMAGED,
+        Err(_) => FAILED,
     }
 }
