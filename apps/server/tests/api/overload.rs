@@ -7,12 +7,14 @@ use ::chaos::{NetworkFault, Proxy};
 use futures_util::future::join_all;
 use kernel::Secret;
 use reqwest::Method;
+use sandbox::{PaymentsFault, PaymentsServer};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::support::{ApiResponse, App, Caller, eventually};
+use crate::billing::use_provider;
+use crate::support::{ApiResponse, App, Caller, eventually, site};
 
 /// The number of concurrent clients during an overload.
 const CLIENTS: usize = 40;
@@ -51,29 +53,48 @@ async fn read_response(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// Returns an app with one permit, and the stalled upload that holds it.
-async fn app_at_capacity() -> (App, Caller, TcpStream) {
-    let app = App::with(|config| config.gateway.max_concurrent_requests = 1).await;
-    let ada = app.sign_in("ada").await;
-    // Only later requests are served from memory.
-    ada.get("/v1/config").await.expect(200);
-    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    let head =
-        head(&ada, "/v1/orgs/ada/projects/site/deployments", 1000).replace("application/json", "application/gzip");
-    // Repeat if another request holds the permit.
-    let upload = eventually("an upload holds the permit", async || {
-        let mut stream = connect(&app).await;
-        stream.write_all(head.as_bytes()).await.unwrap();
-        sleep(Duration::from_millis(100)).await;
-        (ada.get("/v1/me").await.status == 503).then_some(stream)
-    });
-    let upload = upload.await;
-    (app, ada, upload)
+/// An app with one permit.
+struct Rig {
+    app: App,
+    ada: Caller,
+    payments: PaymentsServer,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let payments = PaymentsServer::start(None).await;
+        let app = App::with(|config| {
+            config.gateway.max_concurrent_requests = 1;
+            use_provider(config, &payments);
+        });
+        let app = app.await;
+        let ada = app.sign_in("ada").await;
+        // Only later requests are served from memory.
+        ada.get("/v1/config").await.expect(200);
+        ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+        Self { app, ada, payments }
+    }
+
+    /// Sends a request that holds the permit while it waits for the payments provider, up to ten seconds.
+    async fn occupy(&self) -> TcpStream {
+        self.payments.inject(Some(PaymentsFault::Hang));
+        let body = json!({ "returnTo": "http://localhost:3000/" }).to_string();
+        let request = head(&self.ada, "/v1/orgs/ada/billing/checkout", body.len()) + &body;
+        // Repeat if another request holds the permit.
+        eventually("a request holds the permit", async || {
+            let mut stream = connect(&self.app).await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            sleep(Duration::from_millis(100)).await;
+            (self.ada.get("/v1/me").await.status == 503).then_some(stream)
+        })
+        .await
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_above_the_capacity_are_refused() {
-    let (app, ada, upload) = app_at_capacity().await;
+    let rig = Rig::start().await;
+    let (Rig { app, ada, payments }, occupant) = (&rig, rig.occupy().await);
     let dashboard = "http://localhost:3000";
     let refused = ada.send(Method::GET, "/v1/me", |request| request.header("origin", dashboard)).await;
     refused.expect_error(503, "unavailable");
@@ -88,16 +109,36 @@ async fn requests_above_the_capacity_are_refused() {
     for path in ["/healthz", "/readyz", "/v1/config"] {
         anonymous.get(path).await.expect(200);
     }
-    drop(upload);
+    payments.inject(None);
+    drop(occupant);
     eventually("the permit is released", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn upload_holds_no_permit_while_it_waits_for_its_client() {
+    let rig = Rig::start().await;
+    let bundle = site("page");
+    let (first, last) = bundle.split_at(bundle.len() / 2);
+    let head = head(&rig.ada, "/v1/orgs/ada/projects/site/deployments", bundle.len());
+    let mut upload = connect(&rig.app).await;
+    upload.write_all(head.replace("application/json", "application/gzip").as_bytes()).await.unwrap();
+    upload.write_all(first).await.unwrap();
+    sleep(Duration::from_millis(200)).await;
+    rig.ada.get("/v1/me").await.expect(200);
+    // The upload continues although another request has taken the permit.
+    let _occupant = rig.occupy().await;
+    upload.write_all(last).await.unwrap();
+    let response = read_response(&mut upload).await.unwrap();
+    assert!(response.starts_with("http/1.1 201 "), "{response}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn refusal_keeps_the_connection_open() {
-    let (app, ada, _upload) = app_at_capacity().await;
-    let mut stream = connect(&app).await;
+    let rig = Rig::start().await;
+    let (Rig { app, ada, .. }, _occupant) = (&rig, rig.occupy().await);
+    let mut stream = connect(app).await;
     for body in [r#"{"name":"site"}"#.to_owned(), " ".repeat(8 * 1024), String::new()] {
-        let request = head(&ada, "/v1/orgs/ada/projects", body.len()) + &body;
+        let request = head(ada, "/v1/orgs/ada/projects", body.len()) + &body;
         stream.write_all(request.as_bytes()).await.unwrap();
         let response = read_response(&mut stream).await.unwrap();
         assert!(response.starts_with("http/1.1 503 ") && response.contains("x-request-id: refused"), "{response}");
@@ -107,7 +148,7 @@ async fn refusal_keeps_the_connection_open() {
     let response = read_response(&mut stream).await.unwrap();
     assert!(response.starts_with("http/1.1 200 "), "{response}");
     // The server does not read a long body.
-    stream.write_all(head(&ada, "/v1/orgs/ada/projects", 64 * 1024 + 1).as_bytes()).await.unwrap();
+    stream.write_all(head(ada, "/v1/orgs/ada/projects", 64 * 1024 + 1).as_bytes()).await.unwrap();
     let response = read_response(&mut stream).await.unwrap();
     assert!(response.starts_with("http/1.1 503 ") && response.contains("connection: close"), "{response}");
 }

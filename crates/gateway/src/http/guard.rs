@@ -44,13 +44,14 @@ pub(super) fn release_permit(request: &HttpRequest) {
     }
 }
 
-/// Acquires a permit again, if one is free.
-pub(super) fn reacquire_permit(request: &HttpRequest) -> Result<(), Problem> {
-    if let Some(permit) = request.extensions().get::<Rc<RequestPermit>>() {
-        let acquired = permit.limit.acquire(request.method()).ok_or_else(busy)?;
-        permit.permit.replace(Some(acquired));
-    }
-    Ok(())
+/// Acquires a permit again. Returns whether one was free.
+pub(super) fn reacquire_permit(request: &HttpRequest) -> bool {
+    let extensions = request.extensions();
+    let Some(permit) = extensions.get::<Rc<RequestPermit>>() else { return true };
+    let acquired = permit.limit.acquire(request.method());
+    let is_acquired = acquired.is_some();
+    permit.permit.replace(acquired);
+    is_acquired
 }
 
 /// Returns the error of a request above the concurrency limit.

@@ -32,7 +32,7 @@ impl Describe for MessageUpload {
 impl Extract for MessageUpload {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "message/rfc822")?;
-        Ok(Self(UploadStream::new(payload, UploadKind::Message)))
+        Ok(Self(UploadStream::new(request, payload, UploadKind::Message)))
     }
 }
 

@@ -47,8 +47,7 @@ pub(crate) async fn read_in_time(
     let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
     let timed_out = |_| Problem::new(&protocol::REQUEST_TIMEOUT, message);
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(timed_out)??;
-    guard::reacquire_permit(request)?;
-    Ok(read)
+    if guard::reacquire_permit(request) { Ok(read) } else { Err(guard::busy()) }
 }
 
 async fn read(payload: &mut Payload, limit: usize) -> Result<Vec<u8>, Problem> {

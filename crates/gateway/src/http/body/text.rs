@@ -38,7 +38,7 @@ impl Describe for ZonefileText {
 impl Extract for ZonefileText {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, Self::TYPE)?;
-        let mut stream = UploadStream::new(payload, UploadKind::ZoneFile);
+        let mut stream = UploadStream::new(request, payload, UploadKind::ZoneFile);
         let mut bytes = Vec::new();
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;

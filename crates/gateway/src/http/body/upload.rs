@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type};
 use crate::http::upload_kind::UploadKind;
-use crate::http::{Describe, Extract, Operation};
+use crate::http::{Describe, Extract, Operation, guard};
 use crate::problem::Problem;
 use crate::protocol;
 
@@ -50,7 +50,7 @@ impl Describe for Upload {
 impl Extract for Upload {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/gzip")?;
-        Ok(Self(UploadStream::new(payload, UploadKind::Bundle)))
+        Ok(Self(UploadStream::new(request, payload, UploadKind::Bundle)))
     }
 }
 
@@ -120,8 +120,10 @@ impl From<PayloadError> for UploadError {
 }
 
 /// The body of an upload, with its timeouts. The rate is measured only over the time in which the server waits for the
-/// client, so that a slow bundle store does not end an upload.
+/// client, so that a slow bundle store does not end an upload. In that time, the request holds no permit of the
+/// concurrency limit. If no permit is free afterwards, the upload continues without one, because it has separate limits.
 pub(super) struct UploadStream {
+    request: HttpRequest,
     body: Payload,
     kind: UploadKind,
     timer: Pin<Box<tokio::time::Sleep>>,
@@ -135,18 +137,34 @@ pub(super) struct UploadStream {
 
 impl UploadStream {
     /// Takes the body from the request.
-    pub(super) fn new(payload: &mut Payload, kind: UploadKind) -> Self {
+    pub(super) fn new(request: &HttpRequest, payload: &mut Payload, kind: UploadKind) -> Self {
         let deadline = Instant::now() + UPLOAD_TIMEOUT;
         let (body, timer) = (payload.take(), Box::pin(tokio::time::sleep_until(deadline)));
-        Self { body, kind, timer, deadline, allowance: GRACE, waiting_since: None, has_failed: false }
+        let request = request.clone();
+        Self { request, body, kind, timer, deadline, allowance: GRACE, waiting_since: None, has_failed: false }
     }
 
-    /// Counts received bytes, and the time for which the server waited for them.
-    fn receive(&mut self, bytes: usize, now: Instant) {
-        let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now - since);
+    /// Begins to wait for the client, unless the server already waits. Returns since when it waits.
+    fn wait(&mut self, now: Instant) -> Instant {
+        *self.waiting_since.get_or_insert_with(|| {
+            guard::release_permit(&self.request);
+            now
+        })
+    }
+
+    /// Ends the wait for the client.
+    fn end_wait(&mut self, now: Instant) {
+        if let Some(since) = self.waiting_since.take() {
+            self.allowance = self.allowance.saturating_sub(now - since);
+            guard::reacquire_permit(&self.request);
+        }
+    }
+
+    /// Counts received bytes.
+    fn receive(&mut self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let gained = Duration::from_secs(1) * bytes / MIN_RATE;
-        self.allowance = (self.allowance.saturating_sub(waited) + gained).min(MAX_SILENCE);
+        self.allowance = (self.allowance + gained).min(MAX_SILENCE);
     }
 
     fn fail(&mut self, error: UploadError) -> Poll<Option<Result<Bytes, UploadError>>> {
@@ -169,15 +187,19 @@ impl Stream for UploadStream {
         if now >= self.deadline {
             return self.fail(UploadError::TooLong);
         }
-        match self.body.poll_next_unpin(context) {
+        let polled = self.body.poll_next_unpin(context);
+        if polled.is_ready() {
+            self.end_wait(now);
+        }
+        match polled {
             Poll::Ready(Some(Ok(chunk))) => {
-                self.receive(chunk.len(), now);
+                self.receive(chunk.len());
                 Poll::Ready(Some(Ok(chunk)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
-                let until = *self.waiting_since.get_or_insert(now) + self.allowance;
+                let until = self.wait(now) + self.allowance;
                 let until = until.min(self.deadline);
                 self.timer.as_mut().reset(until);
                 std::task::ready!(self.timer.as_mut().poll(context));
