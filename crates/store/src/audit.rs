@@ -8,7 +8,7 @@ use kernel::{AuditId, ClockRng, OrgId, Time, UserId};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::caller_check::{CallerCheck, Parameters, bind};
+use crate::caller_check::{CallerCheck, LockedCaller, Parameters, bind};
 use crate::schema::audit;
 use crate::{Connection, Prepared, Result, Store};
 
@@ -39,17 +39,18 @@ pub(crate) async fn append(
     Ok(())
 }
 
-/// Appends the audit row of a user, if `check` authorizes the user. Returns false if the user has lost the permission.
+/// Appends the audit row of a user, if `check` authorizes the user. Returns false if the user has lost the permission, or
+/// if the check skips the user's locked rows.
 pub(crate) async fn append_authorized(
     connection: &mut Connection,
     clock_rng: &ClockRng,
     actor: &Actor,
     event: &Event,
-    (check, parameters): (&CallerCheck, Parameters),
+    (check, parameters, locked_caller): (&CallerCheck, Parameters, LockedCaller),
 ) -> Result<bool> {
     let NewRow { id, event, org_id, account_id, actor_id, credential, target, data, request_id, created_at } =
         NewRow::new(clock_rng, actor, event);
-    let query = bind(&check.append_audit, parameters).bind::<Uuid, _>(id).bind::<Text, _>(event);
+    let query = bind(check.append_audit(locked_caller), parameters).bind::<Uuid, _>(id).bind::<Text, _>(event);
     let query = query.bind::<Nullable<Uuid>, _>(org_id).bind::<Nullable<Uuid>, _>(actor_id);
     let query = query.bind::<Text, _>(credential).bind::<Text, _>(target).bind::<Jsonb, _>(data);
     let query = query.bind::<Text, _>(request_id).bind::<Timestamptz, _>(created_at);

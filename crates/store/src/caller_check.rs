@@ -25,11 +25,22 @@ pub type FindCallerCheck = fn(Credential, Option<RequiredRole>) -> Option<&'stat
 #[derive(Debug)]
 pub struct CallerCheck {
     /// Appends the audit row if the caller is authorized.
-    pub(crate) append_audit: String,
+    append_audit: String,
+    /// Appends the audit row if the caller is authorized and no other transaction has locked the caller's rows.
+    append_audit_unless_locked: String,
     /// Locks the caller's rows.
     lock: &'static str,
     /// Selects `is_valid` (`bool`: whether the credential is valid) and `role` (`text`: the user's role, or null).
     explain: &'static str,
+}
+
+/// How a check handles the caller's rows while another transaction has locked them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockedCaller {
+    /// Waits for the other transaction.
+    Wait,
+    /// Does not authorize the caller.
+    Skip,
 }
 
 /// Proof that [`Store::authorize`] checked the caller in this transaction.
@@ -53,11 +64,20 @@ struct Explanation {
 }
 
 impl CallerCheck {
-    /// Composes the statements. `lock` selects one row, with `FOR SHARE`, only if the caller is authorized. `explain`
+    /// Composes the statements. `lock` selects one row only if the caller is authorized, and ends with `FOR SHARE`. `explain`
     /// always selects one row: `is_valid` (`bool`), and `role` (`text`), which is null for a user who is not a member.
     #[must_use]
     pub fn new(lock: &'static str, explain: &'static str) -> Self {
-        Self { append_audit: audit::append_if(lock), lock, explain }
+        let append_audit_unless_locked = audit::append_if(&format!("{lock} SKIP LOCKED"));
+        Self { append_audit: audit::append_if(lock), append_audit_unless_locked, lock, explain }
+    }
+
+    /// Returns the statement that appends the audit row if the caller is authorized.
+    pub(crate) fn append_audit(&self, locked_caller: LockedCaller) -> &str {
+        match locked_caller {
+            LockedCaller::Wait => &self.append_audit,
+            LockedCaller::Skip => &self.append_audit_unless_locked,
+        }
     }
 }
 

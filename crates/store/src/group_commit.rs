@@ -3,6 +3,10 @@
 //! Without it, each change waits for the lock of the row, which the previous one holds until its commit is on disk. Here
 //! the first change begins a transaction and passes it on to the changes that wait. The last one commits for all. Each
 //! change has its own savepoint, audit row and check of the caller, and its caller gets the result after the commit.
+//!
+//! The transaction keeps the locks of each caller's rows, in the order of the changes. To prevent deadlocks with
+//! transactions that lock the rows of several callers, such as one that ends all sessions of a user, only the first change
+//! waits for these locks. Another change whose caller's rows are locked runs in its own transaction.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -16,6 +20,7 @@ use kernel::error_chain;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::caller_check::{LockedCaller, revoked_caller_error};
 use crate::transaction::{End, begin, commit, try_roll_back};
 use crate::{Connection, Error, Outcome, PooledConnection, Store};
 
@@ -75,7 +80,7 @@ impl Store {
             None => {
                 let mut connection = self.connection().await?;
                 begin(&mut connection).await?;
-                match self.run_work(&mut connection, actor, &work).await {
+                match self.run_work(&mut connection, actor, LockedCaller::Wait, &work).await {
                     Ok(End::Commit(value)) => (connection, Ok(value)),
                     ended => return self.end(&mut connection, Some(actor), ended).await,
                 }
@@ -86,7 +91,17 @@ impl Store {
                     drop((connection, group, key));
                     return self.transaction(actor, work).await;
                 }
-                let ended = self.run_work(&mut connection, actor, &work).await;
+                let ended = self.run_work(&mut connection, actor, LockedCaller::Skip, &work).await;
+                if matches!(ended, Ok(End::Unauthorized)) {
+                    // Repeats this change in its own transaction. After a failed rollback, the others are repeated as well.
+                    if try_roll_back(&mut connection).await.is_ok() {
+                        group.connection = Some(connection);
+                        Turn { group, key }.pass_on();
+                    } else {
+                        drop((connection, group, key));
+                    }
+                    return self.transaction(actor, work).await;
+                }
                 let result = self.end_savepoint(&mut connection, actor, ended).await?;
                 (connection, result)
             }
@@ -120,6 +135,7 @@ impl Store {
                 return Ok(Ok(value));
             }
             Ok(End::RollBack(value)) => Ok(value),
+            Ok(End::Unauthorized) => Err(revoked_caller_error().into()),
             Err(error) => Err(error),
         };
         if let Err(error) = try_roll_back(connection).await {

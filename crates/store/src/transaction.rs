@@ -4,7 +4,7 @@ use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
 use kernel::audit::{Actor, Event};
 use kernel::error_chain;
 
-use crate::caller_check::{Authorized, revoked_caller_error};
+use crate::caller_check::{Authorized, LockedCaller, revoked_caller_error};
 use crate::{Connection, Error, Prepared, Store, audit, idempotency};
 
 type Manager = <Connection as AsyncConnection>::TransactionManager;
@@ -36,7 +36,8 @@ impl Store {
         actor: &Actor,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
     ) -> Result<T, E> {
-        self.run_transaction(Some(actor), async |connection| self.run_work(connection, actor, work).await).await
+        let run = async |connection: &mut Connection| self.run_work(connection, actor, LockedCaller::Wait, work).await;
+        self.run_transaction(Some(actor), run).await
     }
 
     /// Runs `work` in a transaction without an audit row, for writes that are not operations of an actor, such as
@@ -93,6 +94,7 @@ impl Store {
                 return Ok(value);
             }
             Ok(End::RollBack(value)) => Ok(value),
+            Ok(End::Unauthorized) => Err(revoked_caller_error().into()),
             Err(error) => Err(error),
         };
         roll_back(connection).await;
@@ -124,10 +126,11 @@ impl Store {
         &self,
         connection: &mut Connection,
         actor: &Actor,
+        locked_caller: LockedCaller,
         work: impl AsyncFnOnce(&mut Connection) -> Result<Outcome<T>, E>,
     ) -> Result<End<T>, E> {
         let outcome = work(connection).await?;
-        Ok(self.append_audit(connection, actor, outcome).await?)
+        Ok(self.append_audit(connection, actor, locked_caller, outcome).await?)
     }
 
     /// Appends the audit row of a change, and marks the idempotency key as committed.
@@ -135,6 +138,7 @@ impl Store {
         &self,
         connection: &mut Connection,
         actor: &Actor,
+        locked_caller: LockedCaller,
         outcome: Outcome<T>,
     ) -> Result<End<T>, Error> {
         let (value, event, check) = match outcome {
@@ -144,9 +148,10 @@ impl Store {
         };
         match check {
             None => audit::append(connection, self.clock_rng(), actor, &event).await?,
-            Some(check) => {
+            Some((check, parameters)) => {
+                let check = (check, parameters, locked_caller);
                 if !audit::append_authorized(connection, self.clock_rng(), actor, &event, check).await? {
-                    return Err(revoked_caller_error());
+                    return Ok(End::Unauthorized);
                 }
             }
         }
@@ -161,6 +166,8 @@ impl Store {
 pub(crate) enum End<T> {
     Commit(T),
     RollBack(T),
+    /// Rolls back, because the check did not authorize the caller.
+    Unauthorized,
 }
 
 /// Begins a transaction. It commits without an audit row, so code outside this file must use it only for writes that

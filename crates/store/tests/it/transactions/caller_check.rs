@@ -32,15 +32,28 @@ fn writer_of(table: &str) -> String {
 
 /// Returns a store that checks callers, and a caller who is an admin.
 async fn start() -> (Kit, Store, Actor) {
-    let kit = Kit::start().await;
-    kit.db_execute("CREATE TABLE caller (id uuid, expires_at timestamptz, org uuid, role text)").await;
-    let (session, org) = (Uuid::from_u128(2), Uuid::from_u128(3));
-    kit.db_execute(&format!("INSERT INTO caller VALUES ('{session}', 'infinity', '{org}', 'admin')")).await;
-    let required = RequiredRole { org: OrgId::from_uuid(org), minimum: Role::Member };
-    let session = Credential::Session(SessionId::from_uuid(session));
-    let actor = Actor::user(UserId::from_uuid(Uuid::from_u128(1)), session, Some(required), "req-1");
-    let store = kit.store.clone().with_caller_checks(find);
+    let (kit, store, [actor, _]) = start_with_two_sessions().await;
+    kit.db_execute("DELETE FROM caller WHERE number = 1").await;
     (kit, store, actor)
+}
+
+/// Returns a store that checks callers, and an admin with two sessions, which are the rows 0 and 1 of the table `caller`.
+pub async fn start_with_two_sessions() -> (Kit, Store, [Actor; 2]) {
+    let kit = Kit::start().await;
+    kit.db_execute("CREATE TABLE caller (number int, id uuid, expires_at timestamptz, org uuid, role text)").await;
+    let org = Uuid::from_u128(3);
+    let required = RequiredRole { org: OrgId::from_uuid(org), minimum: Role::Member };
+    let sessions = [Uuid::from_u128(2), Uuid::from_u128(4)];
+    for (number, session) in sessions.iter().enumerate() {
+        let row = format!("INSERT INTO caller VALUES ({number}, '{session}', 'infinity', '{org}', 'admin')");
+        kit.db_execute(&row).await;
+    }
+    let actors = sessions.map(|session| {
+        let session = Credential::Session(SessionId::from_uuid(session));
+        Actor::user(UserId::from_uuid(Uuid::from_u128(1)), session, Some(required), "req-1")
+    });
+    let store = kit.store.clone().with_caller_checks(find);
+    (kit, store, actors)
 }
 
 fn rejection(result: Result<()>) -> CallerError {

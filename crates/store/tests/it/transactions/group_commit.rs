@@ -10,6 +10,7 @@ use kernel::{ApiError as _, Code};
 use store::{Connection, Error, GroupCommit, Outcome, Result};
 use tokio::sync::Notify;
 
+use super::caller_check::start_with_two_sessions;
 use super::kit::{Kit, actor, event, rows, write};
 
 const INCREMENT: &str = "UPDATE note SET text = (CASE text WHEN 'zero' THEN '0' ELSE text END::int + 1)::text \
@@ -184,6 +185,50 @@ async fn changes_are_not_repeated_when_the_thread_ends_that_commits_them() {
     rig.kit.db_until(0, COMMITTING).await;
     let changes = rig.kit.db_audits().await;
     assert!([0, 2].contains(&changes), "{changes}");
+}
+
+/// Changes with two sessions race with a transaction that ends both, in the opposite order.
+#[tokio::test(flavor = "multi_thread")]
+async fn group_does_not_deadlock_with_a_transaction_that_ends_several_sessions() {
+    for is_committed in [false, true] {
+        let (kit, store, actors) = start_with_two_sessions().await;
+        let changes = Arc::default();
+        let (locked, first_is_checked) = (Notify::new(), Notify::new());
+        let change = async |number: usize| {
+            let work = async |tx: &mut Connection| {
+                if number == 0 {
+                    locked.notified().await;
+                } else {
+                    // The check of the first change has locked its session.
+                    first_is_checked.notify_one();
+                }
+                tx.batch_execute(INCREMENT).await?;
+                Ok::<_, Error>(Outcome::Changed((), event()))
+            };
+            store.grouped_transaction(&changes, 0, &actors[number], work).await
+        };
+        let end_sessions = async {
+            kit.store
+                .transaction_unaudited(async |tx| {
+                    tx.batch_execute("DELETE FROM caller WHERE number = 1").await?;
+                    locked.notify_one();
+                    first_is_checked.notified().await;
+                    tx.batch_execute("DELETE FROM caller WHERE number = 0").await?;
+                    if is_committed { Ok(()) } else { Err(Error::inconsistent("roll back")) }
+                })
+                .await
+        };
+        let (first, second, ended) = tokio::join!(change(0), change(1), end_sessions);
+        first.unwrap();
+        if is_committed {
+            ended.unwrap();
+            assert!(matches!(second.unwrap_err(), Error::Caller(_)));
+        } else {
+            assert!(matches!(ended.unwrap_err(), Error::Inconsistent(_)));
+            second.unwrap();
+        }
+        assert_eq!(kit.db_audits().await, if is_committed { 1 } else { 2 });
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
