@@ -1,8 +1,8 @@
 //! The public listeners of a node and of the API: plain http, and TLS.
 //!
 //! `files` reads the operator's certificates, and the program adds the issued ones; both are in the `store`. `handshake`
-//! selects one by the server name (SNI). `connection` and `frames` limit HTTP/2, which actix leaves open. `listen`
-//! serves an app with these.
+//! selects one by the server name (SNI). `connection` and `frames` limit HTTP/2, which actix leaves open, and
+//! `unread_body` limits chunked bodies. `listen` serves an app with these.
 
 mod certificate;
 mod clock;
@@ -13,6 +13,7 @@ mod handshake;
 mod listen;
 mod metrics;
 mod store;
+mod unread_body;
 
 pub use certificate::ServedCertificate;
 pub use connection::{RequestGuard, Requests};

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::connection::TlsConnection;
 use crate::handshake::Handshaker;
+use crate::unread_body::keep_chunked_bodies;
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 2048;
@@ -77,7 +78,7 @@ where
 {
     let app = move || {
         let app = app().into_factory().map_err(|error| error.error_response());
-        map_config(app, |()| AppConfig::default())
+        map_config(keep_chunked_bodies(app), |()| AppConfig::default())
     };
     let builder = builder.disable_signals();
     let stopping = builder.graceful_shutdown_signal();

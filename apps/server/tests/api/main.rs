@@ -44,3 +44,4 @@ mod resources;
 mod support;
 mod tls;
 mod tour;
+mod unread_bodies;

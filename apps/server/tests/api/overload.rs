@@ -23,7 +23,7 @@ fn is_refused(response: &ApiResponse) -> bool {
     response.header("x-request-id") == "refused"
 }
 
-async fn connect(app: &App) -> TcpStream {
+pub async fn connect(app: &App) -> TcpStream {
     TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap()
 }
 
@@ -37,7 +37,7 @@ fn head(caller: &Caller, path: &str, length: usize) -> String {
 }
 
 /// Reads a response, in lowercase. Returns `None` if the server closes the connection first.
-async fn read_response(stream: &mut TcpStream) -> Option<String> {
+pub async fn read_response(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&bytes).to_lowercase();

@@ -121,8 +121,8 @@ fn render(format: &dyn ErrorFormat, is_https: bool) -> StaticResponse {
     StaticResponse::new(&head, body)
 }
 
-/// Reads the rest of a small body. Otherwise, actix would close the connection after the response. It does so if the body
-/// is large or late.
+/// Reads the rest of a small body. Otherwise, the connection would be closed after the response, as it is after a large or
+/// late body.
 async fn discard_body(request: &mut Request) {
     if declared_length(request.headers()).is_some_and(|length| length > DEFAULT_LIMIT) {
         return;
