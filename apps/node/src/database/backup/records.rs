@@ -89,15 +89,21 @@ impl Service {
         Ok(())
     }
 
-    /// Records that the object is stored and verified.
+    /// Records that the object is stored and verified. Fails if its deletion has begun.
     pub(super) async fn complete(&self, object: &GenerationRef) -> Result<()> {
         let update = "UPDATE svc.dumps SET stored = true, size_bytes = $2, sha256 = $3, checked_at = now() \
-                      WHERE key = $1 AND NOT stored";
+                      WHERE key = $1 AND NOT stored AND NOT abandoned";
         let size = i64::try_from(object.size_bytes).unwrap_or(i64::MAX);
         match self.connect().await?.execute(update, &[&object.key, &size, &object.sha256]).await? {
             1 => Ok(()),
             _ => Err(BackupError::Dump("its record was removed".to_owned())),
         }
+    }
+
+    /// Begins the deletion of an interrupted dump, which is then never stored. Returns false if the dump is stored.
+    pub(super) async fn abandon(&self, key: &str) -> Result<bool> {
+        let update = "UPDATE svc.dumps SET abandoned = true WHERE key = $1 AND NOT stored";
+        Ok(self.connect().await?.execute(update, &[&key]).await? == 1)
     }
 
     /// Returns the stored dump of an operation or an export.

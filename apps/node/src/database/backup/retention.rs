@@ -3,6 +3,9 @@
 use super::Service;
 use super::error::Result;
 
+/// Selects the dumps that are not stored: interrupted ones, and those in progress.
+const UNSTORED: &str = "SELECT project, key FROM svc.dumps WHERE NOT stored ORDER BY number";
+
 /// Selects the objects whose retention is over. Omits the newest undamaged generation of an existing database, because
 /// the database may have no other backup.
 const EXPIRED: &str = "
@@ -26,7 +29,13 @@ const SURPLUS_EXPORTS: &str = "
 impl Service {
     /// Deletes the objects and rows of interrupted dumps, including those of a killed process.
     pub(super) async fn delete_interrupted(&self) -> Result<()> {
-        self.delete_objects("SELECT project, key FROM svc.dumps WHERE NOT stored", "interrupted").await
+        for (project, key) in self.keys(UNSTORED).await? {
+            // A dump that ended after the query is not in use any more. It must not be deleted if it was stored.
+            if !self.is_needed(&project, &key) && self.abandon(&key).await? {
+                self.delete_object(&key, "interrupted").await?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes the objects whose retention is over, and the exports that newer ones have replaced.
@@ -43,19 +52,27 @@ impl Service {
         self.delete_objects(SURPLUS_EXPORTS, "surplus").await
     }
 
-    /// Deletes the objects with the keys that a query returns, and then their rows.
-    async fn delete_objects(&self, keys: &str, reason: &str) -> Result<()> {
-        let rows = self.connect().await?.query(keys, &[]).await?;
-        for row in rows {
-            let (project, key): (String, String) = (row.try_get("project")?, row.try_get("key")?);
-            if self.is_needed(&project, &key) {
-                continue;
+    /// Deletes the stored objects with the keys that a query returns, and then their rows.
+    async fn delete_objects(&self, query: &str, reason: &str) -> Result<()> {
+        for (project, key) in self.keys(query).await? {
+            if !self.is_needed(&project, &key) {
+                self.delete_object(&key, reason).await?;
             }
-            self.archives.delete(&key).await?;
-            self.remove_record(&key).await?;
-            self.metrics.count_removed(reason);
-            tracing::info!(key, reason, "deleted the object of a dump");
         }
+        Ok(())
+    }
+
+    /// Returns the projects and keys that a query selects.
+    async fn keys(&self, query: &str) -> Result<Vec<(String, String)>> {
+        let rows = self.connect().await?.query(query, &[]).await?;
+        rows.iter().map(|row| Ok((row.try_get("project")?, row.try_get("key")?))).collect()
+    }
+
+    async fn delete_object(&self, key: &str, reason: &str) -> Result<()> {
+        self.archives.delete(key).await?;
+        self.remove_record(key).await?;
+        self.metrics.count_removed(reason);
+        tracing::info!(key, reason, "deleted the object of a dump");
         Ok(())
     }
 

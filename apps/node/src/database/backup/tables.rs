@@ -30,6 +30,8 @@ pub const TABLES: &str = "
         keep_until timestamptz,
         CHECK (NOT stored OR size_bytes IS NOT NULL AND sha256 IS NOT NULL)
     );
+    -- Whether the deletion of its object has begun because the dump was interrupted. It is then never stored.
+    ALTER TABLE svc.dumps ADD COLUMN IF NOT EXISTS abandoned boolean NOT NULL DEFAULT false;
     -- The order of the reports. A clock that is set back does not change it.
     ALTER TABLE svc.dumps ADD COLUMN IF NOT EXISTS number bigserial;
     CREATE UNIQUE INDEX IF NOT EXISTS dumps_cause ON svc.dumps (cause) WHERE stored;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use protocol::{Database, GenerationRef, GenerationReport};
 
-use super::Rig;
+use super::{Rig, Source};
 use crate::storage::store::{Kind, TestStore};
 
 /// Inserts exports. The first one is the newest.
@@ -73,6 +73,67 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
     }
 }
 
+/// Pauses the deletion of the row of `prj_1/first` while the table `paused` has a row.
+const PAUSE: &str = "
+    CREATE TABLE public.paused AS SELECT true AS is_paused;
+    CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        WHILE EXISTS (SELECT FROM public.paused) LOOP PERFORM pg_sleep(0.01); END LOOP;
+        RETURN OLD;
+    END $$;
+    CREATE TRIGGER pause BEFORE DELETE ON svc.dumps FOR EACH ROW WHEN (OLD.key = 'prj_1/first')
+        EXECUTE FUNCTION public.pause()";
+
+fn interrupted(key: &str) -> String {
+    format!(
+        "INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, days)
+         VALUES ('{key}', 'prj_1', 'dbs_1', 'final', 1, now(), 30)"
+    )
+}
+
+/// Creates a table and locks it, so that a dump waits.
+async fn lock_table(source: &Source) {
+    source.session.batch_execute("CREATE TABLE t AS SELECT 1 AS n").await.unwrap();
+    source.session.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_that_ends_during_the_deletion_of_interrupted_ones_is_kept() {
+    let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, Duration::from_secs(1)).await else { return };
+    let source = rig.create("prj_1").await;
+    rig.restart_without_state().await;
+    rig.admin.batch_execute(PAUSE).await.unwrap();
+    lock_table(&source).await;
+    rig.admin.batch_execute(&interrupted("prj_1/first")).await.unwrap();
+    let (sealed, ()) = tokio::join!(rig.seal(&source, "opn_1"), async {
+        rig.wait_for("SELECT count(*) FROM svc.dumps", 2).await;
+        rig.admin.batch_execute(&interrupted("prj_1/last")).await.unwrap();
+        // The deletion selects all three dumps, and pauses at the first one. The second one ends in the meantime.
+        rig.apply_state();
+        rig.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", 1).await;
+        source.session.batch_execute("COMMIT").await.unwrap();
+    });
+    rig.admin.batch_execute("DELETE FROM public.paused").await.unwrap();
+    rig.wait_for("SELECT count(*) FROM svc.dumps WHERE key = 'prj_1/last'", 0).await;
+    assert_eq!(rig.seal(&source, "opn_1").await, sealed);
+    assert_eq!(fs::metadata(rig.store_file(&sealed.key)).unwrap().len(), sealed.size_bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_whose_deletion_has_begun_is_never_stored() {
+    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, Duration::from_secs(1)).await else { return };
+    let source = rig.create("prj_1").await;
+    lock_table(&source).await;
+    let (sealed, ()) = tokio::join!(rig.try_seal(&source, "opn_1"), async {
+        rig.wait_for("SELECT count(*) FROM svc.dumps", 1).await;
+        rig.admin.batch_execute("UPDATE svc.dumps SET abandoned = true").await.unwrap();
+        source.session.batch_execute("COMMIT").await.unwrap();
+    });
+    assert!(!sealed.unwrap_err().is_permanent());
+    let sealed = rig.seal(&source, "opn_1").await;
+    rig.wait_for("SELECT count(*) FROM svc.dumps", 1).await;
+    assert_eq!(rig.store.blobs(), [sealed.key]);
+}
+
 /// Tests that a clock that is set forward does not end a retention.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_expires_while_the_clocks_differ() {
@@ -88,12 +149,8 @@ async fn nothing_expires_while_the_clocks_differ() {
         // The upkeep deletes interrupted dumps first. When the second one is gone, the upkeep that deleted the first
         // one is complete.
         for key in ["interrupted/1", "interrupted/2"] {
-            let expire = format!(
-                "UPDATE svc.dumps SET created_at = now() - interval '31 days';
-                 INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, days)
-                 VALUES ('{key}', 'prj_1', 'dbs_1', 'final', 1, now(), 30)"
-            );
-            rig.admin.batch_execute(&expire).await.unwrap();
+            let expire = "UPDATE svc.dumps SET created_at = now() - interval '31 days'";
+            rig.admin.batch_execute(&format!("{expire}; {}", interrupted(key))).await.unwrap();
             rig.wait_for("SELECT count(*) FROM svc.dumps WHERE NOT stored", 0).await;
         }
         assert_eq!(rig.count("SELECT count(*) FROM svc.dumps").await, 2);
