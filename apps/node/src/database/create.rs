@@ -75,8 +75,9 @@ pub async fn size(client: &AdminConnection, name: &str) -> anyhow::Result<Option
 }
 
 /// Creates a database from a generation, next to the project's database. `cause` identifies the new database: it is the
-/// id of the operation, or of the missing database. Does nothing if the prepared database of this cause is already
-/// complete. The new database belongs to the superuser until it replaces the project's database.
+/// id of the operation, or of the missing database. Does nothing if the database of this cause is already complete and
+/// was prepared from this generation: for a missing database, the part can later name another one. The new database
+/// belongs to the superuser until it replaces the project's database.
 pub async fn prepare(
     shared: &Shared,
     project: &str,
@@ -85,15 +86,20 @@ pub async fn prepare(
     cause: &str,
     generation: &GenerationRef,
 ) -> anyhow::Result<()> {
-    const BEGIN: &str = "UPDATE svc.databases SET prepared_operation = $2, is_prepared = false WHERE project = $1";
-    const COMPLETE: &str = "UPDATE svc.databases SET is_prepared = true WHERE project = $1 AND prepared_operation = $2";
+    const BEGIN: &str = "
+        UPDATE svc.databases SET prepared_operation = $2, prepared_key = $3, is_prepared = false WHERE project = $1";
+    const COMPLETE: &str = "
+        UPDATE svc.databases SET is_prepared = true
+        WHERE project = $1 AND prepared_operation = $2 AND prepared_key = $3";
     let Some(name) = names::prepared(cause) else { anyhow::bail!("the id {cause} is malformed") };
     let client = shared.admin.connect().await?;
-    if is_prepared(&client, project, cause).await? {
+    let row = tables::find(&*client, project).await?;
+    let is_same = row.and_then(|row| row.prepared_key).as_ref() == Some(&generation.key);
+    if is_same && is_prepared(&client, project, cause).await? {
         return Ok(());
     }
     discard(&client, project).await?;
-    client.execute(BEGIN, &[&project, &cause]).await?;
+    client.execute(BEGIN, &[&project, &cause, &generation.key]).await?;
     remove(&client, &name).await?;
     create(shared, &client, &name, None).await?;
     let database = quote_ident(&name);
@@ -112,7 +118,7 @@ pub async fn prepare(
         discard(&client, project).await?;
     }
     restored?;
-    shared.admin.connect().await?.execute(COMPLETE, &[&project, &cause]).await?;
+    shared.admin.connect().await?.execute(COMPLETE, &[&project, &cause, &generation.key]).await?;
     tracing::info!(project, cause, "the new database is complete");
     Ok(())
 }

@@ -113,6 +113,8 @@ impl Project {
         // During an operation, a missing database is not created again as an empty one.
         let is_operated = operation.is_some() && !is_in(OperationPhase::Reactivating);
         if converged.is_missing && !is_restored && !is_operated {
+            // If it disappeared after the step was chosen, the next reconciliation may recover it from a generation.
+            anyhow::ensure!(size.is_none(), "the database disappeared during the reconciliation");
             create(&shared, client, &names.database(), Some(&names.database())).await?;
             tracing::info!(project = self.id, database = names.database(), "created an empty database");
             converged = converge(client, &roles, &own.dump).await?;

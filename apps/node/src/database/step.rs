@@ -135,16 +135,27 @@ impl Target {
             DatabaseOperationKind::Delete => GenerationKind::Final,
         };
         let Self { shared, project, epoch, backups, .. } = self;
+        // The control plane was restored from a backup and repeats the phase. The database now has the content of the
+        // restored generation, which must not be sealed in place of the replaced content.
+        if self.is_replaced(operation).await? {
+            return Ok(shared.backups.find_sealed(kind, &operation.id).await?);
+        }
         // A missing database has no content, and must not prevent the restore of a generation.
         let is_missing = !exists(&shared.admin.connect().await?, &self.names.database()).await?;
         let generation = match is_missing {
-            true => None,
+            true => shared.backups.find_sealed(kind, &operation.id).await?,
             false => shared.backups.seal(project, *epoch, backups, kind, &operation.id).await?,
         };
         if operation.kind == DatabaseOperationKind::RestoreGeneration {
             self.prepare(operation, SizeLimits::of_operation(self.size_bytes)).await?;
         }
         Ok(generation)
+    }
+
+    /// Returns whether an operation has replaced the database.
+    async fn is_replaced(&self, operation: &DatabaseOperation) -> anyhow::Result<bool> {
+        let row = tables::find(&*self.shared.admin.connect().await?, &self.project).await?;
+        Ok(row.and_then(|row| row.restored_operation).as_ref() == Some(&operation.id))
     }
 
     async fn prepare(&self, operation: &DatabaseOperation, limits: SizeLimits) -> anyhow::Result<()> {
@@ -160,8 +171,7 @@ impl Target {
             return Ok(());
         }
         let Self { shared, project, names, .. } = self;
-        let row = tables::find(&*shared.admin.connect().await?, project).await?;
-        if row.and_then(|row| row.restored_operation).as_ref() == Some(&operation.id) {
+        if self.is_replaced(operation).await? {
             return Ok(());
         }
         drain(&shared.admin, &names.database()).await?;

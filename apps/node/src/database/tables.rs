@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS svc.databases (
     restored_operation text,
     -- The restore whose new database exists, or is being created.
     prepared_operation text,
+    -- The key of the generation from which that database is created.
+    prepared_key text,
     -- Whether that database contains the whole generation.
     is_prepared boolean NOT NULL DEFAULT false,
     -- The generation from which a missing database was created.
@@ -34,6 +36,7 @@ CREATE TABLE IF NOT EXISTS svc.databases (
     -- When a full state first did not list the database.
     unlisted_since timestamptz
 );
+ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS prepared_key text;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS is_withdrawn boolean NOT NULL DEFAULT false;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS unlisted_since timestamptz;
 -- Databases that were replaced or removed, kept for an operator.
@@ -53,6 +56,7 @@ pub struct DatabaseRow {
     pub epoch: i64,
     pub restored_operation: Option<String>,
     pub prepared_operation: Option<String>,
+    pub prepared_key: Option<String>,
     pub is_prepared: bool,
     pub recovered_from: Option<String>,
     pub removal: Option<String>,
@@ -68,6 +72,7 @@ impl From<Row> for DatabaseRow {
             epoch: row.get("epoch"),
             restored_operation: row.get("restored_operation"),
             prepared_operation: row.get("prepared_operation"),
+            prepared_key: row.get("prepared_key"),
             is_prepared: row.get("is_prepared"),
             recovered_from: row.get("recovered_from"),
             removal: row.get("removal"),

@@ -164,8 +164,8 @@ impl Backups {
         operation: &str,
     ) -> Result<Option<GenerationReport>> {
         let Some(service) = &self.service else { return Ok(None) };
-        if let Some(dump) = service.find_by_cause(operation).await? {
-            return Ok(Some(dump.report(kind)));
+        if let Some(sealed) = self.find_sealed(kind, operation).await? {
+            return Ok(Some(sealed));
         }
         let _permit = service.slots.acquire_urgent().await;
         let database = names::id(&credentials.database);
@@ -179,6 +179,15 @@ impl Backups {
         };
         let made = service.make(&new, credentials).await;
         Ok(Some(service.denials.record_denial(operation, made)?.report(kind)))
+    }
+
+    /// Returns the generation that [`Self::seal`] made for an operation, if it made one.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub async fn find_sealed(&self, kind: GenerationKind, operation: &str) -> Result<Option<GenerationReport>> {
+        let Some(service) = &self.service else { return Ok(None) };
+        Ok(service.find_by_cause(operation).await?.map(|dump| dump.report(kind)))
     }
 
     /// Restores a generation into an empty database, which may grow to `max_bytes`. After a failure, the database must

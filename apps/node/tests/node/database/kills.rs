@@ -1,6 +1,6 @@
 //! Crashes of the node and of Postgres between the steps of operations.
 
-use protocol::{DatabaseOperationKind, OperationPhase};
+use protocol::{DatabaseOperationKind, GenerationReport, OperationPhase, OperationReport};
 
 use super::kit::{Kit, eventually, number};
 
@@ -92,4 +92,40 @@ async fn deletion_is_completed_after_a_kill_at_every_step() {
         assert_eq!(number(&admin, "SELECT count(*) FROM pg_database WHERE datname ~ '^(db|new)_'").await, 0);
         kit.withdraw("prj_a");
     }
+}
+
+/// Repeats the phase `sealing`, as a control plane does that was restored from a backup. Returns the generation that the
+/// node reports.
+async fn seal_again(kit: &mut Kit) -> Option<GenerationReport> {
+    kit.change("prj_a", |desired| desired.operation.as_mut().unwrap().phase = OperationPhase::Sealing);
+    kit.operate_until("prj_a", OperationPhase::Sealing).await;
+    let Some(OperationReport::Completed(done)) = kit.report("prj_a").unwrap().operation else {
+        unreachable!("completed")
+    };
+    done.generation
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sealing_that_is_repeated_after_the_replacement_makes_no_generation() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 0 AS n").await.unwrap();
+    let generation = kit.generation("prj_a").await;
+    kit.session("prj_a").await.batch_execute("UPDATE t SET n = 1").await.unwrap();
+    let id = kit.begin("prj_a", DatabaseOperationKind::RestoreGeneration, Some(generation));
+    kit.operate_until("prj_a", OperationPhase::Committing).await;
+    eventually("the generation", async || kit.generations("prj_a", "pre_restore").len() == 2).await;
+    let sealed = kit.generations("prj_a", "pre_restore").pop().unwrap();
+    assert_eq!(seal_again(&mut kit).await.map(|generation| generation.key), Some(sealed.key));
+    kit.advance("prj_a");
+    kit.operate_until("prj_a", OperationPhase::Committing).await;
+    let admin = kit.superuser("svc_node").await;
+    admin.execute("DELETE FROM svc.dumps WHERE cause = $1", &[&id]).await.unwrap();
+    assert_eq!(seal_again(&mut kit).await, None);
+    kit.advance("prj_a");
+    kit.operate_until("prj_a", OperationPhase::Reactivating).await;
+    kit.advance("prj_a");
+    kit.applied("prj_a").await;
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 0);
+    assert_eq!(number(&admin, "SELECT count(*) FROM svc.dumps").await, 1);
 }

@@ -115,6 +115,53 @@ async fn dropped_database_is_created_again_from_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn new_database_that_was_prepared_from_an_earlier_source_is_not_used() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    let generation = kit.generation("prj_a").await;
+    kit.node.kill();
+    // The node was killed after it had prepared the missing database from another generation, which was empty.
+    let (admin, database) = (kit.superuser("svc_node").await, kit.name("prj_a"));
+    let prepared = database.replace("db_", "new_");
+    for statement in [
+        format!("DROP DATABASE {database} WITH (FORCE)"),
+        format!("CREATE DATABASE {prepared} TEMPLATE svc_template"),
+        "UPDATE svc.databases SET prepared_operation = id, prepared_key = 'prj_a/other.dump', is_prepared = true"
+            .into(),
+    ] {
+        admin.batch_execute(&statement).await.unwrap();
+    }
+    kit.change("prj_a", |desired| desired.source = Some(generation.clone()));
+    kit.restart_node_after_kill();
+    let report = kit.applied("prj_a").await;
+    assert_eq!(report.recovered_from, Some(generation.key));
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_that_disappears_during_a_reconciliation_is_created_again_from_its_source() {
+    const WAITING: &str =
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'pg_db_role_setting'::regclass";
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    let generation = kit.generation("prj_a").await;
+    kit.change("prj_a", |desired| desired.source = Some(generation.clone()));
+    kit.applied("prj_a").await;
+    let database = kit.name("prj_a");
+    let (admin, observer) = (kit.superuser("svc_node").await, kit.superuser("svc_node").await);
+    // The node reads this catalog after it has found the database.
+    admin.batch_execute("BEGIN; LOCK TABLE pg_db_role_setting IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    kit.change("prj_a", |_| ());
+    eventually("the sweep and the reconciliation", async || number(&observer, WAITING).await >= 2).await;
+    admin.batch_execute(&format!("ALTER DATABASE {database} RENAME TO moved; COMMIT")).await.unwrap();
+    let report = kit.reported("prj_a", "the recovery", |report| report.ready && report.recovered_from.is_some()).await;
+    assert_eq!(report.recovered_from, Some(generation.key));
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bad_source_prevents_no_restore() {
     let Some(mut kit) = Kit::start().await else { return };
     kit.enable("prj_a").await;
