@@ -123,15 +123,7 @@ async fn thousand_redeliveries_are_applied_once() {
     let hook = Hook { app: kit.app, service };
     let deliveries = (0..1_000).map(|number| {
         let (hook, body) = (&hook, messages[number % messages.len()].clone());
-        async move {
-            loop {
-                let status = hook.post(body.clone()).await.status;
-                // The mail service also repeats what a busy server refused.
-                if status != 503 {
-                    return status;
-                }
-            }
-        }
+        async move { hook.post(body).await.status }
     });
     let statuses: Vec<u16> = stream::iter(deliveries).buffer_unordered(20).collect().await;
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
