@@ -54,6 +54,11 @@ pub(super) fn reacquire_permit(request: &HttpRequest) -> bool {
     is_acquired
 }
 
+/// Acquires a permit again, or returns [`busy`].
+pub(super) fn require_permit(request: &HttpRequest) -> Result<(), Problem> {
+    if reacquire_permit(request) { Ok(()) } else { Err(busy()) }
+}
+
 /// Returns the error of a request above the concurrency limit.
 pub(super) fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")

@@ -71,9 +71,7 @@ pub(super) async fn reserve(request: &HttpRequest, limit: usize) -> Result<(), P
     guard::release_permit(request);
     let busy = || Problem::new(&Code::UNAVAILABLE, "too many large requests; try again in a moment");
     let reserved = memory.reserve(length).await.ok_or_else(busy)?;
-    if !guard::reacquire_permit(request) {
-        return Err(guard::busy());
-    }
+    guard::require_permit(request)?;
     request.extensions_mut().insert(Reservation(reserved));
     Ok(())
 }

@@ -47,7 +47,8 @@ pub(crate) async fn read_in_time(
     let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
     let timed_out = |_| Problem::new(&protocol::REQUEST_TIMEOUT, message);
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(timed_out)??;
-    if guard::reacquire_permit(request) { Ok(read) } else { Err(guard::busy()) }
+    guard::require_permit(request)?;
+    Ok(read)
 }
 
 async fn read(payload: &mut Payload, limit: usize) -> Result<Vec<u8>, Problem> {
