@@ -9,6 +9,7 @@ use kernel::Secret;
 use reqwest::Method;
 use sandbox::{PaymentsFault, PaymentsServer};
 use serde_json::json;
+use testkit::TestDatabase;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -155,12 +156,7 @@ async fn refusal_keeps_the_connection_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limit_adapts_to_slow_connections_and_recovers() {
-    let database = testkit::TestDatabase::create().await;
-    let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
-    let app = App::with(|config| {
-        config.database = store::Config { connections: 2, ..store::Config::new(Secret::new(url), "test") };
-    });
-    let app = app.await;
+    let (_database, proxy, app) = start_behind_proxy(2).await;
     let ada = app.sign_in("ada").await;
     proxy.set_fault(NetworkFault::Delay(Duration::from_millis(10)));
     let served = AtomicUsize::new(0);
@@ -179,6 +175,73 @@ async fn limit_adapts_to_slow_connections_and_recovers() {
         }
     }
     panic!("the limit did not recover");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_an_organization_wait_unless_the_server_is_overloaded() {
+    let (_database, proxy, app) = start_behind_proxy(5).await;
+    let ada = app.sign_in("ada").await;
+    // The last of eight changes waits for several others, for longer than it may wait during an overload.
+    proxy.set_fault(NetworkFault::Delay(Duration::from_millis(5)));
+    for round in 0..3 {
+        for response in rename_concurrently(&ada, &format!("before {round}")).await {
+            response.expect(200);
+        }
+    }
+    proxy.set_fault(NetworkFault::Delay(Duration::from_millis(10)));
+    let (served, renamed, refused) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    tokio::select! {
+        _ = join_all((0..CLIENTS).map(|_| send_repeatedly(&ada, &served))) => panic!("the clients stopped"),
+        _ = join_all((0..CLIENTS / 2).map(|client| rename_repeatedly(&ada, client, &renamed, &refused))) => {
+            panic!("the clients stopped")
+        }
+        () = async {
+            eventually("waiting changes are refused", async || (refused.load(Ordering::Relaxed) >= 4).then_some(())).await;
+            let before = renamed.load(Ordering::Relaxed);
+            eventually("a change is served", async || (renamed.load(Ordering::Relaxed) > before).then_some(())).await;
+        } => {}
+    }
+    eventually("eight changes are served after the overload", async || {
+        let responses = rename_concurrently(&ada, "after").await;
+        responses.iter().all(|response| response.status == 200).then_some(())
+    })
+    .await;
+}
+
+/// Sends eight changes of one organization at the same time.
+async fn rename_concurrently(caller: &Caller, name: &str) -> Vec<ApiResponse> {
+    join_all((0..8).map(|number| rename(caller, format!("{name} {number}")))).await
+}
+
+async fn rename(caller: &Caller, name: String) -> ApiResponse {
+    caller.patch("/v1/orgs/ada", json!({ "name": name })).await
+}
+
+/// Counts the changes that are served, and those that are refused while they wait for the write permit.
+async fn rename_repeatedly(caller: &Caller, client: usize, renamed: &AtomicUsize, refused: &AtomicUsize) {
+    for number in 0.. {
+        let response = rename(caller, format!("{client} {number}")).await;
+        if is_refused(&response) {
+            sleep(Duration::from_millis(20)).await;
+        } else if response.status == 200 {
+            renamed.fetch_add(1, Ordering::Relaxed);
+        } else if response.body["message"].as_str().is_some_and(|message| message.contains("at capacity")) {
+            response.expect_error(503, "unavailable");
+            assert_eq!(response.header("retry-after"), "1");
+            refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Starts an app that reaches Postgres through a proxy, with this many connections.
+async fn start_behind_proxy(connections: usize) -> (TestDatabase, Proxy, App) {
+    let database = TestDatabase::create().await;
+    let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
+    let app = App::with(|config| {
+        config.database = store::Config { connections, ..store::Config::new(Secret::new(url), "test") };
+    });
+    let app = app.await;
+    (database, proxy, app)
 }
 
 async fn send_repeatedly(caller: &Caller, served: &AtomicUsize) {

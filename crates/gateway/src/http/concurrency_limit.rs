@@ -3,7 +3,7 @@
 //! A queue that empties within a moment only absorbs a burst. A queue that never empties delays every request, and the
 //! server completes no more of them. The shortest wait of a window tells them apart, as in CoDel (RFC 8289).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -45,6 +45,9 @@ pub(crate) struct ConcurrencyLimit {
     min: usize,
     /// The limit of new requests.
     current: AtomicUsize,
+    /// Whether a request was refused in the current window.
+    has_refused: AtomicBool,
+    is_overloaded: AtomicBool,
 }
 
 /// The permit of a request in progress.
@@ -59,7 +62,15 @@ impl ConcurrencyLimit {
     pub(crate) fn new(max: usize, connections: usize) -> Self {
         let min = (connections * MIN_PER_CONNECTION).min(max);
         let permits = || Arc::new(Semaphore::new(max));
-        Self { permits: permits(), changes: permits(), max, min, current: AtomicUsize::new(max) }
+        Self {
+            permits: permits(),
+            changes: permits(),
+            max,
+            min,
+            current: AtomicUsize::new(max),
+            has_refused: AtomicBool::new(false),
+            is_overloaded: AtomicBool::new(false),
+        }
     }
 
     /// Returns whether a new request must be refused.
@@ -80,6 +91,17 @@ impl ConcurrencyLimit {
         Some(Permit { _request: request, _change: change })
     }
 
+    /// Records that a new request was refused.
+    pub(super) fn record_refusal(&self) {
+        self.has_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the limit was lowered in the last window and requests were refused. A lowered limit that all
+    /// requests fit into is not an overload: on a slow machine, a few clients suffice to lower it.
+    pub(super) fn is_overloaded(&self) -> bool {
+        self.is_overloaded.load(Ordering::Relaxed)
+    }
+
     fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
     }
@@ -87,6 +109,8 @@ impl ConcurrencyLimit {
     /// Adapts the limit to the shortest wait of a window.
     fn adapt(&self, shortest_wait: Duration) {
         let current = self.current();
+        let has_refused = self.has_refused.swap(false, Ordering::Relaxed);
+        self.is_overloaded.store(has_refused && current < self.max, Ordering::Relaxed);
         let next =
             if shortest_wait > MAX_SHORTEST_WAIT { current - current / 5 } else { current + (current / 10).max(1) };
         self.current.store(next.clamp(self.min, self.max), Ordering::Relaxed);
@@ -139,6 +163,21 @@ mod tests {
         assert_eq!(adapt(&limit, 100, LONG), 4);
         assert_eq!(adapt(&limit, 2, Duration::ZERO), 6);
         assert_eq!(adapt(&limit, 100, MAX_SHORTEST_WAIT), 512);
+    }
+
+    #[test]
+    fn overload_needs_a_lowered_limit_that_refuses_requests() {
+        let limit = ConcurrencyLimit::new(512, 16);
+        limit.record_refusal();
+        adapt(&limit, 1, LONG);
+        assert!(!limit.is_overloaded());
+        adapt(&limit, 1, LONG);
+        assert!(!limit.is_overloaded());
+        limit.record_refusal();
+        adapt(&limit, 1, Duration::ZERO);
+        assert!(limit.is_overloaded());
+        adapt(&limit, 1, LONG);
+        assert!(!limit.is_overloaded());
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl LoadShedder {
 
     async fn refuse(self: Rc<Self>, mut request: Request) -> HttpResponse {
         REFUSED.add(1, &[]);
+        self.limit.record_refusal();
         let response = self.response(&request);
         if request.version() != Version::HTTP_2 {
             discard_body(&mut request).await;

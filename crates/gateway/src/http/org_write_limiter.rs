@@ -9,7 +9,10 @@ use actix_web::{HttpRequest, web};
 use kernel::audit::Actor;
 use kernel::{Code, KeyedSemaphores, OrgId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
+use super::concurrency_limit::ConcurrencyLimit;
+use super::guard::busy;
 use crate::problem::Problem;
 
 /// The maximum number of concurrent writes of an organization: a quarter of the usual pool size.
@@ -18,6 +21,10 @@ const MAX_WRITES_PER_ORG: usize = 4;
 /// The longest wait for a permit. The sum of this wait and the waits for a connection and a lock is less than three
 /// seconds.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(750);
+
+/// The longest wait during an overload: about twice the p99 of a change at full load. While the server refuses requests,
+/// those that wait longer use permits of the concurrency limit that others need, and the client gets a late response.
+const OVERLOAD_ACQUIRE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The semaphores of organizations with writes in progress.
 #[derive(Debug)]
@@ -46,17 +53,30 @@ pub(super) async fn acquire(
     let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_long && !request.method().is_safe()) else {
         return Ok(None);
     };
-    acquire_from(limiter.0.of(org)).await.map(Some)
+    // The internal listener has no concurrency limit.
+    let limit = request.app_data::<web::Data<ConcurrencyLimit>>();
+    acquire_new(limiter.0.of(org), || limit.is_some_and(|limit| limit.is_overloaded())).await.map(Some)
 }
 
-async fn acquire_from(semaphore: Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
-    match tokio::time::timeout(ACQUIRE_TIMEOUT, semaphore.acquire_owned()).await {
-        Ok(Ok(permit)) => Ok(permit),
-        _ => Err(Problem::new(
-            &Code::UNAVAILABLE,
-            "too many concurrent changes to this organization; try again in a moment",
-        )),
+/// Acquires a permit for a change that has not begun. During an overload, refuses it after a short wait. A change that
+/// began to wait before the overload is refused when it gets its permit, so that the next ones get theirs in time.
+async fn acquire_new(
+    semaphore: Arc<Semaphore>,
+    is_overloaded: impl Fn() -> bool,
+) -> Result<OwnedSemaphorePermit, Problem> {
+    let (started, was_overloaded) = (Instant::now(), is_overloaded());
+    let timeout = if was_overloaded { OVERLOAD_ACQUIRE_TIMEOUT } else { ACQUIRE_TIMEOUT };
+    let acquired = acquire_within(timeout, semaphore).await;
+    if started.elapsed() >= OVERLOAD_ACQUIRE_TIMEOUT && (was_overloaded || is_overloaded()) {
+        return Err(busy());
     }
+    acquired.ok_or_else(|| {
+        Problem::new(&Code::UNAVAILABLE, "too many concurrent changes to this organization; try again in a moment")
+    })
+}
+
+async fn acquire_within(timeout: Duration, semaphore: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    tokio::time::timeout(timeout, semaphore.acquire_owned()).await.ok()?.ok()
 }
 
 /// Runs a handler with its write permit. The handler holds the permit except during [`without_write_permit`].
@@ -72,7 +92,8 @@ pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
     let semaphore = permit.semaphore().clone();
     drop(permit);
     let output = call.await;
-    let permit = acquire_from(semaphore).await.ok()?;
+    // The request has begun, so an overload does not shorten its wait.
+    let permit = acquire_within(ACQUIRE_TIMEOUT, semaphore).await?;
     HELD.with(|held| held.replace(Some(permit)));
     Some(output)
 }
@@ -82,4 +103,50 @@ pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
 pub(crate) fn release_write_permit() {
     // Without a request or a permit there is nothing to release.
     let _ = HELD.try_with(RefCell::take);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Acquires a permit that becomes free after this many milliseconds. Returns whether it was acquired, and whether the
+    /// wait ended before the permit was free. `overload` states whether there is an overload in each half of the time.
+    async fn wait(free_after: u64, overload: [bool; 2]) -> (bool, bool) {
+        let (semaphore, is_overloaded) = (Arc::new(Semaphore::new(0)), AtomicBool::new(overload[0]));
+        let (half, is_free) = (Duration::from_millis(free_after / 2), AtomicBool::new(false));
+        let acquire = async {
+            let acquired = acquire_new(semaphore.clone(), || is_overloaded.load(Ordering::Relaxed)).await;
+            (acquired.is_ok(), !is_free.load(Ordering::Relaxed))
+        };
+        let release = async {
+            sleep(half).await;
+            is_overloaded.store(overload[1], Ordering::Relaxed);
+            sleep(half).await;
+            is_free.store(true, Ordering::Relaxed);
+            semaphore.add_permits(1);
+        };
+        tokio::join!(acquire, release).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_is_short_only_during_an_overload() {
+        let [acquired, refused_early, refused_late] = [(true, false), (false, true), (false, false)];
+        for (free_after, overload, expected) in [
+            (200, [false, false], acquired),
+            (700, [false, false], acquired),
+            (800, [false, false], refused_early),
+            (40, [true, true], acquired),
+            (200, [true, true], refused_early),
+            // The overload begins during the wait.
+            (40, [false, true], acquired),
+            (200, [false, true], refused_late),
+            (200, [true, false], refused_early),
+        ] {
+            assert_eq!(wait(free_after, overload).await, expected, "{free_after} {overload:?}");
+        }
+    }
 }
