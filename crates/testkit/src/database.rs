@@ -7,8 +7,8 @@
 use std::process::Command;
 use std::sync::LazyLock;
 
-use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb};
+use diesel::{QueryResult, QueryableByName};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use kernel::{ClockRng, Digest, Digester};
 use serde_json::Value;
@@ -17,6 +17,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::PrivatePostgres;
+use crate::sessions::Sessions;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -29,6 +30,7 @@ pub const CLUSTER: &str = "SVC_TEST_DATABASE_URL";
 pub struct TestDatabase {
     cluster: String,
     name: String,
+    sessions: Sessions,
 }
 
 impl TestDatabase {
@@ -52,7 +54,7 @@ impl TestDatabase {
         crate::enforce_log_policy();
         let (cluster, name) = (cluster.url(), "control_plane".to_owned());
         expect_ok("create", execute(&cluster, &format!("CREATE DATABASE {name}")).await);
-        let database = Self { cluster, name };
+        let database = Self::named(cluster, name);
         expect_ok("migrate", Migrator::default().up(&mut database.connect().await).await);
         database
     }
@@ -63,13 +65,15 @@ impl TestDatabase {
         in_cluster(&self.cluster, &self.name)
     }
 
-    /// Returns the rows of a statement, each as one JSON object. Uses a separate connection.
+    /// Returns the rows of a statement, each as one JSON object. Uses a separate session.
     ///
     /// # Panics
     /// Panics if Postgres refuses the statement.
     pub async fn rows(&self, statement: &str) -> Vec<Value> {
         let query = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
-        let rows: Vec<Row> = expect_ok(statement, query.load(&mut self.connect().await).await);
+        let mut session = self.connect().await;
+        let rows: Vec<Row> = expect_ok(statement, query.load(&mut session).await);
+        self.sessions.keep(session).await;
         rows.into_iter().map(|row| row.row).collect()
     }
 
@@ -79,16 +83,34 @@ impl TestDatabase {
     /// Panics if Postgres refuses the statement.
     pub async fn number(&self, statement: &str) -> i64 {
         let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
-        let row: Number = expect_ok(statement, query.get_result(&mut self.connect().await).await);
+        let mut session = self.connect().await;
+        let row: Number = expect_ok(statement, query.get_result(&mut session).await);
+        self.sessions.keep(session).await;
         row.number
     }
 
-    /// Runs statements on a separate connection.
+    /// Runs statements in a separate session.
     ///
     /// # Panics
     /// Panics if Postgres refuses them.
     pub async fn run(&self, statements: &str) {
-        expect_ok(statements, self.connect().await.batch_execute(statements).await);
+        expect_ok(statements, self.try_run(statements).await);
+    }
+
+    /// Runs statements in a separate session.
+    ///
+    /// # Errors
+    /// Returns the error of Postgres.
+    pub async fn try_run(&self, statements: &str) -> QueryResult<()> {
+        let mut session = self.connect().await;
+        session.batch_execute(statements).await?;
+        self.sessions.keep(session).await;
+        Ok(())
+    }
+
+    /// Closes the sessions of earlier statements. Postgres updates its statistics when a session ends.
+    pub fn close_sessions(&self) {
+        self.sessions.close();
     }
 
     /// Runs an example of the crate under test with `SVC_DATABASE_URL` set to this database, and returns its output.
@@ -106,8 +128,12 @@ impl TestDatabase {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    fn named(cluster: String, name: String) -> Self {
+        Self { cluster, name, sessions: Sessions::default() }
+    }
+
     async fn connect(&self) -> AsyncPgConnection {
-        expect_ok("connect", AsyncPgConnection::establish(&self.url()).await)
+        expect_ok("connect", self.sessions.open(&self.url()).await)
     }
 
     #[expect(clippy::disallowed_methods, reason = "set by the test runner, not by a deployment")]
@@ -116,7 +142,7 @@ impl TestDatabase {
         let template = template(&cluster).await?;
         let name = format!("test_{}", ClockRng::system().id::<Uuid>().simple());
         execute(&cluster, &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await?;
-        Ok(Self { cluster, name })
+        Ok(Self::named(cluster, name))
     }
 }
 

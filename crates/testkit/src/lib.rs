@@ -14,6 +14,7 @@ mod database;
 mod log_policy;
 mod port;
 mod private_postgres;
+mod sessions;
 mod store;
 
 use kernel::audit::{Actor, Credential};

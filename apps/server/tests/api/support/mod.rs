@@ -154,9 +154,7 @@ impl App {
 
     /// Changes the database directly.
     pub async fn db_execute(&self, statement: &str) -> Result<(), diesel::result::Error> {
-        use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
-        let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
-        connection.batch_execute(statement).await
+        self.database.try_run(statement).await
     }
 
     /// Returns the names of an organization's audit events, oldest first.
