@@ -23,6 +23,7 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// A headless Chromium with an empty profile.
 pub struct Browser {
     driver: Child,
+    client: reqwest::Client,
     session: String,
     profile: PathBuf,
 }
@@ -37,7 +38,8 @@ impl Browser {
             return None;
         };
         let profile = std::env::temp_dir().join(format!("svc-browser-{port}"));
-        let mut browser = Self { driver, session: format!("http://127.0.0.1:{port}/session"), profile };
+        let session = format!("http://127.0.0.1:{port}/session");
+        let mut browser = Self { driver, client: client(), session, profile };
         let arguments = [
             "--headless=new".to_owned(),
             "--no-sandbox".to_owned(),
@@ -47,8 +49,8 @@ impl Browser {
         let options = json!({ "goog:chromeOptions": { "args": arguments }, "acceptInsecureCerts": true });
         let capabilities = json!({ "alwaysMatch": options });
         for attempt in 0.. {
-            let asked = client().post(&browser.session).json(&json!({ "capabilities": capabilities })).send().await;
-            if let Ok(response) = asked {
+            let body = json!({ "capabilities": capabilities });
+            if let Ok(response) = browser.client.post(&browser.session).json(&body).send().await {
                 let response: Value = response.json().await.unwrap();
                 let session = response["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}"));
                 browser.session = format!("{}/{session}", browser.session);
@@ -61,14 +63,14 @@ impl Browser {
     }
 
     async fn call(&self, path: &str, body: Value) -> Value {
-        let response = client().post(format!("{}{path}", self.session)).json(&body).send().await.unwrap();
+        let response = self.client.post(format!("{}{path}", self.session)).json(&body).send().await.unwrap();
         let (status, response) = (response.status(), response.json::<Value>().await.unwrap());
         assert!(status.is_success(), "{path}: {response}");
         response["value"].clone()
     }
 
     async fn get(&self, path: &str) -> Value {
-        let response = client().get(format!("{}{path}", self.session)).send().await.unwrap();
+        let response = self.client.get(format!("{}{path}", self.session)).send().await.unwrap();
         response.json::<Value>().await.unwrap()["value"].clone()
     }
 
