@@ -12,6 +12,13 @@ pub struct Document {
     pub document: Value,
     /// The schemas of the document, which allow no undocumented properties.
     closed: Map<String, Value>,
+    routes: Vec<Route>,
+}
+
+/// A path template of the document.
+struct Route {
+    segments: Vec<String>,
+    methods: Value,
 }
 
 impl Document {
@@ -33,7 +40,13 @@ impl Document {
     fn new(document: Value) -> Self {
         let schemas = document["components"]["schemas"].as_object().unwrap();
         let closed = schemas.iter().map(|(name, schema)| (name.clone(), close(schema))).collect();
-        Self { document, closed }
+        let paths = document["paths"].as_object().unwrap().iter();
+        let routes = paths.map(|(template, methods)| Route {
+            segments: template.split('/').map(str::to_owned).collect(),
+            methods: methods.clone(),
+        });
+        let routes = routes.collect();
+        Self { document, closed, routes }
     }
 
     /// Returns all operations, each with its method and path, sorted by path and method.
@@ -93,21 +106,24 @@ impl Document {
     }
 
     fn operation(&self, method: &Method, path: &str) -> Option<&Value> {
-        let path = path.split('?').next().unwrap();
-        let mut candidates: BTreeMap<usize, &Value> = BTreeMap::new();
-        for (template, methods) in self.document["paths"].as_object().unwrap() {
-            let parts = template.split('/').zip(path.split('/'));
-            let same_length = template.split('/').count() == path.split('/').count();
-            if same_length
-                && parts
-                    .clone()
-                    .all(|(expected, actual)| expected == actual || (expected.starts_with('{') && !actual.is_empty()))
-            {
-                candidates.insert(parts.filter(|(expected, _)| expected.starts_with('{')).count(), methods);
-            }
-        }
-        let methods = candidates.into_values().next()?;
-        methods.get(method.as_str().to_ascii_lowercase())
+        let path: Vec<&str> = path.split('?').next().unwrap().split('/').collect();
+        // The template with the fewest parameters matches.
+        let matching = self.routes.iter().rev().filter(|route| route.matches(&path));
+        let route = matching.min_by_key(|route| route.parameters().count())?;
+        route.methods.get(method.as_str().to_ascii_lowercase())
+    }
+}
+
+impl Route {
+    fn matches(&self, path: &[&str]) -> bool {
+        let is_match = |(expected, actual): (&String, &&str)| {
+            expected == actual || (expected.starts_with('{') && !actual.is_empty())
+        };
+        self.segments.len() == path.len() && self.segments.iter().zip(path).all(is_match)
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &String> {
+        self.segments.iter().filter(|segment| segment.starts_with('{'))
     }
 }
 
