@@ -3,7 +3,9 @@
 //! The statuses are compared with the documented policy (`x-place`, `x-role`, `x-scope`, `x-limited-token`) and with a
 //! snapshot, so that a change of the behavior or of the policy is visible.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Mutex;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -76,6 +78,8 @@ struct Fixture {
     app: App,
     outsider_id: String,
     tokens: Vec<(&'static str, String)>,
+    /// The callers by kind, until a request changes something.
+    callers: Mutex<HashMap<String, Caller>>,
 }
 
 impl Fixture {
@@ -122,17 +126,26 @@ impl Fixture {
         let revoked = client.sign_in(&admin).await;
         admin.delete(&format!("/v1/oauth/grants/{}", revoked.sid())).await.expect(204);
         tokens.push(("app-revoked", revoked.access));
-        Self { app, outsider_id, tokens }
+        Self { app, outsider_id, tokens, callers: Mutex::default() }
     }
 
-    /// Returns a caller of this kind. Signs in for each call, because one of the routes ends the session.
+    /// Returns a caller of this kind.
     async fn caller(&self, kind: &str) -> Caller {
+        let known = self.callers.lock().unwrap().get(kind).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let caller = self.new_caller(kind).await;
+        self.callers.lock().unwrap().insert(kind.to_owned(), caller.clone());
+        caller
+    }
+
+    async fn new_caller(&self, kind: &str) -> Caller {
         if let Some((_, token)) = self.tokens.iter().find(|(known, _)| *known == kind) {
             return self.app.with_token(token);
         }
         match kind {
             "none" => self.app.anonymous(),
-            // Create zone and token for each call, because one of the routes deletes the zone.
             "zoned" => {
                 let admin = self.app.sign_in("admin").await;
                 admin.post("/v1/orgs/acme/dns/zones", json!({ "name": "example.org" })).await.expect(200);
@@ -177,7 +190,12 @@ impl Fixture {
             Method::GET | Method::DELETE => request,
             _ => request.json(&json!({})),
         };
-        self.caller(kind).await.send(method.clone(), path, send).await
+        let response = self.caller(kind).await.send(method.clone(), path, send).await;
+        if method != Method::GET && response.status < 400 {
+            // One of the routes ends the session, and another one deletes the zone.
+            self.callers.lock().unwrap().clear();
+        }
+        response
     }
 }
 
