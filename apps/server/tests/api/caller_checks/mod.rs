@@ -5,11 +5,15 @@ mod fixture;
 mod writes;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
 use futures_util::future::join_all;
 use serde_json::json;
 use store::Connection;
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
 use self::fixture::{Fixture, Kind, Loss, Sender, expected, response};
 use self::writes::{AUDIT_LOCK, Wait, Write};
@@ -87,6 +91,7 @@ async fn write_with_a_delayed_body_is_rejected() {
 async fn write_that_waits_for_a_lock_is_rejected() {
     let fixture = Fixture::new().await;
     let writes = fixture.writes().await;
+    let mut holder = Connection::establish(&fixture.app.database.url()).await.unwrap();
     for write in &writes {
         let all = [
             (Kind::Token, Loss::Role),
@@ -100,13 +105,19 @@ async fn write_that_waits_for_a_lock_is_rejected() {
             Wait::Body => (AUDIT_LOCK, &all[..1]),
         };
         for (kind, loss) in cases {
-            reject_while_waiting(&fixture, write, lock, *kind, *loss).await;
+            reject_while_waiting(&fixture, &mut holder, write, lock, *kind, *loss).await;
         }
     }
 }
 
-async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, kind: Kind, loss: Loss) {
-    use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+async fn reject_while_waiting(
+    fixture: &Fixture,
+    holder: &mut Connection,
+    write: &Write,
+    lock: &str,
+    kind: Kind,
+    loss: Loss,
+) {
     // Postgres cancels a statement that waits for more than a second, and a busy machine may need longer. So try
     // several times.
     for _ in 0..10 {
@@ -115,16 +126,10 @@ async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, kind
             return;
         }
         let before = fixture.changes(&[&sender]).await;
-        let mut holder = Connection::establish(&fixture.app.database.url()).await.unwrap();
         holder.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
         let mut stream = fixture.send(write, &path, &sender.token).await;
         stream.write_all(write.body.split_at(write.body.len().saturating_sub(1)).1).await.unwrap();
-        eventually(&format!("{} waits", write.route), async || {
-            let waiting = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) \
-                           WHERE NOT granted AND datname = current_database()";
-            (!fixture.app.db_rows(waiting).await.is_empty()).then_some(())
-        })
-        .await;
+        wait_until_blocked(fixture, &stream, write.route).await;
         fixture.revoke(&sender, loss).await;
         holder.batch_execute("COMMIT").await.unwrap();
         let response = response(stream).await;
@@ -135,6 +140,24 @@ async fn reject_while_waiting(fixture: &Fixture, write: &Write, lock: &str, kind
         }
     }
     panic!("{} never answered in time", write.route);
+}
+
+/// Waits until the request waits for a lock, or has ended because it waited for too long.
+async fn wait_until_blocked(fixture: &Fixture, stream: &TcpStream, route: &str) {
+    let waiting = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) \
+                   WHERE NOT granted AND datname = current_database()";
+    let is_blocked = async {
+        while fixture.app.db_rows(waiting).await.is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = async {
+        tokio::select! {
+            () = is_blocked => {}
+            readable = stream.readable() => readable.unwrap(),
+        }
+    };
+    assert!(timeout(Duration::from_secs(60), ended).await.is_ok(), "{route} does not wait for the lock");
 }
 
 /// Two sessions that end each other, two holders of tokens, and two admins who remove each other do not block each
