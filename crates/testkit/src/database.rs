@@ -59,6 +59,15 @@ impl TestDatabase {
         database
     }
 
+    /// Returns a copy of this database, to which no other session may be open.
+    ///
+    /// # Panics
+    /// Panics if Postgres refuses it.
+    pub async fn copy(&self) -> Self {
+        self.close_sessions();
+        expect_ok("copy", Self::clone_in(&self.cluster, &self.name).await)
+    }
+
     /// Returns the database's URL.
     #[must_use]
     pub fn url(&self) -> String {
@@ -139,10 +148,13 @@ impl TestDatabase {
     #[expect(clippy::disallowed_methods, reason = "set by the test runner, not by a deployment")]
     async fn try_create() -> Result<Self> {
         let cluster = std::env::var(CLUSTER).map_err(|_| format!("{CLUSTER} is not set: run `cargo xtask test`"))?;
-        let template = template(&cluster).await?;
+        Self::clone_in(&cluster, template(&cluster).await?).await
+    }
+
+    async fn clone_in(cluster: &str, template: &str) -> Result<Self> {
         let name = format!("test_{}", ClockRng::system().id::<Uuid>().simple());
-        execute(&cluster, &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await?;
-        Ok(Self::named(cluster, name))
+        execute(cluster, &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await?;
+        Ok(Self::named(cluster.to_owned(), name))
     }
 }
 
