@@ -93,7 +93,7 @@ impl App {
             let _ = stopping.await;
         }));
         let client = client();
-        let document = Document::fetch(&client, &base).await;
+        let document = Document::of(config.gateway.sign_ins, &client, &base).await;
         let (stop, task) = (Some(stop), Some(task));
         Self { base, internal, tls, clock, bundles, document, database, config, client, stop, task }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use gateway::SignInMethods;
 use reqwest::{Client, Method};
 use serde_json::{Map, Value};
 
@@ -22,6 +23,22 @@ struct Route {
 }
 
 impl Document {
+    /// Returns the document of a server in this process, which depends only on the sign-in methods. It is fetched once
+    /// for each of them: it has more than a megabyte.
+    pub async fn of(sign_ins: SignInMethods, client: &Client, base: &str) -> Arc<Self> {
+        static FETCHED: Mutex<Vec<(SignInMethods, Arc<Document>)>> = Mutex::new(Vec::new());
+        let find = || {
+            let fetched = FETCHED.lock().unwrap();
+            fetched.iter().find(|(known, _)| *known == sign_ins).map(|(_, document)| document.clone())
+        };
+        if let Some(document) = find() {
+            return document;
+        }
+        let document = Self::fetch(client, base).await;
+        FETCHED.lock().unwrap().push((sign_ins, document.clone()));
+        document
+    }
+
     /// Fetches the document of the server at this address. Most servers of the tests have the same document, so it is
     /// parsed only once.
     pub async fn fetch(client: &Client, base: &str) -> Arc<Self> {
