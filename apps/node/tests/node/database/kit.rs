@@ -263,10 +263,11 @@ impl Kit {
 
 /// Waits until an asynchronous condition holds.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
+    let (began, mut pause) = (Instant::now(), Duration::from_millis(5));
     while !condition().await {
         assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
-        sleep(Duration::from_millis(50)).await;
+        sleep(pause).await;
+        pause = Duration::from_millis(50).min(pause * 2);
     }
 }
 

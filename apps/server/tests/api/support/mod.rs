@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gateway::SignInMethods;
 use kernel::{AbuseLimits, ClockRng, Limits, Secret};
@@ -245,18 +246,23 @@ impl Caller {
     }
 }
 
+/// The longest pause between two polls.
+const MAX_PAUSE: Duration = Duration::from_millis(50);
+
 /// Parses a timestamp of a response.
 pub fn time(value: &Value) -> kernel::Time {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Polls until `poll` returns a value.
+/// Polls until `poll` returns a value. The first polls follow each other more closely, because most waits are short.
 pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
+    let mut pause = Duration::from_millis(5);
     for _ in 0..1200 {
         if let Some(value) = poll().await {
             return value;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(pause).await;
+        pause = MAX_PAUSE.min(pause * 2);
     }
     panic!("timed out after 60 seconds: {what}");
 }
