@@ -16,14 +16,17 @@ use store::migrations::{self, Migrator};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use crate::PrivatePostgres;
 use crate::sessions::Sessions;
+use crate::{PrivatePostgres, administration};
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The environment variable with the URL of a database in the test cluster. This database must accept connections while
 /// others are created.
 pub const CLUSTER: &str = "SVC_TEST_DATABASE_URL";
+
+/// The name of a database in a private cluster.
+const IN_PRIVATE_CLUSTER: &str = "control_plane";
 
 /// A database with the current schema and no rows. Dropping this value drops the database.
 #[derive(Debug)]
@@ -52,8 +55,9 @@ impl TestDatabase {
     /// Panics if Postgres refuses it.
     pub async fn create_in(cluster: &PrivatePostgres) -> Self {
         crate::enforce_log_policy();
-        let (cluster, name) = (cluster.url(), "control_plane".to_owned());
-        expect_ok("create", execute(&cluster, &format!("CREATE DATABASE {name}")).await);
+        let (cluster, name) = (cluster.url(), IN_PRIVATE_CLUSTER.to_owned());
+        let mut session = expect_ok("connect", AsyncPgConnection::establish(&cluster).await);
+        expect_ok("create", session.batch_execute(&format!("CREATE DATABASE {name}")).await);
         let database = Self::named(cluster, name);
         expect_ok("migrate", Migrator::default().up(&mut database.connect().await).await);
         database
@@ -153,7 +157,8 @@ impl TestDatabase {
 
     async fn clone_in(cluster: &str, template: &str) -> Result<Self> {
         let name = format!("test_{}", ClockRng::system().id::<Uuid>().simple());
-        execute(cluster, &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await?;
+        let statement = format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy");
+        administration::CREATE.run(cluster, statement).await?;
         Ok(Self::named(cluster.to_owned(), name))
     }
 }
@@ -175,15 +180,14 @@ fn expect_ok<T, E: std::fmt::Display>(statement: &str, answer: std::result::Resu
 }
 
 impl Drop for TestDatabase {
-    /// Drops the database on another thread. The test does not wait for it, because Postgres waits until the connections
-    /// to the database have ended. A database that is not dropped is removed together with the cluster.
+    /// Drops the database. The test does not wait for it, because Postgres waits until the connections to the database
+    /// have ended. A database that is not dropped is removed together with the cluster, as are those of private clusters.
     fn drop(&mut self) {
-        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
-        let cluster = self.cluster.clone();
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(execute(&cluster, &drop))
-        });
+        if self.name == IN_PRIVATE_CLUSTER {
+            return;
+        }
+        let statement = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        drop(administration::DROP.submit(&self.cluster, statement));
     }
 }
 
@@ -221,11 +225,6 @@ async fn make_template(cluster: &str) -> Result<()> {
     Migrator::default().up(&mut AsyncPgConnection::establish(&in_cluster(cluster, &unfinished)).await?).await?;
     cluster_conn.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await?;
     Ok(())
-}
-
-async fn execute(url: &str, statement: &str) -> Result<()> {
-    let mut conn = AsyncPgConnection::establish(url).await?;
-    Ok(conn.batch_execute(statement).await?)
 }
 
 /// Returns the cluster's URL with another database.

@@ -8,6 +8,7 @@
     reason = "called by tests only, where a panic reports the failure"
 )]
 
+mod administration;
 pub mod bundle;
 mod clock;
 mod database;
