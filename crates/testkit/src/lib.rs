@@ -30,6 +30,11 @@ pub use port::{reserved_address, reserved_port};
 pub use private_postgres::PrivatePostgres;
 pub use store::{Audit, TestStore};
 
+/// The environment of programs that need no certificate of the system. A debug build takes long to load them, once for
+/// each HTTP client.
+pub const WITHOUT_SYSTEM_CERTIFICATES: (&str, &str) =
+    ("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/src/authority.pem"));
+
 /// Returns sealing keys, which are the same in every test.
 #[must_use]
 pub fn keys() -> Keys {

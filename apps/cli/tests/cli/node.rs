@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder};
 use tempfile::TempDir;
-use testkit::reserved_port;
+use testkit::{WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
 
 use crate::support::{Platform, program};
 
@@ -43,6 +43,7 @@ impl Node {
         let log = File::create(platform.folder.path().join("node.log")).unwrap();
         let process = Command::new(program("svc-node"))
             .env_clear()
+            .envs([WITHOUT_SYSTEM_CERTIFICATES])
             .envs([
                 ("SVC_EDGE_LISTEN", edge.as_str()),
                 ("SVC_NODE_CORE_URL", &format!("http://{}", platform.internal)),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use client::Client;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{TestDatabase, reserved_port};
+use testkit::{TestDatabase, WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
 
 /// A running control plane.
 pub struct Platform {
@@ -55,7 +55,11 @@ impl Platform {
             // The server ignores settings of the command line, whose names begin with `SVC_CLI_`.
             ("SVC_CLI_API", api.clone()),
         ]);
-        let server = command.envs(settings.iter().map(|(name, value)| (name, value))).spawn().unwrap();
+        let server = command
+            .envs([WITHOUT_SYSTEM_CERTIFICATES])
+            .envs(settings.iter().map(|(name, value)| (name, value)))
+            .spawn()
+            .unwrap();
         let mut platform = Self { api, internal, database, folder, server };
         let client = Client::new(&platform.api, "test").unwrap();
         for _ in 0..2400 {
@@ -121,7 +125,9 @@ impl Machine {
         fs::create_dir(&folder).unwrap();
         let at = |path: &Path| path.display().to_string();
         let path = std::env::var_os("PATH").unwrap().into_string().unwrap();
+        let (name, certificates) = WITHOUT_SYSTEM_CERTIFICATES;
         let environment = [
+            (name, certificates.to_owned()),
             ("PATH", path),
             // The home directory ends the search for a link file above the working folder.
             ("HOME", at(home.path())),

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use testkit::reserved_address;
+use testkit::{WITHOUT_SYSTEM_CERTIFICATES, reserved_address};
 use tokio::time::sleep;
 
 use crate::control_plane::ControlPlane;
@@ -109,6 +109,7 @@ fn spawn(core: &ControlPlane, dir: &Dir, settings: &[(String, String)], front: S
     let (uids, log) = (unused_uids(), tempfile::tempfile().unwrap());
     let process = Command::new(env!("CARGO_BIN_EXE_svc-node"))
         .env_clear()
+        .envs([WITHOUT_SYSTEM_CERTIFICATES])
         .envs(environment(core, dir))
         .envs(settings.iter().cloned())
         .env("SVC_EDGE_LISTEN", front.to_string())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{TestDatabase, reserved_port};
+use testkit::{TestDatabase, WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
 
 use crate::support::{client, eventually};
 
@@ -45,7 +45,8 @@ fn settings(
 
 fn command(settings: &[(&str, String)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc-server"));
-    command.env_clear().envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
+    command.env_clear().envs([WITHOUT_SYSTEM_CERTIFICATES]);
+    command.envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::WITHOUT_SYSTEM_CERTIFICATES;
 
 /// A running `svc-node`. It is killed when dropped.
 pub struct Program {
@@ -18,7 +19,7 @@ pub struct Program {
 impl Program {
     pub fn start(environment: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_svc-node"));
-        command.env_clear().envs(environment).stdout(Stdio::piped());
+        command.env_clear().envs([WITHOUT_SYSTEM_CERTIFICATES]).envs(environment).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (pid, output) = (Pid::from_child(&child), child.stdout.take().unwrap());
         let (log, trap) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None::<(&str, usize)>)));

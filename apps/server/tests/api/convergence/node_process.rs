@@ -10,7 +10,7 @@ use store::Store;
 
 use crate::process::Process;
 use crate::support::client;
-use testkit::reserved_port;
+use testkit::{WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
 
 /// A running `svc-node` process.
 pub struct Node {
@@ -93,6 +93,7 @@ pub fn program(name: &str) -> PathBuf {
 fn spawn(settings: &[(&str, String)]) -> Child {
     let program = program("svc-node");
     let mut command = Command::new(&program);
-    command.env_clear().envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
+    command.env_clear().envs([WITHOUT_SYSTEM_CERTIFICATES]);
+    command.envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
     command.stdout(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }

@@ -11,7 +11,7 @@ use kernel::{ClockRng, Secret};
 use serde_json::{Value, json};
 use server::Config;
 use store::Store;
-use testkit::reserved_port;
+use testkit::{WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
 
 use super::{REPO, REPOS};
 use crate::convergence::node_process::program;
@@ -322,6 +322,7 @@ pub async fn token(user: &Caller, scopes: &[&str]) -> String {
 fn spawn(settings: &[(&str, String)]) -> Child {
     let program = program("svc-git");
     let mut command = Command::new(&program);
-    command.env_clear().envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
+    command.env_clear().envs([WITHOUT_SYSTEM_CERTIFICATES]);
+    command.envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
     command.stdout(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
