@@ -65,25 +65,30 @@ fn schemathesis_rules_name_existing_operations_and_path_parameters() {
     }
 }
 
-/// Runs all checks and phases of schemathesis with a session, and the deterministic phases with a token.
-#[tokio::test(flavor = "multi_thread")]
-async fn server_conforms_to_the_openapi_document() {
+/// Runs all checks of schemathesis in these phases, as this caller.
+async fn run_schemathesis(caller: &str, phases: &str) {
     let Some(schemathesis) = external_program("SVC_TEST_SCHEMATHESIS") else { return };
     let setting = |name: &str, default: &str| std::env::var_os(name).unwrap_or_else(|| default.into());
     let (examples, seed) =
         (setting("SVC_TEST_SCHEMATHESIS_EXAMPLES", EXAMPLES), setting("SVC_TEST_SCHEMATHESIS_SEED", SEED));
     let fixture = Fixture::new(Folder::new("openapi-tools")).await;
-    for (caller, phases) in [("ada", "examples,coverage,fuzzing,stateful"), ("token", "examples,coverage")] {
-        let mut run = Command::new(&schemathesis);
-        run.current_dir(&fixture.folder.path)
-            .arg("--config-file")
-            .arg(&fixture.config)
-            .arg("run")
-            .arg(&fixture.document);
-        run.args(["--no-color", "--generation-database", "none"]);
-        run.arg("--seed").arg(&seed).arg("--max-examples").arg(&examples);
-        run_tool(run.args(["--auth-wfc-user", caller, "--phases", phases]).env("NO_PROXY", "*")).await;
-    }
+    let mut run = Command::new(&schemathesis);
+    run.current_dir(&fixture.folder.path).arg("--config-file").arg(&fixture.config).arg("run").arg(&fixture.document);
+    run.args(["--no-color", "--generation-database", "none"]);
+    run.arg("--seed").arg(&seed).arg("--max-examples").arg(&examples);
+    run_tool(run.args(["--auth-wfc-user", caller, "--phases", phases]).env("NO_PROXY", "*")).await;
     let log = fixture.server.log();
     assert!(!log.contains("panicked"), "{log}");
+}
+
+/// Runs all phases with a session.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_conforms_to_the_openapi_document() {
+    run_schemathesis("ada", "examples,coverage,fuzzing,stateful").await;
+}
+
+/// Runs the deterministic phases with a token.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_conforms_to_the_openapi_document_for_a_token() {
+    run_schemathesis("token", "examples,coverage").await;
 }
