@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,16 +18,29 @@ const VERSIONS: [&str; 3] = ["0", "1", "2"];
 async fn history(kit: &Kit) -> Clone {
     kit.create("app").await;
     let work = kit.init("work");
+    let noon = 1_704_110_400; // 2024-01-01T12:00:00Z
+    let mut commits = String::new();
     for day in 1..=20 {
-        std::fs::write(work.path().join("day"), day.to_string()).unwrap();
-        std::fs::write(work.path().join(format!("file{day}")), format!("{day}\n").repeat(100)).unwrap();
-        work.git(&["add", "--all"]);
-        let date = format!("2024-01-{day:02}T12:00:00Z");
-        let mut commit = work.command(&["commit", "--quiet", "-m", &format!("Day {day}")]);
-        assert!(commit.env("GIT_COMMITTER_DATE", &date).env("GIT_AUTHOR_DATE", &date).status().unwrap().success());
+        let (time, message) = (noon + (day - 1) * 86_400, format!("Day {day}\n"));
+        write!(commits, "commit refs/heads/main\ncommitter Ada <ada@example.org> {time} +0000\n").unwrap();
+        write!(commits, "data {}\n{message}\n", message.len()).unwrap();
+        for (file, text) in
+            [("day".to_owned(), day.to_string()), (format!("file{day}"), format!("{day}\n").repeat(100))]
+        {
+            write!(commits, "M 100644 inline {file}\ndata {}\n{text}\n", text.len()).unwrap();
+        }
     }
+    feed(work.command(&["fast-import", "--quiet"]), &commits);
+    work.git(&["reset", "--quiet", "--hard"]);
     work.git(&["push", "--quiet", "origin", "main"]);
     work
+}
+
+/// Runs git with this stdin. It must succeed.
+fn feed(mut command: Command, input: &str) {
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 /// Runs git with a trace of its requests. It must succeed. Returns the output.
@@ -205,10 +218,7 @@ async fn long_requests_are_compressed_or_chunked() {
     for (number, commit) in (0..20_000).zip(commits.lines().cycle()) {
         writeln!(refs, "create refs/tags/t{number:05} {commit}").unwrap();
     }
-    let mut update = work.command(&["--git-dir", bare.to_str().unwrap(), "update-ref", "--stdin"]);
-    let mut update = update.stdin(Stdio::piped()).spawn().unwrap();
-    update.stdin.take().unwrap().write_all(refs.as_bytes()).unwrap();
-    assert!(update.wait().unwrap().success());
+    feed(work.command(&["--git-dir", bare.to_str().unwrap(), "update-ref", "--stdin"]), &refs);
     work.git(&["--git-dir", bare.to_str().unwrap(), "pack-refs", "--all"]);
     let url = kit.url(&kit.token, "app");
     for version in VERSIONS {
