@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -11,12 +11,20 @@ use kernel::{ClockRng, error_chain};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use store::outbox::OutboxWorker;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// The number of jobs that run at the same time after a start. More would need more connections to Postgres than the
+/// jobs need later.
+const MAX_FIRST_RUNS: usize = 4;
+
+/// The longest wait of a job for its first run. So jobs that wait for other systems do not hold up the others.
+const MAX_FIRST_WAIT: Duration = Duration::from_secs(1);
 
 static PERIOD: LazyLock<Gauge<f64>> =
     LazyLock::new(|| seconds("svc.job.period", "Time from the end of one run of a job to the start of the next"));
@@ -73,16 +81,18 @@ impl Job {
 /// The background work of a process. Dropping it aborts all tasks.
 pub(crate) struct Background {
     clock_rng: ClockRng,
+    first_runs: Arc<Semaphore>,
     tasks: JoinSet<()>,
     outbox: Vec<OutboxWorker>,
 }
 
 impl Background {
     pub(crate) fn new(clock_rng: ClockRng) -> Self {
-        Self { clock_rng, tasks: JoinSet::new(), outbox: Vec::new() }
+        let first_runs = Arc::new(Semaphore::new(MAX_FIRST_RUNS));
+        Self { clock_rng, first_runs, tasks: JoinSet::new(), outbox: Vec::new() }
     }
 
-    /// Runs a job immediately and then after each wait, even if the previous run failed or panicked.
+    /// Runs a job within a second and then after each wait, even if the previous run failed or panicked.
     pub(crate) fn job<P, E, W>(&mut self, job: Job, context: P, work: impl Fn(P) -> W + Send + 'static)
     where
         P: Clone + Send + 'static,
@@ -94,10 +104,13 @@ impl Background {
         PERIOD.record(job.period.as_secs_f64(), &labels);
         LAST_SUCCESS.record(0.0, &labels);
         FAILURES.add(0, &labels);
+        let first_runs = self.first_runs.clone();
         self.tasks.spawn(async move {
+            let mut first_run = timeout(MAX_FIRST_WAIT, first_runs.acquire()).await.ok();
             loop {
                 let start = Instant::now();
                 let result = AssertUnwindSafe(work(context.clone())).catch_unwind().await;
+                drop(first_run.take());
                 DURATION.record(start.elapsed().as_secs_f64(), &labels);
                 let succeeded = matches!(result, Ok(Ok(())));
                 match &result {
@@ -166,6 +179,25 @@ mod tests {
         for _ in 0..3 {
             seen.recv().await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn jobs_that_hang_do_not_hold_up_others() {
+        let (runs, mut seen) = mpsc::unbounded_channel();
+        let mut background = Background::new(ClockRng::system());
+        let work = |runs: mpsc::UnboundedSender<()>| async move {
+            runs.send(()).unwrap();
+            std::future::pending::<Result<(), std::io::Error>>().await
+        };
+        for _ in 0..=MAX_FIRST_RUNS {
+            background.job(Job::every(HOUR, "test.hang"), runs.clone(), work);
+        }
+        for _ in 0..MAX_FIRST_RUNS {
+            seen.recv().await.unwrap();
+        }
+        tokio::task::yield_now().await;
+        assert!(seen.try_recv().is_err());
+        seen.recv().await.unwrap();
     }
 
     #[test]

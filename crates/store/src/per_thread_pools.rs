@@ -23,7 +23,7 @@ pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout of opening a connection.
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest wait of a background job or a request of a node. After a start, all jobs run at once.
+/// The longest wait of a background job or a request of a node. After a start, all jobs run.
 const SHARED_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// If there are per-thread pools, the shared pool gets one of this many connections.
