@@ -1,6 +1,7 @@
 //! `test`: runs `cargo test` with an empty Postgres cluster and the programs that tests start.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,6 +12,9 @@ use xtask::workerd;
 use xtask::workspace::{BUILD_PROGRAMS, BUILD_WITH_TESTS, cargo, cargo_test};
 
 use crate::{nameservers, test_tools};
+
+/// The environment variable with the number of tests that run at the same time.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -44,6 +48,9 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
         arguments.insert(0, "--workspace".into());
     }
     let mut tests = cargo_test(&arguments)?;
+    if std::env::var_os(THREADS).is_none() {
+        tests.env(THREADS, default_threads().to_string());
+    }
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres"));
     tests.envs(tools);
     tests.envs(private_clusters);
@@ -54,6 +61,12 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
         tests.env("SVC_TEST_NAMESERVERS", nameservers);
     }
     Ok(exit_code_of(signals.run(tests).await?))
+}
+
+/// Returns the number of tests that run at the same time: twice that of the processors, because the long tests mostly
+/// wait, for example for the intervals of a program.
+fn default_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// Returns the environment variables of `testkit::PrivatePostgres`. Prints the consequence if Postgres' client programs
