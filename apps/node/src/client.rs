@@ -23,8 +23,6 @@ use crate::desired::DesiredUpdate;
 const POLL_WAIT: Duration = Duration::from_secs(25);
 /// The read timeout. For long polls and downloads, [`POLL_WAIT`] is added to it.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// The timeout of an HTTP-01 challenge, for which a certification authority waits.
-const CHALLENGE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The control plane rejected the credential of the node.
 #[derive(Debug, thiserror::Error)]
@@ -109,10 +107,15 @@ impl Core {
 
     /// Returns the response to an HTTP-01 challenge at a host. Returns `None` if no certification authority was asked to
     /// verify it. The token must consist of characters that a path segment may contain.
-    pub async fn challenge(&self, token: &str, host: &str) -> anyhow::Result<Option<ChallengeResponse>> {
+    pub async fn challenge(
+        &self,
+        token: &str,
+        host: &str,
+        timeout: Duration,
+    ) -> anyhow::Result<Option<ChallengeResponse>> {
         let query = serde_urlencoded::to_string([("host", host)])?;
         let url = format!("{}/internal/v1/acme-challenges/{token}?{query}", self.base);
-        let request = self.client.get(url).timeout(CHALLENGE_TIMEOUT);
+        let request = self.client.get(url).timeout(timeout);
         found(send(request).await?).await
     }
 

@@ -1,7 +1,8 @@
 //! HTTP-01 challenges of certification authorities (RFC 8555 section 8.3).
 //!
 //! The node asks the control plane at each request, so every node can answer, and nothing has to be distributed before
-//! the authority connects.
+//! the authority connects. An authority does not repeat a request that failed. So the node repeats its own request while
+//! the authority waits, and a restart of the control plane fails no validation.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,9 +12,12 @@ use std::time::{Duration, Instant};
 use actix_web::http::header::{CACHE_CONTROL, ContentType};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
+use daemon::Backoff;
+use protocol::ChallengeResponse;
 use quick_cache::sync::Cache;
 use semaphores::KeyedSemaphores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::sleep;
 
 use super::metrics::TlsMetrics;
 use crate::client::Core;
@@ -37,6 +41,9 @@ const CLIENT_INTERVAL: Duration = Duration::from_millis(50);
 const UNKNOWN_LIFETIME: Duration = Duration::from_secs(1);
 /// The number of remembered tokens.
 const MAX_UNKNOWN: usize = 1024;
+/// The time for all attempts to ask the control plane. The authority waits for the response.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// How long the control plane is not asked after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// The longest hostname (RFC 1035 section 2.3.4).
@@ -120,7 +127,7 @@ impl Challenges {
                 page(StatusCode::SERVICE_UNAVAILABLE, "This server has too many concurrent requests. Try again.");
             return Some(with_retry_after(response, Duration::ZERO));
         };
-        match self.core.challenge(token, host).await {
+        match self.look_up(token, host).await {
             Ok(Some(challenge)) => {
                 self.metrics.count_challenge("answered");
                 let mut response = HttpResponse::Ok();
@@ -138,6 +145,21 @@ impl Challenges {
                 *lock(&self.failed_at) = Some(Instant::now());
                 None
             }
+        }
+    }
+
+    /// Asks the control plane until it responds.
+    async fn look_up(&self, token: &str, host: &str) -> anyhow::Result<Option<ChallengeResponse>> {
+        let deadline = Instant::now() + LOOKUP_TIMEOUT;
+        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let result = self.core.challenge(token, host, left).await;
+            let delay = backoff.next_delay();
+            if result.is_ok() || Instant::now() + delay >= deadline {
+                return result;
+            }
+            sleep(delay).await;
         }
     }
 

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::{HOST, Rig, wait_for};
 use crate::visitor::Visitor;
@@ -79,6 +80,21 @@ async fn project_answers_challenges_that_the_control_plane_does_not_know() {
     assert_eq!(rig.node.visitor.get("other.example", &path(TOKEN)).await.status, 404);
     rig.core.stop().await;
     rig.node.visitor.sees(HOST, &path(TOKEN), 200, "own").await;
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_of_the_control_plane_fails_no_validation() {
+    let mut rig = Rig::start().await;
+    rig.core.add_challenge(TOKEN, HOST, "response");
+    rig.core.stop().await;
+    let path = path(TOKEN);
+    let restart = async {
+        sleep(Duration::from_millis(500)).await;
+        rig.core.restart().await;
+    };
+    let (seen, ()) = tokio::join!(rig.node.visitor.get(HOST, &path), restart);
+    assert_eq!((seen.status, &*seen.body), (200, "response"));
     rig.node.stop().await;
 }
 
