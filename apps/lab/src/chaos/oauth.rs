@@ -14,6 +14,7 @@ use super::rig::Rig;
 use crate::connected_app::{ConnectedApp, SharedKey, start_session};
 
 /// The server under test, as the requests of this module use it.
+#[derive(Clone)]
 pub struct Setup {
     store: Store,
     client: Client,
@@ -65,5 +66,10 @@ impl Setup {
         let app = ConnectedApp::register(&store, &client, &base).await?;
         let session = start_session(&client, &base, "grace").await?;
         Ok(Self { store, client, base, app, session })
+    }
+
+    /// Returns the same setup with an app that repeats a request after a 503.
+    fn repeating(&self) -> Self {
+        Self { app: self.app.repeating(), ..self.clone() }
     }
 }

@@ -53,7 +53,8 @@ pub async fn run(setup: &Setup, rig: &Rig, key: &SharedKey, outcome: &mut Outcom
     let folder = tempfile::tempdir()?;
     // Tokens of one server are also used at the other server, which learns the keys from the database.
     let other = Service::start(folder.path(), rig.database.clone(), &key.settings()).await?;
-    let measured = rotate(setup, &other.base()).await;
+    let setup = setup.repeating();
+    let measured = rotate(&setup, &other.base()).await;
     other.stop().await;
     let counts = measured?;
     let Counts { tokens, verified, used, rejected, keys } = counts;
@@ -63,10 +64,11 @@ pub async fn run(setup: &Setup, rig: &Rig, key: &SharedKey, outcome: &mut Outcom
         rejected.is_empty() && keys.len() == 2,
         format!(
             "{tokens} tokens of {} keys in {} s; {used} requests and {verified} verifications with cached key sets, {} \
-             rejected",
+             rejected; {} requests repeated after a 503",
             keys.len(),
             DURATION.as_secs(),
-            rejected.len()
+            rejected.len(),
+            setup.app.take_repetitions(),
         ),
     ));
     outcome.violations.extend(rejected);
