@@ -6,8 +6,8 @@ use actix_web::http::header::HttpDate;
 use anyhow::{bail, ensure};
 use bytes::Bytes;
 use protocol::{
-    AiAdmission, AiCallRequest, AiSettlements, Batch, Certificate, ChallengeResponse, Desired, Digest, MailDelivered,
-    MailDeliveries, MailSubmitted, NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA,
+    AiAdmission, AiCallRequest, AiSettlements, Batch, Certificate, ChallengeResponse, Desired, Digest, MailClaim,
+    MailDelivered, MailDeliveries, MailSubmitted, NodeInfo, Receipt, RedeemRequest, RedeemResult, SCHEMA,
 };
 use reqwest::header::{CONTENT_TYPE, DATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -169,11 +169,11 @@ impl Core {
     }
 
     /// Long-polls the received mail that is due, and claims it. If none is due within [`POLL_WAIT`], returns nothing. Ends
-    /// the earlier claims of an idle node.
-    pub async fn claim_mail(&self, is_idle: bool) -> anyhow::Result<MailDeliveries> {
+    /// the claims of mails that are not in progress.
+    pub async fn claim_mail(&self, claim: &MailClaim) -> anyhow::Result<MailDeliveries> {
         let wait = POLL_WAIT.as_secs();
-        let url = format!("{}/internal/v1/mail/deliveries?wait={wait}&idle={is_idle}", self.base);
-        json(require_ok(send(self.client.post(url)).await?)?).await
+        let url = format!("{}/internal/v1/mail/deliveries?wait={wait}", self.base);
+        json(require_ok(send(self.client.post(url).json(claim)).await?)?).await
     }
 
     /// Downloads a mail that this node has claimed.

@@ -39,8 +39,8 @@ pub use git::{
     GitObjects, GitReceipt, GitRejection, GitRepositories, GitUpdate, GitUpdates,
 };
 pub use mail::{
-    DeliveryOutcome, DeliveryResult, Email, InboundMail, MailAttachment, MailDelivered, MailDeliveries, MailDelivery,
-    MailRefusal, MailSubmission, MailSubmitted, OutgoingMail, Recipient, RecipientRequest, RefusedMail,
+    DeliveryOutcome, DeliveryResult, Email, InboundMail, MailAttachment, MailClaim, MailDelivered, MailDeliveries,
+    MailDelivery, MailRefusal, MailSubmission, MailSubmitted, OutgoingMail, Recipient, RecipientRequest, RefusedMail,
 };
 pub use report::{Batch, DeploymentReport, DeploymentState, Receipt, Report, ReportKind};
 pub use secrets::{SecretValue, Secrets};

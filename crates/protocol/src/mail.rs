@@ -177,6 +177,16 @@ pub struct InboundMail {
     pub received_at: String,
 }
 
+/// A claim of received mail.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MailClaim {
+    /// The ids of all mails that the node has claimed and not reported. Its other claims end.
+    #[cfg_attr(feature = "openapi", schema(max_items = 1000), validate(length(max = 1000)))]
+    pub in_progress: Vec<String>,
+}
+
 /// Mail that is due at a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

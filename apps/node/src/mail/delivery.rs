@@ -1,17 +1,19 @@
 //! Deliveries of received mail to the workers of this node.
 //!
 //! The control plane leases received mail to the node. The node runs `email()` and reports the result before the lease
-//! ends. If a result is not reported, the control plane leases the mail again, so each mail is handled at least once.
+//! ends. If a result is not reported, the control plane leases the mail again, so each mail is handled at least once. Each
+//! claim names the mails in progress, so that the leases of a killed process or of a lost response end early.
 //!
 //! The control plane leases only a few mails of a project at the same time. So a worker that does not return cannot
 //! prevent calls to the workers of other projects.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use protocol::{MailDelivered, MailDelivery};
+use protocol::{MailClaim, MailDelivered, MailDelivery};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 
 use super::handler::Handlers;
@@ -46,16 +48,20 @@ pub async fn deliver(
 ) {
     let handlers = Handlers::new(core.clone(), routes);
     let deliveries = Arc::new(Deliveries { core, handlers, metrics });
-    let (permits, mut in_progress) = (Arc::new(Semaphore::new(MAX_IN_PROGRESS)), JoinSet::new());
+    let (permits, mut tasks) = (Arc::new(Semaphore::new(MAX_IN_PROGRESS)), JoinSet::new());
+    // The ids of the mails in progress.
+    let mut in_progress = HashMap::new();
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
     while have_email.wait_for(|have_email| *have_email).await.is_ok() {
         let Ok(mut permits) = Arc::clone(&permits).acquire_many_owned(MAX_BATCH).await else { return };
-        while let Some(ended) = in_progress.try_join_next() {
+        while let Some(ended) = tasks.try_join_next_with_id() {
+            in_progress.remove(&ended.as_ref().map_or_else(JoinError::id, |(task, ())| *task));
             if let Err(error) = ended {
                 tracing::error!(%error, "the delivery of a mail failed");
             }
         }
-        let mails = match deliveries.core.claim_mail(in_progress.is_empty()).await {
+        let claim = MailClaim { in_progress: in_progress.values().cloned().collect() };
+        let mails = match deliveries.core.claim_mail(&claim).await {
             Ok(claimed) => claimed.deliveries,
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "failed to claim received mail; retrying");
@@ -68,7 +74,9 @@ pub async fn deliver(
             sleep(PAUSE).await;
         }
         for mail in mails {
-            in_progress.spawn(Arc::clone(&deliveries).process(mail, permits.split(1)));
+            let id = mail.id.clone();
+            let task = tasks.spawn(Arc::clone(&deliveries).process(mail, permits.split(1)));
+            in_progress.insert(task.id(), id);
         }
     }
 }

@@ -13,7 +13,7 @@ use mail::{
     RecipientOwner, Refusal, Submission,
 };
 use protocol::{
-    DeliveryResult, InboundMail, MailAttachment, MailDelivered, MailDeliveries, MailDelivery, MailRefusal,
+    DeliveryResult, InboundMail, MailAttachment, MailClaim, MailDelivered, MailDeliveries, MailDelivery, MailRefusal,
     MailSubmission, MailSubmitted, OutgoingMail, Recipient, RecipientRequest, RefusedMail,
 };
 use serde::Deserialize;
@@ -41,7 +41,8 @@ pub(super) fn routes(routes: &mut Routes) {
         .description("Safe to repeat: a mail with an accepted id is not sent again.")
         .codes(&[&Code::BAD_REQUEST]);
     area.post("claim_mail", "/internal/v1/mail/deliveries", claim)
-        .summary("Claim mail that workers must handle, or wait for some");
+        .summary("Claim mail that workers must handle, or wait for some")
+        .description("The claims of other mails than those that the node has in progress end.");
     area.post("complete_mail", "/internal/v1/mail/deliveries/{mailId}", complete)
         .summary("Report the result of a delivery to a worker")
         .description("The result of an earlier attempt, or of another node, has no effect.")
@@ -60,28 +61,19 @@ pub(super) fn routes(routes: &mut Routes) {
         .codes(&[&Code::BAD_REQUEST]);
 }
 
-const INVALID_QUERY: &str = "wait must be a non-negative integer, and idle true or false";
+const INVALID_QUERY: &str = "wait must be a non-negative integer";
 
 /// The query of a claim.
 #[derive(Debug, Deserialize)]
 struct ClaimQuery {
     #[serde(default)]
     wait: u64,
-    #[serde(default)]
-    idle: bool,
 }
 
 impl Describe for ClaimQuery {
     fn describe(operation: &mut Operation) {
         let number = json!({ "type": "integer", "minimum": 0, "default": 0 });
         operation.parameter("query", "wait", "Seconds to wait for mail, at most 30.", &number);
-        let flag = json!({ "type": "boolean", "default": false });
-        operation.parameter(
-            "query",
-            "idle",
-            "Whether the node has no mail in progress: its earlier claims end.",
-            &flag,
-        );
         operation.long = true;
         operation.code(&Code::BAD_REQUEST);
     }
@@ -113,10 +105,12 @@ async fn claim(
     by: NodeCaller,
     nodes: Data<Convergence>,
     mail: Data<Mail>,
-    ClaimQuery { wait, idle }: ClaimQuery,
+    ClaimQuery { wait }: ClaimQuery,
+    Body(MailClaim { in_progress }): Body<MailClaim>,
 ) -> Result<Json<MailDeliveries>, Problem> {
     nodes.core()?;
-    let claimed = mail.claim(by.node, idle, Duration::from_secs(wait)).await?;
+    let in_progress = in_progress.iter().map(|id| parse_id("inProgress", id)).collect::<Result<Vec<_>, _>>()?;
+    let claimed = mail.claim(by.node, &in_progress, Duration::from_secs(wait)).await?;
     let delivery = |ClaimedMail { id, project, attempt, from, to, size_bytes }| MailDelivery {
         id: id.to_string(),
         project: project.to_string(),

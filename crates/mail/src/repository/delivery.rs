@@ -61,8 +61,8 @@ pub trait DeliveryRepository {
         limits: ClaimLimits,
     ) -> Result<Vec<DeliveryClaim>>;
 
-    /// Makes the mails that the node has claimed due again.
-    async fn delivery_release(&mut self, node: NodeId, now: Time) -> Result<()>;
+    /// Makes the mails that the node has claimed due again, except those in progress.
+    async fn delivery_release(&mut self, node: NodeId, in_progress: &[MailId], now: Time) -> Result<()>;
 
     /// Returns the project of a mail that the node has claimed.
     async fn delivery_find_claim(&mut self, node: NodeId, mail: MailId, now: Time) -> Result<Option<ProjectId>>;
@@ -134,10 +134,11 @@ impl DeliveryRepository for Connection {
         Ok(Prepared(claim).load(self).await?)
     }
 
-    async fn delivery_release(&mut self, node: NodeId, now: Time) -> Result<()> {
+    async fn delivery_release(&mut self, node: NodeId, in_progress: &[MailId], now: Time) -> Result<()> {
         let claimed = deliveries::node_id.eq(node).and(deliveries::next_attempt_at.gt(now));
+        let lost = deliveries::table.filter(claimed.and(deliveries::mail_id.ne_all(in_progress)));
         let change = (deliveries::node_id.eq(None::<NodeId>), deliveries::next_attempt_at.eq(now));
-        Prepared(diesel::update(deliveries::table.filter(claimed)).set(change)).execute(self).await?;
+        Prepared(diesel::update(lost).set(change)).execute(self).await?;
         Ok(())
     }
 

@@ -29,16 +29,14 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 
 impl Mail {
     /// Claims due mail of projects whose home node this is. Waits for the first mail for up to `wait`, but at most for
-    /// 30 seconds. An idle node has no mail in progress. So its earlier claims, of a killed process or with a lost
-    /// response, end now.
+    /// 30 seconds. `in_progress` contains all mails that the node handles. So its other claims, of a killed process or with
+    /// a lost response, end now: until their ends, they would count towards the limit of their projects.
     ///
     /// # Errors
     /// Returns [`MailError::Store`].
-    pub async fn claim(&self, node: NodeId, is_idle: bool, wait: Duration) -> Result<Vec<ClaimedMail>> {
-        if is_idle {
-            let now = self.store.clock_rng().now();
-            self.store.connection().await?.delivery_release(node, now).await?;
-        }
+    pub async fn claim(&self, node: NodeId, in_progress: &[MailId], wait: Duration) -> Result<Vec<ClaimedMail>> {
+        let now = self.store.clock_rng().now();
+        self.store.connection().await?.delivery_release(node, in_progress, now).await?;
         let deadline = Instant::now() + wait.min(MAX_WAIT);
         loop {
             // Subscribes before the read, so that it misses no wake-up.

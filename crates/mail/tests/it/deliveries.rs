@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::NodeId;
+use kernel::{MailId, NodeId};
 use mail::{ClaimedMail, DeliveryResult, MailError};
 
 use crate::kit::Kit;
@@ -12,8 +12,17 @@ fn failed() -> DeliveryResult {
 }
 
 impl Kit {
+    /// Claims mail as a node that still has all mails that it has claimed.
     async fn claim(&self) -> Vec<ClaimedMail> {
-        self.mail.claim(self.node, false, Duration::ZERO).await.unwrap()
+        let in_progress = self.claimed.lock().unwrap().clone();
+        self.claim_with(&in_progress).await
+    }
+
+    /// Claims mail as a node that has these mails in progress.
+    async fn claim_with(&self, in_progress: &[MailId]) -> Vec<ClaimedMail> {
+        let claimed = self.mail.claim(self.node, in_progress, Duration::ZERO).await.unwrap();
+        self.claimed.lock().unwrap().extend(claimed.iter().map(|mail| mail.id));
+        claimed
     }
 
     async fn complete(&self, claimed: &ClaimedMail, result: DeliveryResult) {
@@ -26,7 +35,7 @@ impl Kit {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_of_an_idle_node_end() {
+async fn claims_of_mails_that_are_not_in_progress_end() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
     let id = kit.receive(shop, "eve@example.org").await;
@@ -34,14 +43,17 @@ async fn claims_of_an_idle_node_end() {
     assert_eq!((first[0].id, first[0].attempt), (id, 1));
     // Another node that is idle does not end the claim.
     let other = kit.store.clock_rng().id();
-    assert_eq!(kit.mail.claim(other, true, Duration::ZERO).await.unwrap(), []);
+    assert_eq!(kit.mail.claim(other, &[], Duration::ZERO).await.unwrap(), []);
     assert_eq!(kit.claim().await, []);
-    let second = kit.mail.claim(kit.node, true, Duration::ZERO).await.unwrap();
-    assert_eq!((second[0].id, second[0].attempt), (id, 2));
+    // The node also has another mail in progress.
+    let in_progress = kit.receive(shop, "eve@example.org").await;
+    assert_eq!(kit.claim().await[0].id, in_progress);
+    let second = kit.claim_with(&[in_progress]).await;
+    assert_eq!(second.iter().map(|mail| (mail.id, mail.attempt)).collect::<Vec<_>>(), [(id, 2)]);
     kit.complete(&first[0], DeliveryResult::Rejected("late".to_owned())).await;
     assert_eq!(kit.outcome(shop, id).await.0, "received");
     kit.complete(&second[0], DeliveryResult::Handled).await;
-    assert_eq!(kit.mail.claim(kit.node, true, Duration::ZERO).await.unwrap(), []);
+    assert_eq!(kit.claim_with(&[in_progress]).await, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,7 +62,7 @@ async fn home_node_claims_a_mail_once() {
     let shop = kit.project("shop").await;
     let id = kit.receive(shop, "eve@example.org").await;
     let other: NodeId = kit.store.clock_rng().id();
-    assert_eq!(kit.mail.claim(other, false, Duration::ZERO).await.unwrap(), []);
+    assert_eq!(kit.mail.claim(other, &[], Duration::ZERO).await.unwrap(), []);
     let claimed = kit.claim().await;
     let to = vec!["sales@shop.acme.mail.example".to_owned()];
     let expected =
@@ -174,7 +186,7 @@ async fn waiting_claim_returns_as_soon_as_a_mail_arrives() {
     let shop = kit.project("shop").await;
     let waiting = tokio::spawn({
         let kit = kit.clone();
-        async move { kit.mail.claim(kit.node, false, Duration::from_secs(20)).await.unwrap() }
+        async move { kit.mail.claim(kit.node, &[], Duration::from_secs(20)).await.unwrap() }
     });
     let id = kit.receive(shop, "a@example.org").await;
     assert_eq!(waiting.await.unwrap()[0].id, id);

@@ -30,6 +30,8 @@ pub struct Kit {
     pub actor: Actor,
     pub node: NodeId,
     pub folder: TempDir,
+    /// The mails that the node has claimed so far.
+    pub claimed: Mutex<Vec<MailId>>,
     org: OrgId,
     base: TestStore,
 }
@@ -137,7 +139,8 @@ impl Kit {
         let ports = Ports { organizations: Arc::new(notices.clone()), nodes: Arc::new(LocalNodes(wake_ups)) };
         let mail = change(Mail::new(base.store.clone(), raws, limits, Some(DOMAIN.to_owned()), ports));
         let actor = session_actor(base.store.clock_rng().id());
-        Self { mail, notices, relay: Arc::default(), actor, node, folder, org, base }
+        let (relay, claimed) = (Arc::default(), Mutex::default());
+        Self { mail, notices, relay, actor, node, folder, claimed, org, base }
     }
 
     /// Inserts a project that has a mail domain and this node as its home node.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use actix_web::web::{Bytes, Data, Json, Path, PayloadConfig, Query, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, web};
 use protocol::{
-    DeliveryResult, MailDelivered, MailDeliveries, MailDelivery, MailRefusal, MailSubmission, MailSubmitted,
+    DeliveryResult, MailClaim, MailDelivered, MailDeliveries, MailDelivery, MailRefusal, MailSubmission, MailSubmitted,
     RefusedMail,
 };
 use serde::Deserialize;
@@ -29,6 +29,8 @@ pub struct Mail {
     received: Vec<Received>,
     /// The number of requests for received mail.
     polls: usize,
+    /// The mails that the node had in progress at its last request for received mail.
+    in_progress: Vec<String>,
     /// How many of the next results fail with an error.
     failing_results: usize,
 }
@@ -111,6 +113,13 @@ impl ControlPlane {
         self.state.table.lock().unwrap().mail.polls
     }
 
+    /// Returns the mails that the node had in progress at its last request for received mail.
+    pub fn mail_in_progress(&self) -> Vec<String> {
+        let mut in_progress = self.state.table.lock().unwrap().mail.in_progress.clone();
+        in_progress.sort();
+        in_progress
+    }
+
     /// Waits for the result of a mail.
     pub async fn mail_result(&self, id: &str) -> DeliveryResult {
         let result = || self.state.table.lock().unwrap().mail.find(id)?.result.clone();
@@ -186,9 +195,13 @@ struct Poll {
     wait: u64,
 }
 
-async fn claim(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -> HttpResponse {
+async fn claim(request: HttpRequest, poll: Query<Poll>, claim: Json<MailClaim>, state: Data<Shared>) -> HttpResponse {
     let deadline = Instant::now() + Duration::from_secs(poll.wait);
-    state.table.lock().unwrap().mail.polls += 1;
+    {
+        let mail = &mut state.table.lock().unwrap().mail;
+        mail.polls += 1;
+        mail.in_progress = claim.into_inner().in_progress;
+    }
     loop {
         let deliveries = {
             let mut table = state.table.lock().unwrap();

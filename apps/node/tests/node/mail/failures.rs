@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use actix_web::web::Bytes;
 use protocol::DeliveryResult;
+use tokio::time::timeout;
 
 use super::{HOST, Rig, address, mail};
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, RunningNode, until};
+use crate::timeout::TIMEOUT;
 use crate::workers::{with_workers, workerd};
 
 fn failed(error: &str) -> DeliveryResult {
@@ -127,6 +129,25 @@ async fn result_is_reported_until_the_control_plane_accepts_it() {
     assert_eq!(rig.core.mail_result(&during).await, DeliveryResult::Handled);
     // A rejected result is not repeated, and does not end the deliveries.
     assert_eq!(rig.result_of(mail("ignore")).await, DeliveryResult::Handled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_names_the_mails_in_progress() {
+    let Some(rig) = Rig::start().await else { return };
+    let hanging = rig.core.receive_mail("app", mail("hang"));
+    rig.core.fail_mail_results(usize::MAX);
+    let unreported = rig.core.receive_mail("app", mail("ignore"));
+    until("both mails", || rig.core.mail_in_progress() == [&*hanging, &unreported]).await;
+    rig.core.fail_mail_results(0);
+    assert_eq!(rig.core.mail_result(&unreported).await, DeliveryResult::Handled);
+    // Each mail causes another claim.
+    let without_reported = async {
+        while rig.core.mail_in_progress().contains(&unreported) {
+            rig.result_of(mail("ignore")).await;
+        }
+    };
+    timeout(TIMEOUT, without_reported).await.unwrap();
+    assert!(rig.core.mail_in_progress().contains(&hanging));
 }
 
 #[tokio::test(flavor = "multi_thread")]

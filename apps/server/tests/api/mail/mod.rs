@@ -114,16 +114,27 @@ impl Kit {
         self.mx.send(Method::PUT, &format!("mail/inbound/{id}"), |request| request.json(&mail)).await
     }
 
-    /// Claims the due mail of a node.
+    /// Claims the due mail of a node that has no mail in progress.
     async fn claim(&self, node: &ManualNode) -> Vec<Value> {
-        let response = node.send(Method::POST, "mail/deliveries?wait=0", |request| request).await;
-        response.expect(200)["deliveries"].as_array().unwrap().clone()
+        claim(node, 0, &[]).await.expect(200)["deliveries"].as_array().unwrap().clone()
     }
 
     async fn complete(&self, node: &ManualNode, id: &str, attempt: u32, (outcome, reason): (&str, Option<&str>)) {
         let body = json!({ "attempt": attempt, "outcome": outcome, "reason": reason });
         node.send(Method::POST, &format!("mail/deliveries/{id}"), |request| request.json(&body)).await.expect(204);
     }
+}
+
+/// Claims the due mail of a node that has these mails in progress. Waits for mail for these seconds.
+async fn claim(node: &ManualNode, wait: u8, in_progress: &[String]) -> ApiResponse {
+    let path = format!("mail/deliveries?wait={wait}");
+    node.send(Method::POST, &path, |request| request.json(&json!({ "inProgress": in_progress }))).await
+}
+
+/// Returns the ids of the claimed mails.
+fn ids(claimed: &ApiResponse) -> Vec<String> {
+    let claimed = claimed.expect(200)["deliveries"].as_array().unwrap();
+    claimed.iter().map(|mail| mail["id"].as_str().unwrap().to_owned()).collect()
 }
 
 fn new_id() -> String {

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use server::config::CoreLink;
 
-use super::Kit;
+use super::{Kit, claim};
 use crate::support::{ManualNode, client};
 
 const ROUTES: [(&str, &str, bool); 7] = [
@@ -49,6 +49,5 @@ async fn node_without_the_link_gets_no_core() {
     let kit = Kit::start().await;
     let detached = kit.app.another_with(|config| config.core = CoreLink::Off).await;
     let node = ManualNode::named(&detached, "detached").await;
-    let claim = node.send(Method::POST, "mail/deliveries?wait=30", |request| request).await;
-    claim.expect_error(503, "no_core");
+    claim(&node, 30, &[]).await.expect_error(503, "no_core");
 }

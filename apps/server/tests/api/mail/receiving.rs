@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{DOMAIN, EMAIL, Kit, LOG, inbound, new_id};
+use super::{DOMAIN, EMAIL, Kit, LOG, claim, ids, inbound, new_id};
 use crate::support::ManualNode;
 
 const MESSAGE: &str = "Received: by mx\r\nSubject: Hi\r\n\r\nHello\r\n";
@@ -66,8 +66,7 @@ async fn received_mail_is_stored_once_and_delivered_to_the_home_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_waits_for_mail_and_a_failed_attempt_is_repeated() {
     let kit = Kit::start().await;
-    let (waiting, id) =
-        tokio::join!(kit.node.send(Method::POST, "mail/deliveries?wait=30", |request| request), kit.receive(MESSAGE));
+    let (waiting, id) = tokio::join!(claim(&kit.node, 30, &[]), kit.receive(MESSAGE));
     assert_eq!(waiting.expect(200)["deliveries"][0]["id"], id);
     kit.complete(&kit.node, &id, 1, ("failed", Some("threw an Error"))).await;
     let detail = "attempt 1 failed: threw an Error";
@@ -85,8 +84,25 @@ async fn claim_waits_for_mail_and_a_failed_attempt_is_repeated() {
         let response = kit.node.send(Method::POST, &path, |request| request.json(&body)).await;
         response.expect_error(400, "bad_request");
     }
-    let waiting = kit.node.send(Method::POST, "mail/deliveries?wait=-1", |request| request).await;
-    waiting.expect_error(400, "bad_request");
+    let in_progress = |ids: Value| json!({ "inProgress": ids });
+    for (wait, body) in [
+        (-1, in_progress(json!([]))),
+        (0, json!({})),
+        (0, in_progress(json!(["mail_1"]))),
+        (0, in_progress(json!(vec![&id; 1001]))),
+    ] {
+        let path = format!("mail/deliveries?wait={wait}");
+        let response = kit.node.send(Method::POST, &path, |request| request.json(&body)).await;
+        response.expect_error(400, "bad_request");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_ends_those_of_mails_that_are_not_in_progress() {
+    let kit = Kit::start().await;
+    let [lost, in_progress] = [kit.receive(MESSAGE).await, kit.receive(MESSAGE).await];
+    assert_eq!(kit.claim(&kit.node).await.len(), 2);
+    assert_eq!(ids(&claim(&kit.node, 0, &[in_progress]).await), [lost]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
