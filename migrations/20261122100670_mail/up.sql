@@ -115,6 +115,9 @@ CREATE TABLE mail.deliveries (
     project_id uuid NOT NULL,
     -- The number of the last attempt; 0 before the first one.
     attempts integer NOT NULL DEFAULT 0 CONSTRAINT deliveries_attempts_check CHECK (attempts >= 0),
+    -- The number of attempts that a node reported as failed, which determines the delay of the next one. An attempt whose
+    -- claim was lost is not among them.
+    failures integer NOT NULL DEFAULT 0 CONSTRAINT deliveries_failures_check CHECK (failures >= 0),
     -- The node that claimed the mail. Null while no attempt is in progress.
     node_id uuid,
     -- The time of the next attempt. While a node has the mail, the end of its lease.

@@ -5,6 +5,7 @@ diesel::table! {
         mail_id -> Uuid,
         project_id -> Uuid,
         attempts -> Integer,
+        failures -> Integer,
         node_id -> Nullable<Uuid>,
         next_attempt_at -> Timestamptz,
         expires_at -> Timestamptz,

@@ -67,11 +67,14 @@ pub trait DeliveryRepository {
     /// Returns the project of a mail that the node has claimed.
     async fn delivery_find_claim(&mut self, node: NodeId, mail: MailId, now: Time) -> Result<Option<ProjectId>>;
 
+    /// Returns the number of failed attempts to deliver a mail.
+    async fn delivery_count_failures(&mut self, mail: MailId) -> Result<i32>;
+
     /// Deletes the delivery of a mail if this is the node's latest attempt. Otherwise returns false.
     async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<bool>;
 
-    /// Schedules another attempt if this is the node's latest attempt and the next one would be before the expiry.
-    /// Otherwise returns false.
+    /// Counts a failed attempt, and schedules another one, if this is the node's latest attempt and the next one would be
+    /// before the expiry. Otherwise returns false.
     async fn delivery_retry(&mut self, node: NodeId, mail: MailId, attempt: i32, next: Time) -> Result<bool>;
 
     /// Deletes expired deliveries, and returns their mails.
@@ -148,6 +151,11 @@ impl DeliveryRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
+    async fn delivery_count_failures(&mut self, mail: MailId) -> Result<i32> {
+        let failures = deliveries::table.find(mail).select(deliveries::failures);
+        Ok(failures.first(self).await.optional()?.unwrap_or_default())
+    }
+
     async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<bool> {
         let latest = deliveries::mail_id.eq(mail).and(deliveries::node_id.eq(node));
         let deleted = diesel::delete(deliveries::table.filter(latest.and(deliveries::attempts.eq(attempt))));
@@ -157,7 +165,11 @@ impl DeliveryRepository for Connection {
     async fn delivery_retry(&mut self, node: NodeId, mail: MailId, attempt: i32, next: Time) -> Result<bool> {
         let latest = deliveries::mail_id.eq(mail).and(deliveries::node_id.eq(node));
         let latest = latest.and(deliveries::attempts.eq(attempt)).and(deliveries::expires_at.gt(next));
-        let change = (deliveries::node_id.eq(None::<NodeId>), deliveries::next_attempt_at.eq(next));
+        let change = (
+            deliveries::node_id.eq(None::<NodeId>),
+            deliveries::failures.eq(deliveries::failures + 1),
+            deliveries::next_attempt_at.eq(next),
+        );
         let update = diesel::update(deliveries::table.filter(latest)).set(change);
         Ok(Prepared(update).execute(self).await? == 1)
     }

@@ -18,7 +18,8 @@ const LEASE_SECONDS: i64 = 300;
 
 const CLAIM_LIMITS: ClaimLimits = ClaimLimits { total: 20, per_project: 5 };
 
-/// The delays after the first failed attempts, in seconds. Later attempts follow every hour.
+/// The delays after the first failed attempts, in seconds. Later attempts follow every hour. A claim that a killed process
+/// lost is not a failed attempt.
 const BACKOFF_SECONDS: &[i64] = &[5, 15, 60, 300, 900];
 const LATER_BACKOFF_SECONDS: i64 = 3600;
 
@@ -79,7 +80,7 @@ impl Mail {
         let label = result.label();
         let complete = async |tx: &mut Connection| match result {
             DeliveryResult::Failed(reason) => {
-                let next = now.plus_seconds(backoff_seconds(attempt));
+                let next = now.plus_seconds(backoff_seconds(tx.delivery_count_failures(mail).await?));
                 let is_retried = tx.delivery_retry(node, mail, attempt, next).await?;
                 if !is_retried && !tx.delivery_complete(node, mail, attempt).await? {
                     return Ok(false);
@@ -130,9 +131,9 @@ impl Mail {
     }
 }
 
-/// Returns the delay after a failed attempt.
-fn backoff_seconds(attempt: i32) -> i64 {
-    let at = usize::try_from(attempt.saturating_sub(1)).unwrap_or_default();
+/// Returns the delay after a failed attempt. `failures` is the number of failed attempts before it.
+fn backoff_seconds(failures: i32) -> i64 {
+    let at = usize::try_from(failures).unwrap_or_default();
     BACKOFF_SECONDS.get(at).copied().unwrap_or(LATER_BACKOFF_SECONDS)
 }
 

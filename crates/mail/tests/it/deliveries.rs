@@ -57,6 +57,25 @@ async fn claims_of_mails_that_are_not_in_progress_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lost_claims_neither_occupy_their_project_nor_delay_a_retry() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    for _ in 0..5 {
+        kit.receive(shop, "a@example.org").await;
+    }
+    let in_progress = kit.claim().await[0].id;
+    // The responses to all of these claims but the last one are lost.
+    let mut claimed = Vec::new();
+    for attempt in 2..=6 {
+        claimed = kit.claim_with(&[in_progress]).await;
+        assert_eq!(claimed.iter().map(|mail| mail.attempt).collect::<Vec<_>>(), [attempt; 4]);
+    }
+    kit.complete(&claimed[0], failed()).await;
+    kit.advance(5);
+    assert_eq!(kit.claim().await[0].id, claimed[0].id, "a short delay follows the first failure");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn home_node_claims_a_mail_once() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
