@@ -67,15 +67,24 @@ pub trait DeliveryRepository {
     /// Returns the project of a mail that the node has claimed.
     async fn delivery_find_claim(&mut self, node: NodeId, mail: MailId, now: Time) -> Result<Option<ProjectId>>;
 
+    /// Returns whether a mail of the project is due.
+    async fn delivery_is_due(&mut self, project: ProjectId, now: Time) -> Result<bool>;
+
     /// Returns the number of failed attempts to deliver a mail.
     async fn delivery_count_failures(&mut self, mail: MailId) -> Result<i32>;
 
-    /// Deletes the delivery of a mail if this is the node's latest attempt. Otherwise returns false.
-    async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<bool>;
+    /// Deletes the delivery of a mail if this is the node's latest attempt, and returns the project.
+    async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<Option<ProjectId>>;
 
     /// Counts a failed attempt, and schedules another one, if this is the node's latest attempt and the next one would be
-    /// before the expiry. Otherwise returns false.
-    async fn delivery_retry(&mut self, node: NodeId, mail: MailId, attempt: i32, next: Time) -> Result<bool>;
+    /// before the expiry. Returns the project.
+    async fn delivery_retry(
+        &mut self,
+        node: NodeId,
+        mail: MailId,
+        attempt: i32,
+        next: Time,
+    ) -> Result<Option<ProjectId>>;
 
     /// Deletes expired deliveries, and returns their mails.
     async fn delivery_expire(&mut self, now: Time, limit: i64) -> Result<Vec<MailId>>;
@@ -151,18 +160,30 @@ impl DeliveryRepository for Connection {
         Ok(query.first(self).await.optional()?)
     }
 
+    async fn delivery_is_due(&mut self, project: ProjectId, now: Time) -> Result<bool> {
+        let due = deliveries::project_id.eq(project).and(deliveries::next_attempt_at.le(now));
+        let due = deliveries::table.filter(due.and(deliveries::expires_at.gt(now)));
+        Ok(diesel::select(diesel::dsl::exists(due)).get_result(self).await?)
+    }
+
     async fn delivery_count_failures(&mut self, mail: MailId) -> Result<i32> {
         let failures = deliveries::table.find(mail).select(deliveries::failures);
         Ok(failures.first(self).await.optional()?.unwrap_or_default())
     }
 
-    async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<bool> {
+    async fn delivery_complete(&mut self, node: NodeId, mail: MailId, attempt: i32) -> Result<Option<ProjectId>> {
         let latest = deliveries::mail_id.eq(mail).and(deliveries::node_id.eq(node));
         let deleted = diesel::delete(deliveries::table.filter(latest.and(deliveries::attempts.eq(attempt))));
-        Ok(deleted.execute(self).await? == 1)
+        Ok(deleted.returning(deliveries::project_id).get_result(self).await.optional()?)
     }
 
-    async fn delivery_retry(&mut self, node: NodeId, mail: MailId, attempt: i32, next: Time) -> Result<bool> {
+    async fn delivery_retry(
+        &mut self,
+        node: NodeId,
+        mail: MailId,
+        attempt: i32,
+        next: Time,
+    ) -> Result<Option<ProjectId>> {
         let latest = deliveries::mail_id.eq(mail).and(deliveries::node_id.eq(node));
         let latest = latest.and(deliveries::attempts.eq(attempt)).and(deliveries::expires_at.gt(next));
         let change = (
@@ -170,8 +191,8 @@ impl DeliveryRepository for Connection {
             deliveries::failures.eq(deliveries::failures + 1),
             deliveries::next_attempt_at.eq(next),
         );
-        let update = diesel::update(deliveries::table.filter(latest)).set(change);
-        Ok(Prepared(update).execute(self).await? == 1)
+        let update = diesel::update(deliveries::table.filter(latest)).set(change).returning(deliveries::project_id);
+        Ok(Prepared(update).get_result(self).await.optional()?)
     }
 
     async fn delivery_expire(&mut self, now: Time, limit: i64) -> Result<Vec<MailId>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::{MailId, NodeId};
+use kernel::{MailId, NodeId, ProjectId, Time};
 use store::{BATCH_SIZE, Connection};
 use tokio::time::{Instant, timeout_at};
 
@@ -71,37 +71,20 @@ impl Mail {
         self.raws.open(project.ok_or(MailError::MailNotFound)?, mail).await
     }
 
-    /// Stores the result of an attempt. Ignores the result of an earlier attempt, or of another node.
+    /// Stores the result of an attempt. Ignores the result of an earlier attempt, or of another node. If more mail of the
+    /// project is due, wakes the claim of the node, which can be waiting because the project had reached its limit.
     ///
     /// # Errors
     /// Returns [`MailError::Store`].
     pub async fn complete(&self, node: NodeId, mail: MailId, attempt: i32, result: DeliveryResult) -> Result<()> {
         let now = self.store.clock_rng().now();
         let label = result.label();
-        let complete = async |tx: &mut Connection| match result {
-            DeliveryResult::Failed(reason) => {
-                let next = now.plus_seconds(backoff_seconds(tx.delivery_count_failures(mail).await?));
-                let is_retried = tx.delivery_retry(node, mail, attempt, next).await?;
-                if !is_retried && !tx.delivery_complete(node, mail, attempt).await? {
-                    return Ok(false);
-                }
-                let last = if is_retried { "" } else { ", the last one," };
-                let detail = one_line(&format!("attempt {attempt}{last} failed: {reason}"), MAX_DETAIL_CHARS);
-                tx.message_set_detail(mail, Some(&detail)).await?;
-                Ok(true)
+        let complete = async |tx: &mut Connection| {
+            let Some(project) = record(tx, node, (mail, attempt), result, now).await? else { return Ok(false) };
+            if tx.delivery_is_due(project, now).await? {
+                self.ports.nodes.wake(tx, node).await?;
             }
-            result if tx.delivery_complete(node, mail, attempt).await? => {
-                match result {
-                    DeliveryResult::Rejected(reason) => {
-                        let reason = one_line(&reason, MAX_DETAIL_CHARS);
-                        let from = &[MailOutcome::Received];
-                        tx.message_set_outcome(mail, from, MailOutcome::Rejected, Some(&reason)).await?;
-                    }
-                    _ => tx.message_set_detail(mail, None).await?,
-                }
-                Ok(true)
-            }
-            _ => Ok::<_, MailError>(false),
+            Ok::<_, MailError>(true)
         };
         if self.store.transaction_unaudited(complete).await? {
             metrics::delivery(label);
@@ -129,6 +112,42 @@ impl Mail {
         metrics::pending_deliveries(self.store.connection().await?.delivery_count().await?);
         Ok(())
     }
+}
+
+/// Stores the result of an attempt, and returns the project of the mail. Returns `None` for an attempt that is not the
+/// node's latest.
+async fn record(
+    tx: &mut Connection,
+    node: NodeId,
+    (mail, attempt): (MailId, i32),
+    result: DeliveryResult,
+    now: Time,
+) -> Result<Option<ProjectId>> {
+    let DeliveryResult::Failed(reason) = result else {
+        let project = tx.delivery_complete(node, mail, attempt).await?;
+        match result {
+            _ if project.is_none() => {}
+            DeliveryResult::Rejected(reason) => {
+                let reason = one_line(&reason, MAX_DETAIL_CHARS);
+                let from = &[MailOutcome::Received];
+                tx.message_set_outcome(mail, from, MailOutcome::Rejected, Some(&reason)).await?;
+            }
+            _ => tx.message_set_detail(mail, None).await?,
+        }
+        return Ok(project);
+    };
+    let next = now.plus_seconds(backoff_seconds(tx.delivery_count_failures(mail).await?));
+    let retried = tx.delivery_retry(node, mail, attempt, next).await?;
+    let last = if retried.is_some() { "" } else { ", the last one," };
+    let project = match retried {
+        Some(project) => Some(project),
+        None => tx.delivery_complete(node, mail, attempt).await?,
+    };
+    if project.is_some() {
+        let detail = one_line(&format!("attempt {attempt}{last} failed: {reason}"), MAX_DETAIL_CHARS);
+        tx.message_set_detail(mail, Some(&detail)).await?;
+    }
+    Ok(project)
 }
 
 /// Returns the delay after a failed attempt. `failures` is the number of failed attempts before it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kernel::{MailId, NodeId};
 use mail::{ClaimedMail, DeliveryResult, MailError};
+use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::kit::Kit;
 
@@ -73,6 +74,26 @@ async fn lost_claims_neither_occupy_their_project_nor_delay_a_retry() {
     kit.complete(&claimed[0], failed()).await;
     kit.advance(5);
     assert_eq!(kit.claim().await[0].id, claimed[0].id, "a short delay follows the first failure");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_wakes_the_claim_that_waits_for_the_limit_of_the_project() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    for _ in 0..7 {
+        kit.receive(shop, "a@example.org").await;
+    }
+    let claimed = kit.claim().await;
+    assert_eq!((claimed.len(), kit.claim().await.len()), (5, 0));
+    let mut wake_ups = kit.wake_ups.subscribe();
+    for (mail, result) in claimed.iter().zip([DeliveryResult::Handled, failed()]) {
+        kit.complete(mail, result).await;
+        assert_eq!(wake_ups.try_recv(), Ok(kit.node));
+        assert_eq!(kit.claim().await.len(), 1);
+    }
+    // No more mail is due.
+    kit.complete(&claimed[2], DeliveryResult::Handled).await;
+    assert_eq!(wake_ups.try_recv(), Err(TryRecvError::Empty));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,6 +30,8 @@ pub struct Kit {
     pub actor: Actor,
     pub node: NodeId,
     pub folder: TempDir,
+    /// Sends the ids of the nodes whose claims are woken.
+    pub wake_ups: broadcast::Sender<NodeId>,
     /// The mails that the node has claimed so far.
     pub claimed: Mutex<Vec<MailId>>,
     org: OrgId,
@@ -136,11 +138,11 @@ impl Kit {
         .await;
         let raws = RawMails::new(store);
         let (notices, wake_ups) = (Notices::default(), broadcast::channel(16).0);
-        let ports = Ports { organizations: Arc::new(notices.clone()), nodes: Arc::new(LocalNodes(wake_ups)) };
+        let ports = Ports { organizations: Arc::new(notices.clone()), nodes: Arc::new(LocalNodes(wake_ups.clone())) };
         let mail = change(Mail::new(base.store.clone(), raws, limits, Some(DOMAIN.to_owned()), ports));
         let actor = session_actor(base.store.clock_rng().id());
         let (relay, claimed) = (Arc::default(), Mutex::default());
-        Self { mail, notices, relay, actor, node, folder, claimed, org, base }
+        Self { mail, notices, relay, actor, node, folder, wake_ups, claimed, org, base }
     }
 
     /// Inserts a project that has a mail domain and this node as its home node.

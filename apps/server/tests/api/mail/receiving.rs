@@ -1,5 +1,8 @@
 //! Mail that projects receive.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -103,6 +106,29 @@ async fn claim_ends_those_of_mails_that_are_not_in_progress() {
     let [lost, in_progress] = [kit.receive(MESSAGE).await, kit.receive(MESSAGE).await];
     assert_eq!(kit.claim(&kit.node).await.len(), 2);
     assert_eq!(ids(&claim(&kit.node, 0, &[in_progress]).await), [lost]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_claim_returns_as_soon_as_the_project_falls_below_its_limit() {
+    /// The number of mails above the limit.
+    const MORE: usize = 10;
+    let kit = Kit::start().await;
+    for _ in 0..5 + MORE {
+        kit.receive(MESSAGE).await;
+    }
+    let mut claimed = VecDeque::from(ids(&claim(&kit.node, 0, &[]).await));
+    assert_eq!(claimed.len(), 5);
+    let start = Instant::now();
+    for _ in 0..MORE {
+        let in_progress: Vec<String> = claimed.iter().cloned().collect();
+        let handled = claimed.pop_front().unwrap();
+        let handled = kit.complete(&kit.node, &handled, 1, ("handled", None));
+        let (next, ()) = tokio::join!(claim(&kit.node, 30, &in_progress), handled);
+        claimed.extend(ids(&next));
+    }
+    assert_eq!(claimed.len(), 5);
+    // Without a wake-up, a claim reads the due mail every two seconds.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
