@@ -66,7 +66,8 @@ impl Services {
     /// Returns the collisions between the routes of a listener.
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
         let routing = Routing::shared(config.sign_ins)?;
-        let concurrency_limit = ConcurrencyLimit::new(config.max_concurrent_requests, store.status().max);
+        let (connections, pools) = (store.status().max, store.pool_count());
+        let concurrency_limit = ConcurrencyLimit::new(config.max_concurrent_requests, connections, pools);
         Ok(Self {
             static_responses: Data::new(StaticResponses::of(routing.reference.routes())),
             routing,

@@ -100,6 +100,16 @@ impl PerThreadPools {
         POOL_INDEX.set(index);
     }
 
+    /// Returns the number of pools that serve requests.
+    pub(crate) fn count(&self) -> usize {
+        self.per_thread.len().max(1)
+    }
+
+    /// Returns the index of this thread's pool.
+    pub(crate) fn index() -> usize {
+        POOL_INDEX.get().unwrap_or_default()
+    }
+
     /// Returns the pool of this thread.
     pub(crate) fn current(&self) -> &Pool<Connection> {
         self.of_thread().map_or(&self.shared, |own| &own.pool)

@@ -61,6 +61,18 @@ impl Store {
         self.pools.bind_to_thread();
     }
 
+    /// Returns the number of pools that serve requests. Each has its own queue.
+    #[must_use]
+    pub fn pool_count(&self) -> usize {
+        self.pools.count()
+    }
+
+    /// Returns the index of this thread's pool.
+    #[must_use]
+    pub fn pool_index() -> usize {
+        PerThreadPools::index()
+    }
+
     /// Returns the clock and RNG for ids and times.
     #[must_use]
     pub fn clock_rng(&self) -> &ClockRng {

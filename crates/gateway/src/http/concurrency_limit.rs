@@ -25,8 +25,9 @@ const MAX_SHORTEST_WAIT: Duration = Duration::from_millis(10);
 /// slow machine.
 const MIN_PER_CONNECTION: usize = 4;
 
-/// The share of a lowered limit that changes may use. A change needs a connection for several statements, and most reads
-/// share one. Without this bound, changes that wait for a connection would use up the limit.
+/// The share of a lowered limit that changes may use, equally divided among the pools. A change needs a connection for
+/// several statements, and most reads share one. Without this bound, changes that wait for a connection would use up the
+/// limit.
 const CHANGES_SHARE: usize = 4;
 
 static LIMIT: LazyLock<Gauge<u64>> = LazyLock::new(|| {
@@ -39,8 +40,8 @@ static LIMIT: LazyLock<Gauge<u64>> = LazyLock::new(|| {
 pub(crate) struct ConcurrencyLimit {
     /// The permits of the configured maximum. Requests in progress hold them.
     permits: Arc<Semaphore>,
-    /// The same number of permits. Only changes in progress hold them.
-    changes: Arc<Semaphore>,
+    /// The same number of permits for each pool of connections. Only changes in progress hold them.
+    changes: Vec<Arc<Semaphore>>,
     max: usize,
     min: usize,
     /// The limit of new requests.
@@ -59,12 +60,12 @@ pub(super) struct Permit {
 
 impl ConcurrencyLimit {
     /// Creates the limit, which begins at the maximum.
-    pub(crate) fn new(max: usize, connections: usize) -> Self {
+    pub(crate) fn new(max: usize, connections: usize, pools: usize) -> Self {
         let min = (connections * MIN_PER_CONNECTION).min(max);
         let permits = || Arc::new(Semaphore::new(max));
         Self {
             permits: permits(),
-            changes: permits(),
+            changes: (0..pools.max(1)).map(|_| permits()).collect(),
             max,
             min,
             current: AtomicUsize::new(max),
@@ -78,8 +79,9 @@ impl ConcurrencyLimit {
         let current = self.current();
         let in_progress = |permits: &Semaphore| self.max.saturating_sub(permits.available_permits());
         let is_lowered = current < self.max;
+        let max_changes = (current / CHANGES_SHARE / self.changes.len()).max(1);
         in_progress(&self.permits) >= current
-            || is_lowered && !method.is_safe() && in_progress(&self.changes) >= (current / CHANGES_SHARE).max(1)
+            || is_lowered && !method.is_safe() && self.changes().is_some_and(|it| in_progress(it) >= max_changes)
     }
 
     /// Acquires a permit. Only the maximum limits it, so that requests that have begun can continue.
@@ -87,7 +89,7 @@ impl ConcurrencyLimit {
         let acquire = |permits: &Arc<Semaphore>| Arc::clone(permits).try_acquire_owned().ok();
         let request = acquire(&self.permits)?;
         // There are as many permits for changes as for requests.
-        let change = (!method.is_safe()).then(|| acquire(&self.changes)).flatten();
+        let change = if method.is_safe() { None } else { self.changes().and_then(acquire) };
         Some(Permit { _request: request, _change: change })
     }
 
@@ -100,6 +102,11 @@ impl ConcurrencyLimit {
     /// requests fit into is not an overload: on a slow machine, a few clients suffice to lower it.
     pub(super) fn is_overloaded(&self) -> bool {
         self.is_overloaded.load(Ordering::Relaxed)
+    }
+
+    /// Returns the permits for changes that use the pool of this thread.
+    fn changes(&self) -> Option<&Arc<Semaphore>> {
+        self.changes.get(Store::pool_index()).or_else(|| self.changes.first())
     }
 
     fn current(&self) -> usize {
@@ -149,7 +156,7 @@ mod tests {
 
     #[test]
     fn limit_falls_to_its_minimum_while_every_request_waits() {
-        let limit = ConcurrencyLimit::new(512, 16);
+        let limit = ConcurrencyLimit::new(512, 16, 1);
         assert_eq!(adapt(&limit, 10, MAX_SHORTEST_WAIT), 512);
         // A burst of half a second.
         assert_eq!(adapt(&limit, 5, LONG), 169);
@@ -159,7 +166,7 @@ mod tests {
 
     #[test]
     fn limit_recovers_to_its_maximum() {
-        let limit = ConcurrencyLimit::new(512, 1);
+        let limit = ConcurrencyLimit::new(512, 1, 1);
         assert_eq!(adapt(&limit, 100, LONG), 4);
         assert_eq!(adapt(&limit, 2, Duration::ZERO), 6);
         assert_eq!(adapt(&limit, 100, MAX_SHORTEST_WAIT), 512);
@@ -167,7 +174,7 @@ mod tests {
 
     #[test]
     fn overload_needs_a_lowered_limit_that_refuses_requests() {
-        let limit = ConcurrencyLimit::new(512, 16);
+        let limit = ConcurrencyLimit::new(512, 16, 1);
         limit.record_refusal();
         adapt(&limit, 1, LONG);
         assert!(!limit.is_overloaded());
@@ -182,7 +189,7 @@ mod tests {
 
     #[test]
     fn minimum_is_at_most_the_configured_maximum() {
-        let limit = ConcurrencyLimit::new(1, 16);
+        let limit = ConcurrencyLimit::new(1, 16, 1);
         assert_eq!(adapt(&limit, 100, LONG), 1);
         assert_eq!(adapt(&limit, 100, Duration::ZERO), 1);
         assert!(!limit.is_reached(&Method::GET));
@@ -190,7 +197,7 @@ mod tests {
 
     #[test]
     fn requests_that_have_begun_are_limited_only_by_the_maximum() {
-        let limit = ConcurrencyLimit::new(6, 1);
+        let limit = ConcurrencyLimit::new(6, 1, 1);
         let mut permits: Vec<_> = (0..5).map(|_| limit.acquire(&Method::GET).expect("a permit")).collect();
         assert!(!limit.is_reached(&Method::GET));
         assert_eq!(adapt(&limit, 10, LONG), 4);
@@ -206,8 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_a_pool_use_its_part_of_their_share() {
+        let limit = ConcurrencyLimit::new(512, 4, 2);
+        assert_eq!(adapt(&limit, 100, LONG), 16);
+        let changes: Vec<_> = (0..2).map(|_| limit.acquire(&Method::POST).expect("a permit")).collect();
+        assert!(limit.is_reached(&Method::POST));
+        assert!(!limit.is_reached(&Method::GET));
+        drop(changes);
+        assert!(!limit.is_reached(&Method::POST));
+    }
+
+    #[test]
     fn changes_use_a_quarter_of_a_lowered_limit() {
-        let limit = ConcurrencyLimit::new(512, 2);
+        let limit = ConcurrencyLimit::new(512, 2, 1);
         let mut changes: Vec<_> = (0..100).map(|_| limit.acquire(&Method::POST).expect("a permit")).collect();
         assert!(!limit.is_reached(&Method::DELETE));
         assert_eq!(adapt(&limit, 100, LONG), 8);
