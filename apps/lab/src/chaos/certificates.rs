@@ -96,7 +96,7 @@ async fn measure(services: &mut Services, folder: &Path, mut authority: Authorit
         }
     }
     kill_server(&platform, services, &database, &url, &mut outcome).await?;
-    let last_kill = SystemTime::now();
+    let last_kill: SystemTime = database.query_one("SELECT now()", &[]).await?.try_get(0)?;
     let completed_in = wait_until_complete(&url).await?;
     let failed_afterwards = database.query(FAILED, &[&last_kill]).await?;
     for row in &failed_afterwards {
