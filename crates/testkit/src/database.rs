@@ -84,9 +84,7 @@ impl TestDatabase {
     /// Panics if Postgres refuses the statement.
     pub async fn rows(&self, statement: &str) -> Vec<Value> {
         let query = diesel::sql_query(format!("SELECT to_jsonb(t) AS row FROM ({statement}) t"));
-        let mut session = self.connect().await;
-        let rows: Vec<Row> = expect_ok(statement, query.load(&mut session).await);
-        self.sessions.keep(session).await;
+        let rows: Vec<Row> = expect_ok(statement, self.in_session(async |session| query.load(session).await).await);
         rows.into_iter().map(|row| row.row).collect()
     }
 
@@ -96,9 +94,7 @@ impl TestDatabase {
     /// Panics if Postgres refuses the statement.
     pub async fn number(&self, statement: &str) -> i64 {
         let query = diesel::sql_query(format!("SELECT ({statement})::bigint AS number"));
-        let mut session = self.connect().await;
-        let row: Number = expect_ok(statement, query.get_result(&mut session).await);
-        self.sessions.keep(session).await;
+        let row: Number = expect_ok(statement, self.in_session(async |session| query.get_result(session).await).await);
         row.number
     }
 
@@ -115,10 +111,7 @@ impl TestDatabase {
     /// # Errors
     /// Returns the error of Postgres.
     pub async fn try_run(&self, statements: &str) -> QueryResult<()> {
-        let mut session = self.connect().await;
-        session.batch_execute(statements).await?;
-        self.sessions.keep(session).await;
-        Ok(())
+        self.in_session(async |session| session.batch_execute(statements).await).await
     }
 
     /// Closes the sessions of earlier statements. Postgres updates its statistics when a session ends.
@@ -143,6 +136,14 @@ impl TestDatabase {
 
     fn named(cluster: String, name: String) -> Self {
         Self { cluster, name, sessions: Sessions::default() }
+    }
+
+    /// Runs statements in a session, which later statements continue if these succeed.
+    async fn in_session<T>(&self, run: impl AsyncFnOnce(&mut AsyncPgConnection) -> QueryResult<T>) -> QueryResult<T> {
+        let mut session = self.connect().await;
+        let result = run(&mut session).await?;
+        self.sessions.keep(session).await;
+        Ok(result)
     }
 
     async fn connect(&self) -> AsyncPgConnection {

@@ -5,7 +5,6 @@ mod fixture;
 mod writes;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
 use futures_util::future::join_all;
@@ -13,7 +12,6 @@ use serde_json::json;
 use store::Connection;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
 
 use self::fixture::{Fixture, Kind, Loss, Sender, expected, response};
 use self::writes::{AUDIT_LOCK, Wait, Write};
@@ -146,18 +144,11 @@ async fn reject_while_waiting(
 async fn wait_until_blocked(fixture: &Fixture, stream: &TcpStream, route: &str) {
     let waiting = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) \
                    WHERE NOT granted AND datname = current_database()";
-    let is_blocked = async {
-        while fixture.app.db_rows(waiting).await.is_empty() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let ended = async {
-        tokio::select! {
-            () = is_blocked => {}
-            readable = stream.readable() => readable.unwrap(),
-        }
-    };
-    assert!(timeout(Duration::from_secs(60), ended).await.is_ok(), "{route} does not wait for the lock");
+    let what = format!("{route} waits");
+    tokio::select! {
+        () = eventually(&what, async || (!fixture.app.db_rows(waiting).await.is_empty()).then_some(())) => {}
+        readable = stream.readable() => readable.unwrap(),
+    }
 }
 
 /// Two sessions that end each other, two holders of tokens, and two admins who remove each other do not block each
