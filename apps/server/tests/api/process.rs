@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{TestDatabase, WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
+use testkit::{TestDatabase, reserved_port};
 
+use crate::convergence::node_process;
 use crate::support::{client, eventually};
 
 pub struct Process {
@@ -44,10 +45,8 @@ fn settings(
 }
 
 fn command(settings: &[(&str, String)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_svc-server"));
-    command.env_clear().envs([WITHOUT_SYSTEM_CERTIFICATES]);
-    command.envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut command = node_process::command("svc-server", settings);
+    command.stderr(Stdio::piped());
     command
 }
 

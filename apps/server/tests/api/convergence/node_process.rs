@@ -45,7 +45,7 @@ impl Node {
             ("SVC_NODE_DIR", folder.display().to_string()),
         ];
         settings.extend_from_slice(extra);
-        Self { child: spawn(&settings), edge, settings, folder }
+        Self { child: spawn("svc-node", &settings), edge, settings, folder }
     }
 
     /// Kills the process with SIGKILL.
@@ -59,7 +59,7 @@ impl Node {
     }
 
     pub fn restart(&mut self) {
-        self.child = spawn(&self.settings);
+        self.child = spawn("svc-node", &self.settings);
     }
 
     /// Returns the page of a host at a path, or `None` if the status is not 200.
@@ -90,10 +90,16 @@ pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_svc-server")).with_file_name(name)
 }
 
-fn spawn(settings: &[(&str, String)]) -> Child {
-    let program = program("svc-node");
-    let mut command = Command::new(&program);
+/// Returns the command of such a program, with only these settings.
+pub fn command(name: &str, settings: &[(&str, String)]) -> Command {
+    let mut command = Command::new(program(name));
     command.env_clear().envs([WITHOUT_SYSTEM_CERTIFICATES]);
     command.envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
-    command.stdout(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
+    command.stdout(Stdio::null());
+    command
+}
+
+/// Starts such a program with only these settings.
+pub fn spawn(name: &str, settings: &[(&str, String)]) -> Child {
+    command(name, settings).spawn().unwrap_or_else(|error| panic!("{name}: {error}"))
 }

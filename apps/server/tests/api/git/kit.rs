@@ -11,10 +11,10 @@ use kernel::{ClockRng, Secret};
 use serde_json::{Value, json};
 use server::Config;
 use store::Store;
-use testkit::{WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
+use testkit::reserved_port;
 
 use super::{REPO, REPOS};
-use crate::convergence::node_process::program;
+use crate::convergence::node_process::spawn;
 use crate::support::{App, Caller, client, eventually};
 
 /// A server with Ada's project `site`, and a git node.
@@ -190,7 +190,7 @@ impl GitNode {
             ("PATH", std::env::var_os("PATH").unwrap().into_string().unwrap()),
         ];
         settings.extend_from_slice(more);
-        let node = Self { http, ssh, child: spawn(&settings), settings, folder };
+        let node = Self { http, ssh, child: spawn("svc-git", &settings), settings, folder };
         let mut connection = store::Connection::establish(database).await.unwrap();
         eventually("the git node announces itself", async || {
             let announced: i64 = git_nodes::table.count().get_result(&mut connection).await.unwrap();
@@ -217,7 +217,7 @@ impl GitNode {
     }
 
     pub async fn restart(&mut self) {
-        self.child = spawn(&self.settings);
+        self.child = spawn("svc-git", &self.settings);
         let http = self.http;
         eventually("the git node listens", async || {
             tokio::net::TcpStream::connect(("127.0.0.1", http)).await.ok().map(drop)
@@ -317,12 +317,4 @@ impl Clone {
 pub async fn token(user: &Caller, scopes: &[&str]) -> String {
     let created = user.post("/v1/me/tokens", json!({ "name": "git", "scopes": scopes })).await;
     created.expect(201)["token"].as_str().unwrap().to_owned()
-}
-
-fn spawn(settings: &[(&str, String)]) -> Child {
-    let program = program("svc-git");
-    let mut command = Command::new(&program);
-    command.env_clear().envs([WITHOUT_SYSTEM_CERTIFICATES]);
-    command.envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
-    command.stdout(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
