@@ -98,6 +98,13 @@ impl Prefix {
         self.in_progress().get(&blob).copied().unwrap_or_default()
     }
 
+    /// Ends the reservation of a blob, which stays in progress.
+    pub fn release(&self, blob: Uuid) {
+        if let Some(reserved) = self.in_progress().get_mut(&blob) {
+            *reserved = 0;
+        }
+    }
+
     /// Returns the number of bytes that the puts in progress reserve.
     pub fn reserved_bytes(&self) -> u64 {
         self.in_progress().values().fold(0, |sum, bytes| sum.saturating_add(*bytes))

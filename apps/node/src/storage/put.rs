@@ -3,10 +3,12 @@
 use std::fmt::Display;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use objects::ObjectWriter;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::Storage;
@@ -24,6 +26,9 @@ use crate::clock::since_epoch;
 const LARGE_OBJECT_BYTES: u64 = 256 * 1024;
 /// S3 allows 10,000 parts of 5 MiB.
 const MAX_OBJECT_BYTES: u64 = 48 << 30;
+/// The time after which a request that was given up does not arrive at the store any more. Its connection is closed, so
+/// only what the network has already accepted can arrive.
+const LATE_REQUEST_DELAY: Duration = Duration::from_secs(15);
 
 /// The options of a put.
 #[derive(Debug, Clone, Default)]
@@ -183,21 +188,32 @@ impl Storage {
         Ok(size)
     }
 
-    /// Deletes the blob of a failed put. If that cannot be recorded, the next start finds the blob.
+    /// Deletes the blob of a failed put. Its last request can still arrive at the store, so the blob is deleted again
+    /// after [`LATE_REQUEST_DELAY`]. Until then it stays in progress: the next start finds the blob, also if the deletion
+    /// cannot be recorded.
     async fn discard(self: Arc<Self>, prefix: Arc<Prefix>, key: Key, blob: Uuid) {
-        let (name, bytes) = (prefix.name.clone(), prefix.reserved_by(blob));
-        let discard = async || {
-            let (name, key) = (name.clone(), key.clone());
-            self.index.write(move |tables| tables.discard(&name, key.as_str(), blob, bytes)).await
-        };
-        let mut discarded = discard().await;
-        while discarded == Err(StorageError::TOO_MANY_CHANGES) {
-            discarded = discard().await;
+        if self.mark_unused(&prefix.name, &key, blob, prefix.reserved_by(blob)).await.is_ok() {
+            prefix.release(blob);
+            sleep(LATE_REQUEST_DELAY).await;
+            if self.mark_unused(&prefix.name, &key, blob, 0).await.is_ok() {
+                prefix.end(blob);
+            }
         }
-        if discarded.is_ok() {
-            prefix.end(blob);
-            self.garbage.notify_one();
+    }
+
+    /// Records that a blob of about this size is to be deleted.
+    async fn mark_unused(&self, prefix: &str, key: &Key, blob: Uuid, bytes: u64) -> Result<()> {
+        loop {
+            let (prefix, key) = (prefix.to_owned(), key.clone());
+            let write = move |tables: &mut Tables<'_>| tables.discard(&prefix, key.as_str(), blob, bytes);
+            match self.index.write(write).await {
+                Err(StorageError::TOO_MANY_CHANGES) => (),
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
         }
+        self.garbage.notify_one();
+        Ok(())
     }
 }
 

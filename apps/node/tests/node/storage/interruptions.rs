@@ -33,6 +33,27 @@ async fn failed_and_cancelled_puts_store_nothing() {
     .await;
 }
 
+/// The last request of a put that ended can arrive at the store after the deletion of its blob.
+#[tokio::test(flavor = "multi_thread")]
+async fn blob_that_arrives_after_its_deletion_is_deleted_again() {
+    let rig = Rig::start(TestStore::start(Kind::Folder).await);
+    let one = grant("one");
+    let begin = stream::iter([Ok(Bytes::from(noise(300 << 10)))]);
+    let content = Box::pin(begin.chain(stream::pending::<io::Result<Bytes>>()));
+    let mut put = Box::pin(rig.storage.put(fixed(&one), key("key"), PutOptions::default(), content));
+    tokio::select! {
+        ended = &mut put => panic!("the put ended: {ended:?}"),
+        () = rig.wait_for_blobs(1) => (),
+    }
+    let part = rig.store.blobs().remove(0);
+    let blob = part.rsplit('/').next().unwrap().get(..36).unwrap();
+    assert!(Uuid::try_parse(blob).is_ok(), "{part}");
+    drop(put);
+    rig.wait_for_blobs(0).await;
+    std::fs::write(rig.store.folder("sto_one").join(blob), "late").unwrap();
+    rig.wait_for_blobs(0).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stalled_puts_of_a_project_do_not_block_others() {
     let rig = Rig::start(TestStore::start(Kind::Folder).await);
