@@ -259,8 +259,7 @@ impl Certificates {
             OrderStatus::Ready => {
                 let key = self.order_key(name, order).await?;
                 let request = key::signing_request(&name.name, &key).map_err(Error::inconsistent)?;
-                session.finalize(&order.url, &request).await.map_err(RunError::Authority)?;
-                Ok(Progress::Advanced)
+                progress(session, &state, session.finalize(&order.url, &request).await).await
             }
             OrderStatus::Processing => Ok(Progress::Waiting(state.retry_after)),
             OrderStatus::Valid => {
@@ -290,8 +289,7 @@ impl Certificates {
         if !is_pending(published.challenge) || !self.is_validation_possible(order).await? {
             return Ok(Progress::Waiting(state.retry_after));
         }
-        session.validate(&order.url, published.challenge).await.map_err(RunError::Authority)?;
-        Ok(Progress::Advanced)
+        progress(session, state, session.validate(&order.url, published.challenge).await).await
     }
 
     /// Returns whether the challenge of an order is served, if it has one.
@@ -386,6 +384,25 @@ impl Certificates {
             .await
             .inspect(|()| metrics::count_order(true))
     }
+}
+
+/// Returns the progress of an order after a request that changes it. A request of a process that was killed can arrive
+/// first. The authority then refuses this one, but the order continues. `before` is the order before the request.
+async fn progress(
+    session: &dyn AuthoritySession,
+    before: &AuthorityOrder,
+    changed: Result<(), AuthorityError>,
+) -> Result<Progress, RunError> {
+    let Err(error) = changed else { return Ok(Progress::Advanced) };
+    if matches!(error, AuthorityError::Refused(_)) {
+        let now = session.order(&before.url).await.map_err(RunError::Authority)?;
+        // The authority can also refuse a certificate signing request and end the order with it.
+        let is_ended = before.status == OrderStatus::Ready && now.status == OrderStatus::Invalid;
+        if !is_ended && (now.status != before.status || now.challenges != before.challenges) {
+            return Ok(Progress::Advanced);
+        }
+    }
+    Err(RunError::Authority(error))
 }
 
 /// Returns the error that decides about the next run: a failure rather than a postponement, the later failure, and the

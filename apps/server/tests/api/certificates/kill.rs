@@ -35,12 +35,11 @@ struct Rig {
     dns: Arc<DnsServer>,
     ada: Caller,
     tasks: [AbortHandle; 2],
-    _pebble: Pebble,
+    pebble: Pebble,
 }
 
 impl Rig {
-    async fn start() -> Option<Self> {
-        let pebble = Pebble::start().await?;
+    async fn start(pebble: Pebble) -> Self {
         let dns = pebble.dns.clone();
         let proxy = AcmeProxy::start(&pebble).await;
         let settings = [
@@ -59,7 +58,14 @@ impl Rig {
         let responding = watch::channel(node).1;
         let responder = serve_challenges(pebble.http_port, responding, Arc::new(AtomicBool::new(true))).await;
         let zones = tokio::spawn(serve_zones(server.database.clone(), dns.clone())).abort_handle();
-        Some(Self { server, proxy, dns, ada, tasks: [responder, zones], _pebble: pebble })
+        Self { server, proxy, dns, ada, tasks: [responder, zones], pebble }
+    }
+
+    /// Deploys the project, which then needs a certificate for its default hostname.
+    async fn deploy(&self) {
+        self.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+        self.dns.set(DEFAULT, RecordType::A, &["127.0.0.1"]);
+        self.ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
     }
 
     /// Holds the next call of these resources, at both moments.
@@ -88,16 +94,20 @@ impl Rig {
                 () = issued => break,
             }
             assert_eq!(self.violations().await, Vec::<String>::new());
-            // The lease of the run and the limits of accounts and orders end.
-            let lapse = "UPDATE certificates.names SET due_at = now() WHERE state <> 'active'; \
-                 DELETE FROM store.rate_limits WHERE key LIKE 'certificate-%'";
-            self.server.database.run(lapse).await;
-            self.server.restart().await;
+            self.restart().await;
         }
         assert!(self.proxy.holds().is_empty(), "not killed at {:?}", self.proxy.holds());
         let left = "SELECT (SELECT count(*) FROM certificates.orders) \
              + (SELECT count(*) FROM dns.rrsets WHERE managed_by = 'certificate')";
         assert_eq!(self.server.database.number(left).await, 0);
+    }
+
+    /// Starts the killed server. The lease of its run and the limits of accounts and orders have ended.
+    async fn restart(&mut self) {
+        let lapse = "UPDATE certificates.names SET due_at = now() WHERE state <> 'active'; \
+             DELETE FROM store.rate_limits WHERE key LIKE 'certificate-%'";
+        self.server.database.run(lapse).await;
+        self.server.restart().await;
     }
 
     async fn violations(&self) -> Vec<String> {
@@ -118,13 +128,12 @@ impl Drop for Rig {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn order_is_continued_after_its_server_was_killed_at_any_step() {
-    let Some(mut rig) = Rig::start().await else { return };
+    let Some(pebble) = Pebble::start().await else { return };
+    let mut rig = Rig::start(pebble).await;
     // The first order uses HTTP-01, and needs an account.
     rig.hold(&STEPS);
     rig.hold(&[Resource::Directory, Resource::Nonce, Resource::NewAccount]);
-    rig.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
-    rig.dns.set(DEFAULT, RecordType::A, &["127.0.0.1"]);
-    rig.ada.upload("/v1/orgs/ada/projects/site/deployments", site("page")).await.expect(201);
+    rig.deploy().await;
     rig.kill_until_issued(DEFAULT).await;
 
     // This one uses DNS-01.
@@ -149,4 +158,36 @@ async fn order_is_continued_after_its_server_was_killed_at_any_step() {
     };
     eventually("all hostnames are active", is_active).await;
     assert!(!rig.ada.get(ZONE).await.expect(200).to_string().contains("_acme-challenge"));
+}
+
+/// The authority receives a request of the killed server after the next server has read the order, and then refuses the
+/// request of that server.
+#[tokio::test(flavor = "multi_thread")]
+async fn order_continues_although_a_request_of_a_killed_server_arrived_first() {
+    let Some(pebble) = Pebble::start_with(json!({}), 0).await else { return };
+    let mut rig = Rig::start(pebble).await;
+    rig.proxy.hold(Resource::Challenge, Moment::Before);
+    rig.proxy.hold(Resource::Finalize, Moment::Before);
+    rig.deploy().await;
+    let steps = [(Resource::Challenge, "set VALID by completed challenge"), (Resource::Finalize, "Issued certificate")];
+    for (resource, completed) in steps {
+        let first = rig.proxy.held().await;
+        rig.server.kill();
+        rig.proxy.hold(resource, Moment::Before);
+        rig.restart().await;
+        let second = rig.proxy.held().await;
+        first.release();
+        rig.pebble.logs(completed).await;
+        second.release();
+    }
+    let issued = async || {
+        (rig.server.database.number("SELECT count(*) FROM certificates.certificates").await == 1).then_some(())
+    };
+    eventually("the certificate is issued", issued).await;
+    let events =
+        "SELECT event FROM store.audit WHERE event LIKE 'certificate.%' AND event NOT LIKE '%account%' ORDER BY id";
+    let events = rig.server.database.rows(events).await;
+    let events: Vec<&str> = events.iter().map(|row| row["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["certificate.order", "certificate.issue"]);
+    assert_eq!(rig.violations().await, Vec::<String>::new());
 }

@@ -66,7 +66,14 @@ pub enum Moment {
 
 /// A call that waits. Dropping it closes the connection without a response.
 pub struct HeldCall {
-    _connection: oneshot::Sender<()>,
+    released: oneshot::Sender<()>,
+}
+
+impl HeldCall {
+    /// Continues the call.
+    pub fn release(self) {
+        self.released.send(()).unwrap();
+    }
 }
 
 /// A response of the authority to a call that it refuses.
@@ -215,9 +222,9 @@ impl Shared {
         if !self.state.lock().unwrap().holds.remove(&(resource, moment)) {
             return Some(());
         }
-        let (connection, closed) = oneshot::channel();
-        self.held.send(HeldCall { _connection: connection }).ok()?;
-        closed.await.ok()
+        let (sender, released) = oneshot::channel();
+        self.held.send(HeldCall { released: sender }).ok()?;
+        released.await.ok()
     }
 
     fn refusal(&self, resource: Resource) -> Option<Refusal> {
