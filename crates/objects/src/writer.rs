@@ -76,6 +76,12 @@ impl ObjectWriter {
         self.sent_parts
     }
 
+    /// Returns whether the object consists of several parts, as far as it is written.
+    #[must_use]
+    pub const fn has_parts(&self) -> bool {
+        self.upload.is_some()
+    }
+
     /// Appends bytes and waits for buffer space. The bytes are copied, because a buffer of one-byte chunks would take a
     /// hundred times their size.
     ///

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::Backoff;
 use futures_util::{Stream, StreamExt as _};
 use objects::ObjectWriter;
 use tokio::time::sleep;
@@ -26,9 +27,13 @@ use crate::clock::since_epoch;
 const LARGE_OBJECT_BYTES: u64 = 256 * 1024;
 /// S3 allows 10,000 parts of 5 MiB.
 const MAX_OBJECT_BYTES: u64 = 48 << 30;
-/// The time after which a request that was given up does not arrive at the store any more. Its connection is closed, so
-/// only what the network has already accepted can arrive.
-const LATE_REQUEST_DELAY: Duration = Duration::from_secs(15);
+/// When the blob of a put that failed at its end is deleted again. The store may receive or execute the last request
+/// after the first deletion.
+const LATE_DELETIONS: [Duration; 1] = [Duration::from_secs(15)];
+/// The same for an object of several parts. S3 needs up to minutes to assemble them (CompleteMultipartUpload).
+const LATE_DELETIONS_OF_PARTS: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(600)];
+/// The longest delay between two attempts to record a deletion.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The options of a put.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +50,8 @@ struct PendingBlob {
     prefix: Arc<Prefix>,
     key: Key,
     blob: Uuid,
+    /// The delays after which the blob is deleted again. Empty while no request has been sent that creates it.
+    late_deletions: &'static [Duration],
     is_settled: bool,
 }
 
@@ -72,13 +79,14 @@ impl Storage {
             if !is_met {
                 return Ok(None);
             }
-            let pending = budget.wait(self.begin(&prefix, &key, length)).await??;
+            let mut pending = budget.wait(self.begin(&prefix, &key, length)).await??;
             let uploaded = u64::try_from(since_epoch().as_millis()).unwrap_or_default();
             let header = Header::new(&key, options.attributes, uploaded);
             let start = header.encode().map_err(failed("encode a header"))?;
             let mut writer = self.blobs.writer(&prefix.name, pending.blob);
             budget.wait(writer.write(&start)).await?.map_err(failed("write a blob"))?;
             let size = self.copy(&current, &pending, &mut budget, &mut writer, content).await?;
+            pending.late_deletions = if writer.has_parts() { &LATE_DELETIONS_OF_PARTS } else { &LATE_DELETIONS };
             budget.wait(writer.finish()).await?.map_err(failed("write a blob"))?;
             let record = Record {
                 blob: pending.blob,
@@ -137,7 +145,7 @@ impl Storage {
     async fn begin(self: &Arc<Self>, prefix: &Arc<Prefix>, key: &Key, length: u64) -> Result<PendingBlob> {
         let blob = prefix.begin(&self.ids, length);
         let (storage, prefix, key) = (Arc::clone(self), Arc::clone(prefix), key.clone());
-        let pending = PendingBlob { storage, prefix, key, blob, is_settled: false };
+        let pending = PendingBlob { storage, prefix, key, blob, late_deletions: &[], is_settled: false };
         let mut is_marked = pending.prefix.is_marked.lock().await;
         if !*is_marked {
             let (name, oldest) = (pending.prefix.name.clone(), pending.prefix.oldest());
@@ -188,32 +196,42 @@ impl Storage {
         Ok(size)
     }
 
-    /// Deletes the blob of a failed put. Its last request can still arrive at the store, so the blob is deleted again
-    /// after [`LATE_REQUEST_DELAY`]. Until then it stays in progress: the next start finds the blob, also if the deletion
-    /// cannot be recorded.
-    async fn discard(self: Arc<Self>, prefix: Arc<Prefix>, key: Key, blob: Uuid) {
-        if self.mark_unused(&prefix.name, &key, blob, prefix.reserved_by(blob)).await.is_ok() {
-            prefix.release(blob);
-            sleep(LATE_REQUEST_DELAY).await;
-            if self.mark_unused(&prefix.name, &key, blob, 0).await.is_ok() {
-                prefix.end(blob);
+    /// Deletes the blob of a failed put, and deletes it again after each of these delays. Until the last deletion, the
+    /// blob stays in progress, so that the next start would find it.
+    async fn discard(self: Arc<Self>, prefix: Arc<Prefix>, key: Key, blob: Uuid, late_deletions: &'static [Duration]) {
+        let (bytes, mut backoff) = (prefix.reserved_by(blob), Backoff::up_to(MAX_RETRY_DELAY));
+        while self.mark_unused(&prefix.name, &key, blob, bytes).await.is_err() {
+            sleep(backoff.next_delay()).await;
+        }
+        prefix.release(blob);
+        for delay in late_deletions {
+            sleep(*delay).await;
+            while !self.delete_again(&prefix.name, &key, blob).await.unwrap_or_default() {
+                sleep(*delay).await;
             }
         }
+        prefix.end(blob);
     }
 
     /// Records that a blob of about this size is to be deleted.
     async fn mark_unused(&self, prefix: &str, key: &Key, blob: Uuid, bytes: u64) -> Result<()> {
-        loop {
-            let (prefix, key) = (prefix.to_owned(), key.clone());
-            let write = move |tables: &mut Tables<'_>| tables.discard(&prefix, key.as_str(), blob, bytes);
-            match self.index.write(write).await {
-                Err(StorageError::TOO_MANY_CHANGES) => (),
-                Err(error) => return Err(error),
-                Ok(_) => break,
-            }
-        }
+        let (prefix, key) = (prefix.to_owned(), key.clone());
+        self.index.write(move |tables| tables.discard(&prefix, key.as_str(), blob, bytes)).await?;
         self.garbage.notify_one();
         Ok(())
+    }
+
+    /// Deletes a blob again. Returns whether its previous deletion had been completed; otherwise does nothing.
+    async fn delete_again(&self, prefix: &str, key: &Key, blob: Uuid) -> Result<bool> {
+        let name = prefix.to_owned();
+        if self.index.read(move |tables| tables.is_garbage(&name, blob)).await? {
+            return Ok(false);
+        }
+        // Another node that has become the owner may have found the blob and use it.
+        if self.is_owner(prefix).await? {
+            self.mark_unused(prefix, key, blob, 0).await?;
+        }
+        Ok(true)
     }
 }
 
@@ -253,7 +271,7 @@ impl Drop for PendingBlob {
     fn drop(&mut self) {
         if !mem::replace(&mut self.is_settled, true) {
             let (storage, prefix) = (Arc::clone(&self.storage), Arc::clone(&self.prefix));
-            self.storage.runtime.spawn(storage.discard(prefix, self.key.clone(), self.blob));
+            self.storage.runtime.spawn(storage.discard(prefix, self.key.clone(), self.blob, self.late_deletions));
         }
     }
 }

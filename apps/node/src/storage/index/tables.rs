@@ -122,6 +122,11 @@ impl ReadTables {
         find(&self.objects, &composite(prefix, key.as_bytes()))
     }
 
+    /// Returns whether a blob must still be deleted.
+    pub fn is_garbage(&self, prefix: &str, blob: Uuid) -> WriteResult<bool> {
+        Ok(self.garbage.get(composite(prefix, blob.as_bytes()).as_slice())?.is_some())
+    }
+
     /// Returns a page of the objects of a prefix.
     pub fn list(&self, prefix: &str, options: &ListOptions) -> WriteResult<Page> {
         listing::list(&self.objects, composite(prefix, b""), options)

@@ -1,11 +1,13 @@
 //! Puts that do not reach their end.
 
+use std::future::ready;
 use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use node::storage::PutOptions;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -33,24 +35,36 @@ async fn failed_and_cancelled_puts_store_nothing() {
     .await;
 }
 
-/// The last request of a put that ended can arrive at the store after the deletion of its blob.
+/// The last request of a failed put can arrive at the store after the deletion of its blob.
 #[tokio::test(flavor = "multi_thread")]
 async fn blob_that_arrives_after_its_deletion_is_deleted_again() {
     let rig = Rig::start(TestStore::start(Kind::Folder).await);
     let one = grant("one");
-    let begin = stream::iter([Ok(Bytes::from(noise(300 << 10)))]);
-    let content = Box::pin(begin.chain(stream::pending::<io::Result<Bytes>>()));
+    let (end, ended) = oneshot::channel::<()>();
+    let begin = stream::iter([Ok::<_, io::Error>(Bytes::from(noise(300 << 10)))]);
+    let content = Box::pin(begin.chain(stream::once(ended).filter_map(|_| ready(None))));
     let mut put = Box::pin(rig.storage.put(fixed(&one), key("key"), PutOptions::default(), content));
     tokio::select! {
         ended = &mut put => panic!("the put ended: {ended:?}"),
         () = rig.wait_for_blobs(1) => (),
     }
+    // The end of the put fails, because its part is missing.
+    let folder = rig.store.folder("sto_one");
     let part = rig.store.blobs().remove(0);
-    let blob = part.rsplit('/').next().unwrap().get(..36).unwrap();
-    assert!(Uuid::try_parse(blob).is_ok(), "{part}");
-    drop(put);
-    rig.wait_for_blobs(0).await;
-    std::fs::write(rig.store.folder("sto_one").join(blob), "late").unwrap();
+    let part = part.rsplit('/').next().unwrap();
+    std::fs::remove_file(folder.join(part)).unwrap();
+    end.send(()).unwrap();
+    assert_eq!(code(put.await), "storage_unavailable");
+    let blob = folder.join(part.get(..36).unwrap());
+    assert!(Uuid::try_parse(blob.file_name().unwrap().to_str().unwrap()).is_ok(), "{part}");
+    // The first deletion may still be in progress.
+    loop {
+        std::fs::write(&blob, "late").unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if blob.exists() {
+            break;
+        }
+    }
     rig.wait_for_blobs(0).await;
 }
 
