@@ -259,7 +259,7 @@ impl Certificates {
             OrderStatus::Ready => {
                 let key = self.order_key(name, order).await?;
                 let request = key::signing_request(&name.name, &key).map_err(Error::inconsistent)?;
-                progress(session, &state, session.finalize(&order.url, &request).await).await
+                resolve_refusal(session, &state, session.finalize(&order.url, &request).await).await
             }
             OrderStatus::Processing => Ok(Progress::Waiting(state.retry_after)),
             OrderStatus::Valid => {
@@ -289,7 +289,7 @@ impl Certificates {
         if !is_pending(published.challenge) || !self.is_validation_possible(order).await? {
             return Ok(Progress::Waiting(state.retry_after));
         }
-        progress(session, state, session.validate(&order.url, published.challenge).await).await
+        resolve_refusal(session, state, session.validate(&order.url, published.challenge).await).await
     }
 
     /// Returns whether the challenge of an order is served, if it has one.
@@ -386,20 +386,24 @@ impl Certificates {
     }
 }
 
-/// Returns the progress of an order after a request that changes it. A request of a process that was killed can arrive
-/// first. The authority then refuses this one, but the order continues. `before` is the order before the request.
-async fn progress(
+/// Returns the progress of an order after a request that changes it, which the authority may have refused. A request of a
+/// process that was killed can arrive first. The authority then refuses this one, but the order continues. `before` is
+/// the order before the request.
+async fn resolve_refusal(
     session: &dyn AuthoritySession,
     before: &AuthorityOrder,
-    changed: Result<(), AuthorityError>,
+    result: Result<(), AuthorityError>,
 ) -> Result<Progress, RunError> {
-    let Err(error) = changed else { return Ok(Progress::Advanced) };
+    let Err(error) = result else { return Ok(Progress::Advanced) };
     if matches!(error, AuthorityError::Refused(_)) {
         let now = session.order(&before.url).await.map_err(RunError::Authority)?;
-        // The authority can also refuse a certificate signing request and end the order with it.
-        let is_ended = before.status == OrderStatus::Ready && now.status == OrderStatus::Invalid;
-        if !is_ended && (now.status != before.status || now.challenges != before.challenges) {
-            return Ok(Progress::Advanced);
+        let pending = |order: &AuthorityOrder| order.challenges.iter().filter(|offered| offered.is_pending).count();
+        // The authority can also refuse a certificate signing request and end the order with it. Unless it states a
+        // reason with the order, its response is the reason.
+        let is_refused =
+            before.status == OrderStatus::Ready && now.status == OrderStatus::Invalid && now.error.is_none();
+        if !is_refused && (now.status != before.status || pending(&now) != pending(before)) {
+            return Ok(Progress::Waiting(now.retry_after));
         }
     }
     Err(RunError::Authority(error))

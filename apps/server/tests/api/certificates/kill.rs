@@ -177,7 +177,7 @@ async fn order_continues_although_a_request_of_a_killed_server_arrived_first() {
         rig.restart().await;
         let second = rig.proxy.held().await;
         first.release();
-        rig.pebble.logs(completed).await;
+        rig.pebble.wait_for_log(completed).await;
         second.release();
     }
     let issued = async || {

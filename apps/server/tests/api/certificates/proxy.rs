@@ -66,13 +66,13 @@ pub enum Moment {
 
 /// A call that waits. Dropping it closes the connection without a response.
 pub struct HeldCall {
-    released: oneshot::Sender<()>,
+    release: oneshot::Sender<()>,
 }
 
 impl HeldCall {
     /// Continues the call.
     pub fn release(self) {
-        self.released.send(()).unwrap();
+        self.release.send(()).unwrap();
     }
 }
 
@@ -223,7 +223,7 @@ impl Shared {
             return Some(());
         }
         let (sender, released) = oneshot::channel();
-        self.held.send(HeldCall { released: sender }).ok()?;
+        self.held.send(HeldCall { release: sender }).ok()?;
         released.await.ok()
     }
 

@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use super::{Folder, eventually, external_program};
 
 /// The percentage of nonces that the authority rejects.
-const REJECTED_NONCES: u8 = 5;
+const REJECTED_NONCES_PERCENT: u8 = 5;
 
 /// A certificate authority with the public DNS. It validates challenges there, and at a port of this machine.
 pub struct Pebble {
@@ -32,18 +32,18 @@ pub struct Pebble {
     log: PathBuf,
     listen: u16,
     management: u16,
-    rejected_nonces: u8,
+    rejected_nonces_percent: u8,
     child: Child,
 }
 
 impl Pebble {
     /// Starts the authority. Returns `None` if the program is not installed.
     pub async fn start() -> Option<Self> {
-        Self::start_with(json!({}), REJECTED_NONCES).await
+        Self::start_with(json!({}), REJECTED_NONCES_PERCENT).await
     }
 
     /// Starts the authority with these options in addition to the defaults. It rejects this percentage of nonces.
-    pub async fn start_with(options: Value, rejected_nonces: u8) -> Option<Self> {
+    pub async fn start_with(options: Value, rejected_nonces_percent: u8) -> Option<Self> {
         let program = external_program("SVC_TEST_PEBBLE")?;
         let (dns, folder) = (Arc::new(DnsServer::start().await), Folder::new("pebble"));
         let self_signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -58,7 +58,7 @@ impl Pebble {
         config.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
         let config = folder.write("pebble.json", json!({ "pebble": config }).to_string());
         let log = folder.path.join("pebble.log");
-        let child = spawn(&program, &config, &log, &dns, rejected_nonces);
+        let child = spawn(&program, &config, &log, &dns, rejected_nonces_percent);
         let directory = format!("https://localhost:{listen}/dir");
         let pebble = Self {
             dns,
@@ -72,7 +72,7 @@ impl Pebble {
             log,
             listen,
             management,
-            rejected_nonces,
+            rejected_nonces_percent,
             child,
         };
         pebble.listens().await;
@@ -91,12 +91,12 @@ impl Pebble {
         let mut config: Value = serde_json::from_slice(&std::fs::read(&self.config).unwrap()).unwrap();
         config["pebble"]["certificateValidityPeriod"] = json!(20_i64 * 366 * 24 * 3600);
         std::fs::write(&self.config, config.to_string()).unwrap();
-        self.child = spawn(&self.program, &self.config, &self.log, &self.dns, self.rejected_nonces);
+        self.child = spawn(&self.program, &self.config, &self.log, &self.dns, self.rejected_nonces_percent);
         self.listens().await;
     }
 
     /// Waits until a message appears in its log.
-    pub async fn logs(&self, message: &str) {
+    pub async fn wait_for_log(&self, message: &str) {
         let is_logged = async || std::fs::read_to_string(&self.log).unwrap().contains(message).then_some(());
         eventually(message, is_logged).await;
     }
@@ -120,10 +120,10 @@ impl Pebble {
     }
 }
 
-fn spawn(program: &PathBuf, config: &PathBuf, log: &PathBuf, dns: &DnsServer, rejected_nonces: u8) -> Child {
+fn spawn(program: &PathBuf, config: &PathBuf, log: &PathBuf, dns: &DnsServer, rejected_nonces_percent: u8) -> Child {
     let mut pebble = Command::new(program);
     pebble.arg("-config").arg(config).args(["-dnsserver", &dns.address().to_string()]);
-    pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", rejected_nonces.to_string());
+    pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", rejected_nonces_percent.to_string());
     let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
     pebble.stdout(log.try_clone().unwrap()).stderr(log);
     pebble.kill_on_drop(true).spawn().unwrap()
