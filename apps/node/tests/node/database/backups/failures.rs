@@ -22,6 +22,11 @@ async fn fill(source: &Source) {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_and_dropped_dumps_leave_no_object() {
     let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    // The deletion of interrupted dumps at the start must not see the dumps of this test.
+    let interrupted = "INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, days) \
+         VALUES ('prj_0/interrupted', 'prj_0', 'dbs_0', 'scheduled', 1, now(), 1)";
+    rig.admin.execute(interrupted, &[]).await.unwrap();
+    rig.wait_for(UNSTORED, 0).await;
     let source = rig.create("prj_1").await;
     fill(&source).await;
     // Terminate `pg_dump` in the middle, as a drain does.
