@@ -1,4 +1,4 @@
-//! `bench` and `chaos`: build `apps/lab` and run it with the same arguments, so that xtask does not need the lab's
+//! `bench`, `chaos` and `pgo`: build `apps/lab` and run it with the same arguments, so that xtask does not need the lab's
 //! dependencies.
 
 use std::ffi::OsString;

@@ -45,6 +45,8 @@ enum Command {
     Bench(lab::Args),
     /// Inject faults and measure the reliability targets
     Chaos(lab::Args),
+    /// Build the server with profile-guided optimization
+    Pgo(lab::Args),
     /// Run all checks that a change must pass
     Ci,
     /// Apply, revert or list database migrations
@@ -95,6 +97,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Test(args) => test::run(args).await,
         Command::Bench(args) => lab::run("bench", args).await,
         Command::Chaos(args) => lab::run("chaos", args).await,
+        Command::Pgo(args) => lab::run("pgo", args).await,
         Command::Ci => ci::run().await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Node(args) => node::run(args).await,

@@ -70,11 +70,18 @@ pub fn metadata(arguments: &[&str]) -> Result<serde_json::Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Returns the folder of the programs that cargo builds.
-pub fn program_folder(release: bool) -> Result<PathBuf> {
+/// Returns the folder into which cargo builds.
+pub fn target_folder() -> Result<PathBuf> {
     let metadata = metadata(&["--no-deps"])?;
     let target = metadata.get("target_directory").and_then(|it| it.as_str()).context("cargo has no target folder")?;
-    Ok(Path::new(target).join(if release { "release" } else { "debug" }))
+    Ok(target.into())
+}
+
+/// Returns the folder of the programs that cargo builds. If a variable selects a target, they have a separate folder.
+pub fn program_folder(release: bool) -> Result<PathBuf> {
+    let mut folder = target_folder()?;
+    folder.extend(std::env::var_os("CARGO_BUILD_TARGET"));
+    Ok(folder.join(if release { "release" } else { "debug" }))
 }
 
 /// Locks a file until it is closed. Returns `None` if another process holds the lock.

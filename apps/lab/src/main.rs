@@ -1,4 +1,4 @@
-//! Benchmarks and fault injection, run by `cargo xtask bench` and `cargo xtask chaos`.
+//! Benchmarks and fault injection, run by `cargo xtask bench`, `cargo xtask chaos` and `cargo xtask pgo`.
 
 mod bench;
 mod chaos;
@@ -6,6 +6,7 @@ mod connected_app;
 mod git_host;
 mod mail_host;
 mod page;
+mod pgo;
 mod program;
 mod random;
 mod usage;
@@ -38,6 +39,11 @@ enum Command {
     ///
     /// A release build with the default options replaces the section of each fault in docs/reliability.md.
     Chaos(chaos::Args),
+    /// Build the server with profile-guided optimization
+    ///
+    /// Runs parts of the API benchmark with an instrumented server, and then builds the server with the result. Needs
+    /// llvm-profdata: `rustup component add llvm-tools`.
+    Pgo,
     /// Run a command that ends when the lab ends
     #[command(hide = true)]
     ExecChild(ExecChild),
@@ -58,6 +64,7 @@ async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Bench(args) => bench::run(args).await,
         Command::Chaos(args) => chaos::run(args).await,
+        Command::Pgo => pgo::run().await,
         Command::ExecChild(command) => command.run(),
     }
 }

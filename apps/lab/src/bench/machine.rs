@@ -43,8 +43,12 @@ pub fn create_folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Set to run the existing programs of a release build.
+pub const NO_BUILD: &str = "LAB_NO_BUILD";
+
+/// Builds the programs, unless the lab is a debug build or [`NO_BUILD`] is set.
 pub async fn build(services: &mut Services) -> Result<()> {
-    if !IS_RELEASE {
+    if !IS_RELEASE || env::var_os(NO_BUILD).is_some() {
         return Ok(());
     }
     let start = Instant::now();
