@@ -20,6 +20,8 @@ const LOAD: [&str; 5] = ["bench", "--parts", "limit,scale", "--projects", "10000
 struct Build {
     /// The target triple of this machine.
     host: String,
+    /// The folder into which cargo builds.
+    target: PathBuf,
     /// The folder of the profile and of the instrumented programs.
     folder: PathBuf,
     /// `llvm-profdata` of the toolchain.
@@ -30,9 +32,7 @@ pub async fn run() -> Result<ExitCode> {
     let build = Build::find()?;
     with_services(async |services, _| {
         let profile = build.profile(services).await?;
-        build
-            .build_server(services, &workspace::target_folder()?, &format!("-Cprofile-use={}", profile.display()))
-            .await?;
+        build.build_server(services, &build.target, &format!("-Cprofile-use={}", profile.display())).await?;
         Ok(ExitCode::SUCCESS)
     })
     .await
@@ -44,8 +44,9 @@ impl Build {
         let libraries = PathBuf::from(rustc("target-libdir")?);
         let merge = libraries.with_file_name("bin").join("llvm-profdata");
         ensure!(merge.is_file(), "llvm-profdata is not installed: rustup component add llvm-tools");
-        let folder = workspace::target_folder()?.join("pgo");
-        Ok(Self { host, folder, merge })
+        let target = workspace::target_folder()?;
+        let folder = target.join("pgo");
+        Ok(Self { host, target, folder, merge })
     }
 
     /// Builds the server with these compiler flags. They do not apply to build scripts and procedural macros, because

@@ -15,7 +15,8 @@ use super::error::Result;
 
 /// How often the task checks whether the readers of deleted blobs have finished.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// The longest delay between two attempts to record or execute a deletion.
+pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// The largest number of prefixes that are swept at the same time.
 const CONCURRENT_SWEEPS: usize = 4;
 

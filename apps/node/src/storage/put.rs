@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::Storage;
+use super::cleanup::MAX_RETRY_DELAY;
 use super::error::{Result, StorageError, failed};
 use super::grant::{CurrentGrant, Grant};
 use super::index::{Condition, Put, PutOutcome, ReadTables, Tables};
@@ -32,8 +33,6 @@ const MAX_OBJECT_BYTES: u64 = 48 << 30;
 const LATE_DELETIONS: [Duration; 1] = [Duration::from_secs(15)];
 /// The same for an object of several parts. S3 needs up to minutes to assemble them (CompleteMultipartUpload).
 const LATE_DELETIONS_OF_PARTS: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(600)];
-/// The longest delay between two attempts to record a deletion.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The options of a put.
 #[derive(Debug, Clone, Default)]

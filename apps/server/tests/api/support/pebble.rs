@@ -10,9 +10,6 @@ use tokio::process::{Child, Command};
 
 use super::{Folder, eventually, external_program};
 
-/// The percentage of nonces that the authority rejects.
-const REJECTED_NONCES_PERCENT: u8 = 5;
-
 /// A certificate authority with the public DNS. It validates challenges there, and at a port of this machine.
 pub struct Pebble {
     /// The public DNS.
@@ -37,9 +34,12 @@ pub struct Pebble {
 }
 
 impl Pebble {
+    /// The percentage of nonces that it rejects by default.
+    pub const REJECTED_NONCES_PERCENT: u8 = 5;
+
     /// Starts the authority. Returns `None` if the program is not installed.
     pub async fn start() -> Option<Self> {
-        Self::start_with(json!({}), REJECTED_NONCES_PERCENT).await
+        Self::start_with(json!({}), Self::REJECTED_NONCES_PERCENT).await
     }
 
     /// Starts the authority with these options in addition to the defaults. It rejects this percentage of nonces.
