@@ -219,35 +219,49 @@ impl Call {
     }
 
     /// Sends the events of a stream to the worker, until the stream ends, the worker is gone, or the call takes too
-    /// long. Then settles the call.
+    /// long. Settles the call before it sends the last event. So a complete response is settled with its reported usage,
+    /// even if the node dies immediately afterwards.
     pub async fn stream(mut self) {
-        let deadline = self.deadline;
-        if timeout_at(deadline, self.pass_on()).await.is_err() {
+        let (deadline, receiver) = (self.deadline, self.receiver());
+        let last = timeout_at(deadline, self.pass_on()).await;
+        let last = last.unwrap_or_else(|_| {
             failed(TOO_LONG);
-        }
+            None
+        });
         self.end_with_estimate().await;
+        if let (Some(last), Some(receiver)) = (last, receiver) {
+            // If the worker is gone or does not read, nothing waits for this event.
+            let _ = timeout_at(deadline, receiver.send(last)).await;
+        }
     }
 
-    async fn pass_on(&mut self) {
-        let Some(receiver) = self.stream.as_ref().map(|stream| stream.receiver.clone()) else { return };
+    /// Returns the last event of a complete stream, without sending it.
+    async fn pass_on(&mut self) -> Option<Event> {
+        let receiver = self.receiver()?;
         let mut recorded = Instant::now();
         loop {
             let event = tokio::select! {
                 event = self.next_event() => event,
                 // The worker or the visitor is gone.
-                () = receiver.closed() => return,
+                () = receiver.closed() => return None,
             };
             // An error or an early end closes the channel without a last event. The worker code then receives an error.
-            let Ok(Some(event)) = event else { return };
-            let is_done = event.is_done;
-            if !self.send(event).await || is_done {
-                return;
+            let Ok(Some(event)) = event else { return None };
+            if event.is_done {
+                return Some(event);
+            }
+            if !self.send(event).await {
+                return None;
             }
             if recorded.elapsed() >= RECORD_PERIOD {
                 self.record().await;
                 recorded = Instant::now();
             }
         }
+    }
+
+    fn receiver(&self) -> Option<mpsc::Sender<Event>> {
+        self.stream.as_ref().map(|stream| stream.receiver.clone())
     }
 
     /// Returns the next event with data; `None` at the end of the stream.

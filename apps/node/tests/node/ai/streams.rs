@@ -1,9 +1,14 @@
 //! Streams: their events pass through as they arrive, and every end is settled.
 
+use std::pin::pin;
+use std::process::Command;
+use std::time::Duration;
+
 use protocol::AiUsage;
 use reqwest::Response;
 use sandbox::AiFault;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{Rig, question, reported, streamed, tokens};
 
@@ -55,6 +60,28 @@ async fn events_pass_through_as_they_arrive() {
     let stream = rig.post_whole("/chat", &asking).await.body;
     assert_eq!(stream.matches(r#""usage""#).count(), 1, "{stream}");
     assert_eq!(rig.usage(3).await, usage);
+    rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_ends_only_after_its_usage_is_in_the_journal() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = streamed("Is the answer longer than one event?");
+    // After this number of events, only the usage and the last event follow.
+    rig.upstream.inject(Some(AiFault::Pause(5)));
+    let mut response = rig.post("/chat", &body).await;
+    read_until(&mut response, "event?").await;
+    // The next write to the journal waits until this pipe is read.
+    let call = std::fs::read_dir(rig.dir.path().join("ai")).unwrap().next().unwrap().unwrap().path();
+    let pipe = call.with_extension("tmp");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    rig.upstream.inject(None);
+    let mut rest = pin!(response.text());
+    let early = timeout(Duration::from_millis(300), &mut rest).await;
+    assert!(early.is_err(), "{early:?}");
+    tokio::task::spawn_blocking(|| std::fs::read(pipe)).await.unwrap().unwrap();
+    assert!(rest.await.unwrap().contains("[DONE]"));
+    assert_eq!(rig.usage(1).await, Some(reported(&body)));
     rig.waits_for_an_empty_journal().await;
 }
 
