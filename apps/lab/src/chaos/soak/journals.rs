@@ -7,6 +7,7 @@ use sandbox::ReceivedMail;
 use super::deploys::{self, Changes};
 use super::pushes::Pusher;
 use super::rig::{Nodes, Program, Rig};
+use super::workload::VISITORS;
 use crate::bench::databases::Database;
 use crate::bench::server::SEALING_KEY;
 use crate::chaos::billing::{self, Tokens};
@@ -51,7 +52,7 @@ impl Journals {
         record(domains::wait_until_complete(&rig.database).await, outcome);
         record(mail::wait_until_complete(&nodes.mail, &rig.database).await, outcome);
         record(deploys::verify(&rig.platform, &self.hostname, &self.changes).await, outcome);
-        billing::check(&rig.database, &self.answered, &rig.models, outcome).await?;
+        billing::check(&rig.database, &self.answered, &rig.models, faults * VISITORS, outcome).await?;
         crashes::check(&self.app, &self.grants, outcome).await?;
         let purchases = domains::violations(&self.buyers, &rig.database, &rig.registrar, &rig.payments).await?;
         outcome.violations.extend(purchases);

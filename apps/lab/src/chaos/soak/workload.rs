@@ -34,7 +34,7 @@ const WRITE_PAUSE: Duration = Duration::from_millis(300);
 const MAIL_CLIENTS: usize = 2;
 const MAIL_PAUSE: Duration = Duration::from_millis(700);
 /// The visitors that call AI models.
-const VISITORS: usize = 2;
+pub const VISITORS: usize = 2;
 const CALL_PAUSE: Duration = Duration::from_millis(300);
 const ROW_PAUSE: Duration = Duration::from_millis(50);
 /// The pause of the connected app after each refresh.
