@@ -21,7 +21,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// The number of jobs that run at the same time after a start. More would need more connections to Postgres than the
 /// jobs need later.
-const MAX_FIRST_RUNS: usize = 4;
+const MAX_FIRST_RUNS: usize = 2;
 
 /// The longest wait of a job for its first run. So jobs that wait for other systems do not hold up the others.
 const MAX_FIRST_WAIT: Duration = Duration::from_secs(1);
