@@ -26,6 +26,7 @@ use rustix::process::Signal;
 
 use location::Account;
 use server::Server;
+pub use temporary::TemporaryFiles;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClusterKind {

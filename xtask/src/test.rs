@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use xtask::postgres::Cluster;
+use xtask::postgres::{Cluster, TemporaryFiles};
 use xtask::process::{Signals, exit_code_of};
 use xtask::workerd;
 use xtask::workspace::{BUILD_PROGRAMS, BUILD_WITH_TESTS, cargo, cargo_test};
@@ -52,6 +52,8 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
         tests.env(THREADS, default_threads().to_string());
     }
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres"));
+    let files = TemporaryFiles::in_memory()?;
+    tests.envs(files.as_ref().map(|files| ("TMPDIR", files.path())));
     tests.envs(tools);
     tests.envs(private_clusters);
     if let Some(workerd) = workerd {
@@ -63,10 +65,10 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
     Ok(exit_code_of(signals.run(tests).await?))
 }
 
-/// Returns the number of tests that run at the same time: twice that of the processors, because the long tests mostly
-/// wait, for example for the intervals of a program.
+/// Returns the number of tests that run at the same time: three times that of the processors, because the long tests
+/// mostly wait, for example for the intervals of a program.
 fn default_threads() -> usize {
-    2 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+    3 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// Returns the environment variables of `testkit::PrivatePostgres`. Prints the consequence if Postgres' client programs

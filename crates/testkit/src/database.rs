@@ -223,7 +223,10 @@ async fn make_template(cluster: &str) -> Result<()> {
     let unfinished = format!("{template}_new");
     cluster_conn.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished}")).await?;
     cluster_conn.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
-    Migrator::default().up(&mut AsyncPgConnection::establish(&in_cluster(cluster, &unfinished)).await?).await?;
+    let unfinished_url = in_cluster(cluster, &unfinished);
+    Migrator::default().up(&mut AsyncPgConnection::establish(&unfinished_url).await?).await?;
+    // A session writes the cache of the catalogs (`pg_internal.init`), which each clone then contains.
+    drop(AsyncPgConnection::establish(&unfinished_url).await?);
     cluster_conn.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await?;
     Ok(())
 }

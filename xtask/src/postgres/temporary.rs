@@ -1,16 +1,26 @@
-//! Test and benchmark clusters, which are deleted afterwards.
+//! Test and benchmark clusters, and the temporary files of tests, which are deleted afterwards.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
 use super::location::{self, Account};
 use super::server::Server;
 use super::{Cluster, ClusterKind, binaries};
 use crate::workspace;
+
+/// A file system in memory, if it exists.
+const MEMORY: &str = "/dev/shm";
+
+/// The space in memory that a test cluster may need, in bytes.
+const CLUSTER_SPACE: u64 = 2 << 30;
+
+/// The space in memory that the other temporary files of tests may need, in bytes. Some tests store more than 1 GiB.
+const FILES_SPACE: u64 = 8 << 30;
 
 impl Cluster {
     /// Starts an empty test cluster, in memory if there is enough space.
@@ -44,22 +54,70 @@ impl Cluster {
         let account = Account::find()?;
         let bin = find(account)?;
         let state = location::state_folder("test", account)?;
-        // Without this lock, a concurrent start could remove the new cluster before it is locked.
-        let start_lock = File::create(state.join("lock"))?;
-        start_lock.lock()?;
-        let prefix = format!("svc-test-{}-", workspace::fingerprint(&workspace::root()?));
-        let memory = Path::new("/dev/shm");
+        let _start_lock = lock_starts(&state)?;
+        let memory = Path::new(MEMORY);
         for parent in [memory, &state] {
-            remove_leftovers(parent, &prefix, account)?;
+            remove_leftovers(parent, &prefix()?, account)?;
         }
-        let parent = if kind == ClusterKind::Test && has_space(memory) { memory } else { &state };
+        let parent = if kind == ClusterKind::Test && has_space(CLUSTER_SPACE) { memory } else { &state };
         let suffix = if listen.is_some() { "-projects" } else { "" };
-        let home = parent.join(format!("{prefix}{}{suffix}", std::process::id()));
+        let home = parent.join(format!("{}{}{suffix}", prefix()?, std::process::id()));
         location::private_folder(&home, account)?;
-        let lock = workspace::try_lock(&home.join("lock"))?;
-        ensure!(lock.is_some(), "{} belongs to another process", home.display());
-        Self::start(kind, bin, account, home, listen, lock)
+        let lock = lock(&home)?;
+        Self::start(kind, bin, account, home, listen, Some(lock))
     }
+}
+
+/// A folder in memory for the temporary files of tests. It is deleted on drop.
+pub struct TemporaryFiles {
+    path: PathBuf,
+    /// Distinguishes the folder from one that a killed run left behind.
+    _lock: File,
+}
+
+impl TemporaryFiles {
+    /// Creates the folder, for all users, as some tests run programs as other users. Returns `None` if there is not
+    /// enough space. The next test cluster removes the folder of a killed run.
+    pub fn in_memory() -> Result<Option<Self>> {
+        if !has_space(FILES_SPACE) {
+            return Ok(None);
+        }
+        let _start_lock = lock_starts(&location::state_folder("test", Account::find()?)?)?;
+        let path = Path::new(MEMORY).join(format!("{}{}-files", prefix()?, std::process::id()));
+        fs::create_dir(&path)?;
+        let lock = lock(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o1777))?;
+        Ok(Some(Self { path, _lock: lock }))
+    }
+
+    /// Returns the folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryFiles {
+    fn drop(&mut self) {
+        // If this fails, the next test cluster removes the folder.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Returns how the names of this checkout's temporary folders begin.
+fn prefix() -> Result<String> {
+    Ok(format!("svc-test-{}-", workspace::fingerprint(&workspace::root()?)))
+}
+
+/// Waits for other starts. Without this lock, a concurrent start could remove a new folder before it is locked.
+fn lock_starts(state: &Path) -> Result<File> {
+    let lock = File::create(state.join("lock"))?;
+    lock.lock()?;
+    Ok(lock)
+}
+
+fn lock(home: &Path) -> Result<File> {
+    let lock = workspace::try_lock(&home.join("lock"))?;
+    lock.with_context(|| format!("{} belongs to another process", home.display()))
 }
 
 /// Stops and deletes the test clusters of killed runs.
@@ -86,7 +144,6 @@ pub(super) fn stop_leftover(home: &Path, account: Option<Account>) -> Result<()>
     Ok(())
 }
 
-fn has_space(memory: &Path) -> bool {
-    const ENOUGH: u64 = 2 << 30;
-    rustix::fs::statvfs(memory).is_ok_and(|it| it.f_bavail.saturating_mul(it.f_frsize) >= ENOUGH)
+fn has_space(bytes: u64) -> bool {
+    rustix::fs::statvfs(MEMORY).is_ok_and(|it| it.f_bavail.saturating_mul(it.f_frsize) >= bytes)
 }

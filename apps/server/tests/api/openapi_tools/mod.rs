@@ -81,14 +81,26 @@ async fn run_schemathesis(caller: &str, phases: &str) {
     assert!(!log.contains("panicked"), "{log}");
 }
 
-/// Runs all phases with a session.
+/// Runs the deterministic phases with a session.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_conforms_to_the_openapi_document() {
-    run_schemathesis("ada", "examples,coverage,fuzzing,stateful").await;
+    run_schemathesis("ada", "examples,coverage").await;
 }
 
 /// Runs the deterministic phases with a token.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_conforms_to_the_openapi_document_for_a_token() {
     run_schemathesis("token", "examples,coverage").await;
+}
+
+/// Runs random requests with a session.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_conforms_to_the_openapi_document_for_random_requests() {
+    run_schemathesis("ada", "fuzzing").await;
+}
+
+/// Runs random sequences of requests with a session.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_conforms_to_the_openapi_document_for_random_sequences() {
+    run_schemathesis("ada", "stateful").await;
 }

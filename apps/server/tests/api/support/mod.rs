@@ -277,6 +277,9 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
     Config {
         database: store::Config {
             keys: testkit::keys(),
+            // A connection costs as much time as the statements of a short test, and each one is opened only if all
+            // others are in use. One organization can use four.
+            connections: 6,
             ..store::Config::new(Secret::new(database.to_owned()), "test")
         },
         // No server listens on this port. A test that verifies hostnames starts its own DNS server.

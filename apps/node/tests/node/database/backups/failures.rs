@@ -38,6 +38,8 @@ async fn failed_and_dropped_dumps_leave_no_object() {
     });
     let error = sealed.unwrap_err();
     assert!(error.to_string().starts_with("pg_dump failed: ") && !error.is_permanent(), "{error}");
+    // The terminated session can outlive its client for a moment.
+    rig.wait_for("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY%'", 0).await;
 
     // The caller stops waiting in the middle of the dump.
     let copies = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY%' AND state = 'active'";

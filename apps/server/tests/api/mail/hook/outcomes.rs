@@ -97,7 +97,11 @@ async fn outcomes_arrive_after_an_outage_of_the_certificate_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_redeliveries_are_applied_once() {
     let service = SnsServer::start(None).await;
-    let kit = Kit::with(|config| use_service(config, &service)).await;
+    let kit = Kit::with(|config| {
+        use_service(config, &service);
+        config.database.connections = 16;
+    })
+    .await;
     let id = kit.send(json!({ "to": ["ada@navy.example"] })).await;
     kit.wait_for(&id, "sent").await;
     let relay_id = kit.relay.wait_for(1).await[0].id.clone();
