@@ -220,7 +220,7 @@ impl Call {
 
     /// Sends the events of a stream to the worker, until the stream ends, the worker is gone, or the call takes too
     /// long. Settles the call before it sends the last event. So a complete response is settled with its reported usage,
-    /// even if the node dies immediately afterwards.
+    /// even if the process dies immediately afterwards.
     pub async fn stream(mut self) {
         let (deadline, receiver) = (self.deadline, self.receiver());
         let last = timeout_at(deadline, self.pass_on()).await;
@@ -230,8 +230,10 @@ impl Call {
         });
         self.end_with_estimate().await;
         if let (Some(last), Some(receiver)) = (last, receiver) {
-            // If the worker is gone or does not read, nothing waits for this event.
-            let _ = timeout_at(deadline, receiver.send(last)).await;
+            // If the worker is gone, nothing waits for this event.
+            if timeout_at(deadline, receiver.send(last)).await.is_err() {
+                tracing::warn!("the worker does not read the end of a stream of an AI model");
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A call is admitted by the control plane, sent to the upstream, and settled with its usage. The journal contains a
 //! file for each call from before its admission until the control plane has accepted its settlement. Therefore, a call
-//! is settled even if the node dies at any point: a call that was not sent is free, and a call that was sent is
-//! charged, with an estimate. The control plane deducts a call once, however often it is settled.
+//! is settled even if the node dies at any point: a call that the journal records as sent is charged, with an estimate,
+//! and any other is free. The control plane deducts a call once, however often it is settled.
 
 mod call;
 pub mod config;

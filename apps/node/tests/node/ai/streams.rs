@@ -8,9 +8,11 @@ use protocol::AiUsage;
 use reqwest::Response;
 use sandbox::AiFault;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
 use super::{Rig, question, reported, streamed, tokens};
+use crate::timeout::TIMEOUT;
 
 /// Returns the data of the events in a stream.
 fn events(stream: &str) -> Vec<&str> {
@@ -67,10 +69,12 @@ async fn events_pass_through_as_they_arrive() {
 async fn stream_ends_only_after_its_usage_is_in_the_journal() {
     let Some(rig) = Rig::start().await else { return };
     let body = streamed("Is the answer longer than one event?");
-    // After this number of events, only the usage and the last event follow.
-    rig.upstream.inject(Some(AiFault::Pause(5)));
+    // After this number of events, only the last one follows.
+    rig.upstream.inject(Some(AiFault::Pause(7)));
     let mut response = rig.post("/chat", &body).await;
     read_until(&mut response, "event?").await;
+    // The node reads the event with the usage, which the visitor does not see.
+    sleep(Duration::from_millis(100)).await;
     // The next write to the journal waits until this pipe is read.
     let call = std::fs::read_dir(rig.dir.path().join("ai")).unwrap().next().unwrap().unwrap().path();
     let pipe = call.with_extension("tmp");
@@ -79,7 +83,10 @@ async fn stream_ends_only_after_its_usage_is_in_the_journal() {
     let mut rest = pin!(response.text());
     let early = timeout(Duration::from_millis(300), &mut rest).await;
     assert!(early.is_err(), "{early:?}");
-    tokio::task::spawn_blocking(|| std::fs::read(pipe)).await.unwrap().unwrap();
+    let (sender, written) = oneshot::channel();
+    std::thread::spawn(|| sender.send(std::fs::read_to_string(pipe)));
+    let written = timeout(TIMEOUT, written).await.unwrap().unwrap().unwrap();
+    assert!(written.starts_with(r#"{"ended":"#), "{written}");
     assert!(rest.await.unwrap().contains("[DONE]"));
     assert_eq!(rig.usage(1).await, Some(reported(&body)));
     rig.waits_for_an_empty_journal().await;
