@@ -13,6 +13,7 @@ use anyhow::{Result, ensure};
 use futures_util::future::join_all;
 use kernel::Secret;
 use sandbox::AiServer;
+use serde_json::Value;
 use store::migrations;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
@@ -121,21 +122,17 @@ pub async fn check(
     if open > 0 {
         outcome.violations.push(format!("{open} calls are not settled"));
     }
-    let mut deducted: HashMap<Tokens, i64> = HashMap::new();
-    for Deduction { tokens, .. } in &rows {
-        *deducted.entry(*tokens).or_default() += 1;
+    let received: Vec<Tokens> = upstream.calls().iter().map(|(request, _)| tokens_of(request)).collect();
+    let reported: Vec<Tokens> = rows.iter().filter(|row| !row.is_estimated).map(|row| row.tokens).collect();
+    for tokens in missing(answered, &reported) {
+        outcome.violations.push(format!("an answer with {tokens:?} tokens is not deducted"));
     }
-    for tokens in answered {
-        let count = deducted.entry(*tokens).or_default();
-        *count -= 1;
-        if *count < 0 {
-            outcome.violations.push(format!("an answer with {tokens:?} tokens is not deducted"));
-        }
+    for tokens in missing(&reported, &received) {
+        outcome.violations.push(format!("{tokens:?} tokens are deducted for a call that the upstream did not receive"));
     }
-    let received = upstream.calls().len();
-    let reported = rows.iter().filter(|row| !row.is_estimated).count();
-    if reported > received || rows.len() > received + unsent {
-        outcome.violations.push(format!("{} deductions of {received} calls, {reported} not estimated", rows.len()));
+    let received = received.len();
+    if rows.len() > received + unsent {
+        outcome.violations.push(format!("{} deductions of {received} calls", rows.len()));
     }
     Ok(Settlement { received, deducted: rows.len(), duration })
 }
@@ -156,16 +153,35 @@ pub async fn visit(site: &Site, visitor: usize, pause: Duration, stopped: &Atomi
         };
         // A stream ends with this event, and a whole response is valid JSON.
         if answer.is_some_and(|text| text.contains("[DONE]") || text.ends_with('}')) {
-            let tokens = |text: &str| i64::try_from(text.len().div_ceil(4)).unwrap_or(i64::MAX);
-            let messages = request.get("messages").map(ToString::to_string).unwrap_or_default();
-            let output_tokens = tokens(&format!("You said: {content}"));
-            answered.push((tokens(&messages), output_tokens));
+            answered.push(tokens_of(&request));
         } else {
             sleep(Duration::from_millis(20)).await;
         }
         sleep(pause).await;
     }
     answered
+}
+
+/// Returns the tokens that the upstream reports for a request with one message.
+fn tokens_of(request: &Value) -> Tokens {
+    let tokens = |text: &str| i64::try_from(text.len().div_ceil(4)).unwrap_or(i64::MAX);
+    let messages = request.get("messages").map(ToString::to_string).unwrap_or_default();
+    let content = request.pointer("/messages/0/content").and_then(Value::as_str).unwrap_or_default();
+    (tokens(&messages), tokens(&format!("You said: {content}")))
+}
+
+/// Returns the tokens that occur less often in the second list than in the first one.
+fn missing(all: &[Tokens], others: &[Tokens]) -> Vec<Tokens> {
+    let mut left: HashMap<Tokens, i64> = HashMap::new();
+    for tokens in others {
+        *left.entry(*tokens).or_default() += 1;
+    }
+    let mut is_missing = |tokens: &Tokens| {
+        let count = left.entry(*tokens).or_default();
+        *count -= 1;
+        *count < 0
+    };
+    all.iter().copied().filter(|tokens| is_missing(tokens)).collect()
 }
 
 async fn open_calls(database: &tokio_postgres::Client) -> Result<i64> {
@@ -175,7 +191,7 @@ async fn open_calls(database: &tokio_postgres::Client) -> Result<i64> {
 /// A deducted call.
 struct Deduction {
     tokens: Tokens,
-    /// Whether the node died before the call ended.
+    /// Whether the tokens are an estimate of the node, and not reported by the upstream.
     is_estimated: bool,
 }
 
