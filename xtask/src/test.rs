@@ -16,6 +16,9 @@ use crate::{nameservers, test_tools};
 /// The environment variable with the number of tests that run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
+/// The environment variable with the folder of temporary files.
+const TEMPORARY: &str = "TMPDIR";
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Arguments of `cargo test`: a filter, `-p <crate>`, `-- --nocapture`, …
@@ -52,8 +55,8 @@ pub async fn run(Args { mut arguments }: Args) -> Result<ExitCode> {
         tests.env(THREADS, default_threads().to_string());
     }
     tests.env("SVC_TEST_DATABASE_URL", cluster.url("postgres"));
-    let files = TemporaryFiles::in_memory()?;
-    tests.envs(files.as_ref().map(|files| ("TMPDIR", files.path())));
+    let files = if std::env::var_os(TEMPORARY).is_none() { TemporaryFiles::in_memory()? } else { None };
+    tests.envs(files.as_ref().map(|files| (TEMPORARY, files.path())));
     tests.envs(tools);
     tests.envs(private_clusters);
     if let Some(workerd) = workerd {

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use rustix::fs::StatVfsMountFlags;
 use rustix::process::Signal;
 
 use super::location::{self, Account};
@@ -15,6 +16,9 @@ use crate::workspace;
 
 /// A file system in memory, if it exists.
 const MEMORY: &str = "/dev/shm";
+
+/// How the names of folders for the temporary files of tests end.
+const FILES: &str = "-files";
 
 /// The space in memory that a test cluster may need, in bytes.
 const CLUSTER_SPACE: u64 = 2 << 30;
@@ -71,23 +75,29 @@ impl Cluster {
 /// A folder in memory for the temporary files of tests. It is deleted on drop.
 pub struct TemporaryFiles {
     path: PathBuf,
+    /// The folder of the lock of starts.
+    state: PathBuf,
     /// Distinguishes the folder from one that a killed run left behind.
     _lock: File,
 }
 
 impl TemporaryFiles {
     /// Creates the folder, for all users, as some tests run programs as other users. Returns `None` if there is not
-    /// enough space. The next test cluster removes the folder of a killed run.
+    /// enough space, or the file system does not allow programs. The next test cluster removes the folder of a killed
+    /// run.
     pub fn in_memory() -> Result<Option<Self>> {
-        if !has_space(FILES_SPACE) {
+        let allows_programs =
+            rustix::fs::statvfs(MEMORY).is_ok_and(|it| !it.f_flag.contains(StatVfsMountFlags::NOEXEC));
+        if !allows_programs || !has_space(FILES_SPACE) {
             return Ok(None);
         }
-        let _start_lock = lock_starts(&location::state_folder("test", Account::find()?)?)?;
-        let path = Path::new(MEMORY).join(format!("{}{}-files", prefix()?, std::process::id()));
+        let state = location::state_folder("test", Account::find()?)?;
+        let _start_lock = lock_starts(&state)?;
+        let path = Path::new(MEMORY).join(format!("{}{}{FILES}", prefix()?, std::process::id()));
         fs::create_dir(&path)?;
         let lock = lock(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o1777))?;
-        Ok(Some(Self { path, _lock: lock }))
+        Ok(Some(Self { path, state, _lock: lock }))
     }
 
     /// Returns the folder.
@@ -98,6 +108,8 @@ impl TemporaryFiles {
 
 impl Drop for TemporaryFiles {
     fn drop(&mut self) {
+        // A concurrent start must not find a part of the folder.
+        let _start_lock = lock_starts(&self.state);
         // If this fails, the next test cluster removes the folder.
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -130,6 +142,13 @@ fn remove_leftovers(parent: &Path, prefix: &str, account: Option<Account>) -> Re
         let Some(_lock) = workspace::try_lock(&home.join("lock"))? else {
             continue;
         };
+        if home.to_string_lossy().ends_with(FILES) {
+            // Programs that the killed run started may still write files.
+            if let Err(error) = fs::remove_dir_all(&home) {
+                println!("  tests     cannot remove the files of a killed run in {}: {error}", home.display());
+            }
+            continue;
+        }
         stop_leftover(&home, account)?;
         fs::remove_dir_all(&home)?;
     }
