@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::process::Signal;
 
 use super::location::{self, Account};
@@ -59,13 +59,14 @@ impl Cluster {
         let bin = find(account)?;
         let state = location::state_folder("test", account)?;
         let _start_lock = lock_starts(&state)?;
-        let memory = Path::new(MEMORY);
+        let (memory, prefix) = (Path::new(MEMORY), prefix()?);
         for parent in [memory, &state] {
-            remove_leftovers(parent, &prefix()?, account)?;
+            remove_leftovers(parent, &prefix, account)?;
         }
-        let parent = if kind == ClusterKind::Test && has_space(CLUSTER_SPACE) { memory } else { &state };
+        let is_in_memory = kind == ClusterKind::Test && memory_with_space(CLUSTER_SPACE).is_some();
+        let parent = if is_in_memory { memory } else { &state };
         let suffix = if listen.is_some() { "-projects" } else { "" };
-        let home = parent.join(format!("{}{}{suffix}", prefix()?, std::process::id()));
+        let home = parent.join(format!("{prefix}{}{suffix}", std::process::id()));
         location::private_folder(&home, account)?;
         let lock = lock(&home)?;
         Self::start(kind, bin, account, home, listen, Some(lock))
@@ -86,9 +87,7 @@ impl TemporaryFiles {
     /// enough space, or the file system does not allow programs. The next test cluster removes the folder of a killed
     /// run.
     pub fn in_memory() -> Result<Option<Self>> {
-        let allows_programs =
-            rustix::fs::statvfs(MEMORY).is_ok_and(|it| !it.f_flag.contains(StatVfsMountFlags::NOEXEC));
-        if !allows_programs || !has_space(FILES_SPACE) {
+        if memory_with_space(FILES_SPACE).is_none_or(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
             return Ok(None);
         }
         let state = location::state_folder("test", Account::find()?)?;
@@ -163,6 +162,7 @@ pub(super) fn stop_leftover(home: &Path, account: Option<Account>) -> Result<()>
     Ok(())
 }
 
-fn has_space(bytes: u64) -> bool {
-    rustix::fs::statvfs(MEMORY).is_ok_and(|it| it.f_bavail.saturating_mul(it.f_frsize) >= bytes)
+/// Returns the state of the file system in memory if this number of bytes is free.
+fn memory_with_space(bytes: u64) -> Option<StatVfs> {
+    rustix::fs::statvfs(MEMORY).ok().filter(|it| it.f_bavail.saturating_mul(it.f_frsize) >= bytes)
 }
