@@ -88,7 +88,8 @@ async fn measure(services: &mut Services, folder: &Path, rounds: usize) -> Resul
     let met = outcome.violations.is_empty() && !acknowledged.is_empty();
     outcome.findings.push(Finding::new(
         "kill -9 of git node and control plane while 20 clients push to one branch",
-        "no acknowledged update lost; every update listed once, in order; `git fsck` finds nothing, except packs that a repack is removing",
+        "no acknowledged update lost; every update listed once, in order; `git fsck` finds nothing, except packs that a \
+         repack is removing",
         met,
         format!(
             "{rounds} rounds, {kills} kills: {} updates acknowledged, {} listed; {} violations; the last update listed at \
