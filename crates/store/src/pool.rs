@@ -101,7 +101,14 @@ impl Store {
     /// statement.
     pub async fn lookup<T>(&self, statement: impl AsyncFnOnce(&Connection) -> Result<T>) -> Result<T> {
         match self.pools.lookups() {
-            Some(lookups) => lookups.run(statement, |wait| self.pools.record_lookup_wait(wait)).await,
+            Some(lookups) => {
+                let started = Instant::now();
+                let result = lookups.run(statement, |wait| self.pools.record_lookup_wait(wait)).await;
+                if result.is_ok() {
+                    self.pools.record_lookup(started.elapsed());
+                }
+                result
+            }
             None => statement(&*self.connection().await?).await,
         }
     }
@@ -111,6 +118,13 @@ impl Store {
     #[must_use]
     pub fn take_shortest_wait(&self) -> Option<Duration> {
         self.pools.take_shortest_wait()
+    }
+
+    /// Returns the mean duration of the successful lookups since the last mean, with their waits. Returns `None` for
+    /// fewer than ten, and if threads share the pool.
+    #[must_use]
+    pub fn take_mean_lookup(&self) -> Option<Duration> {
+        self.pools.take_mean_lookup()
     }
 
     /// Returns the usage of the pool.

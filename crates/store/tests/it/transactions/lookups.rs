@@ -169,3 +169,22 @@ async fn failed_or_abandoned_lookup_does_not_affect_the_others() {
         assert_eq!(row.unwrap().number, 3);
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mean_of_lookups_contains_their_waits_since_the_last_mean() {
+    let kit = Kit::divided(8, 2).await;
+    on_server_thread(&kit.store, async |store| {
+        let run = |statement: &'static str| {
+            let query = diesel::sql_query(statement);
+            store.lookup(async move |connection| Ok(query.execute(&mut &*connection).await?))
+        };
+        let sleep = || run("SELECT pg_sleep(0.01)");
+        assert!(join_all((0..9).map(|_| sleep())).await.iter().all(Result::is_ok));
+        assert!(run("SELECT 1 / 0").await.is_err());
+        assert_eq!(store.take_mean_lookup(), None);
+        assert!(sleep().await.is_ok());
+        // Each of the nine waits for those before it.
+        assert!(store.take_mean_lookup().unwrap() >= Duration::from_millis(45));
+        assert_eq!(store.take_mean_lookup(), None);
+    });
+}
