@@ -5,6 +5,7 @@
 //! each other up less often. In return, a statement waits for the statements before it. So only statements that read a
 //! few rows by key, without locks, belong here.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,30 @@ pub(crate) struct LookupConnection {
     /// The attempt to connect, which continues after its caller gives up: it may take longer than a caller waits.
     connecting: tokio::sync::Mutex<Option<JoinHandle<Result<Shared>>>>,
     places: Semaphore,
+    durations: Durations,
+}
+
+/// The sum of the durations of successful lookups with their waits, in microseconds, and their number.
+#[derive(Default)]
+pub(crate) struct Durations {
+    sum: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Durations {
+    fn record(&self, duration: Duration) {
+        self.sum.fetch_add(u64::try_from(duration.as_micros()).unwrap_or_default(), Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Removes the sum and the number. A duration that is recorded at the same time may count in part.
+    pub(crate) fn take(&self) -> (u64, u64) {
+        (self.sum.swap(0, Ordering::Relaxed), self.count.swap(0, Ordering::Relaxed))
+    }
 }
 
 struct Shared {
@@ -79,7 +104,11 @@ impl LookupConnection {
     pub(crate) fn new(connector: Connector) -> Self {
         let (current, connecting, places) =
             (Mutex::default(), tokio::sync::Mutex::default(), Semaphore::new(MAX_STATEMENTS));
-        Self { connector, current, connecting, places }
+        Self { connector, current, connecting, places, durations: Durations::default() }
+    }
+
+    pub(crate) fn durations(&self) -> &Durations {
+        &self.durations
     }
 
     /// Runs a statement. Reports the wait for a place and the connection.
@@ -99,6 +128,9 @@ impl LookupConnection {
         attempt.is_complete = result.is_ok();
         let result = result.unwrap_or_else(|_| Err(unavailable("no response on the connection for lookups in time")));
         record_duration(attempt.since, result.is_err());
+        if result.is_ok() {
+            self.durations.record(started.elapsed());
+        }
         result
     }
 

@@ -14,7 +14,7 @@ use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfi
 
 use crate::config::{InvalidUrl, LOOKUP_OPTIONS, REQUEST_OPTIONS};
 use crate::connect::Connector;
-use crate::lookups::LookupConnection;
+use crate::lookups::{Durations, LookupConnection};
 use crate::{Config, Connection};
 
 /// The longest wait of a request for a connection or a lookup, after which it fails as unavailable.
@@ -60,18 +60,10 @@ pub struct PoolStatus {
 struct ThreadConnections {
     pool: Pool<Connection>,
     lookups: LookupConnection,
-    lookup_duration: MeanDuration,
 }
 
 /// The shortest of the waits that were recorded, in microseconds.
 struct ShortestWait(AtomicU64);
-
-/// The sum of the durations that were recorded, in microseconds, and their number.
-#[derive(Default)]
-struct MeanDuration {
-    sum: AtomicU64,
-    count: AtomicU64,
-}
 
 pub(crate) struct PerThreadPools {
     /// The pool of all threads without a per-thread pool, such as those of background jobs.
@@ -93,8 +85,7 @@ impl PerThreadPools {
         let per_thread = (0..threads).map(|thread| {
             let connections = rest / threads + usize::from(thread < rest % threads);
             let lookups = LookupConnection::new(requests.with_options(LOOKUP_OPTIONS));
-            let pool = pool(&requests, connections - 1, ACQUIRE_TIMEOUT)?;
-            Ok(ThreadConnections { pool, lookups, lookup_duration: MeanDuration::default() })
+            Ok(ThreadConnections { pool: pool(&requests, connections - 1, ACQUIRE_TIMEOUT)?, lookups })
         });
         let per_thread = per_thread.collect::<Result<_, _>>()?;
         let shared_timeout = if threads == 0 { ACQUIRE_TIMEOUT } else { SHARED_ACQUIRE_TIMEOUT };
@@ -148,21 +139,14 @@ impl PerThreadPools {
         self.shortest_lookup_wait.record(wait);
     }
 
-    /// Records the duration of a lookup of this thread, with its wait.
-    pub(crate) fn record_lookup(&self, duration: Duration) {
-        if let Some(own) = self.of_thread() {
-            own.lookup_duration.record(duration);
-        }
-    }
-
     /// Returns the mean of the recorded lookups, and removes them. If there are fewer than [`MIN_LOOKUPS`], returns
     /// `None` and keeps them.
     pub(crate) fn take_mean_lookup(&self) -> Option<Duration> {
-        let all = || self.per_thread.iter().map(|own| &own.lookup_duration);
-        if all().map(MeanDuration::count).sum::<u64>() < MIN_LOOKUPS {
+        let all = || self.per_thread.iter().map(|own| own.lookups.durations());
+        if all().map(Durations::count).sum::<u64>() < MIN_LOOKUPS {
             return None;
         }
-        let (sum, count) = all().map(MeanDuration::take).fold((0, 0), |total, it| (total.0 + it.0, total.1 + it.1));
+        let (sum, count) = all().map(Durations::take).fold((0, 0), |total, it| (total.0 + it.0, total.1 + it.1));
         Some(Duration::from_micros(sum / count.max(1)))
     }
 
@@ -191,22 +175,6 @@ impl PerThreadPools {
 impl Default for ShortestWait {
     fn default() -> Self {
         Self(AtomicU64::new(NO_WAIT))
-    }
-}
-
-impl MeanDuration {
-    fn record(&self, duration: Duration) {
-        self.sum.fetch_add(u64::try_from(duration.as_micros()).unwrap_or_default(), Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Removes the sum and the number. A duration that is recorded at the same time may count in part.
-    fn take(&self) -> (u64, u64) {
-        (self.sum.swap(0, Ordering::Relaxed), self.count.swap(0, Ordering::Relaxed))
     }
 }
 

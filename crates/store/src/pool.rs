@@ -101,14 +101,7 @@ impl Store {
     /// statement.
     pub async fn lookup<T>(&self, statement: impl AsyncFnOnce(&Connection) -> Result<T>) -> Result<T> {
         match self.pools.lookups() {
-            Some(lookups) => {
-                let started = Instant::now();
-                let result = lookups.run(statement, |wait| self.pools.record_lookup_wait(wait)).await;
-                if result.is_ok() {
-                    self.pools.record_lookup(started.elapsed());
-                }
-                result
-            }
+            Some(lookups) => lookups.run(statement, |wait| self.pools.record_lookup_wait(wait)).await,
             None => statement(&*self.connection().await?).await,
         }
     }

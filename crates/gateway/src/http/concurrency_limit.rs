@@ -202,9 +202,9 @@ impl ConcurrencyLimit {
         let by_lookups = window.mean_lookup.map_or(higher, |mean| {
             usual_lookup.record(mean, was_reached && current <= self.overload_min);
             // A limit that all requests fit into delays none, even if lookups are slow.
-            if was_reached { self.for_lookups(current, mean, usual_lookup.target()) } else { higher }
+            if was_reached { self.for_lookups(current, mean, usual_lookup.target()).min(higher) } else { higher }
         });
-        self.current.store(by_wait.min(by_lookups).min(higher), Ordering::Relaxed);
+        self.current.store(by_wait.min(by_lookups), Ordering::Relaxed);
     }
 
     /// Returns the limit with which lookups would take the target, if their duration is proportional to the number of
