@@ -49,7 +49,7 @@ pub struct CaaRecord {
     /// Whether an authority must understand the tag.
     pub critical: bool,
     pub tag: String,
-    /// The value. Invalid UTF-8 becomes U+FFFD.
+    /// The value. Invalid UTF-8 and control characters become U+FFFD.
     pub value: String,
 }
 
@@ -102,8 +102,8 @@ impl Resolver {
     }
 
     /// Returns the TXT records of the name, or of the target of its alias, in any order: at most 20. The strings of a
-    /// record are joined, invalid UTF-8 becomes U+FFFD, and the text is truncated to 512 bytes. Returns an empty list
-    /// if the name exists but has no TXT records.
+    /// record are joined, invalid UTF-8 and control characters become U+FFFD, and the text is truncated to 512 bytes.
+    /// Returns an empty list if the name exists but has no TXT records.
     ///
     /// `name` is absolute, with or without the trailing dot, and in ASCII (Punycode).
     pub async fn txt(&self, name: &str, timeout: Duration) -> Result<Vec<String>, LookupError> {
@@ -147,11 +147,9 @@ impl Resolver {
         let records = self.lookup(&name, RecordType::CAA, timeout).await?;
         let name = canonical_name(&name, &records);
         let found = records.iter().filter(|record| record.name == *name).filter_map(|record| match &record.data {
-            RData::CAA(caa) => Some(CaaRecord {
-                critical: caa.issuer_critical,
-                tag: caa.tag.clone(),
-                value: String::from_utf8_lossy(&caa.value).into_owned(),
-            }),
+            RData::CAA(caa) => {
+                Some(CaaRecord { critical: caa.issuer_critical, tag: caa.tag.clone(), value: printable(&caa.value) })
+            }
             _ => None,
         });
         Ok(found.collect())
@@ -228,9 +226,14 @@ fn target_text(target: &Name) -> String {
 }
 
 fn joined_text(txt: &TXT) -> String {
-    let mut text = String::from_utf8_lossy(&txt.txt_data.concat()).into_owned();
+    let mut text = printable(&txt.txt_data.concat());
     text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     text
+}
+
+/// Returns the text of a record, which may contain any bytes. Postgres, for example, cannot store U+0000.
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace(char::is_control, "\u{fffd}")
 }
 
 /// Maps a response without records to an empty list or an error.

@@ -131,7 +131,27 @@ impl Projects {
             }
             // A fixed lock order prevents deadlocks with other updates of several hostnames.
             failures.sort_by(|a: &FailedVerification, b| a.name.cmp(&b.name));
-            self.store.connection().await?.claims_record_failures(&failures).await?;
+            self.record_failures(&failures).await?;
         }
+    }
+
+    /// Records failed verifications in one statement. If Postgres rejects the statement, records each failure
+    /// separately, so that one hostname does not block the others.
+    async fn record_failures(&self, failures: &[FailedVerification]) -> Result<()> {
+        let mut connection = self.store.connection().await?;
+        match connection.claims_record_failures(failures).await {
+            Err(store::Error::Statement(_)) => {}
+            recorded => return Ok(recorded?),
+        }
+        for failure in failures {
+            match connection.claims_record_failures(std::slice::from_ref(failure)).await {
+                Err(error @ store::Error::Statement(_)) => {
+                    let (hostname, error) = (&failure.name, error_chain(&error));
+                    tracing::error!(hostname, %error, "failed to record a verification");
+                }
+                recorded => recorded?,
+            }
+        }
+        Ok(())
     }
 }

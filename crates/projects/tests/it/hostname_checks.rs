@@ -301,3 +301,22 @@ async fn project_deleted_during_the_check_does_not_stop_the_job() {
     // The result of the other hostname is recorded.
     assert!(kit.find_hostname(blog, &kept.name).await.unwrap().last_error.is_some());
 }
+
+/// Postgres cannot store U+0000. The resolver of the platform replaces it, but the one of this test does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn result_that_cannot_be_stored_does_not_block_the_others() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    for name in ["a.example.org", "b.example.org", "c.example.org"] {
+        kit.claim(&org, project, name).await.unwrap();
+    }
+    kit.records.txt("_svc-verify.b.example.org", &["\0".to_owned()]);
+    for _ in 0..2 {
+        assert_eq!(kit.projects.hostnames_check().await.unwrap(), 3);
+        for (name, checks) in [("a.example.org", 3), ("b.example.org", 0), ("c.example.org", 3)] {
+            assert_eq!(kit.find_hostname(project, name).await.unwrap().checks.len(), checks, "{name}");
+        }
+        kit.advance(60);
+    }
+}

@@ -52,6 +52,8 @@ async fn txt_joins_the_strings_of_a_record() {
     // One character is split between two strings, and one byte is invalid.
     server.set_strings("a.example", &[b"\xc3", b"\xbc\xff\""]);
     assert_eq!(txt(&server, "a.example").await, owned(&["ü\u{fffd}\""]));
+    server.set_strings("a.example", &[b"a\0b\n"]);
+    assert_eq!(txt(&server, "a.example").await, owned(&["a\u{fffd}b\u{fffd}"]));
     server.set("a.example", RecordType::TXT, &["x".repeat(300).as_str()]);
     assert_eq!(txt(&server, "a.example").await, owned(&["x".repeat(300).as_str()]));
 }

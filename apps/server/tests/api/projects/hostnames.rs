@@ -54,6 +54,9 @@ async fn claim_lists_its_verification_records_and_is_verified_by_txt() {
     assert!(error.contains("found svc-verify=another-token"), "{error}");
     assert_eq!(wrong["checks"][0]["observed"], json!(["svc-verify=another-token"]));
     assert_eq!(wrong["checks"][0]["expected"], json!(value));
+    // Postgres cannot store U+0000.
+    dns.set_strings(&format!("_svc-verify.{name}"), &[b"a\0b"]);
+    assert_eq!(verify(&ada, name).await["checks"][0]["observed"], json!(["a\u{fffd}b"]));
 
     dns.set(&format!("_svc-verify.{name}"), RecordType::TXT, &["other", &value]);
     let verified = verify(&ada, name).await;
