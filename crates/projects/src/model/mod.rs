@@ -64,6 +64,15 @@ pub struct ProjectDetail {
     pub placement: Option<Placement>,
 }
 
+impl ProjectDetail {
+    /// Adds the records that prove ownership to the pending hostnames.
+    #[must_use]
+    pub fn with_verify_records(self, fallback_origin: &str) -> Self {
+        let hostnames = self.hostnames.into_iter().map(|hostname| hostname.with_verify_records(fallback_origin));
+        Self { hostnames: hostnames.collect(), ..self }
+    }
+}
+
 /// The placement of a project on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -180,7 +180,7 @@ impl Projects {
     pub async fn detail(&self, org: &Org, project: ProjectId) -> Result<ProjectDetail> {
         let detail =
             self.store.lookup(async |lookups| lookups.project_detail(org.id, project, &org.slug).await).await?;
-        detail.ok_or(ProjectError::NotFound)
+        Ok(detail.ok_or(ProjectError::NotFound)?.with_verify_records(&self.site.fallback_origin))
     }
 
     /// Returns the overview of a project.
@@ -205,12 +205,13 @@ impl Projects {
     ) -> Result<ProjectDetail> {
         let ProjectChange { name } = change;
         let hostname = self.default_hostname(&name, &org.slug);
-        self.store
+        let renamed = self
+            .store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.project_lock(org.id, project).await?.ok_or(ProjectError::NotFound)?;
                 let before = tx.project_detail(org.id, project, &org.slug).await?.ok_or(ProjectError::NotFound)?;
                 if before.project.name == name {
-                    return Ok(Outcome::Unchanged(before));
+                    return Ok::<_, ProjectError>(Outcome::Unchanged(before));
                 }
                 tx.project_rename(project, &name, &hostname).await.map_err(|error| name_conflict(error, &hostname))?;
                 self.update_desired(tx, project).await?;
@@ -218,7 +219,8 @@ impl Projects {
                 let data = json!({ "from": before.project.name, "to": name, "hostname": hostname });
                 Ok(Outcome::Changed(detail, Event::in_org("project.rename", org.id, project, data)))
             })
-            .await
+            .await?;
+        Ok(renamed.with_verify_records(&self.site.fallback_origin))
     }
 
     /// Soft-deletes a project. It is no longer served, and its name and its hostnames are free immediately.

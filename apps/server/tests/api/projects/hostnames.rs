@@ -42,6 +42,11 @@ async fn claim_lists_its_verification_records_and_is_verified_by_txt() {
         ])
     );
     assert_eq!(claim(&ada, "www.müller.example").await, claimed);
+    assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["hostnames"][1], claimed);
+    for (from, to) in [("site", "shop"), ("shop", "site")] {
+        let renamed = ada.patch(&format!("/v1/orgs/ada/projects/{from}"), json!({ "name": to })).await;
+        assert_eq!(renamed.expect(200)["hostnames"][1], claimed);
+    }
 
     let name = "www.xn--mller-kva.example";
     let nothing = verify(&ada, name).await;
