@@ -85,7 +85,7 @@ impl Projects {
             let verification = self.verify_ownership(&claim, records).await?;
             drop(permit);
             if let Some(failure) = self.apply_verification(actor, &claim, verification).await? {
-                self.store.connection().await?.claims_record_failures(&[failure]).await?;
+                self.record(actor, async |tx| tx.claims_record_failures(&[failure]).await).await?;
             }
         }
         let hostname = self.store.connection().await?.hostname_find(project, &name).await?;

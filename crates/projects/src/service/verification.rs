@@ -111,7 +111,8 @@ impl Projects {
                 Ok(Some(FailedVerification::new(claim, Some(error), checks, later(PENDING_CHECK_SECONDS))))
             }
             (HostnameState::Active, Some(proof)) => {
-                self.store.connection().await?.claim_record_proof(claim, proof, later(ACTIVE_CHECK_SECONDS)).await?;
+                let next_check_at = later(ACTIVE_CHECK_SECONDS);
+                self.record(actor, async |tx| tx.claim_record_proof(claim, proof, next_check_at).await).await?;
                 self.publish_records(actor, claim).await.map(|()| None)
             }
             // An inconclusive check, such as one without a response from the name servers, does not change the state.
@@ -131,6 +132,21 @@ impl Projects {
                 }
             }
         }
+    }
+
+    /// Writes a result that is not an audited change, if the actor is still authorized.
+    pub(super) async fn record(
+        &self,
+        actor: &Actor,
+        write: impl AsyncFnOnce(&mut Connection) -> store::Result<()>,
+    ) -> Result<()> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                write(tx).await?;
+                self.store.authorize(tx, actor).await?;
+                Ok(())
+            })
+            .await
     }
 
     /// Activates a verified hostname.
@@ -210,8 +226,8 @@ impl Projects {
             })
             .await?;
         if problem.is_some() {
-            let mut connection = self.store.connection().await?;
-            connection.hostname_set_error(claim.project, &claim.name, problem.as_deref()).await?;
+            let (project, name) = (claim.project, claim.name.as_str());
+            self.record(actor, async |tx| tx.hostname_set_error(project, name, problem.as_deref()).await).await?;
         }
         Ok(())
     }

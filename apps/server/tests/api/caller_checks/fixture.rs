@@ -1,6 +1,6 @@
 //! The callers of the writes, and the ways in which they lose the permission.
 
-use sandbox::{PaymentsServer, RegistrarServer};
+use sandbox::{DnsServer, PaymentsServer, RegistrarServer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -58,6 +58,7 @@ pub struct Fixture {
     pub operation: String,
     pub client: Client,
     sent: std::cell::Cell<usize>,
+    _dns: DnsServer,
     _node: NodeTask,
     _payments: PaymentsServer,
     _registrar: RegistrarServer,
@@ -66,8 +67,10 @@ pub struct Fixture {
 impl Fixture {
     pub async fn new() -> Self {
         let (payments, registrar) = (PaymentsServer::start(None).await, RegistrarServer::start().await);
+        let dns = DnsServer::start().await;
         let app = App::with(|config| {
             config.limits.free.projects = 10;
+            config.dns_resolver = Some(dns.address());
             config.gateway.site.mail_domain = Some("mail.localhost".to_owned());
             use_provider(config, &payments);
             use_registrar(config, &registrar);
@@ -92,7 +95,7 @@ impl Fixture {
         for name in ["app", "old"] {
             ada.post("/v1/orgs/acme/projects/site/repos", json!({ "name": name })).await.expect(201);
         }
-        for host in ["old.example.net", "check.example.org"] {
+        for host in ["old.example.net", "check.example.org", "unproved.example.net"] {
             ada.post("/v1/orgs/acme/projects/site/hostnames", json!({ "name": host })).await.expect(200);
         }
         let hsts = "/v1/orgs/acme/projects/site/hostnames/old.example.net/hsts";
@@ -148,6 +151,7 @@ impl Fixture {
             operation,
             client,
             sent: std::cell::Cell::default(),
+            _dns: dns,
             _node: node,
             _payments: payments,
             _registrar: registrar,

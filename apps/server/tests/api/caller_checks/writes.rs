@@ -24,6 +24,7 @@ const AUDIT: Wait = Wait::Lock(AUDIT_LOCK);
 const USERS: Wait = Wait::Lock("SELECT FROM identity.users FOR UPDATE");
 /// Purchases and renewals check the permission only when they begin, because a background job may execute their steps.
 const DOMAINS: Wait = Wait::Lock("LOCK TABLE domains.domains IN ACCESS EXCLUSIVE MODE");
+const HOSTNAMES: Wait = Wait::Lock("SELECT FROM projects.hostnames FOR UPDATE");
 const ORGS: Wait = Wait::Lock("SELECT FROM orgs.orgs FOR UPDATE");
 
 /// A write that succeeds for an authorized caller.
@@ -242,6 +243,13 @@ impl Fixture {
                 "site check.example.org",
                 vec![],
                 AUDIT,
+            ),
+            // This check fails, so it changes nothing except the stored result.
+            (
+                "post /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify",
+                "site unproved.example.net",
+                vec![],
+                HOSTNAMES,
             ),
             (
                 "delete /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}",
