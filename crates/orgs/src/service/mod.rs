@@ -37,6 +37,9 @@ pub struct Site {
     pub sends_mail: bool,
 }
 
+/// The maximum length of a slug without its suffix. A slug has at most 40 characters, and a suffix at most 9.
+const MAX_SLUG_STEM: usize = 31;
+
 type Result<T> = std::result::Result<T, OrgError>;
 
 impl Orgs {
@@ -151,13 +154,14 @@ impl Orgs {
     }
 
     /// Creates the personal organization of a new user, in the transaction that creates the user. The slug is derived
-    /// from `preferred_slug`, with a suffix if that slug is taken or reserved.
+    /// from `preferred_slug`, with a suffix if that slug is invalid, taken or reserved.
     pub async fn create_personal(&self, tx: &mut Connection, user: UserId, preferred_slug: &str) -> Result<OrgId> {
-        let stem = slug_stem(preferred_slug);
-        let numbered = (1..=20).map(|n| if n == 1 { stem.clone() } else { format!("{stem}-{n}") });
+        let whole = slug_text(preferred_slug);
+        let stem = whole.get(..MAX_SLUG_STEM).unwrap_or(&whole).trim_end_matches('-');
+        let numbered = (2..=20).map(|n| format!("{stem}-{n}"));
         let random =
             std::iter::repeat_with(|| format!("{stem}-{:08x}", u32::from_be_bytes(self.store.clock_rng().bytes())));
-        for candidate in numbered.chain(random) {
+        for candidate in std::iter::once(whole.clone()).chain(numbered).chain(random) {
             let Ok(slug) = candidate.parse::<Slug>() else { continue };
             let org = self.new_record(slug, preferred_slug.to_owned(), true);
             if !org.slug.is_reserved() && self.insert_with_admin(tx, &org, user).await? {
@@ -274,18 +278,16 @@ async fn ensure_other_admin(tx: &mut Connection, org: OrgId, member: &Member) ->
     Ok(())
 }
 
-/// Returns the longest prefix of `preferred_slug` that is valid in a slug and leaves room for a suffix.
-fn slug_stem(preferred_slug: &str) -> String {
-    let stem: String = preferred_slug
+/// Returns `preferred_slug` with the characters of a slug. The length is not limited.
+fn slug_text(preferred_slug: &str) -> String {
+    let text: String = preferred_slug
         .chars()
         .map(|c| c.to_ascii_lowercase())
         .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
-        .skip_while(|c| *c == '-')
-        .take(31)
         .collect();
-    match stem.trim_end_matches('-') {
+    match text.trim_matches('-') {
         "" => "user".to_owned(),
-        stem => stem.to_owned(),
+        text => text.to_owned(),
     }
 }
 

@@ -36,7 +36,7 @@ async fn slug_is_derived_from_the_preferred_slug() {
     let kit = Kit::start().await;
     let ada = kit.db_user("ada").await;
     kit.org(ada, "taken").await;
-    let (long, dashed) = ("x".repeat(64), format!("{}--tail", "y".repeat(30)));
+    let (longest, too_long, dashed) = ("x".repeat(40), "z".repeat(41), format!("{}--tail", "y".repeat(30)));
     for (preferred_slug, expected) in [
         ("ada", "ada"),
         ("ada", "ada-2"),
@@ -54,10 +54,12 @@ async fn slug_is_derived_from_the_preferred_slug() {
         ("-----", "user"),
         ("", "user-2"),
         ("工", "user-3"),
-        // Truncated, with room for a suffix and without a trailing dash.
-        (&long, &"x".repeat(31)),
-        (&long, &format!("{}-2", "x".repeat(31))),
-        (&dashed, &"y".repeat(30)),
+        // Only a slug with a suffix is truncated, without a trailing dash.
+        (&longest, &longest),
+        (&longest, &format!("{}-2", "x".repeat(31))),
+        (&too_long, &format!("{}-2", "z".repeat(31))),
+        (&dashed, &dashed),
+        (&dashed, &format!("{}-2", "y".repeat(30))),
     ] {
         assert_eq!(slug(&kit, ada, preferred_slug).await, expected, "{preferred_slug:?}");
     }

@@ -32,9 +32,9 @@ async fn taken_or_invalid_slug_gets_a_suffix() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
     ada.post("/v1/orgs", json!({ "slug": "bob" })).await.expect(201);
-    let long = "x".repeat(64);
+    let (longest, long, cut) = ("y".repeat(40), "x".repeat(64), format!("{}-2", "x".repeat(31)));
     for (subject, slug) in
-        [("bob", "bob-2"), ("www", "www-2"), ("a", "a-2"), ("-----", "user"), (&long, &"x".repeat(31))]
+        [("bob", "bob-2"), ("www", "www-2"), ("a", "a-2"), ("-----", "user"), (&longest, &longest), (&long, &cut)]
     {
         let me = app.sign_in(subject).await.get("/v1/me").await;
         assert_eq!(me.expect(200)["orgs"][0]["slug"], json!(slug), "{subject}");
