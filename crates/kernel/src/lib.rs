@@ -48,7 +48,7 @@ pub use secret::{Secret, Token, TokenHash, TokenKind};
 pub use semaphores::KeyedSemaphores;
 pub use sha256::{Digest, Digester, InvalidDigest, hex};
 pub use text::InvalidText;
-pub use time::Time;
+pub use time::{InvalidTime, Time};
 
 /// Dependencies of the macros of this crate. Do not use directly.
 #[doc(hidden)]

@@ -1,16 +1,22 @@
 //! Points in time, to the millisecond, in UTC.
 
-use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
+use chrono::{DateTime, Datelike as _, SecondsFormat, SubsecRound, TimeDelta, Utc};
 use diesel::deserialize::{self, FromSql};
 use diesel::pg::{Pg, PgValue};
 use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::Timestamptz;
+use serde::de::Error as _;
 
 /// A point in time. On the wire it is RFC 3339 in UTC with `Z` and milliseconds (contract section 1). Stored times have
 /// the same precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, diesel::AsExpression, diesel::FromSqlRow)]
 #[diesel(sql_type = Timestamptz)]
 pub struct Time(DateTime<Utc>);
+
+/// The text is not a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be a time in the format of RFC 3339, such as 2026-11-21T08:00:00Z")]
+pub struct InvalidTime;
 
 impl Time {
     /// 1970-01-01T00:00:00.000Z.
@@ -54,10 +60,12 @@ impl std::fmt::Display for Time {
 }
 
 impl std::str::FromStr for Time {
-    type Err = chrono::ParseError;
+    type Err = InvalidTime;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        DateTime::parse_from_rfc3339(text).map(|at| Self::new(at.to_utc()))
+        let at = DateTime::parse_from_rfc3339(text).map_err(|_| InvalidTime)?.to_utc();
+        // RFC 3339 years have four digits. In UTC, a time with an offset can be in another year.
+        if (0..=9999).contains(&at.year()) { Ok(Self::new(at)) } else { Err(InvalidTime) }
     }
 }
 
@@ -69,7 +77,7 @@ impl serde::Serialize for Time {
 
 impl<'de> serde::Deserialize<'de> for Time {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        DateTime::<Utc>::deserialize(from).map(Self::new)
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -100,6 +108,25 @@ mod tests {
         assert_eq!(serde_json::to_string(&time).expect("text"), "\"2026-11-21T08:00:00.123Z\"");
         assert_eq!(time.plus_seconds(-1).to_string(), "2026-11-21T07:59:59.123Z");
         assert_eq!(time.to_string().parse(), Ok(time));
-        assert!("2026-11-21".parse::<Time>().is_err());
+    }
+
+    #[test]
+    fn accepts_only_rfc_3339() {
+        for text in [
+            "2026-11-21",
+            "2026-11-21T08:00:00",
+            "2030-1-1 0:0:0 UTC",
+            "+12345-01-01T00:00:00Z",
+            "-0001-01-01T00:00:00Z",
+            "0000-01-01T00:00:00+00:01",
+            "9999-12-31T23:59:59-00:01",
+            "",
+        ] {
+            assert!(serde_json::from_value::<Time>(text.into()).is_err(), "{text}");
+            assert_eq!(text.parse::<Time>(), Err(InvalidTime), "{text}");
+        }
+        for text in ["0000-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"] {
+            assert_eq!(text.parse::<Time>().expect("a time").to_string(), text);
+        }
     }
 }

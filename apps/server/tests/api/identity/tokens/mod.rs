@@ -199,6 +199,7 @@ async fn invalid_token_request_is_rejected_with_the_field() {
         (json!({ "name": "ci", "scopes": ["admin"] }), "scopes[0]"),
         (json!({ "name": "ci", "scopes": [], "expiresAt": "2001-01-01T00:00:00.000Z" }), "expiresAt"),
         (json!({ "name": "ci", "scopes": [], "expiresAt": "tomorrow" }), "expiresAt"),
+        (json!({ "name": "ci", "scopes": [], "expiresAt": "2100-1-1 0:0:0 UTC" }), "expiresAt"),
         (json!({ "name": "ci", "scopes": [], "revokedAt": null }), "revokedAt"),
         (restrict(json!({})), "restrict.org"),
         // The error does not reveal whether the organization exists.
