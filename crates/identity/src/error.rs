@@ -16,6 +16,8 @@ pub enum IdentityError {
     TokenLimit { limit: u32, count: i64 },
     #[error("you have no key with this id")]
     KeyNotFound,
+    #[error("you have {count} SSH keys, and the limit is {limit}; delete one that you do not use")]
+    KeyLimit { limit: u32, count: i64 },
     #[error("the key {0} is already registered, with this account or another; use a separate key for each account")]
     KeyExists(String),
     #[error(transparent)]
@@ -37,6 +39,12 @@ impl IdentityError {
         Kind::Conflict,
         "The public key is already registered, with this account or another.",
     );
+    /// 409: the user has too many SSH keys.
+    pub const SSH_KEY_LIMIT: Code = Code::new(
+        "ssh_key_limit",
+        Kind::Conflict,
+        "The user has reached the limit of SSH keys. `details` contains `limit` and `count`.",
+    );
     /// 409: the user has too many valid tokens (contract section 1, "Plan limits").
     pub const TOKEN_LIMIT: Code = Code::new(
         "token_limit",
@@ -56,6 +64,7 @@ impl ApiError for IdentityError {
         match self {
             Self::SessionNotFound | Self::TokenNotFound | Self::KeyNotFound => &Code::NOT_FOUND,
             Self::KeyExists(_) => &Self::SSH_KEY_EXISTS,
+            Self::KeyLimit { .. } => &Self::SSH_KEY_LIMIT,
             Self::TokenLimit { .. } => &Self::TOKEN_LIMIT,
             Self::Field(_) | Self::UnknownLogin => &Code::BAD_REQUEST,
             Self::LoginRefused | Self::CodeHost(CodeHostFailure::Refused(_)) => &Self::ACCESS_DENIED,
@@ -67,7 +76,9 @@ impl ApiError for IdentityError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::Field(field) => Some(field.details()),
-            Self::TokenLimit { limit, count } => Some(json!({ "limit": limit, "count": count })),
+            Self::TokenLimit { limit, count } | Self::KeyLimit { limit, count } => {
+                Some(json!({ "limit": limit, "count": count }))
+            }
             Self::Store(error) => error.details(),
             _ => None,
         }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 pub struct AbuseLimits {
     /// Maximum number of valid personal access tokens of a user.
     pub tokens_per_user: u32,
+    /// Maximum number of SSH keys of a user.
+    pub ssh_keys_per_user: u32,
     /// Maximum number of invitation mails that an organization sends in 24 hours.
     pub invite_mails_per_org: u32,
     /// Maximum number of invitation mails that a user causes in 24 hours, over all organizations.
@@ -29,6 +31,7 @@ impl Default for AbuseLimits {
     fn default() -> Self {
         Self {
             tokens_per_user: 100,
+            ssh_keys_per_user: 100,
             invite_mails_per_org: 100,
             invite_mails_per_user: 200,
             database_restores_per_project: 10,

@@ -25,6 +25,9 @@ pub trait KeyRepository {
     /// Inserts a key. Returns false if the key is already registered with any account.
     async fn key_insert(&mut self, key: &KeyRecord) -> Result<bool>;
 
+    /// Counts the user's keys. The result is reliable only under [`crate::IdentityRepository::user_lock`].
+    async fn key_count(&mut self, user: UserId) -> Result<i64>;
+
     /// Returns the user's keys, newest first.
     async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>>;
 
@@ -59,6 +62,10 @@ impl KeyRepository for Connection {
         );
         let insert = diesel::insert_into(ssh_keys::table).values(row).on_conflict(ssh_keys::fingerprint).do_nothing();
         Ok(Prepared(insert).execute(self).await? == 1)
+    }
+
+    async fn key_count(&mut self, user: UserId) -> Result<i64> {
+        Ok(ssh_keys::table.filter(ssh_keys::user_id.eq(user)).count().get_result(self).await?)
     }
 
     async fn key_list(&mut self, user: UserId, paging: &Paging<KeyId>) -> Result<Vec<SshKey>> {

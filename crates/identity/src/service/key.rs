@@ -3,18 +3,19 @@
 use kernel::audit::{Actor, Event};
 use kernel::{InvalidField, KeyId, Page, Paging, UserId};
 use serde_json::json;
-use store::Outcome;
+use store::{Connection, Outcome};
 
 use super::{Identity, Result};
 use crate::error::IdentityError;
 use crate::model::{NewSshKey, ParsedKey, SshKey};
-use crate::repository::{KeyRecord, KeyRepository as _};
+use crate::repository::{IdentityRepository as _, KeyRecord, KeyRepository as _};
 
 impl Identity {
     /// Registers a public key. A key identifies one user, so it can be registered only once.
     ///
     /// # Errors
-    /// Returns [`IdentityError::Field`] for an invalid or unsupported key, and [`IdentityError::KeyExists`].
+    /// Returns [`IdentityError::Field`] for an invalid or unsupported key, [`IdentityError::KeyLimit`] and
+    /// [`IdentityError::KeyExists`].
     pub async fn key_add(&self, actor: &Actor, user: UserId, new: NewSshKey) -> Result<SshKey> {
         let ParsedKey { kind, fingerprint, public_key: line } =
             ParsedKey::parse(&new.key).map_err(|error| InvalidField::new("key", error))?;
@@ -23,6 +24,7 @@ impl Identity {
         let record = KeyRecord { id, user_id: user, title, kind, fingerprint, public_key: line, created_at: now };
         self.store
             .transaction(actor, async |tx| {
+                self.ensure_below_key_limit(tx, user).await?;
                 if !tx.key_insert(&record).await? {
                     return Err(IdentityError::KeyExists(record.fingerprint));
                 }
@@ -54,5 +56,12 @@ impl Identity {
                 Ok(Outcome::Changed((), event))
             })
             .await
+    }
+
+    /// Locks the user, so that concurrent requests cannot exceed the limit, and counts the keys.
+    async fn ensure_below_key_limit(&self, tx: &mut Connection, user: UserId) -> Result<()> {
+        tx.user_lock(user).await?;
+        let (limit, count) = (self.limits.ssh_keys_per_user, tx.key_count(user).await?);
+        if count >= i64::from(limit) { Err(IdentityError::KeyLimit { limit, count }) } else { Ok(()) }
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use futures_util::future::join_all;
 use identity::{IdentityError, InvalidKey, KeyType, NewSshKey, ParsedKey, SshKey};
-use kernel::{ApiError as _, Code, Page, Paging, UserId};
+use kernel::{AbuseLimits, ApiError as _, Code, Page, Paging, UserId};
 use serde_json::json;
 
 use crate::kit::{Kit, anonymous_actor};
@@ -290,6 +290,18 @@ async fn one_of_concurrent_registrations_of_a_key_succeeds() {
         assert_eq!(row.data["fingerprint"], json!(fingerprint));
     }
     assert_eq!(kit.database.number("SELECT count(*) FROM identity.ssh_keys").await, 7);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_additions_respect_the_key_limit() {
+    let mut kit = Kit::start().await;
+    kit.identity = kit.identity.clone().with_limits(AbuseLimits { ssh_keys_per_user: 3, ..AbuseLimits::default() });
+    let (ada, _) = two_users(&kit).await;
+    kit.audited().await;
+    let outcomes = join_all(SUPPORTED.iter().map(|(_, _, line)| add(&kit, ada, line))).await;
+    let (added, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!((added.len(), keys(&kit, ada).await.len(), kit.audited().await.len()), (3, 3, 3));
+    assert!(refused.iter().all(|it| matches!(it, Err(IdentityError::KeyLimit { limit: 3, count: 3 }))), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -94,6 +94,20 @@ async fn keys_of_all_types_are_added_listed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn keys_of_a_user_are_limited() {
+    let app = App::with(|config| config.abuse_limits.ssh_keys_per_user = 2).await;
+    let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
+    let [first, second, third, ..] = GOOD.map(|(_, line, _)| new("laptop", line));
+    let key = ada.post(KEYS, first).await.expect(201).clone();
+    ada.post(KEYS, second).await.expect(201);
+    let refused = ada.post(KEYS, third.clone()).await;
+    assert_eq!(refused.expect_error(409, "ssh_key_limit")["details"], json!({ "limit": 2, "count": 2 }));
+    bob.post(KEYS, new("desk", GOOD[3].1)).await.expect(201);
+    ada.delete(&format!("{KEYS}/{}", key["id"].as_str().unwrap())).await.expect(204);
+    ada.post(KEYS, third).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn key_belongs_to_one_user_until_deleted() {
     let app = App::start().await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);

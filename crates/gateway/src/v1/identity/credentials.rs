@@ -23,7 +23,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("keys", "/v1/me/ssh-keys", keys).summary("List the caller's SSH keys, newest first");
     area.post("key_add", "/v1/me/ssh-keys", key_add)
         .summary("Register an SSH public key")
-        .codes(&[&IdentityError::SSH_KEY_EXISTS])
+        .codes(&[&IdentityError::SSH_KEY_EXISTS, &IdentityError::SSH_KEY_LIMIT])
         .link("credentials.key_delete", "keyId", "/id");
     area.delete("key_delete", "/v1/me/ssh-keys/{keyId}", key_delete).summary("Remove an SSH key");
 }
