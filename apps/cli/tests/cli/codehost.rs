@@ -66,7 +66,7 @@ async fn only_the_loopback_page_can_deliver_the_session() {
     let mut machine = Machine::new(&fixture.platform.api);
     let (mut login, start) = login(&machine);
     let (page, fragment) = fixture.sign_in(&start).await;
-    assert!(fragment.starts_with("token=svc%5Fses%5F"), "{fragment}");
+    assert!(fragment.starts_with("token=svc_ses_"), "{fragment}");
     let shown = fixture.get(&page).await;
     assert_eq!(shown.status(), 200);
     let policy = header(&shown, reqwest::header::CONTENT_SECURITY_POLICY);

@@ -5,7 +5,7 @@ use actix_web::cookie::time::Duration;
 use actix_web::cookie::{Cookie, SameSite};
 use actix_web::web::Data;
 use identity::{Identity, LoginStart, Session};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -14,6 +14,9 @@ use crate::config::Config;
 use crate::http::{Query, RequestHeaders, Routes, SignInRedirect};
 use crate::limits::Limiters;
 use crate::problem::Problem;
+
+/// All characters except the unreserved ones (RFC 3986 section 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("codehost", "Sign-in at the code host.");
@@ -110,6 +113,6 @@ fn cookie_name(config: &Config, state: &str) -> String {
 
 /// Encodes the pairs so that both `URLSearchParams` and `decodeURIComponent` can decode them.
 fn fragment(pairs: &[(&str, &str)]) -> String {
-    let encoded = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+    let encoded = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, RESERVED));
     pairs.iter().map(encoded).collect::<Vec<_>>().join("&")
 }

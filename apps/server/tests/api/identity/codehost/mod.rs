@@ -120,8 +120,10 @@ fn redirect_target(response: &ApiResponse) -> (String, BTreeMap<String, String>)
     assert_eq!(response.header("referrer-policy"), "no-referrer");
     let (url, fragment) = response.header("location").split_once('#').unwrap();
     // Form decoding and URI component decoding give the same result.
-    let plain = |c: char| c.is_ascii_alphanumeric() || "%=&".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~%=&".contains(c);
     assert!(fragment.chars().all(plain), "{fragment}");
+    // Unreserved characters are not encoded (RFC 3986 section 2.3).
+    assert!(["%2D", "%2E", "%5F", "%7E"].iter().all(|encoded| !fragment.contains(encoded)), "{fragment}");
     (url.to_owned(), url::form_urlencoded::parse(fragment.as_bytes()).into_owned().collect())
 }
 
