@@ -72,9 +72,13 @@ pub(crate) async fn authenticate_with(
         limiters.accept_as_caller(request, (hash, caller.user.id), needed, granted)?;
     }
     let identity = web::Data::<Identity>::extract(request, payload).await?;
-    if identity.is_stale(caller.last_used_at) {
-        let credential = caller.credential;
-        let oauth = web::Data::<OAuth>::extract(request, payload).await?;
+    let oauth = web::Data::<OAuth>::extract(request, payload).await?;
+    let credential = caller.credential;
+    let is_stale = match credential {
+        Credential::Grant(_) => oauth.is_stale(caller.last_used_at),
+        _ => identity.is_stale(caller.last_used_at),
+    };
+    if is_stale {
         // Record the use in the background: the response does not depend on it, and the next request repeats a failed
         // update.
         actix_web::rt::spawn(async move {

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use kernel::audit::{Actor, Event};
-use kernel::{GrantId, Page, Paging, UserId};
+use kernel::{GrantId, Page, Paging, Time, UserId};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use serde_json::json;
@@ -34,6 +34,12 @@ impl OAuth {
     /// Returns [`OAuthError::GrantNotFound`].
     pub async fn grant_revoke(&self, actor: &Actor, user: UserId, grant: GrantId) -> Result<()> {
         if self.end_grant(actor, user, grant, "user").await? { Ok(()) } else { Err(OAuthError::GrantNotFound) }
+    }
+
+    /// Returns whether the stored last use of a grant is old enough to be updated.
+    #[must_use]
+    pub fn is_stale(&self, last_used_at: Option<Time>) -> bool {
+        last_used_at.is_none_or(|at| self.now() > at.plus_seconds(LAST_USED_RESOLUTION_SECONDS))
     }
 
     /// Records a use of an access token, accurate to a minute.
