@@ -68,18 +68,21 @@ CREATE TABLE orgs.notifications (
         'restore.completed', 'restore.failed', 'database.deleted', 'domain.expiring', 'payment.failed',
         'limit.database', 'hostname.unproved', 'hostname.taken_over', 'certificate.failed'
     )),
-    -- The project's name at that time. Null for a notification about the organization as a whole.
+    -- The project and its name at that time. Null for a notification about the organization as a whole.
+    project_id uuid,
     project text,
     title text NOT NULL,
     message text NOT NULL,
     created_at timestamptz NOT NULL,
     -- The time at which the first mail was sent.
-    sent_at timestamptz
+    sent_at timestamptz,
+    CONSTRAINT notifications_project_check CHECK ((project_id IS NULL) = (project IS NULL))
 );
 CREATE INDEX notifications_org_id_idx ON orgs.notifications (org_id, id);
 CREATE INDEX notifications_org_id_kind_idx ON orgs.notifications (org_id, kind, id);
 -- For the newest notifications about a project.
-CREATE INDEX notifications_org_id_project_idx ON orgs.notifications (org_id, project, id) WHERE project IS NOT NULL;
+CREATE INDEX notifications_org_id_project_id_idx ON orgs.notifications (org_id, project_id, id)
+    WHERE project_id IS NOT NULL;
 
 -- The only columns of identity that this context reads: profiles of members, and addresses for invitations and
 -- notifications.

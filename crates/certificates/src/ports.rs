@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{OrgId, ProjectId, Secret, Time};
+use kernel::{NamedProject, OrgId, ProjectId, Secret, Time};
 use store::Connection;
 
 use crate::caa::CaaRecord;
@@ -206,7 +206,7 @@ pub trait Projects: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The certificate of a hostname expires soon, and its renewal failed.
-    RenewalFailed { project: String, hostname: String, reason: String },
+    RenewalFailed { project: NamedProject, hostname: String, reason: String },
 }
 
 /// Access to organizations.

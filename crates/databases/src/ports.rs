@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{OrgId, ProjectId, Time};
+use kernel::{NamedProject, OrgId, ProjectId, Time};
 use store::Connection;
 
 use crate::model::Phase;
@@ -69,22 +69,21 @@ pub trait Organizations: Send + Sync {
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
 }
 
-/// The notifications that this context raises. `project` is the project's name, and `reason` is a clause without a full
-/// stop.
+/// The notifications that this context raises. `reason` is a clause without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The database reached the size limit of the plan, and is read-only.
-    DatabaseLimit { project: String, limit_bytes: u64 },
+    DatabaseLimit { project: NamedProject, limit_bytes: u64 },
     /// A backup failed.
-    BackupFailed { project: String, reason: String },
+    BackupFailed { project: NamedProject, reason: String },
     /// No backup contains the writes since this time, or there is no backup at all.
-    BackupStale { project: String, since: Option<Time> },
+    BackupStale { project: NamedProject, since: Option<Time> },
     /// The database was restored to a generation.
-    RestoreCompleted { project: String, epoch: i64, seq: i64 },
+    RestoreCompleted { project: NamedProject, epoch: i64, seq: i64 },
     /// The restore failed.
-    RestoreFailed { project: String, epoch: i64, seq: i64, reason: String },
+    RestoreFailed { project: NamedProject, epoch: i64, seq: i64, reason: String },
     /// The database was deleted.
-    DatabaseDeleted { project: String },
+    DatabaseDeleted { project: NamedProject },
 }
 
 /// The optional resources of projects.

@@ -13,6 +13,7 @@ pub mod domain;
 mod email;
 mod error_chain;
 mod id;
+mod named_project;
 mod page;
 mod plan;
 mod provider;
@@ -37,6 +38,7 @@ pub use id::{
     InvalidId, InviteId, KeyId, MailId, NodeId, NotificationId, OperationId, OrgId, ProjectId, RepositoryId, SessionId,
     SigningKeyId, StorageId, TokenId, UserId, ZoneId,
 };
+pub use named_project::NamedProject;
 pub use page::{Page, Paging};
 pub use plan::{BundleLimits, Limits, Plan, PlanLimits};
 pub use provider::Provider;

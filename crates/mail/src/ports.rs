@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use kernel::{NodeId, OrgId, Time};
+use kernel::{NamedProject, NodeId, OrgId, Time};
 use store::Connection;
 use url::Url;
 use webhooks::sns::SnsCertificate;
@@ -82,7 +82,7 @@ pub trait Organizations: Send + Sync {
 pub enum Notice {
     /// A mail of the project was refused because of the plan's hourly limit. The organization gets this notification at
     /// most once an hour.
-    EmailLimit { project: String, per_hour: u32 },
+    EmailLimit { project: NamedProject, per_hour: u32 },
 }
 
 /// The wake-ups of nodes. They carry no state.

@@ -2,46 +2,45 @@
 //!
 //! A context that raises notices has its own enum in its `ports.rs`; `apps/server` maps it to this one.
 
-use kernel::Time;
+use kernel::{NamedProject, Time};
 
 use crate::model::NotificationKind;
 
-/// A notification to raise. `project` is the project's name, and `reason` is a human-readable clause without a full
-/// stop.
+/// A notification to raise. `reason` is a human-readable clause without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A project was not created because the plan allows at most `limit` projects.
     ProjectLimit { limit: u32 },
     /// A write to the project's storage was refused.
-    StorageLimit { project: String, limit_bytes: u64 },
+    StorageLimit { project: NamedProject, limit_bytes: u64 },
     /// A mail of the project was not sent.
-    EmailLimit { project: String, per_hour: u32 },
+    EmailLimit { project: NamedProject, per_hour: u32 },
     /// The organization's AI credit ran out.
     AiCreditLimit,
     /// A write to the project's database was refused.
-    DatabaseLimit { project: String, limit_bytes: u64 },
+    DatabaseLimit { project: NamedProject, limit_bytes: u64 },
     /// A backup of the project's database failed.
-    BackupFailed { project: String, reason: String },
+    BackupFailed { project: NamedProject, reason: String },
     /// The project's database has had no successful backup since this time, or never if `since` is `None`.
-    BackupStale { project: String, since: Option<Time> },
+    BackupStale { project: NamedProject, since: Option<Time> },
     /// The project's database was restored to a generation.
-    RestoreCompleted { project: String, epoch: i64, seq: i64 },
+    RestoreCompleted { project: NamedProject, epoch: i64, seq: i64 },
     /// The restore of the project's database to a generation failed.
-    RestoreFailed { project: String, epoch: i64, seq: i64, reason: String },
+    RestoreFailed { project: NamedProject, epoch: i64, seq: i64, reason: String },
     /// The project's database was deleted.
-    DatabaseDeleted { project: String },
+    DatabaseDeleted { project: NamedProject },
     /// A registered domain expires soon.
     DomainExpiring { domain: String, expires_at: Time },
     /// A charge was declined.
     PaymentFailed { charge: Charge },
     /// An active hostname failed its ownership check. It is served until this time.
-    HostnameUnproved { project: String, hostname: String, until: Time },
+    HostnameUnproved { project: NamedProject, hostname: String, until: Time },
     /// Another project, usually of another organization, took over a hostname of the project.
-    HostnameTakenOver { project: String, hostname: String },
+    HostnameTakenOver { project: NamedProject, hostname: String },
     /// The project took over a hostname of another project.
-    HostnameAcquired { project: String, hostname: String },
+    HostnameAcquired { project: NamedProject, hostname: String },
     /// The certificate of a hostname of the project was not issued.
-    CertificateFailed { project: String, hostname: String, reason: String },
+    CertificateFailed { project: NamedProject, hostname: String, reason: String },
 }
 
 /// The purpose of a declined charge.
@@ -62,7 +61,7 @@ impl Notice {
     /// Returns the kind, the project (`None` for the whole organization), and the deduplication interval in seconds, in
     /// which the same kind is not raised again for the same project. A kind without an interval is always raised,
     /// because its context raises each notice only once.
-    pub(crate) fn deduplication(&self) -> (NotificationKind, Option<&str>, Option<i64>) {
+    pub(crate) fn deduplication(&self) -> (NotificationKind, Option<&NamedProject>, Option<i64>) {
         use NotificationKind as Kind;
         match self {
             Self::ProjectLimit { .. } => (Kind::LimitProjects, None, Some(DAY)),

@@ -58,6 +58,7 @@ diesel::table! {
         id -> Uuid,
         org_id -> Uuid,
         kind -> Text,
+        project_id -> Nullable<Uuid>,
         project -> Nullable<Text>,
         title -> Text,
         message -> Text,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use kernel::{AccessMode, Digest, NotificationId, OrgId, Plan, ProjectId, RepositoryId, Role, Time, TokenHash, UserId};
+use kernel::{
+    AccessMode, Digest, NamedProject, NotificationId, OrgId, Plan, ProjectId, RepositoryId, Role, Time, TokenHash,
+    UserId,
+};
 use store::Connection;
 
 use crate::model::Hsts;
@@ -28,11 +31,11 @@ pub enum Notice {
     /// The plan's limit prevented the creation of a project.
     ProjectLimit { limit: u32 },
     /// An active hostname failed its ownership check. It is served until `until`.
-    HostnameUnproved { project: String, hostname: String, until: Time },
+    HostnameUnproved { project: NamedProject, hostname: String, until: Time },
     /// Another project took over a hostname of the project.
-    HostnameTakenOver { project: String, hostname: String },
+    HostnameTakenOver { project: NamedProject, hostname: String },
     /// The project took over a hostname of another project.
-    HostnameAcquired { project: String, hostname: String },
+    HostnameAcquired { project: NamedProject, hostname: String },
 }
 
 /// The desired state of a project on its node.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{OrgId, ProjectId, StorageId};
+use kernel::{NamedProject, OrgId, ProjectId, StorageId};
 use store::Connection;
 
 /// A part of the desired state that this context owns. If the part has values, [`crate::PartValues`] loads them.
@@ -64,7 +64,7 @@ pub trait Organizations: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A write to the project's storage was refused because of the plan's quota.
-    StorageLimit { project: String, limit_bytes: u64 },
+    StorageLimit { project: NamedProject, limit_bytes: u64 },
 }
 
 /// The implementations of the ports.

@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Bool, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, ProjectId, Time};
+use kernel::{NamedProject, OrgId, ProjectId, Time};
 use store::{Connection, Prepared, Result};
 
 use crate::model::NameState;
@@ -139,8 +139,8 @@ pub trait NameRepository {
     /// Returns up to `limit` projects with a wanted name that is not served, or that is one label below `parent`.
     async fn project_list_unneeded(&mut self, parent: Option<&str>, limit: i64) -> Result<Vec<(OrgId, ProjectId)>>;
 
-    /// Returns the name of the project that serves a hostname.
-    async fn hostname_find_project(&mut self, name: &str) -> Result<Option<String>>;
+    /// Returns the project that serves a hostname.
+    async fn hostname_find_project(&mut self, name: &str) -> Result<Option<NamedProject>>;
 
     /// Returns the served hostnames of a project.
     async fn hostname_list_served(&mut self, project: ProjectId) -> Result<Vec<ServedHostname>>;
@@ -313,10 +313,10 @@ impl NameRepository for Connection {
         load_projects(self, UNNEEDED, parent, limit).await
     }
 
-    async fn hostname_find_project(&mut self, name: &str) -> Result<Option<String>> {
-        let query = hostnames::table.find(name).select(hostnames::project);
-        let found: Option<Option<String>> = query.first(self).await.optional()?;
-        Ok(found.flatten())
+    async fn hostname_find_project(&mut self, name: &str) -> Result<Option<NamedProject>> {
+        let query = hostnames::table.find(name).select((hostnames::project_id, hostnames::project.assume_not_null()));
+        let found = query.first::<(ProjectId, String)>(self).await.optional()?;
+        Ok(found.map(|(id, name)| NamedProject { id, name }))
     }
 
     async fn hostname_list_served(&mut self, project: ProjectId) -> Result<Vec<ServedHostname>> {

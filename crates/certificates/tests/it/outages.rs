@@ -155,7 +155,7 @@ async fn organization_is_notified_once_a_week_before_the_expiry() {
     }
     let notices = it.ports.notices.lock().unwrap().clone();
     let [Notice::RenewalFailed { project, hostname, reason }] = &notices[..] else { panic!("{notices:?}") };
-    assert_eq!((project.as_str(), hostname.as_str()), ("site", "a.example"));
+    assert_eq!((project.name.as_str(), hostname.as_str()), ("site", "a.example"));
     assert!(reason.contains("unavailable"), "{reason}");
     assert_eq!(it.names().await, ["a.example active"]);
     it.advance(2 * 24 * 3600);

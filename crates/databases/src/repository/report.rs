@@ -45,6 +45,8 @@ pub struct Before {
 pub struct StaleBackup {
     #[diesel(sql_type = Uuid)]
     pub org_id: OrgId,
+    #[diesel(sql_type = Uuid)]
+    pub project_id: ProjectId,
     /// The name of the project.
     #[diesel(sql_type = Text)]
     pub name: String,
@@ -86,7 +88,7 @@ const MARK_STALE: &str = "UPDATE databases.databases d SET backup_stale = true F
         WHERE NOT b.backup_stale AND h.state <> 'suspended' AND coalesce(b.fresh_at, b.created_at) \
             < $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600)) \
         ORDER BY b.id LIMIT $2 FOR UPDATE OF b SKIP LOCKED \
-    ) stale WHERE d.id = stale.id RETURNING stale.org_id, stale.name, d.fresh_at";
+    ) stale WHERE d.id = stale.id RETURNING stale.org_id, d.project_id, stale.name, d.fresh_at";
 
 const UNMARK_FRESH: &str = "UPDATE databases.databases d SET backup_stale = false FROM databases.homes h \
     WHERE h.project_id = d.project_id AND d.backup_stale AND coalesce(d.fresh_at, d.created_at) \

@@ -11,7 +11,7 @@ mod purge;
 mod token;
 mod wait;
 
-use kernel::{AbuseLimits, Limits, OrgId, Plan, ProjectId};
+use kernel::{AbuseLimits, Limits, NamedProject, OrgId, Plan, ProjectId};
 use store::{Connection, Store};
 
 use crate::error::DatabaseError;
@@ -77,9 +77,10 @@ impl Databases {
         &self,
         tx: &mut Connection,
         project: ProjectId,
-        notice: impl FnOnce(String, Plan) -> Notice,
+        notice: impl FnOnce(NamedProject, Plan) -> Notice,
     ) -> store::Result<()> {
         let Some(owner) = tx.project_plan(project).await? else { return Ok(()) };
-        self.ports.organizations.raise(tx, owner.org, notice(owner.name, owner.plan)).await
+        let project = NamedProject { id: project, name: owner.name };
+        self.ports.organizations.raise(tx, owner.org, notice(project, owner.plan)).await
     }
 }

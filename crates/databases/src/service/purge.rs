@@ -1,5 +1,6 @@
 //! Background jobs. Every server of an installation runs them, so runs may overlap.
 
+use kernel::NamedProject;
 use kernel::audit::{Actor, Event};
 use serde_json::json;
 use store::{Connection, Outcome, is_full_batch};
@@ -73,8 +74,9 @@ impl Databases {
                     tx.backup_unmark_fresh(now).await?;
                     let stale = tx.backup_mark_stale(now).await?;
                     let notified = stale.len();
-                    for StaleBackup { org_id, name, fresh_at } in stale {
-                        let notice = Notice::BackupStale { project: name, since: fresh_at };
+                    for StaleBackup { org_id, project_id, name, fresh_at } in stale {
+                        let project = NamedProject { id: project_id, name };
+                        let notice = Notice::BackupStale { project, since: fresh_at };
                         self.ports.organizations.raise(tx, org_id, notice).await?;
                     }
                     store::Result::Ok(notified)

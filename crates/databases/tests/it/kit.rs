@@ -8,7 +8,7 @@ use databases::{
     NewDatabaseToken, Observation, Operation, PartValues, Phase, Ports, Progress, RestoreRequest, Target,
 };
 use kernel::audit::Actor;
-use kernel::{DatabaseId, Limits, NodeId, OperationId, OrgId, Plan, ProjectId, Time, UserId};
+use kernel::{DatabaseId, Limits, NamedProject, NodeId, OperationId, OrgId, Plan, ProjectId, Time, UserId};
 use serde_json::json;
 use store::Connection;
 use testkit::{TestStore, session_actor};
@@ -243,4 +243,9 @@ pub fn record(database: DatabaseId, key: &str, epoch: i64, kind: GenerationKind,
 /// Returns the code of the error.
 pub fn code<T: std::fmt::Debug>(result: Result<T, DatabaseError>) -> &'static str {
     kernel::ApiError::code(&result.unwrap_err()).name
+}
+
+/// Returns the project `shop` of a notification.
+pub fn shop(at: Target) -> NamedProject {
+    NamedProject { id: at.project, name: "shop".to_owned() }
 }

@@ -3,7 +3,7 @@
 use databases::{GenerationKind, Notice, Observation};
 use futures_util::future::join_all;
 
-use crate::kit::{Kit, observation, record};
+use crate::kit::{Kit, observation, record, shop};
 
 const HOUR: i64 = 3600;
 
@@ -14,7 +14,7 @@ async fn each_crossing_of_the_size_limit_is_notified_once() {
     let limit_bytes = kernel::Limits::default().free.database_bytes;
     for (read_only, raised) in [(false, 0), (true, 1), (true, 0), (false, 0), (true, 1), (true, 0)] {
         kit.observe(at, Observation { read_only, ..observation(id, 1) }, None).await;
-        let expected = vec![Notice::DatabaseLimit { project: "shop".to_owned(), limit_bytes }; raised];
+        let expected = vec![Notice::DatabaseLimit { project: shop(at), limit_bytes }; raised];
         assert_eq!(kit.notices.take(), expected);
     }
 }
@@ -30,7 +30,7 @@ async fn failing_backups_are_notified_once_until_the_next_success() {
         assert_eq!(notices.len(), raised);
         for notice in notices {
             let reason = error.unwrap().to_owned();
-            assert_eq!(notice, Notice::BackupFailed { project: "shop".to_owned(), reason });
+            assert_eq!(notice, Notice::BackupFailed { project: shop(at), reason });
         }
     }
 }
@@ -43,7 +43,7 @@ async fn recovery_from_a_generation_is_notified_once() {
     for (key, raised) in [(None, 0), (Some("a"), 1), (Some("a"), 0), (None, 0), (Some("a"), 0), (Some("unknown"), 0)] {
         let recovered_from = key.map(str::to_owned);
         kit.observe(at, Observation { recovered_from, ..observation(id, 1) }, None).await;
-        let expected = vec![Notice::RestoreCompleted { project: "shop".to_owned(), epoch: 1, seq: 1 }; raised];
+        let expected = vec![Notice::RestoreCompleted { project: shop(at), epoch: 1, seq: 1 }; raised];
         assert_eq!(kit.notices.take(), expected, "{key:?}");
     }
 }
@@ -90,7 +90,7 @@ async fn stale_backups_are_notified_once() {
         assert_eq!(counted, notices.len());
         notices
     };
-    let stale = |since| vec![Notice::BackupStale { project: "shop".to_owned(), since }];
+    let stale = |since| vec![Notice::BackupStale { project: shop(at), since }];
     assert_eq!(notify().await, []);
     // The fixture advanced the clock by a second for each database.
     kit.advance(3 * HOUR - 2);

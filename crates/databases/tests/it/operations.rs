@@ -6,7 +6,7 @@ use kernel::audit::Event;
 use serde_json::json;
 use testkit::Audit;
 
-use crate::kit::{Kit, code};
+use crate::kit::{Kit, code, shop};
 use crate::ports::Update;
 
 const PHASES: [Phase; 4] = [Phase::Draining, Phase::Sealing, Phase::Committing, Phase::Reactivating];
@@ -48,7 +48,7 @@ async fn restore_passes_all_phases_and_raises_the_epoch() {
     kit.expect(at, operation, Phase::Done, "active", 2).await;
     let ended = kit.operation(at, operation).await;
     assert_eq!((ended.terminal_code, ended.updated_at), (None, kit.now()));
-    assert_eq!(kit.notices.take(), [Notice::RestoreCompleted { project: "shop".to_owned(), epoch: 1, seq: 1 }]);
+    assert_eq!(kit.notices.take(), [Notice::RestoreCompleted { project: shop(at), epoch: 1, seq: 1 }]);
     let part = kit.part(at).await.unwrap();
     assert_eq!((part.id, part.epoch, part.operation), (id, 2, None));
     // The node would create a lost database from the restored generation until there is a generation of the new epoch.
@@ -105,7 +105,7 @@ async fn delete_removes_the_database_when_it_commits() {
     assert_eq!(kit.operation(at, operation).await.terminal_code, None);
     assert_eq!(kit.node.take_updates(), [Update::Withdrawn(at.project)]);
     assert_eq!(kit.part(at).await, None);
-    assert_eq!(kit.notices.take(), [Notice::DatabaseDeleted { project: "shop".to_owned() }]);
+    assert_eq!(kit.notices.take(), [Notice::DatabaseDeleted { project: shop(at) }]);
     assert_eq!(kit.kinds(at).await, [(1, GenerationKind::Final)]);
     // The final generation can be restored into a new database.
     let last = kit.generations(at).await.remove(0);
@@ -208,7 +208,7 @@ async fn failure_ends_an_operation_before_it_commits() {
     kit.report(at, failed(operation)).await;
     kit.expect(at, operation, Phase::Done, "active", 1).await;
     assert_eq!(kit.operation(at, operation).await.terminal_code.as_deref(), Some("restore_failed"));
-    let (project, reason) = ("shop".to_owned(), "the object is missing".to_owned());
+    let (project, reason) = (shop(at), "the object is missing".to_owned());
     assert_eq!(
         kit.notices.take(),
         [Notice::RestoreFailed { project: project.clone(), epoch: 1, seq: 1, reason: reason.clone() }]

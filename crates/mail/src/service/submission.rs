@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::{MailId, NodeId, OrgId, PlanLimits, ProjectId};
+use kernel::{MailId, NamedProject, NodeId, OrgId, PlanLimits, ProjectId};
 use store::{Connection, Error};
 
 use super::relay::{RELAY_TOPIC, RelayMessage};
@@ -269,7 +269,8 @@ impl Mail {
             return Ok(());
         }
         drop(connection);
-        let notice = Notice::EmailLimit { project: project.name.clone(), per_hour };
+        let named = NamedProject { id: project.id, name: project.name.clone() };
+        let notice = Notice::EmailLimit { project: named, per_hour };
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 Ok(self.ports.organizations.raise(tx, project.org, notice).await?)

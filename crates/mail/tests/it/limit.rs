@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
+use kernel::NamedProject;
 use mail::{MailDirection, Notice, Refusal};
 
 use crate::kit::{Kit, outgoing};
@@ -19,7 +20,8 @@ async fn of_60_concurrent_mails_exactly_50_are_accepted() {
     assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 50);
     let status = kit.mail.status(shop).await.unwrap();
     assert_eq!((status.hourly_limit, status.sent_last_hour, status.sent_last24h), (50, 50, 50));
-    assert_eq!(kit.notices.take(), [(shop.org, Notice::EmailLimit { project: "shop".into(), per_hour: 50 })]);
+    let project = NamedProject { id: shop.project, name: "shop".to_owned() };
+    assert_eq!(kit.notices.take(), [(shop.org, Notice::EmailLimit { project, per_hour: 50 })]);
     // Another project has its own limit.
     let blog = kit.project("blog").await;
     kit.submit(blog, outgoing(&["ada@example.org"])).await.unwrap();

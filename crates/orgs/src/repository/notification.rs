@@ -3,7 +3,7 @@
 use diesel::dsl::exists;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{NotificationId, OrgId, Paging, Role, Time};
+use kernel::{NotificationId, OrgId, Paging, ProjectId, Role, Time};
 use store::{Connection, Prepared, Result, any_of, newest_first};
 
 use crate::model::{Notification, NotificationKind};
@@ -11,15 +11,20 @@ use crate::schema::{members, notifications, user_profiles};
 
 /// Notifications on a [`store::Connection`].
 pub trait NotificationRepository {
-    /// Inserts a notification.
-    async fn notification_insert(&mut self, org: OrgId, notification: &Notification) -> Result<()>;
+    /// Inserts a notification about a project, or about the whole organization.
+    async fn notification_insert(
+        &mut self,
+        org: OrgId,
+        project: Option<ProjectId>,
+        notification: &Notification,
+    ) -> Result<()>;
 
     /// Returns whether this kind was raised for this project at this time or later.
     async fn notification_exists_since(
         &mut self,
         org: OrgId,
         kind: NotificationKind,
-        project: Option<&str>,
+        project: Option<ProjectId>,
         since: Time,
     ) -> Result<bool>;
 
@@ -27,7 +32,7 @@ pub trait NotificationRepository {
     async fn notification_list(&mut self, org: OrgId, paging: &Paging<NotificationId>) -> Result<Vec<Notification>>;
 
     /// Returns the newest notifications of a project.
-    async fn notification_recent(&mut self, org: OrgId, project: &str, limit: u16) -> Result<Vec<Notification>>;
+    async fn notification_recent(&mut self, org: OrgId, project: ProjectId, limit: u16) -> Result<Vec<Notification>>;
 
     /// Stores the time at which the first mail was sent.
     async fn notification_mark_sent(&mut self, notification: NotificationId, at: Time) -> Result<()>;
@@ -49,11 +54,17 @@ struct NotificationRow {
 }
 
 impl NotificationRepository for Connection {
-    async fn notification_insert(&mut self, org: OrgId, notification: &Notification) -> Result<()> {
+    async fn notification_insert(
+        &mut self,
+        org: OrgId,
+        project: Option<ProjectId>,
+        notification: &Notification,
+    ) -> Result<()> {
         let row = (
             notifications::id.eq(notification.id),
             notifications::org_id.eq(org),
             notifications::kind.eq(notification.kind),
+            notifications::project_id.eq(project),
             notifications::project.eq(notification.project.as_deref()),
             notifications::title.eq(&notification.title),
             notifications::message.eq(&notification.message),
@@ -67,14 +78,14 @@ impl NotificationRepository for Connection {
         &mut self,
         org: OrgId,
         kind: NotificationKind,
-        project: Option<&str>,
+        project: Option<ProjectId>,
         since: Time,
     ) -> Result<bool> {
         let same = notifications::table.filter(
             notifications::org_id
                 .eq(org)
                 .and(notifications::kind.eq(kind))
-                .and(notifications::project.is_not_distinct_from(project))
+                .and(notifications::project_id.is_not_distinct_from(project))
                 .and(notifications::id.ge(NotificationId::earliest_at(since))),
         );
         Ok(diesel::select(exists(same)).get_result(self).await?)
@@ -86,9 +97,9 @@ impl NotificationRepository for Connection {
         Ok(page.load::<NotificationRow>(self).await?.into_iter().map(Notification::from).collect())
     }
 
-    async fn notification_recent(&mut self, org: OrgId, project: &str, limit: u16) -> Result<Vec<Notification>> {
+    async fn notification_recent(&mut self, org: OrgId, project: ProjectId, limit: u16) -> Result<Vec<Notification>> {
         let query = notifications::table
-            .filter(notifications::org_id.eq_any(any_of(org)).and(notifications::project.eq(project)))
+            .filter(notifications::org_id.eq_any(any_of(org)).and(notifications::project_id.eq(project)))
             .order((notifications::org_id.desc(), notifications::id.desc()))
             .limit(limit.into())
             .select(NotificationRow::as_select());

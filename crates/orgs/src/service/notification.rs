@@ -1,6 +1,6 @@
 //! Use cases of notifications. Other contexts raise them through their own ports.
 
-use kernel::{NotificationId, OrgId, Page, Paging};
+use kernel::{NotificationId, OrgId, Page, Paging, ProjectId};
 use store::Connection;
 
 use super::{Orgs, Result};
@@ -18,7 +18,7 @@ impl Orgs {
     }
 
     /// Returns the newest notifications of a project.
-    pub async fn notifications_of(&self, org: OrgId, project: &str, limit: u16) -> Result<Vec<Notification>> {
+    pub async fn notifications_of(&self, org: OrgId, project: ProjectId, limit: u16) -> Result<Vec<Notification>> {
         Ok(self.store.connection().await?.notification_recent(org, project, limit).await?)
     }
 
@@ -32,16 +32,17 @@ impl Orgs {
     pub async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> Result<Option<NotificationId>> {
         let now = self.store.clock_rng().now();
         let (kind, project, interval) = notice.deduplication();
+        let project_id = project.map(|project| project.id);
         if let Some(seconds) = interval {
             tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
-            if tx.notification_exists_since(org, kind, project, now.plus_seconds(-seconds)).await? {
+            if tx.notification_exists_since(org, kind, project_id, now.plus_seconds(-seconds)).await? {
                 return Ok(None);
             }
         }
         let (id, (title, message)) = (self.store.clock_rng().id_at(now), notice.text());
-        let project = project.map(str::to_owned);
+        let project = project.map(|project| project.name.clone());
         let notification = Notification { id, kind, project, title, message, created_at: now, sent_at: None };
-        tx.notification_insert(org, &notification).await?;
+        tx.notification_insert(org, project_id, &notification).await?;
         if self.site.sends_mail {
             let org_name = tx.org_find(org).await?.ok_or(OrgError::OrgNotFound)?.name;
             for to in tx.admin_emails(org).await? {

@@ -8,7 +8,7 @@ use kernel::{OrgId, Paging, Role, Time, UserId};
 use orgs::{InviteMails, MailMessage, Mailer, NewInvite, Notice, NotificationMails, OrgChange};
 use store::outbox::{DeliveryError, Message, OutboxHandler};
 
-use crate::kit::{Kit, raise, session_actor, site, token};
+use crate::kit::{Kit, project, raise, session_actor, site, token};
 
 /// Records mails and returns queued errors.
 #[derive(Default)]
@@ -260,7 +260,7 @@ async fn notification_is_mailed_to_admins_and_sent_with_the_first_mail() {
     kit.joined(org, "zoe", Role::Viewer).await;
     kit.db_join(org, &kit.db_users("nameless", 1).await, Role::Admin).await;
     let reason = "The node could not reach the store".to_owned();
-    let notice = Notice::BackupFailed { project: "shop".to_owned(), reason };
+    let notice = Notice::BackupFailed { project: project("shop"), reason };
     let (queued_at, mailer) = (kit.now(), Arc::new(FakeMailer::default()));
     raise(&kit.orgs, &kit, org, notice).await.unwrap().unwrap();
     let mails = || Arc::new(NotificationMails { site: site(), mailer: mailer.clone() });

@@ -2,19 +2,19 @@
 
 use futures_util::future::join_all;
 use kernel::audit::Event;
-use kernel::{Limits, NotificationId, OrgId, Page, Paging, Role, Time, UserId};
+use kernel::{Limits, NamedProject, NotificationId, OrgId, Page, Paging, Role, Time, UserId};
 use orgs::{Charge, Notice, Notification, NotificationKind, OrgError, Orgs, Site};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use crate::kit::{Kit, audit_row, raise, session_actor, site};
+use crate::kit::{Kit, audit_row, project, raise, session_actor, site};
 
 const HOUR: i64 = 3600;
 const MAILS: &str = "SELECT count(*) FROM store.outbox WHERE topic = 'orgs.notification'";
 
 /// Returns one notice of each kind, in the order of the kinds.
 fn one_of_each_kind() -> Vec<Notice> {
-    let (project, hostname) = (|| "shop".to_owned(), || "www.example.org".to_owned());
+    let (project, hostname) = (|| project("shop"), || "www.example.org".to_owned());
     let (at, reason) = (Time::UNIX_EPOCH, || "The store did not answer".to_owned());
     vec![
         Notice::ProjectLimit { limit: 3 },
@@ -35,8 +35,8 @@ fn one_of_each_kind() -> Vec<Notice> {
     ]
 }
 
-fn backup_failed(project: &str) -> Notice {
-    Notice::BackupFailed { project: project.to_owned(), reason: "The store did not answer".to_owned() }
+fn backup_failed(name: &str) -> Notice {
+    Notice::BackupFailed { project: project(name), reason: "The store did not answer".to_owned() }
 }
 
 async fn acme(kit: &Kit) -> (OrgId, UserId) {
@@ -99,7 +99,7 @@ async fn every_kind_of_the_contract_can_be_raised() {
 #[test]
 fn texts_are_complete_and_name_their_fields() {
     // The notice of the project that takes a hostname over has the same kind as that of the project that loses it.
-    let acquired = Notice::HostnameAcquired { project: "shop".to_owned(), hostname: "www.example.org".to_owned() };
+    let acquired = Notice::HostnameAcquired { project: project("shop"), hostname: "www.example.org".to_owned() };
     for notice in one_of_each_kind().into_iter().chain([acquired]) {
         let (title, message) = notice.text();
         let whole = format!("{title} {message}");
@@ -110,7 +110,7 @@ fn texts_are_complete_and_name_their_fields() {
             assert!(!fields.contains(word) || whole.contains(word), "{word} is missing: {whole}");
         }
     }
-    let (_, message) = Notice::StorageLimit { project: "shop".to_owned(), limit_bytes: 512 << 20 }.text();
+    let (_, message) = Notice::StorageLimit { project: project("shop"), limit_bytes: 512 << 20 }.text();
     assert!(message.contains("512 MiB"), "{message}");
 }
 
@@ -142,11 +142,11 @@ async fn same_notification_is_not_raised_again_within_its_interval() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let other = kit.org(ada, "other").await.id;
-    let email_limit = |project: &str| Notice::EmailLimit { project: project.to_owned(), per_hour: 50 };
+    let email_limit = |name: &str| Notice::EmailLimit { project: project(name), per_hour: 50 };
     let start = kit.now();
     assert!(is_raised(&kit, org, email_limit("shop")).await);
     // A notice that differs only in a value counts as the same notification.
-    let reworded = Notice::EmailLimit { project: "shop".to_owned(), per_hour: 1000 };
+    let reworded = Notice::EmailLimit { project: project("shop"), per_hour: 1000 };
     assert!(!is_raised(&kit, org, reworded).await);
     assert!(!is_raised(&kit, org, email_limit("shop")).await);
     // A notice of another project, kind or organization does not.
@@ -169,6 +169,24 @@ async fn same_notification_is_not_raised_again_within_its_interval() {
     until(2 * HOUR).await;
     assert!(!is_raised(&kit, org, email_limit("shop")).await);
     assert!(is_raised(&kit, org, email_limit("blog")).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notifications_belong_to_a_project_and_not_to_its_name() {
+    let kit = Kit::start().await;
+    let (org, _) = acme(&kit).await;
+    let email_limit = |project: &NamedProject| Notice::EmailLimit { project: project.clone(), per_hour: 50 };
+    let (old, other) = (project("shop"), project("blog"));
+    assert!(is_raised(&kit, org, email_limit(&old)).await);
+    // The project gets another name, and another project gets its name.
+    let renamed = NamedProject { name: "store".to_owned(), ..old };
+    assert!(!is_raised(&kit, org, email_limit(&renamed)).await);
+    let successor = NamedProject { name: "shop".to_owned(), ..other };
+    assert_eq!(kit.orgs.notifications_of(org, successor.id, 5).await.unwrap(), []);
+    assert!(is_raised(&kit, org, email_limit(&successor)).await);
+    let mut of_each = kit.orgs.notifications_of(org, successor.id, 5).await.unwrap();
+    of_each.extend(kit.orgs.notifications_of(org, renamed.id, 5).await.unwrap());
+    assert_eq!(of_each, listed(&kit, org).await);
 }
 
 /// The mail limit has an interval of an hour (runtime contract, "Sending"). Kinds without an interval are always
@@ -205,7 +223,7 @@ async fn concurrent_identical_notices_are_raised_once() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
     let deduplicated: Vec<Notice> =
-        vec![Notice::ProjectLimit { limit: 3 }, Notice::EmailLimit { project: "shop".to_owned(), per_hour: 100 }];
+        vec![Notice::ProjectLimit { limit: 3 }, Notice::EmailLimit { project: project("shop"), per_hour: 100 }];
     for notice in &deduplicated {
         let outcomes = join_all((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
         let raised: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
@@ -243,7 +261,7 @@ async fn notice_rolls_back_with_the_transaction_of_its_cause() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let raise = async |tx: &mut Connection| {
-        let notice = Notice::RestoreCompleted { project: "shop".to_owned(), epoch: 4, seq: 17 };
+        let notice = Notice::RestoreCompleted { project: project("shop"), epoch: 4, seq: 17 };
         kit.orgs.raise(tx, org, notice).await
     };
     let actor = session_actor(ada);

@@ -5,7 +5,7 @@
 //! transaction that takes the name over then checks that the holder has not changed since the lookup.
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, Plan, ProjectId, Time};
+use kernel::{InvalidField, NamedProject, Plan, ProjectId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -216,9 +216,10 @@ impl Projects {
     /// hostname. Neither organization learns the identity of the other.
     async fn announce_takeover(&self, tx: &mut Connection, name: &str, winner: &Party, loser: &Party) -> Result<()> {
         let hostname = || name.to_owned();
-        let notice = Notice::HostnameTakenOver { project: loser.name.clone(), hostname: hostname() };
+        let named = |party: &Party| NamedProject { id: party.project, name: party.name.clone() };
+        let notice = Notice::HostnameTakenOver { project: named(loser), hostname: hostname() };
         self.organizations.raise(tx, loser.org, notice).await?;
-        let notice = Notice::HostnameAcquired { project: winner.name.clone(), hostname: hostname() };
+        let notice = Notice::HostnameAcquired { project: named(winner), hostname: hostname() };
         self.organizations.raise(tx, winner.org, notice).await?;
         let event = Event::in_org("hostname.taken_over", loser.org, loser.project, json!({ "hostname": name }));
         Ok(self.store.append_system_event(tx, JOB, &event).await?)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kernel::audit::{Actor, Event};
-use kernel::{OrgId, ProjectId, Time};
+use kernel::{NamedProject, OrgId, ProjectId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -258,7 +258,8 @@ impl Projects {
                 if !tx.claim_mark_unverified(failure, now).await? {
                     return Ok(Outcome::Unchanged(()));
                 }
-                let (project, hostname) = (claim.project_name.clone(), claim.name.clone());
+                let project = NamedProject { id: claim.project, name: claim.project_name.clone() };
+                let hostname = claim.name.clone();
                 let notice = Notice::HostnameUnproved { project, hostname, until: now.plus_seconds(GRACE_SECONDS) };
                 self.organizations.raise(tx, claim.org, notice).await?;
                 let data = json!({ "hostname": claim.name });

@@ -1,7 +1,7 @@
 //! Custom hostnames over time: expired claims, lost proofs, and the background job that checks them.
 
 use futures_util::future::join_all;
-use kernel::Plan;
+use kernel::{NamedProject, Plan};
 use projects::{Notice, ProjectDeletion, ProjectError};
 use serde_json::json;
 
@@ -65,8 +65,9 @@ async fn active_hostname_without_proof_is_detached_after_a_week() {
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 1);
     let data = json!({ "hostname": NAME });
     assert_eq!(kit.audited().await, [kit.system_audit_row("hostname.unproved", &org, project, data.clone())]);
-    let (project_name, hostname, until) = ("shop".to_owned(), NAME.to_owned(), lost.plus_seconds(7 * DAY));
-    let raised = (org.id, Notice::HostnameUnproved { project: project_name, hostname, until });
+    let shop = NamedProject { id: project, name: "shop".to_owned() };
+    let (hostname, until) = (NAME.to_owned(), lost.plus_seconds(7 * DAY));
+    let raised = (org.id, Notice::HostnameUnproved { project: shop, hostname, until });
     assert_eq!(*kit.orgs.raised.lock().unwrap(), std::slice::from_ref(&raised));
     let hostname = kit.find_hostname(project, NAME).await.unwrap();
     assert_eq!((hostname.state, hostname.checks.len()), (ACTIVE, 3));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use kernel::{ApiError as _, OrgId, Plan, ProjectId};
+use kernel::{ApiError as _, NamedProject, OrgId, Plan, ProjectId};
 use projects::{Hostname, NewHsts, Notice, Org, ProjectError, TakeoverObstacle, VerifyRecord, VerifyRecordType};
 use serde_json::json;
 use testkit::Audit;
@@ -76,10 +76,11 @@ impl Conflict {
 
     /// Returns the notifications of a takeover.
     fn notices(&self, name: &str) -> [(OrgId, Notice); 2] {
-        let (hostname, project) = (name.to_owned(), |name: &str| name.to_owned());
+        let (hostname, project) = (name.to_owned(), |id, name: &str| NamedProject { id, name: name.to_owned() });
+        let (shop, site) = (project(self.shop, "shop"), project(self.site, "site"));
         [
-            (self.acme.id, Notice::HostnameTakenOver { project: project("shop"), hostname: hostname.clone() }),
-            (self.owner.id, Notice::HostnameAcquired { project: project("site"), hostname }),
+            (self.acme.id, Notice::HostnameTakenOver { project: shop, hostname: hostname.clone() }),
+            (self.owner.id, Notice::HostnameAcquired { project: site, hostname }),
         ]
     }
 }

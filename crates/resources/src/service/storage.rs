@@ -1,7 +1,7 @@
 //! Object storage. The node holds the objects and reports their size.
 
 use kernel::audit::Actor;
-use kernel::{Plan, ProjectId, Resource, StorageId};
+use kernel::{NamedProject, Plan, ProjectId, Resource, StorageId};
 use store::Connection;
 
 use super::grant::GrantKind;
@@ -67,7 +67,8 @@ impl Resources {
         }
         let Some(owner) = tx.project_plan(project).await? else { return Ok(()) };
         let limit_bytes = self.limits.for_plan(owner.plan).storage_bytes;
-        let notice = Notice::StorageLimit { project: owner.name, limit_bytes };
+        let project = NamedProject { id: project, name: owner.name };
+        let notice = Notice::StorageLimit { project, limit_bytes };
         self.ports.organizations.raise(tx, owner.org, notice).await
     }
 

@@ -1,6 +1,6 @@
 //! Reports of nodes about storage.
 
-use kernel::Limits;
+use kernel::{Limits, NamedProject};
 use resources::{Notice, Target};
 use store::Connection;
 
@@ -15,7 +15,8 @@ impl Kit {
         let limit_bytes = Limits::default().free.storage_bytes;
         let notices = self.notices.take();
         for raised in &notices {
-            assert_eq!(*raised, (at.org, Notice::StorageLimit { project: "shop".to_owned(), limit_bytes }));
+            let project = NamedProject { id: at.project, name: "shop".to_owned() };
+            assert_eq!(*raised, (at.org, Notice::StorageLimit { project, limit_bytes }));
         }
         notices.len()
     }

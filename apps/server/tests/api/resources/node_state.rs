@@ -110,8 +110,15 @@ async fn reports_are_shown_and_each_crossing_of_the_quota_is_notified() {
     report(&node, &ada, 4, 5, false).await;
     report(&node, &ada, 5, 1_073_741_824, true).await;
     assert_eq!(kinds().await, [full(), full()]);
-    let message = ada.get("/v1/orgs/ada/projects/site/overview").await.expect(200)["notifications"][0].clone();
-    assert!(message["message"].as_str().unwrap().contains("1024 MiB"), "{message}");
+    let of_project = async |name: &str| {
+        ada.get(&format!("/v1/orgs/ada/projects/{name}/overview")).await.expect(200)["notifications"].clone()
+    };
+    let shown = of_project("site").await;
+    assert!(shown[0]["message"].as_str().unwrap().contains("1024 MiB"), "{shown}");
+    // A renamed project keeps its notifications, and a new project of the old name has none.
+    ada.patch("/v1/orgs/ada/projects/site", json!({ "name": "shop" })).await.expect(200);
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    assert_eq!((of_project("shop").await, of_project("site").await), (shown, json!([])));
 }
 
 #[tokio::test(flavor = "multi_thread")]

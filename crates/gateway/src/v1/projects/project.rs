@@ -68,7 +68,7 @@ async fn overview(
     let overview = projects.overview(&(&at.org).into(), at.project.id).await?;
     let has_database = at.project.granted_resources.database;
     let last_backup = if has_database { databases.last_generation(at.project.id).await? } else { None };
-    let notifications = orgs.notifications_of(at.org.id, &at.project.name, MAX_NOTIFICATIONS).await?;
+    let notifications = orgs.notifications_of(at.org.id, at.project.id, MAX_NOTIFICATIONS).await?;
     Ok(Json(ProjectOverview::new(overview, last_backup, at.project.granted_resources, notifications)))
 }
 

@@ -6,7 +6,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::{Integer, Text, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
-use kernel::{Limits, NotificationId, OrgId, Provider, Role, UserId};
+use kernel::{Limits, NamedProject, NotificationId, OrgId, ProjectId, Provider, Role, Time, UserId};
 use orgs::{InviteOutcome, NewInvite, NewMember, NewOrg, Notice, Org, OrgError, Orgs, Site};
 use serde_json::{Value, json};
 use store::Outcome;
@@ -132,4 +132,10 @@ pub fn new_member(subject: &str, role: Role) -> NewMember {
 pub fn token(invited: &InviteOutcome) -> String {
     let (InviteOutcome::Created(created) | InviteOutcome::Resent(created)) = invited;
     created.accept_url.rsplit('/').next().unwrap().to_owned()
+}
+
+/// Returns a project with this name. Its id depends only on the name.
+pub fn project(name: &str) -> NamedProject {
+    let number = name.bytes().map(i64::from).sum();
+    NamedProject { id: ProjectId::earliest_at(Time::UNIX_EPOCH.plus_seconds(number)), name: name.to_owned() }
 }
