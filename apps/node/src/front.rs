@@ -170,8 +170,7 @@ async fn respond_from(
         None => page(StatusCode::SERVICE_UNAVAILABLE, "This site is being deployed. Try again in a minute."),
         Some(index) if is_for_code(request, index) => {
             let origin = front.origins.of(request);
-            let declares_auth = index.code.as_ref().is_some_and(|code| code.declares_auth);
-            let session = declares_auth.then(|| front.auth.worker_session(request, &site.project)).flatten();
+            let session = front.auth.worker_session(request, &site.project);
             let worker = site.worker.as_ref().map_err(|reason| *reason);
             let mut response = proxy::forward_request(request, payload, origin, session.as_ref(), worker).await;
             if let Some(session) = session {

@@ -47,9 +47,6 @@ pub struct Code {
     /// Whether the manifest declares `ai`.
     #[serde(default)]
     pub declares_ai: bool,
-    /// Whether the manifest declares `auth`.
-    #[serde(default)]
-    pub declares_auth: bool,
     /// The files under `worker/`, by path relative to it.
     pub modules: BTreeMap<String, Asset>,
 }

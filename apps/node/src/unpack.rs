@@ -38,8 +38,8 @@ pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Resu
     index.worker = contents.has_worker;
     let main = contents.manifest.main_path();
     let main = main.strip_prefix("worker/").unwrap_or(main).to_owned();
-    let Manifest { compatibility_date, ai: declares_ai, auth: declares_auth, .. } = contents.manifest;
-    let code = Code { main, compatibility_date, declares_ai, declares_auth, modules };
+    let Manifest { compatibility_date, ai: declares_ai, .. } = contents.manifest;
+    let code = Code { main, compatibility_date, declares_ai, modules };
     index.code = contents.has_worker.then_some(code);
     cache.add_index(bundle, &index)?;
     Ok(index)

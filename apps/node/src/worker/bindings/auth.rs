@@ -57,9 +57,8 @@ impl Binding for AuthBinding {
         "auth"
     }
 
-    /// In addition to the grant, the bundle must declare `auth`.
-    fn is_granted(&self, environment: &Environment, code: Option<&Code>) -> bool {
-        environment.auth().is_some() && code.is_some_and(|code| code.declares_auth)
+    fn is_granted(&self, environment: &Environment, _: Option<&Code>) -> bool {
+        environment.auth().is_some()
     }
 
     fn module(&self) -> Option<&'static str> {
