@@ -56,7 +56,12 @@ impl Origins {
             let is_https = last.is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"));
             return is_https && self.proxies.contains(peer(request).to_canonical());
         }
-        self.platform.borrow().as_ref().is_some_and(|platform| platform.https)
+        self.platform.borrow().as_ref().is_some_and(Platform::is_https)
+    }
+
+    /// Returns the address at which visitors reach a hostname, if it is known.
+    pub fn site_url(&self, hostname: &str) -> Option<String> {
+        self.platform.borrow().as_ref().map(|platform| platform.site_url(hostname))
     }
 
     /// Returns the base URL of the dashboard, if it is known.

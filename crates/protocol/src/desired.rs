@@ -10,7 +10,7 @@ use crate::certificates::CertificateReference;
 
 /// The schema version that this release writes and reads. It increases when a node that ignores the new fields or parts
 /// would behave incorrectly.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
 
 /// A part of a project's desired state. One context owns it and is the only one that writes it.
 pub trait DesiredPart: Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -76,8 +76,9 @@ pub struct Change {
 pub struct Platform {
     /// The base address of the dashboard. Its page `/access/authorize` grants members access.
     pub dashboard_url: String,
-    /// Whether visitors use https, which the node or a proxy in front of it terminates.
-    pub https: bool,
+    /// The address of a site with `{hostname}` as a placeholder. If it begins with `https:`, visitors use TLS, which the
+    /// node or a proxy in front of it terminates.
+    pub site_url: String,
     /// The certificates of the platform's domain, which every node serves. They are in every response.
     #[serde(default)]
     pub certificates: Vec<CertificateReference>,
@@ -99,6 +100,20 @@ pub(crate) enum AnyPart {
     Site(crate::Site),
     Storage(crate::Storage),
     DeletedStorage(crate::DeletedStorage),
+}
+
+impl Platform {
+    /// Returns the address at which visitors reach a hostname, without a trailing slash.
+    #[must_use]
+    pub fn site_url(&self, hostname: &str) -> String {
+        self.site_url.replace("{hostname}", hostname)
+    }
+
+    /// Returns whether visitors use https.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.site_url.starts_with("https:")
+    }
 }
 
 impl Change {

@@ -54,9 +54,9 @@ impl Visit<'_> {
     pub(super) async fn callback(&self, registered: &AuthProvider, provider: &Provider) -> HttpResponse {
         let parameters: Parameters = serde_urlencoded::from_str(self.request.query_string()).unwrap_or_default();
         let found = self.entry.flows.find(self.request, self.project, &parameters.state, self.https());
-        let flow = found.filter(|flow| {
-            flow.provider == registered.provider && flow.redirect_uri == self.redirect_uri(registered.provider)
-        });
+        let redirect_uri = self.redirect_uri(registered.provider);
+        let flow = found
+            .filter(|flow| flow.provider == registered.provider && Some(&flow.redirect_uri) == redirect_uri.as_ref());
         let next = flow.as_ref().map_or_else(|| "/".to_owned(), |flow| flow.next.clone());
         let (completed, is_over) = match &flow {
             None => (Err(Failure::Expired), true),

@@ -23,7 +23,7 @@ use super::store::{Pool, StoreError, lifetime};
 use super::users::Users;
 use crate::access::{AttemptLimiter, is_cross_origin_action};
 use crate::environment::Environments;
-use crate::origin::{Origins, authority};
+use crate::origin::Origins;
 use crate::page::with_retry_after;
 use crate::path::local_path;
 
@@ -162,13 +162,11 @@ impl Visit<'_> {
         local_path(&next).to_owned()
     }
 
-    /// Returns the redirect URI of a provider at the requested host (RFC 6749 section 3.1.2).
-    pub(super) fn redirect_uri(&self, provider: AuthProviderKind) -> String {
-        let scheme = self.entry.origins.scheme(self.request);
-        let port = authority(self.request).and_then(|authority| authority.split_once(':')).map_or("", |(_, port)| port);
-        let is_default = port.is_empty() || port == if scheme == "https" { "443" } else { "80" };
-        let port = if is_default { String::new() } else { format!(":{port}") };
-        format!("{scheme}://{}{port}{PATH_PREFIX}callback/{}", self.host, provider.as_str())
+    /// Returns the redirect URI of a provider at the requested host (RFC 6749 section 3.1.2), if the addresses of sites
+    /// are known. The provider compares it with the registered one, so it does not depend on the connection.
+    pub(super) fn redirect_uri(&self, provider: AuthProviderKind) -> Option<String> {
+        let site = self.entry.origins.site_url(self.host)?;
+        Some(format!("{site}{PATH_PREFIX}callback/{}", provider.as_str()))
     }
 
     async fn session(&self) -> HttpResponse {

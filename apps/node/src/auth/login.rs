@@ -52,7 +52,9 @@ impl Visit<'_> {
         if self.pool().access().is_err() {
             return self.unavailable(self.retry(next));
         }
-        let redirect_uri = self.redirect_uri(registered.provider);
+        let Some(redirect_uri) = self.redirect_uri(registered.provider) else {
+            return self.unavailable(self.retry(next));
+        };
         let flow = Flow::new(registered.provider, (self.auth.grant, registered.registration), redirect_uri, &next);
         let cookies = flow.and_then(|flow| {
             let cookies = self.entry.flows.cookies(self.request, self.project, &flow, self.https())?;

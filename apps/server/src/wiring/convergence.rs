@@ -13,7 +13,7 @@ pub(super) fn wire(config: &Config, store: &Store) -> Builder {
         CoreLink::Embedded => Some(Arc::new(EmbeddedCore::with_listener(store))),
         CoreLink::Off => None,
     };
-    let (dashboard_url, https) = (config.gateway.site.dashboard_url.clone(), config.site_url.is_https());
-    let platform = Platform { dashboard_url, https, certificates: Vec::new() };
+    let (dashboard_url, site_url) = (config.gateway.site.dashboard_url.clone(), config.site_url.to_string());
+    let platform = Platform { dashboard_url, site_url, certificates: Vec::new() };
     Convergence::builder(store.clone(), core, platform)
 }

@@ -74,11 +74,13 @@ async fn desired_state_has_documented_shape() {
     kit.set_site(blog, Some(site(1))).await;
     kit.set_site(blog, None).await;
     let expected = json!({
-        "schema": 5,
+        "schema": 6,
         "revision": 4,
         "full": true,
         "batch": 0,
-        "platform": { "dashboardUrl": "https://dashboard.example", "https": true, "certificates": [] },
+        "platform": {
+            "dashboardUrl": "https://dashboard.example", "siteUrl": "https://{hostname}:8443", "certificates": [],
+        },
         "parts": [
             { "project": shop, "revision": 2, "part": "site", "desired": {
                 "hostnames": ["shop.example", "www.example.org"], "hsts": [], "bundle": digest(3), "sizeBytes": 1003,

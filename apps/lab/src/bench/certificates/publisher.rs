@@ -30,7 +30,8 @@ impl Publisher {
     /// Prepares the projects that exist. `key` is the sealing key of the server.
     pub async fn new(key: &SharedKey, database_url: &str) -> Result<Self> {
         let store = key.store(database_url)?;
-        let platform = protocol::Platform { dashboard_url: String::new(), https: true, certificates: Vec::new() };
+        let (dashboard_url, site_url) = (String::new(), String::new());
+        let platform = protocol::Platform { dashboard_url, site_url, certificates: Vec::new() };
         let core: Arc<dyn Core> = Arc::new(EmbeddedCore::default());
         let writer = Convergence::builder(store.clone(), Some(core), platform).register_part()?;
         let mut projects = HashMap::new();

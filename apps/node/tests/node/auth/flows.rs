@@ -9,7 +9,8 @@ use sandbox::{IdTokenFault, IdentityEndpoint, IdentityFault, IdentityProvider, P
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{Rig, user_id};
+use super::browser::Browser;
+use super::{HOST, PROJECT, Rig, clients, user_id};
 use crate::database::kit::{eventually, number};
 use crate::running::until;
 use crate::timeout::TIMEOUT;
@@ -90,6 +91,33 @@ async fn flow_is_bound_to_browser_provider_and_host() {
     {
         let response = attacker.get(&format!("/__svc/auth/callback/codehost{malformed}")).await;
         assert_eq!(response.status, 400, "{malformed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redirect_address_is_that_of_the_host_under_the_site_url() {
+    const CUSTOM: &str = "www.example.org";
+    let Some(mut rig) = Rig::start().await else { return };
+    rig.core.set_hostnames(PROJECT, &[HOST, CUSTOM]);
+    rig.visitor().await.sees(CUSTOM, "/", 200, "home").await;
+    for (site_url, host) in [("http://{hostname}:8088", HOST), ("https://{hostname}:8443", CUSTOM)] {
+        rig.core.set_site_url(site_url);
+        rig.clients = clients(&rig.identity, &site_url.replace("{hostname}", host));
+        rig.apply_auth(&rig.auth(&IdentityProvider::ALL)).await;
+        for (begin, end) in [("", ":8088"), (":8443", ""), (":9999", ":9999")] {
+            let mut browser = Browser::new(rig.visitor().await, &format!("{host}{begin}"));
+            let address = browser.begin(CodeHost, "/members").await;
+            // The sandbox accepts only the registered redirect address.
+            let path = Browser::new(rig.visitor().await, host).choose(&address, "ada").await;
+            let mut returned = Browser::new(rig.visitor().await, &format!("{host}{end}"));
+            returned.cookies = browser.cookies;
+            let response = returned.get(&path).await;
+            assert_eq!(
+                (response.status, response.header(LOCATION.as_str())),
+                (303, "/members"),
+                "{host} {begin} {end}"
+            );
+        }
     }
 }
 

@@ -25,7 +25,7 @@ async fn cookies_are_those_of_the_specification() {
     let digest = "SELECT count(*) FROM svc_auth.sessions WHERE token = sha256($1::text::bytea)";
     assert_eq!(admin.query_one(digest, &[&token]).await.unwrap().get::<_, i64>(0), 1);
 
-    rig.core.set_https();
+    rig.core.set_site_url("https://{hostname}");
     rig.clients = super::clients(&rig.identity, "https://app.localhost");
     let auth = rig.auth(&sandbox::IdentityProvider::ALL);
     rig.apply_auth(&auth).await;

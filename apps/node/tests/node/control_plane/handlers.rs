@@ -40,7 +40,8 @@ pub async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared
     let unavailable: Vec<Value> = unavailable.collect();
     let parts: Vec<Value> = available.into_iter().map(change).collect();
     let batch = table.batches.last().map_or(0, |batch| batch.batch);
-    let platform = json!({ "dashboardUrl": "https://dashboard.example", "https": table.https, "certificates": table.certificates.platform });
+    let site_url = table.site_url.as_deref().unwrap_or("http://{hostname}");
+    let platform = json!({ "dashboardUrl": "https://dashboard.example", "siteUrl": site_url, "certificates": table.certificates.platform });
     let date = Date((node::clock::now() - table.clock_back).into());
     HttpResponse::Ok().insert_header(date).json(json!({
         "schema": SCHEMA, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "parts": parts,

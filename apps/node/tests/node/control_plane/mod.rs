@@ -60,8 +60,8 @@ struct Table {
     rejected: Option<String>,
     /// The time by which the clock of the control plane is behind.
     clock_back: Duration,
-    /// Whether visitors use https.
-    https: bool,
+    /// The address of sites, by default `http://{hostname}`.
+    site_url: Option<String>,
     ai: AiCalls,
     mail: Mail,
     certificates: IssuedCertificates,
@@ -273,8 +273,17 @@ impl ControlPlane {
 
     /// Sets `Strict-Transport-Security` of hostnames of a project.
     pub fn set_hsts(&self, project: &str, hsts: Value) {
+        self.change_field(project, "hsts", hsts);
+    }
+
+    /// Sets the hostnames of a project.
+    pub fn set_hostnames(&self, project: &str, hostnames: &[&str]) {
+        self.change_field(project, "hostnames", json!(hostnames));
+    }
+
+    fn change_field(&self, project: &str, field: &str, value: Value) {
         let mut site = self.state.table.lock().unwrap().sites[project].1.clone();
-        site["hsts"] = hsts;
+        site[field] = value;
         self.change(project, site);
     }
 
@@ -295,9 +304,10 @@ impl ControlPlane {
         self.state.revision.send_replace(0);
     }
 
-    /// Declares that a proxy terminates TLS in front of the nodes. Nodes are notified of this with the next change.
-    pub fn set_https(&self) {
-        self.state.table.lock().unwrap().https = true;
+    /// Sets the address of sites. With https, a proxy in front of the nodes terminates TLS. Nodes are notified of this
+    /// with the next change.
+    pub fn set_site_url(&self, site_url: &str) {
+        self.state.table.lock().unwrap().site_url = Some(site_url.to_owned());
     }
 
     /// Sets the clock back, which nodes see in the header `Date` of the desired state.

@@ -75,7 +75,7 @@ async fn plain_connection_counts_as_https_only_behind_a_proxy_that_terminates_tl
     let node = RunningNode::start_as(&config(&core, &dir)).await;
     node.visitor.sees(HOST, "/", 200, "home").await;
     assert_eq!(node.visitor.get(HOST, "/").await.header(HEADER), "");
-    core.set_https();
+    core.set_site_url("https://{hostname}");
     core.republish("shop");
     wait_for("https", async || node.visitor.get(HOST, "/").await.header(HEADER) == "max-age=600").await;
     node.stop().await;

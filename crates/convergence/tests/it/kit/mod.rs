@@ -77,7 +77,8 @@ pub fn embedded_builder(store: store::Store) -> Builder {
 }
 
 pub fn platform() -> Platform {
-    Platform { dashboard_url: "https://dashboard.example".to_owned(), https: true, certificates: Vec::new() }
+    let [dashboard_url, site_url] = ["https://dashboard.example", "https://{hostname}:8443"].map(str::to_owned);
+    Platform { dashboard_url, site_url, certificates: Vec::new() }
 }
 
 impl Kit {
