@@ -84,17 +84,15 @@ impl Resources {
     /// Registers a provider, or replaces its client. Setting the same client again is a no-op.
     ///
     /// # Errors
-    /// Returns [`ResourceError::UnknownProvider`], [`ResourceError::EmptyClient`], [`ResourceError::AuthNotGranted`] or
-    /// [`ResourceError::ProjectNotFound`].
+    /// Returns [`ResourceError::EmptyClient`], [`ResourceError::AuthNotGranted`] or [`ResourceError::ProjectNotFound`].
     pub async fn auth_provider_set(
         &self,
         actor: &Actor,
         target: Target,
-        provider: &str,
+        provider: AuthProvider,
         put: AuthProviderPut,
     ) -> Result<AuthStatus> {
         let Target { org, project, .. } = target;
-        let provider = parse_provider(provider)?;
         let AuthProviderPut { client_id, client_secret } = put;
         for (field, text) in [("clientId", client_id.as_str()), ("clientSecret", client_secret.secret().reveal())] {
             if text.is_empty() {
@@ -131,10 +129,9 @@ impl Resources {
     /// It also works while app sign-in is not granted.
     ///
     /// # Errors
-    /// Returns [`ResourceError::UnknownProvider`] or [`ResourceError::ProjectNotFound`].
-    pub async fn auth_provider_delete(&self, actor: &Actor, target: Target, provider: &str) -> Result<()> {
+    /// Returns [`ResourceError::ProjectNotFound`].
+    pub async fn auth_provider_delete(&self, actor: &Actor, target: Target, provider: AuthProvider) -> Result<()> {
         let Target { org, project, .. } = target;
-        let provider = parse_provider(provider)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 tx.auth_lock(project).await?;
@@ -191,10 +188,6 @@ impl Resources {
         let row = client_secret_row(project, provider, revision);
         Ok(self.store.seal(CLIENT_SECRET.associated_data(&row), secret.secret().reveal().as_bytes())?)
     }
-}
-
-fn parse_provider(name: &str) -> Result<AuthProvider> {
-    name.parse().map_err(|_| ResourceError::UnknownProvider)
 }
 
 /// Returns the new values of the fields that differ, for the audit log.

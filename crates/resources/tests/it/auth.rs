@@ -23,7 +23,7 @@ impl Kit {
     }
 
     async fn delete_provider(&self, at: Target, provider: &str) -> Result<(), ResourceError> {
-        self.resources.auth_provider_delete(&self.actor, at, provider).await
+        self.resources.auth_provider_delete(&self.actor, at, provider.parse().unwrap()).await
     }
 
     /// Returns the provider, the registration, the id and the secret of each client, as the node receives them.
@@ -187,22 +187,13 @@ async fn provider_is_set_idempotently_and_keeps_its_registration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_providers_and_empty_clients_are_refused() {
+async fn empty_clients_are_refused() {
     let kit = Kit::start().await;
     let at = kit.signing_in("shop").await;
-    for (provider, id, secret) in [
-        ("github", "id", "hush"),
-        ("", "id", "hush"),
-        ("Codehost", "id", "hush"),
-        ("codehost", "", "hush"),
-        ("codehost", "id", ""),
-    ] {
-        let refused = kit.set_provider(at, provider, id, secret).await.unwrap_err();
+    for (id, secret) in [("", "hush"), ("id", "")] {
+        let refused = kit.set_provider(at, "codehost", id, secret).await.unwrap_err();
         assert_eq!(refused.code().name, "invalid_provider");
         assert!(!format!("{refused:?} {refused}").contains("hush"));
-    }
-    for provider in ["github", "", "auth/codehost"] {
-        assert_eq!(kit.delete_provider(at, provider).await.unwrap_err().code().name, "invalid_provider");
     }
     kit.assert_unchanged().await;
 }

@@ -1,7 +1,7 @@
 //! Concurrent changes of app user auth.
 
 use futures_util::future::join_all;
-use resources::{ResourceError, ResourcePart};
+use resources::{AuthProvider, ResourceError, ResourcePart};
 use serde_json::json;
 
 use crate::kit::{Kit, Update};
@@ -27,7 +27,8 @@ async fn concurrent_changes_and_revocations_neither_deadlock_nor_publish_a_revok
         let patches = join_all((1..5).map(|days| kit.change_auth(at, json!({ "sessionDays": round * 10 + days }))));
         let secrets = ["a", "b", "c", "d"];
         let providers = join_all(secrets.map(|secret| kit.set_provider(at, "codehost", "id", secret)));
-        let deletions = join_all((0..2).map(|_| kit.resources.auth_provider_delete(&kit.actor, at, "codehost")));
+        let deletions =
+            join_all((0..2).map(|_| kit.resources.auth_provider_delete(&kit.actor, at, AuthProvider::Codehost)));
         let (granted, revoked, patched, set, deleted) =
             tokio::join!(grants, revocations, patches, providers, deletions);
         assert!(granted.iter().all(Result::is_ok) && revoked.iter().all(Result::is_ok), "{granted:?} {revoked:?}");

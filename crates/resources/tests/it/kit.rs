@@ -199,7 +199,7 @@ impl Kit {
         secret: &str,
     ) -> Result<AuthStatus, ResourceError> {
         let put = serde_json::from_value(json!({ "clientId": id, "clientSecret": secret })).unwrap();
-        self.resources.auth_provider_set(&self.actor, at, provider, put).await
+        self.resources.auth_provider_set(&self.actor, at, provider.parse().unwrap(), put).await
     }
 
     pub async fn change_auth(&self, at: Target, patch: Value) -> Result<AuthStatus, ResourceError> {

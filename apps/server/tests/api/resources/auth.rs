@@ -209,7 +209,10 @@ async fn invalid_providers_and_clients_are_rejected() {
     let ada = &kit.ada;
     ada.post(AUTH, json!({})).await.expect(200);
     for name in ["github", "Codehost", "codehost%20", "x", "auth%2Fcodehost"] {
-        ada.put(&provider(name), client("id", "secret")).await.expect_error(400, "invalid_provider");
+        // The name is checked before the body.
+        for body in [client("id", "secret"), json!({})] {
+            ada.put(&provider(name), body).await.expect_error(400, "invalid_provider");
+        }
         ada.delete(&provider(name)).await.expect_error(400, "invalid_provider");
     }
     for empty in [client("", CANARY), client("id", "")] {

@@ -1,12 +1,14 @@
 //! The sign-in of a project's end users.
 
+use actix_web::HttpRequest;
+use actix_web::dev::Payload;
 use actix_web::web::Data;
 use resources::{AuthProvider, AuthProviderPut, AuthSettingsPatch, AuthStatus, ResourceError, Resources};
 
 use crate::authority::InProject;
 use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::http::{Body, Json, NoContent, Path, Routes, text_path_parameters};
+use crate::http::{Body, Describe, Extract, Json, NoContent, Operation, Path, Routes, text_path_parameters};
 use crate::problem::Problem;
 use crate::require::RequireCore;
 
@@ -41,19 +43,34 @@ pub(super) fn routes(routes: &mut Routes) {
             "Create an app at the provider first, with the callback address \
              `https://<host>/__svc/auth/callback/<provider>` for each host. No response contains the client secret.",
         )
-        .codes(&[&ResourceError::INVALID_PROVIDER, &ResourceError::NOT_GRANTED]);
+        .codes(&[&ResourceError::NOT_GRANTED]);
     area.delete("delete_provider", PROVIDER, delete_provider)
         .summary("Delete an identity provider of app sign-in")
         .description(
             "Ends its sessions and removes its identities. Users stay. Safe to repeat: the response is 204 also for a \
              provider that is not registered.",
-        )
-        .codes(&[&ResourceError::INVALID_PROVIDER]);
+        );
 }
 
-// The service parses the name, because the error of an unknown name is 400.
 text_path_parameters! {
     ProviderParameter as AuthProvider: "The identity provider.", "codehost";
+}
+
+/// The identity provider in the path. The error of an unknown name is 400 (specification, "App user auth", rule 1).
+struct Provider(AuthProvider);
+
+impl Describe for Provider {
+    fn describe(operation: &mut Operation) {
+        Path::<ProviderParameter>::describe(operation);
+        operation.code(&ResourceError::INVALID_PROVIDER);
+    }
+}
+
+impl Extract for Provider {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        let Path(ProviderParameter(name)) = Path::extract(request, payload).await?;
+        Ok(Self(name.parse().map_err(|_| ResourceError::UnknownProvider)?))
+    }
 }
 
 async fn get(
@@ -93,19 +110,19 @@ async fn revoke(
 async fn set_provider(
     at: InProject<Admin, ProjectWrite>,
     _: RequireCore,
-    Path(ProviderParameter(provider)): Path<ProviderParameter>,
+    Provider(provider): Provider,
     resources: Data<Resources>,
     Body(put): Body<AuthProviderPut>,
 ) -> Result<Json<AuthStatus>, Problem> {
-    Ok(Json(resources.auth_provider_set(&at.actor, (&at).into(), &provider, put).await?))
+    Ok(Json(resources.auth_provider_set(&at.actor, (&at).into(), provider, put).await?))
 }
 
 async fn delete_provider(
     at: InProject<Admin, ProjectWrite>,
     _: RequireCore,
-    Path(ProviderParameter(provider)): Path<ProviderParameter>,
+    Provider(provider): Provider,
     resources: Data<Resources>,
 ) -> Result<NoContent, Problem> {
-    resources.auth_provider_delete(&at.actor, (&at).into(), &provider).await?;
+    resources.auth_provider_delete(&at.actor, (&at).into(), provider).await?;
     Ok(NoContent)
 }
