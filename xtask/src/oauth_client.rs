@@ -21,11 +21,11 @@ pub enum Command {
         /// The name that users see when they approve the app
         #[arg(long)]
         name: String,
-        /// A redirect URI; repeat the option for several
-        #[arg(long = "redirect-uri", value_name = "URI")]
+        /// The redirect URIs
+        #[arg(long = "redirect-uri", value_name = "URI", num_args = 1..)]
         redirect_uris: Vec<String>,
-        /// A scope that the app may have; repeat the option for several [default: all scopes]
-        #[arg(long = "scope", value_name = "SCOPE")]
+        /// The scopes that the app may have [default: all scopes]
+        #[arg(long = "scope", value_name = "SCOPE", num_args = 1.., value_delimiter = ' ')]
         scopes: Vec<Scope>,
         /// The app can keep a secret: it is not a native app, and does not run in a browser
         #[arg(long)]

@@ -44,7 +44,9 @@ async fn apps_are_registered_listed_and_removed() {
     ));
     let (id, secret) = (created["clientId"].as_str().unwrap(), created["clientSecret"].as_str().unwrap());
     assert!(id.starts_with("app_") && secret.starts_with("svc_ocs_"), "{id}");
-    let public = succeeds(&database, &[&add[..], &["--device"]].concat());
+    let more = ["https://app.example/other", "--redirect-uri", "https://app.example/third"];
+    let scopes = ["--scope", "org:read", "project:read deploy", "--scope", "account:read", "--device"];
+    let public = succeeds(&database, &[&add[..], &more, &scopes].concat());
     assert!(public.contains("client secret  none: the app is public\n"), "{public}");
 
     let listed = succeeds(&database, &["oauth-client", "list"]);
@@ -53,6 +55,11 @@ async fn apps_are_registered_listed_and_removed() {
     assert_eq!(all.as_array().unwrap().len(), 2);
     assert_eq!((&all[0]["confidential"], &all[0]["scopes"]), (&json!(true), &json!(["account:read", "deploy"])));
     assert_eq!((&all[1]["confidential"], &all[1]["device"]), (&json!(false), &json!(true)));
+    assert_eq!(
+        all[1]["redirectUris"],
+        json!(["callback", "other", "third"].map(|path| format!("https://app.example/{path}")))
+    );
+    assert_eq!(all[1]["scopes"], json!(["account:read", "org:read", "project:read", "deploy"]));
     // The secret is shown only once. The database stores only its hash.
     let stored = database.rows("SELECT to_jsonb(c)::text AS client FROM oauth.clients c").await;
     let audit = succeeds(&database, &["audit", "--json"]);
