@@ -19,6 +19,9 @@ use crate::storage::config::StorageConfig;
 const STORAGE_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(18), retry: Duration::from_secs(15) };
 /// A visitor who pauses a download for longer must resume it with a range request.
 const STORAGE_RECEIVER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The store may receive or execute the last requests of a killed process after the first sweep. S3 needs up to minutes
+/// to assemble an object of several parts.
+const STORAGE_SWEEP_DELAYS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(15), Duration::from_secs(600)];
 /// A backup may wait for a slow store. A failed backup is repeated.
 const BACKUP_TIMEOUTS: Timeouts = Timeouts { read: Duration::from_secs(60), retry: Duration::from_secs(60) };
 
@@ -33,8 +36,8 @@ pub(super) fn storage(settings: &Settings) -> Result<Option<StorageConfig>, Erro
         endpoint_url: &STORAGE_ENDPOINT_URL,
         timeouts: STORAGE_TIMEOUTS,
     };
-    let receiver_timeout = STORAGE_RECEIVER_TIMEOUT;
-    Ok(store.read(settings)?.map(|store| StorageConfig { store, report_interval, receiver_timeout }))
+    let (receiver_timeout, sweep_delays) = (STORAGE_RECEIVER_TIMEOUT, &STORAGE_SWEEP_DELAYS);
+    Ok(store.read(settings)?.map(|store| StorageConfig { store, report_interval, receiver_timeout, sweep_delays }))
 }
 
 pub(super) fn backups(settings: &Settings) -> Result<Option<BackupConfig>, Error> {

@@ -51,16 +51,21 @@ pub(super) async fn delete_garbage(storage: Arc<Storage>) {
     }
 }
 
-/// Finds the blobs that killed processes left without an object. `before` is the first id of this process, whose own
-/// blobs are skipped.
-pub(super) async fn sweep(storage: Arc<Storage>, unswept: Vec<(String, Uuid)>, before: Uuid) {
-    let sweeps = stream::iter(unswept).for_each_concurrent(CONCURRENT_SWEEPS, async |(prefix, from)| {
-        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
-        while storage.sweep_prefix(&prefix, from, before).await.is_err() {
-            sleep(backoff.next_delay()).await;
-        }
-    });
-    sweeps.await;
+/// Finds the blobs that killed processes left without an object, after each of these delays. `before` is the first id of
+/// this process, whose own blobs are skipped. Until the last sweep, the blobs stay marked in the index, so that the next
+/// start would sweep again.
+pub(super) async fn sweep(storage: Arc<Storage>, unswept: Vec<(String, Uuid)>, before: Uuid, delays: &[Duration]) {
+    for (number, delay) in delays.iter().enumerate() {
+        sleep(*delay).await;
+        let is_last = number + 1 == delays.len();
+        let sweeps = stream::iter(&unswept).for_each_concurrent(CONCURRENT_SWEEPS, async |(prefix, from)| {
+            let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
+            while storage.sweep_prefix(prefix, *from, before, is_last).await.is_err() {
+                sleep(backoff.next_delay()).await;
+            }
+        });
+        sweeps.await;
+    }
     // A background task must not end, because the node would then stop.
     std::future::pending().await
 }
@@ -117,7 +122,7 @@ impl Storage {
 
     /// Finds the blobs of a prefix without an object. If another node owns the prefix, the blobs belong to that node,
     /// and are kept.
-    async fn sweep_prefix(&self, prefix: &str, from: Uuid, before: Uuid) -> Result<()> {
+    async fn sweep_prefix(&self, prefix: &str, from: Uuid, before: Uuid, is_last: bool) -> Result<()> {
         if self.is_owner(prefix).await? {
             let mut removed = self.blobs.delete_unfinished(prefix, before).await?;
             let mut listed = std::pin::pin!(self.blobs.list(prefix, from));
@@ -136,6 +141,10 @@ impl Storage {
             self.metrics.orphans.inc_by(removed as u64);
             self.garbage.notify_one();
         }
+        if is_last { self.end_sweeps(prefix, from).await } else { Ok(()) }
+    }
+
+    async fn end_sweeps(&self, prefix: &str, from: Uuid) -> Result<()> {
         let prefix = self.prefixes.get(prefix);
         prefix.end(from);
         // The index contains a mark that blobs without an object may exist. A put of this process can rely on it, so

@@ -13,6 +13,8 @@ pub struct StorageConfig {
     pub report_interval: Duration,
     /// A get ends if its receiver takes no data for this time.
     pub receiver_timeout: Duration,
+    /// The delays before the sweeps that find the blobs which killed processes left.
+    pub sweep_delays: &'static [Duration],
 }
 
 impl StorageConfig {

@@ -120,7 +120,7 @@ impl Storage {
             runtime: Handle::current(),
         });
         let unswept = storage.restore()?;
-        tasks.spawn(cleanup::sweep(Arc::clone(&storage), unswept, storage.ids.next()));
+        tasks.spawn(cleanup::sweep(Arc::clone(&storage), unswept, storage.ids.next(), config.sweep_delays));
         tasks.spawn(cleanup::delete_garbage(Arc::clone(&storage)));
         tasks.spawn(deletion::delete_prefixes(Arc::clone(&storage), deleted));
         tasks.spawn(usage::report_usage(Arc::clone(&storage), config.report_interval));

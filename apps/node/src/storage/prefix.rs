@@ -28,7 +28,7 @@ pub struct Prefix {
     pub large_puts: ProjectLargePuts,
     /// Permits for calls with long arguments or results.
     pub bulk_calls: Arc<Semaphore>,
-    /// The blobs whose puts are in progress, and the bytes that they reserve. Until the sweep of the prefix, also
+    /// The blobs whose puts are in progress, and the bytes that they reserve. Until the last sweep of the prefix, also
     /// contains the first id of the blobs that an earlier process may have left.
     in_progress: Mutex<BTreeMap<Uuid, u64>>,
     /// Whether the index states that blobs without an object may exist. The mutex is locked while this changes.
@@ -81,7 +81,7 @@ impl Prefix {
         self.in_progress().insert(from, 0);
     }
 
-    /// Ends a put, or the sweep of the blobs of an earlier process.
+    /// Ends a put, or the sweeps of the blobs of an earlier process.
     pub fn end(&self, blob: Uuid) {
         self.in_progress().remove(&blob);
     }

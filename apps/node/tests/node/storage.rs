@@ -61,12 +61,12 @@ impl Rig {
 
     /// Starts the storage with this timeout for the receivers of gets.
     fn start_with_timeout(store: TestStore, receiver_timeout: Duration) -> Self {
-        Self::open(store, Dir::new(), receiver_timeout)
+        Self::open(store, Dir::new(), receiver_timeout, &[Duration::ZERO])
     }
 
-    fn open(store: TestStore, dir: Dir, receiver_timeout: Duration) -> Self {
-        let config =
-            StorageConfig { store: store.config(), report_interval: Duration::from_millis(100), receiver_timeout };
+    fn open(store: TestStore, dir: Dir, receiver_timeout: Duration, sweep_delays: &'static [Duration]) -> Self {
+        let (store_config, report_interval) = (store.config(), Duration::from_millis(100));
+        let config = StorageConfig { store: store_config, report_interval, receiver_timeout, sweep_delays };
         let (observer, reports) = mpsc::unbounded_channel();
         let (deleted, mut tasks) = (watch::Sender::default(), JoinSet::new());
         let metrics = StorageMetrics::new(&prometheus::Registry::new()).unwrap();
@@ -77,8 +77,13 @@ impl Rig {
 
     /// Stops the storage and starts it again, with the same directory and store.
     async fn restart(self) -> Self {
+        self.restart_with(&[Duration::ZERO]).await
+    }
+
+    /// Like [`Self::restart`], with these delays before sweeps.
+    async fn restart_with(self, sweep_delays: &'static [Duration]) -> Self {
         let (store, dir) = self.stop().await;
-        Self::open(store, dir, Duration::from_secs(60))
+        Self::open(store, dir, Duration::from_secs(60), sweep_delays)
     }
 
     /// Stops the storage, and starts one with another directory on the same store.

@@ -107,6 +107,7 @@ async fn refused_credentials_are_an_error_without_the_secret() {
         store: StoreConfig::S3(wrong),
         report_interval: LIMIT,
         receiver_timeout: LIMIT,
+        sweep_delays: &[],
     };
     assert!(!format!("{config:?}").contains("guess"));
     let metrics = node::storage::StorageMetrics::new(&prometheus::Registry::new()).unwrap();

@@ -116,3 +116,36 @@ async fn blobs_without_an_object_are_removed_after_a_start() {
     })
     .await;
 }
+
+/// The last requests of a killed process can arrive at the store after the first sweep.
+#[tokio::test(flavor = "multi_thread")]
+async fn blob_that_arrives_after_a_sweep_is_removed_by_a_later_one() {
+    const FREQUENT: [Duration; 100] = [Duration::from_millis(100); 100];
+    const INTERRUPTED: [Duration; 2] = [Duration::ZERO, Duration::from_secs(3600)];
+    on_each_store(async |rig| {
+        let one = grant("one");
+        rig.put(&one, "key", "content").await;
+        let folder = rig.store.folder("sto_one");
+        let add_orphan = || {
+            let names = std::fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+            let newest = names.filter_map(|name| Uuid::try_parse(&name).ok()).max().unwrap();
+            let orphan = Uuid::from_u128(newest.as_u128() + (1 << 70));
+            std::fs::copy(folder.join(newest.to_string()), folder.join(orphan.to_string())).unwrap();
+        };
+        add_orphan();
+        let rig = rig.restart_with(&FREQUENT).await;
+        rig.wait_for_blobs(1).await;
+        add_orphan();
+        rig.wait_for_blobs(1).await;
+        // A start before the last sweep sweeps again.
+        rig.put(&one, "other", "content").await;
+        add_orphan();
+        let rig = rig.restart_with(&INTERRUPTED).await;
+        rig.wait_for_blobs(2).await;
+        add_orphan();
+        let rig = rig.restart().await;
+        rig.wait_for_blobs(2).await;
+        assert_eq!(rig.keys(&one).await, ["key", "other"]);
+    })
+    .await;
+}
