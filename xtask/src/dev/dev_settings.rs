@@ -114,7 +114,6 @@ impl DevSettings {
         ] {
             values.insert(name, read_setting::<String>(name)?.unwrap_or(default));
         }
-        sandbox.add_settings(&mut values)?;
         if read_setting::<Secret>("SVC_SEALING_KEYS")?.is_none() {
             let keys = folder.join("sealing.keys");
             ensure_key(&keys, "dev1:")?;
@@ -124,7 +123,9 @@ impl DevSettings {
             Some(_) => None,
             None => Some(listen_address("SVC_NODE_DATABASE_ADDRESS", 8432)?),
         };
-        Ok(Self {
+        let [public_url, dashboard_url] =
+            ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
+        let mut settings = Self {
             api,
             edge,
             git,
@@ -137,7 +138,11 @@ impl DevSettings {
             git_token: read_setting("SVC_GIT_TOKEN")?,
             mail_token: read_setting("SVC_MX_TOKEN")?,
             values,
-        })
+        };
+        for (name, default) in settings.sandbox.settings(&public_url, &dashboard_url)? {
+            settings.set_default(name, default)?;
+        }
+        Ok(settings)
     }
 
     /// Adds the settings of the checkout's own cluster for the databases of projects, and of their backups.
@@ -174,7 +179,7 @@ impl DevSettings {
 
     /// Adds a setting unless it is configured.
     pub fn set_default(&mut self, name: &'static str, value: impl Display) -> Result<()> {
-        if read_setting::<String>(name)?.is_none() {
+        if read_setting::<Secret>(name)?.is_none() {
             self.set(name, value);
         }
         Ok(())
@@ -275,8 +280,17 @@ fn reachable_address(listen: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::env;
 
     use super::*;
+
+    /// Returns the settings that a program receives in addition to its inherited environment.
+    fn applied(settings: &DevSettings, program: Program) -> BTreeMap<String, String> {
+        let mut command = Command::new("program");
+        settings.apply_to(program, &mut command);
+        let text = |text: &std::ffi::OsStr| text.to_str().unwrap().to_owned();
+        command.get_envs().filter_map(|(name, value)| Some((text(name), text(value?)))).collect()
+    }
 
     #[test]
     fn programs_have_different_addresses() {
@@ -285,5 +299,51 @@ mod tests {
         let listeners: Vec<_> = settings.listeners().collect();
         let addresses: BTreeSet<_> = listeners.iter().map(|(_, listen)| listen).collect();
         assert_eq!(addresses.len(), listeners.len(), "{listeners:?}");
+    }
+
+    #[test]
+    fn each_configured_setting_takes_precedence() {
+        const CONFIGURED: [(Program, &str, &str); 10] = [
+            (Program::Server, "SVC_LENDING_URL", "http://127.0.0.1:1/lending"),
+            (Program::Server, "SVC_CODEHOST_USER_URL", "http://127.0.0.1:1/user"),
+            (Program::Server, "SVC_PAYMENTS_TOKEN_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")),
+            (Program::Server, "SVC_PAYMENTS_SANDBOX", "off"),
+            (Program::Server, "SVC_REGISTRAR_USER", "own"),
+            (Program::Server, "SVC_MAILHOOK_TOPIC_ARN", "arn:aws:sns:eu-west-1:1:own"),
+            (Program::Node, "SVC_NODE_AI_KEY", "own"),
+            (Program::Node, "SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL", "http://127.0.0.1:1/authorize"),
+            (Program::Node, "SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL", "http://127.0.0.1:1/jwks"),
+            (Program::Sandbox, "SVC_SANDBOX_API_URL", "http://127.0.0.1:1"),
+        ];
+        const TEST: &str = "dev::dev_settings::tests::each_configured_setting_takes_precedence";
+        if env::var_os("SVC_LENDING_URL").is_none() {
+            // Settings are variables of the environment, which can be set only for another process.
+            let mut test = Command::new(env::current_exe().unwrap());
+            test.args(["--exact", TEST]).envs(CONFIGURED.map(|(_, name, value)| (name, value)));
+            let output = test.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let settings = DevSettings::read(folder.path()).unwrap();
+        for (program, name, value) in CONFIGURED {
+            let applied = applied(&settings, program);
+            assert!(applied.get(name).is_none_or(|applied| applied == value), "{name}: {applied:?}");
+        }
+        // The other settings of these systems keep their defaults.
+        for (program, names) in [
+            (Program::Server, &["SVC_LENDING_SECRET", "SVC_CODEHOST_CLIENT_ID", "SVC_PAYMENTS_URL"][..]),
+            (Program::Server, &["SVC_REGISTRAR_URL", "SVC_MAILHOOK_CA"]),
+            (
+                Program::Node,
+                &["SVC_NODE_AI_URL", "SVC_NODE_AUTH_CODEHOST_TOKEN_URL", "SVC_NODE_AUTH_WEBACCOUNT_ISSUER"],
+            ),
+            (Program::Sandbox, &["SVC_SANDBOX_URL", "SVC_SANDBOX_LISTEN"]),
+        ] {
+            let applied = applied(&settings, program);
+            assert!(names.iter().all(|name| applied.contains_key(*name)), "{names:?}: {applied:?}");
+        }
+        assert!(!applied(&settings, Program::Server).contains_key("SVC_PAYMENTS_TOKEN"));
     }
 }

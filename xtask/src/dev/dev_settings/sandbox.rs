@@ -1,10 +1,8 @@
 //! The addresses of the sandbox, and the server settings that refer to them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use settings::Secret;
 
 use super::{base_url, listen_address, reachable_address};
 use crate::setting::read_setting;
@@ -84,89 +82,59 @@ impl Sandbox {
         self.url.as_deref().map_or_else(|| base_url(self.http), |url| url.trim_end_matches('/').to_owned())
     }
 
-    /// Configures the server to use the sandbox, except for systems that are configured otherwise.
-    pub fn add_settings(&self, values: &mut BTreeMap<&'static str, String>) -> Result<()> {
-        values.extend(self.listeners().map(|(name, listen)| (name, listen.to_string())));
-        let [api, dashboard] =
-            ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
-        values.insert("SVC_SANDBOX_URL", self.url());
-        values.insert("SVC_SANDBOX_API_URL", api.clone());
-        for system in self.systems(&api, &dashboard)? {
-            // The first setting of a system is set if the system is configured otherwise.
-            if let Some((first, _)) = system.first()
-                && read_setting::<Secret>(first)?.is_none()
-            {
-                values.extend(system);
-            }
-        }
-        self.add_identity_providers(values)
-    }
-
-    /// Returns the settings of each system. They contain the only credentials and objects that the sandbox knows.
-    fn systems(&self, api: &str, dashboard: &str) -> Result<Vec<Vec<(&'static str, String)>>> {
+    /// Returns the default settings of the sandbox, and those with which the other programs use it. They contain the only
+    /// credentials and objects that the sandbox knows.
+    pub fn settings(&self, api: &str, dashboard: &str) -> Result<Vec<(&'static str, String)>> {
         let root = workspace::root()?;
         let file = |path: &str| root.join(path).display().to_string();
         let url = |path: &str| format!("{}{path}", base_url(self.http));
         let page = |path: &str| format!("{}{path}", self.url());
         let (dns, smtp) = (reachable_address(self.dns).to_string(), reachable_address(self.smtp));
-        let sender = read_setting("SVC_MAIL_FROM")?.unwrap_or_else(|| "svc <no-reply@svc.example>".to_owned());
-        Ok(vec![
-            vec![("SVC_DNS_RESOLVER", dns.clone())],
-            vec![("SVC_MX_RESOLVER", dns)],
-            vec![("SVC_SMTP_URL", format!("smtp://{smtp}?tls=none")), ("SVC_MAIL_FROM", sender)],
-            vec![
-                ("SVC_MAILHOOK_TOPIC_ARN", "arn:aws:sns:us-east-1:123456789012:mail".into()),
-                ("SVC_MAILHOOK_CERT_HOSTS", format!("localhost:{}", self.sns.port())),
-                ("SVC_MAILHOOK_CA", file("apps/sandbox/keys/authority.pem")),
-            ],
-            vec![
-                ("SVC_CODEHOST_CLIENT_ID", "svc-client".into()),
-                ("SVC_CODEHOST_CLIENT_SECRET", "svc-client-hush".into()),
-                ("SVC_CODEHOST_AUTHORIZE_URL", page("/login/oauth/authorize")),
-                ("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token")),
-                ("SVC_CODEHOST_USER_URL", url("/user")),
-            ],
+        let mut settings = vec![
+            ("SVC_SANDBOX_URL", self.url()),
+            ("SVC_SANDBOX_API_URL", api.to_owned()),
+            ("SVC_DNS_RESOLVER", dns.clone()),
+            ("SVC_MX_RESOLVER", dns),
+            ("SVC_SMTP_URL", format!("smtp://{smtp}?tls=none")),
+            ("SVC_MAIL_FROM", "svc <no-reply@svc.example>".into()),
+            ("SVC_MAILHOOK_TOPIC_ARN", "arn:aws:sns:us-east-1:123456789012:mail".into()),
+            ("SVC_MAILHOOK_CERT_HOSTS", format!("localhost:{}", self.sns.port())),
+            ("SVC_MAILHOOK_CA", file("apps/sandbox/keys/authority.pem")),
+            ("SVC_CODEHOST_CLIENT_ID", "svc-client".into()),
+            ("SVC_CODEHOST_CLIENT_SECRET", "svc-client-hush".into()),
+            ("SVC_CODEHOST_AUTHORIZE_URL", page("/login/oauth/authorize")),
+            ("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token")),
+            ("SVC_CODEHOST_USER_URL", url("/user")),
             // `svc login` listens for the redirect on an arbitrary loopback port.
-            vec![("SVC_CODEHOST_REDIRECTS", format!("{api},{dashboard},http://127.0.0.1"))],
-            vec![("SVC_OAUTH_ISSUER", api.into())],
-            vec![("SVC_OAUTH_DEVICE_FLOW", "on".into())],
-            vec![
-                ("SVC_LENDING_URL", url("/lending")),
-                ("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".into()),
-            ],
-            vec![
-                ("SVC_PAYMENTS_URL", page("/polar/v1")),
-                ("SVC_PAYMENTS_TOKEN", "polar_oat_sandbox".into()),
-                ("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".into()),
-                ("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".into()),
-                ("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".into()),
-                ("SVC_PAYMENTS_DOMAIN_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000003".into()),
-                ("SVC_PAYMENTS_SANDBOX", "on".into()),
-            ],
-            vec![
-                ("SVC_REGISTRAR_URL", url("/registrar")),
-                ("SVC_REGISTRAR_USER", "svc-sandbox".into()),
-                ("SVC_REGISTRAR_TOKEN", "registrar-sandbox-hush".into()),
-            ],
-            vec![("SVC_AI_MODELS", file("deploy/ai-models.example.json"))],
-            vec![("SVC_NODE_AI_URL", url("/openai/v1")), ("SVC_NODE_AI_KEY", "sk-sandbox".into())],
-        ])
-    }
-
-    /// Configures the node to use the identity providers of the sandbox, except for those that are configured
-    /// otherwise.
-    fn add_identity_providers(&self, values: &mut BTreeMap<&'static str, String>) -> Result<()> {
+            ("SVC_CODEHOST_REDIRECTS", format!("{api},{dashboard},http://127.0.0.1")),
+            ("SVC_OAUTH_ISSUER", api.to_owned()),
+            ("SVC_OAUTH_DEVICE_FLOW", "on".into()),
+            ("SVC_LENDING_URL", url("/lending")),
+            ("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".into()),
+            ("SVC_PAYMENTS_URL", page("/polar/v1")),
+            ("SVC_PAYMENTS_TOKEN", "polar_oat_sandbox".into()),
+            ("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".into()),
+            ("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".into()),
+            ("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".into()),
+            ("SVC_PAYMENTS_DOMAIN_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000003".into()),
+            ("SVC_PAYMENTS_SANDBOX", "on".into()),
+            ("SVC_REGISTRAR_URL", url("/registrar")),
+            ("SVC_REGISTRAR_USER", "svc-sandbox".into()),
+            ("SVC_REGISTRAR_TOKEN", "registrar-sandbox-hush".into()),
+            ("SVC_AI_MODELS", file("deploy/ai-models.example.json")),
+            ("SVC_NODE_AI_URL", url("/openai/v1")),
+            ("SVC_NODE_AI_KEY", "sk-sandbox".into()),
+        ];
+        settings.extend(self.listeners().map(|(name, listen)| (name, listen.to_string())));
         // Browsers open the authorize URL and the issuer is the same address; the node calls the others.
-        let (browser, node) = (self.url(), base_url(self.http));
         for (provider, authorize, endpoints) in IDENTITY_PROVIDERS {
-            if read_setting::<String>(authorize)?.is_none() {
-                values.insert(authorize, format!("{browser}/identity/{provider}/authorize"));
-                for (setting, path) in endpoints {
-                    let base = if path.is_empty() { &browser } else { &node };
-                    values.insert(setting, format!("{base}/identity/{provider}{path}"));
-                }
-            }
+            let [browser, node] = [self.url(), base_url(self.http)].map(|base| format!("{base}/identity/{provider}"));
+            settings.push((authorize, format!("{browser}/authorize")));
+            settings.extend(endpoints.iter().map(|(setting, path)| {
+                let base = if path.is_empty() { &browser } else { &node };
+                (*setting, format!("{base}{path}"))
+            }));
         }
-        Ok(())
+        Ok(settings)
     }
 }
