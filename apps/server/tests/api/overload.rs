@@ -156,7 +156,17 @@ async fn refusal_keeps_the_connection_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limit_adapts_to_slow_connections_and_recovers() {
-    let (_database, proxy, app) = start_behind_proxy(2).await;
+    check_adaptation(2, 0).await;
+}
+
+/// Requests wait for a connection of their thread, and for the lookups on another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_adapts_to_slow_connections_of_a_thread_and_recovers() {
+    check_adaptation(4, 1).await;
+}
+
+async fn check_adaptation(connections: usize, threads: usize) {
+    let (_database, proxy, app) = start_behind_proxy(connections, threads).await;
     let ada = app.sign_in("ada").await;
     proxy.set_fault(NetworkFault::Delay(Duration::from_millis(10)));
     let served = AtomicUsize::new(0);
@@ -179,7 +189,7 @@ async fn limit_adapts_to_slow_connections_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_an_organization_wait_unless_the_server_is_overloaded() {
-    let (_database, proxy, app) = start_behind_proxy(5).await;
+    let (_database, proxy, app) = start_behind_proxy(5, 0).await;
     let ada = app.sign_in("ada").await;
     // The last of eight changes waits for several others, for longer than it may wait during an overload.
     proxy.set_fault(NetworkFault::Delay(Duration::from_millis(5)));
@@ -233,12 +243,13 @@ async fn rename_repeatedly(caller: &Caller, client: usize, renamed: &AtomicUsize
     }
 }
 
-/// Starts an app that reaches Postgres through a proxy, with this many connections.
-async fn start_behind_proxy(connections: usize) -> (TestDatabase, Proxy, App) {
+/// Starts an app that reaches Postgres through a proxy, with this many connections, of which this many threads have their
+/// own ones.
+async fn start_behind_proxy(connections: usize, threads: usize) -> (TestDatabase, Proxy, App) {
     let database = TestDatabase::create().await;
     let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
     let app = App::with(|config| {
-        config.database = store::Config { connections, ..store::Config::new(Secret::new(url), "test") };
+        config.database = store::Config { connections, threads, ..store::Config::new(Secret::new(url), "test") };
     });
     let app = app.await;
     (database, proxy, app)
