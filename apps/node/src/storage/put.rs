@@ -16,7 +16,7 @@ use super::Storage;
 use super::cleanup::MAX_RETRY_DELAY;
 use super::error::{Result, StorageError, failed};
 use super::grant::{CurrentGrant, Grant};
-use super::index::{Condition, Put, PutOutcome, ReadTables, Tables};
+use super::index::{Condition, PrefixRow, Put, PutOutcome, ReadTables, Tables};
 use super::key::Key;
 use super::metrics::Direction;
 use super::object::{Attributes, Header, Record, StoredObject};
@@ -127,11 +127,13 @@ impl Storage {
         if condition.is_some_and(|condition| !condition.holds(current.as_ref())) {
             return Ok(false);
         }
-        let row = row.ok_or(StorageError::PREPARING)?;
-        let checked = row.check_quota(grant.quota_bytes, current.map(|current| current.size), size);
-        if checked.is_err() && row.refusal.is_none() {
+        let mut row = row.ok_or(StorageError::PREPARING)?;
+        let (quota_bytes, replaced) = (grant.quota_bytes, current.map(|current| current.size));
+        let checked = row.check_quota(quota_bytes, replaced, size);
+        if checked.is_err() && row.refuse(quota_bytes, replaced, size) {
             let refused = grant.clone();
-            self.index.write(move |tables| tables.update_row(&refused, |row| row.refuse(refused.quota_bytes))).await?;
+            let refuse = move |row: &mut PrefixRow| row.refuse(quota_bytes, replaced, size);
+            self.index.write(move |tables| tables.update_row(&refused, refuse)).await?;
             self.report_now(grant).await?;
         }
         checked?;

@@ -26,9 +26,8 @@ pub struct PrefixRow {
     /// The sum of the sizes of the blobs that must be deleted, in bytes.
     #[serde(default)]
     pub undeleted_bytes: u64,
-    /// The usage and the quota when a put was first refused. Removed when the usage falls below the recorded usage, or
-    /// the quota is increased.
-    pub refusal: Option<QuotaState>,
+    /// The put that was refused because of the quota. Removed when it would fit.
+    pub refusal: Option<Refusal>,
     /// The newest blob that was committed.
     pub newest: Uuid,
     /// The first id of the blobs that may have no committed object, if any. Such a blob remains if a process is killed
@@ -36,13 +35,26 @@ pub struct PrefixRow {
     pub sweep_from: Option<Uuid>,
 }
 
-/// A usage and a quota in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct QuotaState {
-    pub used_bytes: u64,
-    pub objects: u64,
+/// A refused put.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Refusal {
+    /// The bytes that the put would have added to the usage.
+    pub growth_bytes: u64,
+    /// Whether the put would have added an object.
+    pub adds_object: bool,
     pub quota_bytes: u64,
+    /// Whether the project is at its quota because of the put. For a put that is larger than the quota, only until the
+    /// usage changes.
+    pub is_current: bool,
+}
+
+impl Refusal {
+    /// Returns whether the put does not even fit into an empty prefix. Its refusal does not show that the prefix is
+    /// full.
+    const fn is_too_large(&self) -> bool {
+        self.growth_bytes > self.quota_bytes
+    }
 }
 
 impl PrefixRow {
@@ -59,8 +71,9 @@ impl PrefixRow {
     }
 
     /// Returns the report to the control plane.
-    pub const fn report(&self) -> StorageReport {
-        StorageReport { used_bytes: self.used_bytes, quota_exceeded: self.refusal.is_some() }
+    pub fn report(&self) -> StorageReport {
+        let quota_exceeded = self.refusal.is_some_and(|refusal| refusal.is_current);
+        StorageReport { used_bytes: self.used_bytes, quota_exceeded }
     }
 
     /// Checks whether an object of `size` bytes fits, in place of the current object of its key, which has `replaced`
@@ -94,20 +107,28 @@ impl PrefixRow {
         if is_free { Ok(()) } else { Err(StorageError::Undeleted) }
     }
 
-    /// Records a refused put. Returns whether it is the first one.
-    pub fn refuse(&mut self, quota_bytes: u64) -> bool {
-        let is_first = self.refusal.is_none();
-        let Self { used_bytes, objects, .. } = *self;
-        self.refusal.get_or_insert(QuotaState { used_bytes, objects, quota_bytes });
+    /// Records a refused put, with the arguments of [`Self::check_quota`]. Returns whether the refusal must be reported
+    /// immediately: it is the first one, or the first one of a put that is not larger than the quota.
+    pub fn refuse(&mut self, quota_bytes: u64, replaced: Option<u64>, size: u64) -> bool {
+        let refusal = Refusal {
+            growth_bytes: size.saturating_sub(replaced.unwrap_or_default()),
+            adds_object: replaced.is_none(),
+            quota_bytes,
+            is_current: true,
+        };
+        let is_first = self.refusal.is_none_or(|before| before.is_too_large() && !refusal.is_too_large());
+        if is_first {
+            self.refusal = Some(refusal);
+        }
         is_first
     }
 
-    /// Removes the record of a refused put if the usage fell below the recorded usage, or the quota was increased.
+    /// Updates the record of a refused put after a change of the usage or the quota. Removes it if the put would fit now.
     pub fn update_refusal(&mut self, quota_bytes: u64) {
-        self.refusal = self.refusal.filter(|refusal| {
-            self.used_bytes >= refusal.used_bytes
-                && self.objects >= refusal.objects
-                && quota_bytes <= refusal.quota_bytes
+        self.refusal = self.refusal.and_then(|refusal| {
+            let replaced = (!refusal.adds_object).then_some(0);
+            self.check_quota(quota_bytes, replaced, refusal.growth_bytes).err()?;
+            Some(Refusal { is_current: !refusal.is_too_large(), ..refusal })
         });
     }
 
@@ -159,17 +180,43 @@ mod tests {
     }
 
     #[test]
-    fn refusal_lasts_until_the_usage_falls_or_the_quota_grows() {
+    fn refusal_lasts_until_the_put_would_fit() {
         let mut row = PrefixRow::new("p".to_owned());
         row.replace(None, Some(8));
-        assert!(row.refuse(10) && !row.refuse(10));
+        assert!(row.refuse(10, None, 5) && !row.refuse(10, None, 4));
+        row.replace(Some(8), Some(6));
         row.update_refusal(10);
         assert!(row.report().quota_exceeded);
-        row.replace(Some(8), Some(7));
+        row.replace(Some(6), Some(5));
         row.update_refusal(10);
         assert!(!row.report().quota_exceeded);
-        assert!(row.refuse(10));
+        // A larger quota, and the deletion of an object if there are too many.
+        assert!(row.refuse(10, Some(5), 11));
         row.update_refusal(11);
         assert!(!row.report().quota_exceeded);
+        row.objects = 1000;
+        assert!(row.refuse(11, None, 0));
+        row.update_refusal(11);
+        assert!(row.report().quota_exceeded);
+        row.replace(Some(0), None);
+        row.update_refusal(11);
+        assert!(!row.report().quota_exceeded);
+    }
+
+    #[test]
+    fn refusal_of_a_put_above_the_quota_does_not_hide_a_full_prefix() {
+        let mut row = PrefixRow::new("p".to_owned());
+        assert!(row.refuse(10, None, 11));
+        assert!(row.report().quota_exceeded);
+        for (before, after) in [(None, Some(10)), (Some(10), None), (None, Some(10))] {
+            row.replace(before, after);
+            row.update_refusal(10);
+            assert!(!row.refuse(10, None, 11) && !row.report().quota_exceeded);
+        }
+        assert!(row.refuse(10, None, 1) && !row.refuse(10, None, 11));
+        assert!(row.report().quota_exceeded);
+        row.replace(Some(10), Some(9));
+        row.update_refusal(10);
+        assert_eq!((row.report().quota_exceeded, row.refusal), (false, None));
     }
 }

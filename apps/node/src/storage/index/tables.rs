@@ -80,8 +80,7 @@ pub struct Put {
 pub enum PutOutcome {
     Stored,
     ConditionFailed,
-    /// The put was refused with this error. The second value is whether this is the first refusal since the usage was
-    /// last below the quota.
+    /// The put was refused with this error. The second value is whether the refusal must be reported immediately.
     Refused(StorageError, bool),
 }
 
@@ -186,7 +185,7 @@ impl<'t> Tables<'t> {
         let outcome = if condition.is_some_and(|condition| !condition.holds(current.as_ref())) {
             PutOutcome::ConditionFailed
         } else if let Err(error) = row.check_quota(grant.quota_bytes, replaced, record.size) {
-            PutOutcome::Refused(error, row.refuse(grant.quota_bytes))
+            PutOutcome::Refused(error, row.refuse(grant.quota_bytes, replaced, record.size))
         } else {
             PutOutcome::Stored
         };

@@ -45,6 +45,16 @@ async fn usage_is_exact_and_refusals_are_reported_once() {
         rig.put(&grant, "a", "12345678901").await;
         assert_eq!(rig.get(&grant, "a").await.unwrap(), b"12345678901");
         assert_eq!(code(rig.put_with(&grant, "b", "1", PutOptions::default()).await), "quota_exceeded");
+
+        // An object that is larger than the whole quota is reported even if the storage is empty, but not as its lasting
+        // state: the refusal in a full storage is reported again.
+        let grant = grant_with("two", 10);
+        assert_eq!(code(rig.put_with(&grant, "a", "12345678901", PutOptions::default()).await), "quota_exceeded");
+        rig.wait_for_report("two", 0, true).await;
+        rig.put(&grant, "a", "1234567890").await;
+        rig.wait_for_report("two", 10, false).await;
+        assert_eq!(code(rig.put_with(&grant, "b", "1", PutOptions::default()).await), "quota_exceeded");
+        rig.wait_for_report("two", 10, true).await;
     })
     .await;
 }
