@@ -21,7 +21,7 @@ CREATE TABLE resources.secret_sets (
 CREATE TABLE resources.secrets (
     project_id uuid NOT NULL
         CONSTRAINT secrets_project_id_fkey REFERENCES resources.secret_sets (project_id) ON DELETE CASCADE,
-    name text NOT NULL,
+    name text COLLATE "C" NOT NULL,
     -- Versions have no gaps. A secret that is set again after its deletion has version 1.
     version integer NOT NULL CONSTRAINT secrets_version_check CHECK (version > 0),
     -- The revision of the set at which the version was created. Unlike the version, it never repeats.

@@ -5,7 +5,7 @@
 
 use bundle::Manifest;
 use client::types::Resources;
-use client::{Client, Error, Method};
+use client::{Client, Error, Method, Paging};
 use serde_json::Value;
 
 use crate::error::CliError;
@@ -91,7 +91,9 @@ async fn enable_missing(
 pub async fn bindings(client: &Client, (org, project): (&str, &str)) -> Result<Vec<String>, Error> {
     let Resources { ai, auth, database, email, storage } =
         client.projects_get(org, project).send().await?.value.resources;
-    let secrets = client.secrets_list(org, project).send().await?;
+    // A page can contain 200 secrets, which is the maximum of a project.
+    let all = Paging { limit: Some(200), cursor: None };
+    let secrets = client.secrets_list(org, project, &all).send().await?;
     let objects =
         [("assets", true), ("db", database), ("auth", auth), ("email", email), ("ai", ai), ("storage", storage)];
     let objects = objects.into_iter().filter(|(_, is_bound)| *is_bound).map(|(name, _)| name);

@@ -9,14 +9,15 @@ use client::Secret;
 use client::types::{NewSecretValue, SecretChanges, SecretMeta};
 
 use crate::error::CliError;
+use crate::options::PageArgs;
 use crate::output::table;
 use crate::svc::Svc;
 use crate::{dotenv, prompt};
 
 #[derive(clap::Subcommand)]
 pub enum Secrets {
-    /// List the secrets of a project, without their values
-    List,
+    /// List the secrets of a project by name, without their values
+    List(PageArgs),
     /// Set the value of a secret, which is read from stdin
     Set {
         /// Name of the secret, which worker code reads as env.NAME
@@ -39,9 +40,9 @@ impl Secrets {
         let (org, project) = svc.project()?;
         let client = svc.client()?;
         match self {
-            Self::List => {
-                let list = client.secrets_list(&org, &project).send().await?;
-                svc.out.response(&list, |list| table(HEAD, list.items.iter().map(row)))
+            Self::List(page) => {
+                let page = client.secrets_list(&org, &project, &page.paging()).send().await?;
+                svc.out.page(&page, HEAD, row)
             }
             Self::Set { name, from_file } => {
                 let value = match from_file {

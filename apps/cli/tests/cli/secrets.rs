@@ -33,6 +33,11 @@ async fn sets_lists_and_deletes_secrets_without_printing_values() {
     let from_file = ada.svc(&["secrets", "set", "TLS_KEY", "--from-file", "key.pem"]).succeeds();
     let listed = ada.svc(&["secrets", "list"]).succeeds();
     assert!(listed.out.lines().any(|line| line.starts_with("API_KEY  2        20")), "{}", listed.out);
+    let first = ada.svc(&["secrets", "list", "--limit", "1"]).succeeds();
+    first.stderr_contains("more results: --cursor");
+    let cursor = first.err.split_whitespace().last().unwrap();
+    let last = ada.svc(&["secrets", "list", "--cursor", cursor]).succeeds();
+    assert!(!last.out.contains("API_KEY") && last.out.contains("TLS_KEY"), "{}", last.out);
     for ran in [set, again, from_file, listed] {
         assert!(!ran.out.contains("hunter2") && !ran.err.contains("hunter2"), "{ran:?}");
     }

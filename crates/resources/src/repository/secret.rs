@@ -6,7 +6,7 @@ use diesel::prelude::*;
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::seal::Sealed;
-use kernel::{ProjectId, Time, UserId};
+use kernel::{Paging, ProjectId, Time, UserId};
 use store::{Connection, Prepared, Result};
 
 use crate::model::{SecretMeta, SecretName};
@@ -48,7 +48,7 @@ pub trait SecretRepository {
     async fn secret_versions(&mut self, project: ProjectId) -> Result<BTreeMap<SecretName, SecretVersion>>;
 
     /// Lists the secrets of a project by name.
-    async fn secret_list(&mut self, project: ProjectId) -> Result<Vec<SecretMeta>>;
+    async fn secret_list(&mut self, project: ProjectId, paging: &Paging<String>) -> Result<Vec<SecretMeta>>;
 
     /// Inserts or replaces secrets of a project whose secrets are locked.
     async fn secret_upsert(&mut self, project: ProjectId, secrets: Vec<SecretRecord>) -> Result<()>;
@@ -98,8 +98,11 @@ impl SecretRepository for Connection {
         Ok(rows.into_iter().map(|(name, version, size_bytes)| (name, SecretVersion { version, size_bytes })).collect())
     }
 
-    async fn secret_list(&mut self, project: ProjectId) -> Result<Vec<SecretMeta>> {
-        let query = secrets::table.filter(secrets::project_id.eq(project)).order(secrets::name);
+    async fn secret_list(&mut self, project: ProjectId, paging: &Paging<String>) -> Result<Vec<SecretMeta>> {
+        // Names are not empty, so the empty text is before all of them.
+        let after = paging.after.as_deref().unwrap_or_default();
+        let page = secrets::project_id.eq(project).and(secrets::name.gt(after));
+        let query = secrets::table.filter(page).order(secrets::name).limit(paging.fetch());
         let rows = query.select(MetaRow::as_select()).load(self).await?;
         Ok(rows.into_iter().map(SecretMeta::from).collect())
     }

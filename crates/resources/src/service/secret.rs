@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, Page, Plan, ProjectId, UserId};
+use kernel::{InvalidField, Page, Paging, Plan, ProjectId, UserId};
 use serde_json::json;
 use store::{Connection, Error, Outcome};
 
@@ -16,6 +16,10 @@ use crate::repository::{SecretRecord, SecretRepository as _, SecretVersion};
 
 /// The maximum number of secrets per project (contract section 9), which is the same for every plan.
 const MAX_SECRETS: u32 = 200;
+
+/// The page that contains all secrets of a project.
+const ALL: Paging<String> = Paging { limit: Paging::<String>::MAX_LIMIT, after: None };
+const _: () = assert!(MAX_SECRETS <= ALL.limit as u32);
 
 /// The maximum total size of a project's values, which is the same for every plan. A node receives all values together.
 const MAX_TOTAL_BYTES: i64 = 2 * 1024 * 1024;
@@ -40,9 +44,9 @@ impl Resources {
     ///
     /// # Errors
     /// Returns [`ResourceError::Store`].
-    pub async fn secrets(&self, project: ProjectId) -> Result<Page<SecretMeta>> {
-        let items = self.store.connection().await?.secret_list(project).await?;
-        Ok(Page { items, next_cursor: None })
+    pub async fn secrets(&self, project: ProjectId, paging: &Paging<String>) -> Result<Page<SecretMeta>> {
+        let secrets = self.store.connection().await?.secret_list(project, paging).await?;
+        Ok(Page::cut(secrets, paging, |secret| secret.name.to_string()))
     }
 
     /// Sets the value of a secret. Each call creates a version, even with the same value.
@@ -112,7 +116,7 @@ impl Resources {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let applied = self.change_secrets(tx, target, by, &changes).await?;
-                let all = Page { items: tx.secret_list(target.project).await?, next_cursor: None };
+                let all = Page { items: tx.secret_list(target.project, &ALL).await?, next_cursor: None };
                 if applied.is_empty() {
                     return Ok(Outcome::Unchanged(all));
                 }

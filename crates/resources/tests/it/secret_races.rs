@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
+use kernel::Paging;
 use resources::ResourceError;
 use serde_json::json;
 
@@ -29,7 +30,7 @@ async fn concurrent_changes_of_several_secrets_do_not_mix() {
     assert!(join_all((0..10).map(change)).await.iter().all(Result::is_ok));
     let (revision, values) = kit.environment(at).await;
     assert_eq!((revision, &values[0].1), (10, &values[1].1));
-    let versions = kit.resources.secrets(at.project).await.unwrap().items;
+    let versions = kit.resources.secrets(at.project, &Paging::default()).await.unwrap().items;
     assert_eq!(versions.iter().map(|meta| meta.version).collect::<Vec<_>>(), [10, 10]);
 }
 

@@ -1,7 +1,7 @@
 //! Rules of secrets.
 
 use kernel::audit::Event;
-use kernel::{ApiError as _, Plan};
+use kernel::{ApiError as _, Paging, Plan};
 use resources::{ResourceError, ResourcePart};
 use serde_json::{Value, json};
 use testkit::Audit;
@@ -17,7 +17,7 @@ async fn each_value_is_a_new_version() {
         let meta = kit.set(at, "API_KEY", value).await.unwrap();
         assert_eq!((meta.name.as_str(), meta.version), ("API_KEY", version));
         assert_eq!((meta.updated_at, meta.updated_by), (kit.now(), kit.user()));
-        assert_eq!(kit.resources.secrets(at.project).await.unwrap().items, [meta]);
+        assert_eq!(kit.resources.secrets(at.project, &Paging::default()).await.unwrap().items, [meta]);
         assert_eq!(kit.environment(at).await, (version.into(), values(&[("API_KEY", value)])));
         assert_eq!(kit.node.take_updates(), [Update::Published(at.project, ResourcePart::Secrets)]);
         let event = Event::in_org("secret.set", at.org, at.project, json!({ "name": "API_KEY" }));
@@ -58,7 +58,7 @@ async fn unknown_malformed_and_reserved_names_are_refused() {
     }
     let refused = kit.change(at, json!({ "API_KEY": "value", "ASSETS": null })).await.unwrap_err();
     assert!(matches!(refused, ResourceError::ReservedName(_)), "{refused:?}");
-    assert_eq!(kit.resources.secrets(at.project).await.unwrap().items, []);
+    assert_eq!(kit.resources.secrets(at.project, &Paging::default()).await.unwrap().items, []);
     assert_eq!((kit.audited().await, kit.node.take_updates()), (vec![], vec![]));
     assert!(kit.load(&[at.project]).await.is_empty());
 }
@@ -173,6 +173,6 @@ async fn secrets_of_deleted_project_do_not_change() {
     ] {
         assert!(matches!(refused, Err(ResourceError::ProjectNotFound)), "{refused:?}");
     }
-    assert_eq!(kit.resources.secrets(at.project).await.unwrap().items[0].version, 1);
+    assert_eq!(kit.resources.secrets(at.project, &Paging::default()).await.unwrap().items[0].version, 1);
     assert_eq!(kit.audited().await, []);
 }

@@ -145,7 +145,18 @@ async fn project_has_at_most_200_secrets() {
     let ada = ada_with_project(&app).await;
     let all: serde_json::Map<_, _> = (0..200).map(|number| (format!("KEY_{number}"), json!("x"))).collect();
     let listed = ada.put(SECRETS, json!({ "secrets": all })).await.expect(200).clone();
-    assert_eq!(listed["items"].as_array().unwrap().len(), 200);
+    let listed = listed["items"].as_array().unwrap();
+    assert_eq!(listed.len(), 200);
+    let (mut page, mut seen) = (format!("{SECRETS}?limit=120"), Vec::new());
+    loop {
+        let part = ada.get(&page).await.expect(200).clone();
+        seen.extend(part["items"].as_array().unwrap().clone());
+        let Some(cursor) = part["nextCursor"].as_str() else { break };
+        page = format!("{SECRETS}?limit=120&cursor={cursor}");
+    }
+    assert_eq!(&seen, listed);
+    assert!(seen.is_sorted_by_key(|secret| secret["name"].as_str().unwrap().to_owned()));
+    assert_eq!(ada.get(SECRETS).await.expect(200)["items"].as_array().unwrap().len(), 50);
     let refused = ada.put(&secret("MORE"), json!({ "value": "x" })).await;
     let details = &refused.expect_error(409, "secret_limit")["details"];
     assert_eq!(*details, json!({ "limit": 200, "count": 200, "of": "secrets", "plan": "free" }));

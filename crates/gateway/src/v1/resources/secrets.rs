@@ -7,7 +7,7 @@ use resources::{NewSecretValue, ResourceError, Resources, SecretChanges, SecretM
 use crate::authority::InProject;
 use crate::authority::role::Member;
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::http::{Body, Json, NoContent, Path, Routes, text_path_parameters};
+use crate::http::{Body, Json, NoContent, Pagination, Path, Routes, text_path_parameters};
 use crate::problem::Problem;
 
 const SECRETS: &str = "/v1/orgs/{orgSlug}/projects/{projectName}/secrets";
@@ -25,7 +25,10 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", SECRETS, list).summary("List the secrets of a project, sorted by name, without their values");
     area.put("change", SECRETS, change)
         .summary("Set and delete several secrets in one step")
-        .description("All changes are applied, or none. A name with null is deleted. Other secrets keep their values.")
+        .description(
+            "All changes are applied, or none. A name with null is deleted. Other secrets keep their values. The \
+             response contains all secrets of the project.",
+        )
         .codes(&codes);
     area.put("set", SECRET, set)
         .summary("Set the value of a secret, which creates a version")
@@ -42,9 +45,10 @@ text_path_parameters! {
 
 async fn list(
     at: InProject<Member, ProjectRead>,
+    Pagination(paging): Pagination<String>,
     resources: Data<Resources>,
 ) -> Result<Json<Page<SecretMeta>>, Problem> {
-    Ok(Json(resources.secrets(at.project.id).await?))
+    Ok(Json(resources.secrets(at.project.id, &paging).await?))
 }
 
 async fn change(
