@@ -130,7 +130,11 @@ impl Checker<'_> {
         if let Some(least) = schema.get("minLength").and_then(Value::as_u64).filter(|least| length < *least) {
             self.report(path, format!("must have at least {least} characters"));
         }
-        if let Some(most) = schema.get("maxLength").and_then(Value::as_u64).filter(|most| length > *most) {
+        // The service's own keyword, because JSON Schema counts characters.
+        let most_bytes = schema.get("x-max-bytes").and_then(Value::as_u64);
+        if let Some(most) = most_bytes.filter(|most| text.len() as u64 > *most) {
+            self.report(path, format!("must have at most {most} bytes in UTF-8"));
+        } else if let Some(most) = schema.get("maxLength").and_then(Value::as_u64).filter(|most| length > *most) {
             self.report(path, format!("must have at most {most} characters"));
         }
     }
@@ -269,16 +273,21 @@ mod tests {
                 "size": { "type": "integer", "minimum": 1, "maximum": 9 },
                 "list": { "type": "array", "maxItems": 2, "items": { "$ref": "#/components/schemas/Word" } },
                 "none": { "oneOf": [{ "type": "null" }, { "$ref": "#/components/schemas/Word" }] },
+                "text": { "type": "string", "maxLength": 4, "x-max-bytes": 4 },
             },
         });
         assert_eq!(errors(schema.clone(), json!({ "word": "a", "size": 9, "list": ["b"], "none": null })), []);
         assert_eq!(
-            errors(schema.clone(), json!({ "word": "A\u{0}", "size": 1.5, "list": ["b", 7], "none": "B", "more": 1 })),
+            errors(
+                schema.clone(),
+                json!({ "word": "A\u{0}", "size": 1.5, "list": ["b", 7], "none": "B", "text": "ééé", "more": 1 })
+            ),
             [
                 fault("list[1]", "must be a string"),
                 fault("more", "is not a field of this request"),
                 fault("none", "must be lowercase letters"),
                 fault("size", "must be an integer"),
+                fault("text", "must have at most 4 bytes in UTF-8"),
                 fault("word", "must not contain U+0000"),
                 fault("word", "must be lowercase letters"),
             ]

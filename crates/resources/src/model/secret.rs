@@ -62,6 +62,7 @@ fn describe_value(schema: utoipa::openapi::ObjectBuilder) -> utoipa::openapi::Ob
         .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::Password)))
         .min_length(Some(1))
         .max_length(Some(MAX_VALUE_BYTES))
+        .extensions(Some([("x-max-bytes", MAX_VALUE_BYTES)].into_iter().collect()))
         .description(Some("the value of a secret: 1 byte to 64 KiB in UTF-8"))
         .examples(["EXAMPLE"])
 }

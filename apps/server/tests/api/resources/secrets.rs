@@ -64,6 +64,14 @@ async fn several_secrets_change_in_one_step() {
         assert_eq!(details["fields"][0]["path"].as_str(), path, "{details}");
         assert!(!refused.body.to_string().contains("4711"));
     }
+    // Each invalid value is named, also those that are too large only in bytes.
+    let large = "é".repeat(32_769);
+    let refused =
+        ada.put(SECRETS, json!({ "secrets": { "NEW": large, "KEPT": "y", "OLD": large, "lower": "y" } })).await;
+    let fields = refused.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap();
+    let mut paths: Vec<_> = fields.iter().map(|field| field["path"].as_str().unwrap()).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["secrets.NEW", "secrets.OLD", "secrets.lower"]);
     let many: serde_json::Map<_, _> = (0..401).map(|number| (format!("KEY_{number}"), Value::Null)).collect();
     ada.put(SECRETS, json!({ "secrets": many })).await.expect_error(400, "bad_request");
     for malformed in [json!({}), json!({ "secrets": [] }), json!({ "secrets": {}, "more": 1 }), json!([])] {
