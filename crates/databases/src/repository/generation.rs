@@ -59,12 +59,12 @@ pub trait GenerationRepository {
     async fn generation_purge(&mut self, days: BackupDays, now: Time) -> Result<usize>;
 }
 
-/// Deletes a generation one hour later than the node deletes its object. A deleted project has no plan, so all its
-/// generations have the retention of those that are not scheduled.
+/// Deletes a generation one hour later than the node deletes its object, which is one hour after the end of the
+/// retention. A deleted project has no plan, so all its generations have the retention of those that are not scheduled.
 const PURGE: &str = "DELETE FROM databases.generations d USING ( \
         SELECT g.project_id, g.seq FROM databases.generations g \
         LEFT JOIN databases.project_plans p ON p.id = g.project_id \
-        WHERE g.created_at < $1 - interval '1 hour' - make_interval(days => CASE \
+        WHERE g.created_at < $1 - interval '2 hours' - make_interval(days => CASE \
                 WHEN g.kind <> 'scheduled' OR p.id IS NULL THEN 30 WHEN p.plan = 'free' THEN $2 ELSE $3 END) \
             AND NOT EXISTS (SELECT FROM databases.sources s WHERE s.project_id = g.project_id AND s.source_key = g.key) \
             AND NOT EXISTS ( \

@@ -10,10 +10,6 @@ use crate::repository::{DatabaseRepository as _, GenerationRecord, GenerationRep
 /// The number of days for which generations are kept that are not scheduled.
 const OTHER_DAYS: u32 = 30;
 
-/// The time between the removal of a generation from the list and its deletion by the node. A restore that begins while
-/// the generation is listed thus still finds its dump.
-const MARGIN_SECONDS: i64 = 3600;
-
 impl Databases {
     /// Lists the generations of a project, newest first, even if the project has no database.
     ///
@@ -42,7 +38,7 @@ impl Databases {
     pub(super) async fn listed(&self, connection: &mut Connection, project: ProjectId) -> Result<Vec<Generation>> {
         let now = self.store.clock_rng().now();
         let plan = connection.project_plan(project).await?.map_or(Plan::Free, |owner| owner.plan);
-        let after = |days: u32| now.plus_seconds(MARGIN_SECONDS - i64::from(days) * DAY);
+        let after = |days: u32| now.plus_seconds(-i64::from(days) * DAY);
         let scheduled_after = after(self.limits.for_plan(plan).backup_days);
         Ok(connection.generation_list(project, scheduled_after, after(OTHER_DAYS)).await?)
     }

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::database::time::is_plausible;
 
 /// The age at which an object without a record is deleted, in days. Every dump expires earlier. The exception is a
-/// project whose scheduled generations have a longer retention: that retention is then used instead.
+/// project whose scheduled generations have a longer retention: its objects are then kept for a day longer than that.
 const ORPHAN_DAYS: u32 = 31;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -24,7 +24,7 @@ impl Service {
         }
         projects.extend(self.desired.backup_days());
         for (project, backup_days) in projects {
-            self.compare_project(&project, backup_days.max(ORPHAN_DAYS)).await?;
+            self.compare_project(&project, backup_days.saturating_add(1).max(ORPHAN_DAYS)).await?;
         }
         Ok(())
     }

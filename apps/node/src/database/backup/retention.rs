@@ -6,11 +6,12 @@ use super::error::Result;
 /// Selects the dumps that are not stored: interrupted ones, and those in progress.
 const UNSTORED: &str = "SELECT project, key FROM svc.dumps WHERE NOT stored ORDER BY number";
 
-/// Selects the objects whose retention is over. Omits the newest undamaged generation of an existing database, because
-/// the database may have no other backup.
+/// Selects the objects whose retention has been over for an hour. The control plane lists a generation until the end of
+/// its retention, and a restore that begins then still finds the object. Omits the newest undamaged generation of an
+/// existing database, because the database may have no other backup.
 const EXPIRED: &str = "
     SELECT d.project, d.key FROM svc.dumps d
-    WHERE d.stored AND d.created_at + d.days * interval '1 day' < now()
+    WHERE d.stored AND d.created_at + d.days * interval '1 day' + interval '1 hour' < now()
         AND (d.keep_until IS NULL OR d.keep_until < now())
         AND (d.kind = 'export' OR d.damaged OR d.key IS DISTINCT FROM (
             SELECT newest.key FROM svc.dumps newest JOIN svc.databases existing USING (project)

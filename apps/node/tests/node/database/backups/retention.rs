@@ -26,6 +26,7 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
             keys.push(rig.seal(&source, operation).await.key);
         }
         let GenerationReport { key, size_bytes, sha256, .. } = rig.seal(&source, "opn_needed").await;
+        rig.seal(&source, "opn_ended").await;
         // Files without a record: an old object of a lost node, a young one, and one with another name.
         let old = "prj_1/20200101T000000Z-00000000-0000-4000-8000-000000000000.dump";
         for name in [old, "prj_1/29990101T000000Z-1.dump", "prj_1/notes"] {
@@ -33,9 +34,12 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
         }
         // These generations are kept longer, because their database was removed.
         let expire = "UPDATE svc.dumps SET created_at = now() - interval '31 days'";
+        // The retention of this generation has just ended. A restore may have begun before.
+        let end_retention = "UPDATE svc.dumps SET created_at = now() - interval '30 days' WHERE cause = 'opn_ended'";
         rig.backups.removed("prj_1").await.unwrap();
         rig.restart_without_state().await;
         rig.admin.execute(expire, &[]).await.unwrap();
+        rig.admin.execute(end_retention, &[]).await.unwrap();
         rig.admin.execute("UPDATE svc.dumps SET keep_until = NULL WHERE cause <> 'opn_2'", &[]).await.unwrap();
         rig.admin
             .execute("UPDATE svc.dumps SET created_at = created_at + interval '1 hour' WHERE cause = 'opn_3'", &[])
@@ -46,7 +50,7 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
         rig.restart_without_state().await;
         rig.wait_for("SELECT count(*) FROM svc.dumps WHERE kind = 'scheduled' AND stored", 1).await;
         let kept = rig.count("SELECT count(*) FROM svc.dumps WHERE kind <> 'scheduled'").await;
-        assert_eq!(kept, 11, "deleted before the first state of the control plane");
+        assert_eq!(kept, 12, "deleted before the first state of the control plane");
 
         // The generation is the source of a database that does not exist yet.
         let mut part = Database::clone(&source.entry.desired);
@@ -65,11 +69,12 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
         }
         let left: Vec<String> =
             rig.store.blobs().iter().map(|name| name.rsplit('/').next().unwrap().to_owned()).collect();
-        assert_eq!(left.len(), 5, "{left:?}");
+        assert_eq!(left.len(), 6, "{left:?}");
         assert!(left.iter().any(|name| key.ends_with(name.as_str())), "{left:?}");
         assert!(keys[1].ends_with(&left[0]) || left.iter().any(|name| keys[1].ends_with(name.as_str())), "{left:?}");
         assert!(left.contains(&"notes".to_owned()) && left.contains(&"29990101T000000Z-1.dump".to_owned()), "{left:?}");
-        assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE stored AND kind <> 'export'").await, 3);
+        assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE stored AND kind <> 'export'").await, 4);
+        assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE cause = 'opn_ended'").await, 1);
     }
 }
 
