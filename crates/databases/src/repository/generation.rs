@@ -46,6 +46,9 @@ pub trait GenerationRepository {
         others_after: Time,
     ) -> Result<Vec<Generation>>;
 
+    /// Returns the newest generation of a database. The node keeps it as long as the database exists.
+    async fn generation_newest(&mut self, database: DatabaseId) -> Result<Option<Generation>>;
+
     /// Returns the generation with this key.
     async fn generation_by_key(&mut self, project: ProjectId, key: &str) -> Result<Option<Generation>>;
 
@@ -126,6 +129,12 @@ impl GenerationRepository for Connection {
             .order(generations::seq.desc());
         let rows = query.select(GenerationRow::as_select()).load(self).await?;
         Ok(rows.into_iter().map(Generation::from).collect())
+    }
+
+    async fn generation_newest(&mut self, database: DatabaseId) -> Result<Option<Generation>> {
+        let query = generations::table.filter(generations::database_id.eq(database)).order(generations::seq.desc());
+        let row = query.select(GenerationRow::as_select()).first(self).await.optional()?;
+        Ok(row.map(Generation::from))
     }
 
     async fn generation_by_key(&mut self, project: ProjectId, key: &str) -> Result<Option<Generation>> {

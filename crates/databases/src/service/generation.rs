@@ -22,16 +22,15 @@ impl Databases {
         Ok(DatabaseGenerations { items, last_checked_at })
     }
 
-    /// Returns the most recent generation of a project. Returns `None` if the project has no database.
+    /// Returns the most recent generation of the project's database. Returns `None` if the project has no database, or
+    /// the database has no generation.
     ///
     /// # Errors
     /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store).
     pub async fn last_generation(&self, project: ProjectId) -> Result<Option<Generation>> {
         let mut connection = self.store.connection().await?;
-        if connection.database_find(project).await?.is_none() {
-            return Ok(None);
-        }
-        Ok(self.listed(&mut connection, project).await?.into_iter().next())
+        let Some(database) = connection.database_find(project).await? else { return Ok(None) };
+        Ok(connection.generation_newest(database).await?)
     }
 
     /// Lists the generations that can be restored.

@@ -116,6 +116,8 @@ async fn late_generation_of_a_deleted_database_is_no_source_of_its_successor() {
     kit.receive_generation(at, record(id, "late", 1, GenerationKind::Scheduled, kit.now())).await;
     assert_eq!(kit.pairs(at).await, [(1, 2), (1, 1)]);
     assert_eq!(kit.part(at).await.unwrap().source, None);
+    assert_eq!(kit.databases.last_generation(at.project).await.unwrap(), None);
     let own = kit.scheduled(at).await;
     assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, own.offsite_key);
+    assert_eq!(kit.databases.last_generation(at.project).await.unwrap(), Some(own));
 }
