@@ -1,7 +1,6 @@
 //! Exports: dumps that a user requested. They are not generations.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::error_chain;
@@ -10,28 +9,31 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Service;
-use super::error::{Result, report_text};
+use super::error::{BackupError, Result, report_text};
 use super::kind::Kind;
 use super::records::NewDump;
-use crate::database::registry::Entry;
+use crate::database::registry::{Entry, Registry};
+use crate::observe::Observer;
 
 /// How often the desired exports are compared with the existing ones.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Makes the desired exports, each once.
-pub(super) async fn run(service: Arc<Service>) {
-    let mut changes = service.registry.changed();
+/// Starts `export` for each desired export, once.
+pub(super) async fn run<F>(registry: Registry, export: impl Fn(Entry, String) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut changes = registry.changed();
     let mut started = HashSet::new();
     let mut exports = JoinSet::new();
     loop {
         changes.mark_unchanged();
-        let entries = service.registry.entries();
+        let entries = registry.entries();
         let desired: HashSet<&String> = entries.iter().flat_map(|entry| &entry.desired.exports).collect();
         started.retain(|id| desired.contains(id));
         for (entry, id) in entries.iter().flat_map(|entry| entry.desired.exports.iter().map(move |id| (entry, id))) {
             if started.insert(id.clone()) {
-                let (service, entry, id) = (Arc::clone(&service), entry.clone(), id.clone());
-                exports.spawn(async move { service.export(&entry, &id).await });
+                exports.spawn(export(entry.clone(), id.clone()));
             }
         }
         while let Some(ended) = exports.try_join_next() {
@@ -44,14 +46,20 @@ pub(super) async fn run(service: Arc<Service>) {
     }
 }
 
+/// Reports that an export failed.
+pub(super) async fn report_failure(observer: &Observer, entry: &Entry, id: &str, error: BackupError) {
+    let message = report_text(&error.to_string());
+    let error = error_chain(error);
+    tracing::warn!(project = entry.project, export = id, error, "failed to export a database");
+    let report = ExportReport::Failed(FailedExport { id: id.to_owned(), error: message });
+    observer.send_acknowledged(&entry.project, id.to_owned(), &report).await;
+}
+
 impl Service {
-    async fn export(&self, entry: &Entry, id: &str) {
-        let Err(error) = self.try_export(entry, id).await else { return };
-        let message = report_text(&error.to_string());
-        let error = error_chain(error);
-        tracing::warn!(project = entry.project, export = id, error, "failed to export a database");
-        let report = ExportReport::Failed(FailedExport { id: id.to_owned(), error: message });
-        self.observer.send_acknowledged(&entry.project, id.to_owned(), &report).await;
+    pub(super) async fn export(&self, entry: &Entry, id: &str) {
+        if let Err(error) = self.try_export(entry, id).await {
+            report_failure(&self.observer, entry, id, error).await;
+        }
     }
 
     async fn try_export(&self, entry: &Entry, id: &str) -> Result<()> {

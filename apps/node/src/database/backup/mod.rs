@@ -114,7 +114,14 @@ impl Backups {
         metrics: BackupMetrics,
         tasks: &mut JoinSet<()>,
     ) -> anyhow::Result<Arc<Self>> {
-        let Some(config) = config else { return Ok(Arc::new(Self { service: None })) };
+        let Some(config) = config else {
+            let refuse = move |entry, id: String| {
+                let observer = observer.clone();
+                async move { exports::report_failure(&observer, &entry, &id, BackupError::NotConfigured).await }
+            };
+            tasks.spawn(exports::run(registry, refuse));
+            return Ok(Arc::new(Self { service: None }));
+        };
         let spool = config.spool.clone();
         spool::clear(&spool).with_context(|| format!("failed to clear {}", spool.display()))?;
         let service = Arc::new(Service {
@@ -144,7 +151,12 @@ impl Backups {
             }
         };
         tasks.spawn(acquired(schedule::run(Arc::clone(&service)).boxed()));
-        tasks.spawn(acquired(exports::run(Arc::clone(&service)).boxed()));
+        let exporter = Arc::clone(&service);
+        let export = move |entry, id: String| {
+            let exporter = Arc::clone(&exporter);
+            async move { exporter.export(&entry, &id).await }
+        };
+        tasks.spawn(acquired(exports::run(service.registry.clone(), export).boxed()));
         tasks.spawn(acquired(reports::run(Arc::clone(&service)).boxed()));
         tasks.spawn(acquired(upkeep::run(Arc::clone(&service)).boxed()));
         Ok(Arc::new(Self { service: Some(service) }))

@@ -85,7 +85,8 @@ impl Rig {
         clock.observe(node::clock::now());
         let (registry, reports) = (Registry::default(), Arc::default());
         let admin = connect(&url(&postgres, "svc_node"), "").await;
-        let (backups, tasks) = open(&postgres, &server, &store, (interval, limits, &clock), &dir, &registry, &reports);
+        let parts = (interval, limits, &clock);
+        let (backups, tasks) = open(&postgres, &server, Some(&store), parts, &dir, &registry, &reports);
         let rig = Self {
             postgres,
             store,
@@ -113,8 +114,18 @@ impl Rig {
 
     /// Restarts while the control plane is down.
     pub async fn restart_without_state(&mut self) {
+        self.reopen(true).await;
+    }
+
+    /// Restarts without a store for backups.
+    pub async fn restart_without_store(&mut self) {
+        self.reopen(false).await;
+        self.apply_state();
+    }
+
+    async fn reopen(&mut self, has_store: bool) {
         self.tasks.shutdown().await;
-        let (postgres, server, store) = (&self.postgres, &self.server, &self.store);
+        let (postgres, server, store) = (&self.postgres, &self.server, has_store.then_some(&self.store));
         (self.backups, self.tasks) = open(
             postgres,
             server,
@@ -268,7 +279,7 @@ impl Rig {
 fn open(
     postgres: &PrivatePostgres,
     server: &Server,
-    store: &TestStore,
+    store: Option<&TestStore>,
     (interval, limits, clock): (Duration, ProgramLimits, &ReferenceClock),
     dir: &Dir,
     registry: &Registry,
@@ -282,10 +293,11 @@ fn open(
     for Entry { project, desired, .. } in registry.entries() {
         statuses.apply(&project, &desired.id, |report| report.ready = true);
     }
-    let config = BackupConfig { store: store.config(), interval, spool: dir.path().join("restores") };
+    let spool = dir.path().join("restores");
+    let config = store.map(|store| BackupConfig { store: store.config(), interval, spool });
     let metrics = BackupMetrics::new(&MetricsRegistry::new()).unwrap();
     let backups = Backups::open(
-        Some(&config),
+        config.as_ref(),
         &programs(postgres, limits),
         Admin::new(server.clone()),
         registry.clone(),

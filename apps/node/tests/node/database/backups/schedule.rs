@@ -138,4 +138,11 @@ async fn exports_are_made_once_and_reported_until_they_are_accepted() {
     let failed = rig.reported("export").into_iter().find(|it| it.contains("exp_2")).unwrap();
     assert!(failed.contains("pg_dump failed"), "{failed}");
     assert_eq!(rig.store.blobs().len(), 1);
+
+    // Without a store, an export fails immediately.
+    rig.restart_without_store().await;
+    change(&rig, &mut source, |desired| desired.exports = vec!["exp_3".to_owned()]);
+    until("the refused export", || rig.reported("export").iter().any(|it| it.contains("exp_3"))).await;
+    let refused = rig.reported("export").into_iter().find(|it| it.contains("exp_3")).unwrap();
+    assert!(refused.contains("this node stores no backups"), "{refused}");
 }
