@@ -40,14 +40,17 @@ impl Databases {
                 // The new row references the project's row and locks it. So insert it before the placement is locked,
                 // in the same order as the deletion of a project.
                 tx.sequence_create(project).await?;
+                // Read the address of an existing database before the assignment, which is rolled back if nothing else
+                // changes.
+                self.ports.placements.lock(tx, project).await?;
+                if let Some(address) = tx.database_address(project).await? {
+                    return Ok(Outcome::Unchanged(self.open(address)?));
+                }
                 match self.ports.placements.assign(tx, project).await? {
                     Home::Assigned => {}
                     Home::NoDatabase => return Err(DatabaseError::NoNodeAdmin),
                     Home::NoNode => return Err(DatabaseError::NoHomeNode),
                     Home::Deleted => return Err(DatabaseError::ProjectNotFound),
-                }
-                if let Some(address) = tx.database_address(project).await? {
-                    return Ok(Outcome::Unchanged(self.open(address)?));
                 }
                 if tx.operation_running(project).await?.is_some() {
                     return Err(DatabaseError::OperationInProgress);

@@ -43,6 +43,10 @@ async fn enabling_returns_the_connection_info_that_never_changes() {
     assert_eq!(kit.audit().await, ["database.grant"]);
     let response = kit.ada.get(CONNECT).await;
     assert_eq!(response.header("cache-control"), "no-store");
+    // While the project has no home node, no address is shown: enabling again does not assign one.
+    kit.app.db_execute("UPDATE convergence.placements SET node_id = NULL, state = 'pending'").await.unwrap();
+    kit.ada.get(CONNECT).await.expect_error(503, "no_home_node");
+    kit.ada.post(DATABASE, json!({})).await.expect_error(503, "no_home_node");
 }
 
 #[tokio::test(flavor = "multi_thread")]
