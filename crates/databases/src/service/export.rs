@@ -7,7 +7,7 @@ use kernel::{ExportId, ProjectId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use super::wait::Polls;
+use super::wait::{Polls, end_if_deleted};
 use super::{Databases, Result, Target};
 use crate::error::DatabaseError;
 use crate::model::DatabaseExport;
@@ -50,7 +50,7 @@ impl Databases {
                 Ok(Outcome::Changed((), Event::in_org("database.export", org, project, json!({ "export": export }))))
             })
             .await?;
-        match self.export_result(export).await? {
+        match self.export_result(project, export).await? {
             Some(result) => result,
             None => self.export_fail_unfinished(project, export).await,
         }
@@ -74,12 +74,18 @@ impl Databases {
         Ok(())
     }
 
-    /// Waits until an export has ended. Returns `None` at the timeout.
-    async fn export_result(&self, export: ExportId) -> Result<Option<Result<DatabaseExport>>> {
+    /// Waits until an export has ended, or the project was deleted. Returns `None` at the timeout.
+    async fn export_result(&self, project: ProjectId, export: ExportId) -> Result<Option<Result<DatabaseExport>>> {
         let polls = Polls::new(TIMEOUT);
+        let poll = async || {
+            let mut connection = self.store.connection().await?;
+            match connection.export_state(export).await?.and_then(ended) {
+                None => end_if_deleted(&mut connection, project).await,
+                end => Ok(end),
+            }
+        };
         loop {
-            let state = async { self.store.connection().await?.export_state(export).await }.await;
-            if let Some(end) = polls.end(state.map(|state| state.and_then(ended))).await {
+            if let Some(end) = polls.end(poll().await).await {
                 return end;
             }
         }
@@ -93,7 +99,7 @@ impl Databases {
             tx.export_state(export).await
         };
         let state = self.store.transaction_unaudited(work).await?;
-        state.and_then(ended).unwrap_or_else(|| Err(DatabaseError::ExportFailed("the project was deleted".to_owned())))
+        state.and_then(ended).unwrap_or(Err(DatabaseError::ProjectNotFound))
     }
 
     /// Checks that the placement serves the database, which is required for an export and for an operation.

@@ -7,7 +7,7 @@ use kernel::{DatabaseTokenId, Page, Paging, ProjectId, UserId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use super::wait::Polls;
+use super::wait::{Polls, end_if_deleted};
 use super::{Databases, Result, Target};
 use crate::error::DatabaseError;
 use crate::model::{DatabaseToken, NewDatabaseToken};
@@ -93,17 +93,24 @@ impl Databases {
                 }
             })
             .await?;
-        let confirmed = self.confirm_revocation(token).await?;
-        confirmed.ok_or(DatabaseError::RevocationUnconfirmed)
+        let confirmed = self.confirm_revocation(project, token).await?;
+        confirmed.unwrap_or(Err(DatabaseError::RevocationUnconfirmed))
     }
 
-    /// Waits until the row of a revoked token is deleted, which happens when its node has applied the revocation.
-    /// Returns `None` at the timeout.
-    async fn confirm_revocation(&self, token: DatabaseTokenId) -> Result<Option<()>> {
+    /// Waits until the row of a revoked token is deleted, which happens when its node has applied the revocation, or
+    /// until the project was deleted. Returns `None` at the timeout.
+    async fn confirm_revocation(&self, project: ProjectId, token: DatabaseTokenId) -> Result<Option<Result<()>>> {
         let polls = Polls::new(REVOCATION_TIMEOUT);
+        let poll = async || {
+            let mut connection = self.store.connection().await?;
+            if connection.token_exists(token).await? {
+                end_if_deleted(&mut connection, project).await
+            } else {
+                Ok(Some(Ok(())))
+            }
+        };
         loop {
-            let exists = async { self.store.connection().await?.token_exists(token).await }.await;
-            if let Some(end) = polls.end(exists.map(|exists| (!exists).then_some(()))).await {
+            if let Some(end) = polls.end(poll().await).await {
                 return end;
             }
         }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use kernel::ProjectId;
+use store::Connection;
 use tokio::time::Instant;
 
 use super::Result;
+use crate::error::DatabaseError;
+use crate::repository::ProjectRepository as _;
 
 /// The interval of the first polls.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
@@ -40,4 +44,13 @@ impl Polls {
         tokio::time::sleep(if waited < FIRST_PERIOD { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
         None
     }
+}
+
+/// Returns the error that ends a wait if the project was deleted, because no node will respond.
+pub(super) async fn end_if_deleted<T>(
+    connection: &mut Connection,
+    project: ProjectId,
+) -> store::Result<Option<Result<T>>> {
+    let owner = connection.project_plan(project).await?;
+    Ok(owner.is_none().then_some(Err(DatabaseError::ProjectNotFound)))
 }

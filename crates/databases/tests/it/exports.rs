@@ -101,6 +101,18 @@ async fn caller_that_goes_away_leaves_no_pending_export() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_the_project_ends_the_wait_for_an_export() {
+    let kit = Kit::start().await;
+    let (at, _) = kit.database("shop").await;
+    let delete = async {
+        kit.pending(at).await;
+        kit.db_delete(at).await;
+    };
+    let (exported, ()) = join(kit.databases.export(&kit.actor, at), delete).await;
+    assert_eq!(code(exported), "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operation_ends_a_pending_export() {
     let kit = Kit::start().await;
     let (at, _) = kit.database("shop").await;

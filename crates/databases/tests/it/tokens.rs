@@ -131,6 +131,16 @@ async fn unconfirmed_revocation_holds_and_a_repeated_one_waits_again() {
     revoked.unwrap();
     // The concurrent requests revoke the token once and write one audit row.
     assert_eq!(kit.audited().await.len(), 1);
+    // The deletion of the project ends the wait.
+    let token = kit.token(at, None).await.unwrap();
+    let delete = async {
+        while !kit.part(at).await.unwrap().tokens.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        kit.db_delete(at).await;
+    };
+    let (refused, ()) = join(kit.revoke(at, token.user), delete).await;
+    assert_eq!(code(refused), "not_found");
 }
 
 #[tokio::test(flavor = "multi_thread")]
