@@ -60,7 +60,7 @@ pub struct ProjectDetail {
     pub live: Option<Deployment>,
     pub hostnames: Vec<Hostname>,
     pub access: Access,
-    /// The placement. Null until the first deployment, or the first resource that a node provides.
+    /// The placement. `None` until the first deployment, secret or resource that a node provides.
     pub placement: Option<Placement>,
 }
 

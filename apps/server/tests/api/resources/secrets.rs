@@ -28,6 +28,8 @@ async fn secrets_are_set_listed_and_deleted() {
         assert_eq!(set, expected);
         assert_eq!(ada.get(SECRETS).await.expect(200)["items"], json!([set]));
     }
+    // The placement appears at the first deployment.
+    assert_eq!(ada.get("/v1/orgs/ada/projects/site").await.expect(200)["placement"], Value::Null);
     ada.put(&secret("A"), json!({ "value": "x" })).await.expect(200);
     assert_eq!(names_and_versions(ada.get(SECRETS).await.expect(200)), [("A", 1), ("API_KEY", 2)]);
     ada.delete(&secret("API_KEY")).await.expect(204);

@@ -65,6 +65,8 @@ struct ResourceStates {
 impl ProjectDetail {
     pub(super) fn new(detail: projects::ProjectDetail, granted: ResourceSet) -> Self {
         let projects::ProjectDetail { project, live, hostnames, access, placement } = detail;
+        // A secret or a grant already creates the placement, but the node serves nothing yet.
+        let placement = placement.filter(|_| live.is_some() || granted.database);
         Self { project, live, hostnames, access, resources: granted, placement }
     }
 }
