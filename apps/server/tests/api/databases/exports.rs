@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::kit::Kit;
-use super::{EXPORT, GENERATIONS};
+use super::{DELETE, EXPORT, GENERATIONS};
 
 /// Waits for the export that the node is asked to make, and returns it.
 async fn pending(kit: &Kit) -> Value {
@@ -82,10 +82,12 @@ async fn one_export_or_operation_runs_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn suspended_project_is_not_exported() {
+async fn database_of_a_suspended_project_is_neither_exported_nor_deleted() {
     let kit = Kit::enabled().await;
     kit.suspend().await;
     kit.ada.post(EXPORT, json!({})).await.expect_error(409, "suspended");
-    assert_eq!(kit.part().await["exports"], json!([]));
+    kit.ada.post(DELETE, json!({ "confirm": "site" })).await.expect_error(409, "suspended");
+    let part = kit.part().await;
+    assert_eq!((&part["exports"], &part["operation"]), (&json!([]), &Value::Null));
     assert_eq!(kit.audit().await, ["database.grant"]);
 }
