@@ -21,9 +21,11 @@ CREATE TABLE dns.zones (
     dnssec_state text NOT NULL CONSTRAINT zones_dnssec_state_check CHECK (dnssec_state IN ('off', 'signing', 'ds_pending')),
     -- The recorded DS records: an array of {keyTag, algorithm, digestType, digest}.
     ds jsonb NOT NULL,
-    -- Whether the zone stays signed although DNSSEC is off, until its registry and all resolvers have no DS record of it.
+    -- Whether the zone stays signed although DNSSEC is off, until its registry and all resolvers have no DS record of
+    -- it.
     is_unsigning boolean NOT NULL DEFAULT false,
-    -- When its last DS record was removed from the registry; null if it has one, or never had one.
+    -- The last time at which the service began to remove a DS record from the registry, or stopped adding one; null if
+    -- it has done neither since the zone was last unsigned.
     ds_removed_at timestamptz,
     -- The last signer check. Null before the first check.
     signer jsonb,

@@ -253,10 +253,13 @@ pub trait Zones: Send + Sync {
     /// Returns the DS records that a zone needs at its registry; `None` for a deleted zone.
     async fn ds_wanted(&self, zone: ZoneId) -> store::Result<Option<DsWanted>>;
 
-    /// Records that the registry has no DS record of a zone whose signing ends. `removed` states that the caller has
-    /// just removed one, so resolvers may still cache it. The zone becomes unsigned when no cache can contain a DS
-    /// record.
-    async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()>;
+    /// Records that the caller begins to remove DS records of a zone from the registry, so resolvers may still cache
+    /// them.
+    async fn ds_removal_begin(&self, zone: ZoneId) -> store::Result<()>;
+
+    /// Records that the registry has no DS record of a zone whose signing ends. The zone becomes unsigned when no cache
+    /// can contain a DS record.
+    async fn ds_absent(&self, zone: ZoneId) -> store::Result<()>;
 }
 
 /// The DS records that a zone needs at its registry.

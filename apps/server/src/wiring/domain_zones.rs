@@ -52,8 +52,12 @@ impl Zones for ZonesPort {
         }))
     }
 
-    async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()> {
-        self.0.ds_absent(zone, removed).await.map_err(|error| error.into_store_error())
+    async fn ds_removal_begin(&self, zone: ZoneId) -> store::Result<()> {
+        self.0.ds_removal_begin(zone).await.map_err(|error| error.into_store_error())
+    }
+
+    async fn ds_absent(&self, zone: ZoneId) -> store::Result<()> {
+        self.0.ds_absent(zone).await.map_err(|error| error.into_store_error())
     }
 }
 

@@ -31,7 +31,8 @@ pub struct ZoneRecord {
     pub ds: Vec<Ds>,
     /// Whether the zone stays signed although DNSSEC is off, until no resolver has a DS record of it.
     pub is_unsigning: bool,
-    /// When its last DS record was removed from the registry.
+    /// The last time at which the service began to remove a DS record from the registry, or stopped adding one.
+    /// Resolvers may have such a record for two days afterwards.
     pub ds_removed_at: Option<Time>,
     pub signer: Option<SignerView>,
     pub created_at: Time,
@@ -95,18 +96,12 @@ pub trait ZoneRepository {
     /// Raises a zone's serial and clears its journal, so that nameservers transfer the whole zone.
     async fn zone_raise_serial(&mut self, zone: ZoneId, serial: u32) -> Result<()>;
 
-    /// Sets the DNSSEC state, the DS records and the time of the next signer check.
-    async fn zone_set_dnssec(
-        &mut self,
-        zone: ZoneId,
-        state: DnssecState,
-        ds: &[Ds],
-        signer_check_at: Option<Time>,
-    ) -> Result<()>;
+    /// Stores the DNSSEC state of a zone with everything that depends on it, and sets the time of the next signer
+    /// check.
+    async fn zone_set_dnssec(&mut self, zone: &ZoneRecord, signer_check_at: Option<Time>) -> Result<()>;
 
-    /// Sets whether a zone without DNSSEC stays signed, and when its last DS record was removed.
-    async fn zone_set_unsigning(&mut self, zone: ZoneId, is_unsigning: bool, ds_removed_at: Option<Time>)
-    -> Result<()>;
+    /// Records that the registry may lose a DS record of the zone from now on.
+    async fn zone_set_ds_removed(&mut self, zone: ZoneId, now: Time) -> Result<()>;
 
     /// Returns the zones whose managed apex NS rrset differs from these records, with their organizations. Excludes the
     /// catalog.
@@ -254,26 +249,20 @@ impl ZoneRepository for Connection {
         Ok(())
     }
 
-    async fn zone_set_dnssec(
-        &mut self,
-        zone: ZoneId,
-        state: DnssecState,
-        ds: &[Ds],
-        signer_check_at: Option<Time>,
-    ) -> Result<()> {
-        let set =
-            (zones::dnssec_state.eq(state), zones::ds.eq(to_json(ds)?), zones::signer_check_at.eq(signer_check_at));
-        Prepared(diesel::update(zones::table.find(zone)).set(set)).execute(self).await?;
+    async fn zone_set_dnssec(&mut self, zone: &ZoneRecord, signer_check_at: Option<Time>) -> Result<()> {
+        let set = (
+            zones::dnssec_state.eq(zone.dnssec),
+            zones::ds.eq(to_json(&zone.ds)?),
+            zones::is_unsigning.eq(zone.is_unsigning),
+            zones::ds_removed_at.eq(zone.ds_removed_at),
+            zones::signer_check_at.eq(signer_check_at),
+        );
+        Prepared(diesel::update(zones::table.find(zone.id)).set(set)).execute(self).await?;
         Ok(())
     }
 
-    async fn zone_set_unsigning(
-        &mut self,
-        zone: ZoneId,
-        is_unsigning: bool,
-        ds_removed_at: Option<Time>,
-    ) -> Result<()> {
-        let set = (zones::is_unsigning.eq(is_unsigning), zones::ds_removed_at.eq(ds_removed_at));
+    async fn zone_set_ds_removed(&mut self, zone: ZoneId, now: Time) -> Result<()> {
+        let set = zones::ds_removed_at.eq(now);
         Prepared(diesel::update(zones::table.find(zone)).set(set)).execute(self).await?;
         Ok(())
     }

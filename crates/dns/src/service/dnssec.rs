@@ -75,7 +75,10 @@ impl Dns {
                 // Keep the zone signed for now: resolvers reject an unsigned zone as long as the registry has a DS
                 // record of it.
                 let is_unsigning = !switch.enabled && is_registered;
-                let after = ZoneRecord { dnssec, ds: Vec::new(), is_unsigning, ds_removed_at: None, ..zone.clone() };
+                // A delivery in progress may still add a DS record.
+                let may_have_ds = is_unsigning && zone.dnssec == DnssecState::DsPending;
+                let ds_removed_at = if may_have_ds { Some(self.store.clock_rng().now()) } else { zone.ds_removed_at };
+                let after = ZoneRecord { dnssec, ds: Vec::new(), is_unsigning, ds_removed_at, ..zone.clone() };
                 let zone = self.change_signing(tx, catalog, &zone, after).await?;
                 let serial = zone.serial;
                 if is_unsigning {
@@ -106,11 +109,7 @@ impl Dns {
             tx.zone_raise_serial(zone.id, zone.serial).await?;
         }
         let signer_check_at = self.hosting()?.has_signer.then(|| now.plus_seconds(ACTIVE_INTERVAL));
-        tx.zone_set_unsigning(zone.id, false, None).await?;
-        tx.zone_set_dnssec(zone.id, zone.dnssec, &zone.ds, signer_check_at).await?;
-        if zone.is_unsigning {
-            tx.zone_set_unsigning(zone.id, true, zone.ds_removed_at).await?;
-        }
+        tx.zone_set_dnssec(&zone, signer_check_at).await?;
         if has_new_group {
             let group = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
             self.write_edits(tx, catalog, &group, MAX_JOURNAL_ENTRIES).await?;
@@ -263,8 +262,9 @@ async fn set_ds(
     if ds.is_empty() || (ds == zone.ds && zone.dnssec == DnssecState::DsPending) {
         return Ok((zone, false));
     }
-    tx.zone_set_dnssec(zone.id, DnssecState::DsPending, &ds, signer_check_at).await?;
-    Ok((ZoneRecord { dnssec: DnssecState::DsPending, ds, ..zone }, true))
+    let zone = ZoneRecord { dnssec: DnssecState::DsPending, ds, ..zone };
+    tx.zone_set_dnssec(&zone, signer_check_at).await?;
+    Ok((zone, true))
 }
 
 /// Validates a DS record and converts its digest to uppercase.

@@ -2,12 +2,13 @@
 //!
 //! The outbox message of a zone contains no DS records: its handler reads those that the zone needs at that moment
 //! ([`Dns::ds_wanted`]). A DS record is added only for keys that already sign the zone. When DNSSEC is turned off, the
-//! zone stays signed until the registry has had no DS record for two days, so that no resolver has one either.
+//! zone stays signed until the registry has had no DS record for two days, so that no resolver has one either. The time
+//! is stored before a removal begins, because the response to the removal may be lost.
 
 use kernel::{OrgId, ZoneId};
 use serde::{Deserialize, Serialize};
 use store::Connection;
-use store::outbox::withdraw;
+use store::outbox::{withdraw, withdraw_unattempted};
 
 use super::{Dns, Result};
 use crate::error::DnsError;
@@ -41,10 +42,11 @@ pub struct WantedDs {
 
 impl Dns {
     /// Enqueues a message about a zone in the caller's transaction. The message replaces a queued message about the
-    /// zone.
+    /// zone, but not one whose delivery has begun: if that delivery dies after it has applied an earlier state, its
+    /// next attempt applies the current one.
     pub(super) async fn enqueue_ds(&self, tx: &mut Connection, zone: ZoneId) -> Result<()> {
         let key = zone.to_string();
-        withdraw(tx, DS_TOPIC, &key).await?;
+        withdraw_unattempted(tx, DS_TOPIC, &key).await?;
         Ok(self.store.enqueue(tx, DS_TOPIC, &key, &DsMessage { zone }).await?)
     }
 
@@ -61,13 +63,21 @@ impl Dns {
         Ok(Some(WantedDs { org, name: zone.name.as_str().to_owned(), ds, is_ending: zone.is_unsigning }))
     }
 
-    /// Records that the registry has no DS record of a zone whose signing ends. `removed` states that the caller has
-    /// just removed one, which resolvers may still cache. Unsigns the zone if no cache can contain a DS record any
-    /// more. Otherwise enqueues a message for the time when the last cached DS record expires.
+    /// Records that the caller begins to remove DS records of a zone from the registry. Resolvers may have them for two
+    /// more days, even if the response to the removal is lost.
     ///
     /// # Errors
     /// [`DnsError::Store`].
-    pub async fn ds_absent(&self, zone: ZoneId, removed: bool) -> Result<()> {
+    pub async fn ds_removal_begin(&self, zone: ZoneId) -> Result<()> {
+        Ok(self.store.connection().await?.zone_set_ds_removed(zone, self.store.clock_rng().now()).await?)
+    }
+
+    /// Records that the registry has no DS record of a zone whose signing ends. Unsigns the zone if no cache can
+    /// contain a DS record any more. Otherwise enqueues a message for the time when the last cached DS record expires.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`].
+    pub async fn ds_absent(&self, zone: ZoneId) -> Result<()> {
         let now = self.store.clock_rng().now();
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
@@ -75,10 +85,8 @@ impl Dns {
                 let Some(zone) = tx.zone_lock_by_id(zone).await?.filter(|zone| zone.is_unsigning) else {
                     return Ok(());
                 };
-                let ds_removed_at = if removed { Some(now) } else { zone.ds_removed_at };
-                let unsign_at = ds_removed_at.map(|at| at.plus_seconds(HOLD_SECONDS)).filter(|at| *at > now);
+                let unsign_at = zone.ds_removed_at.map(|at| at.plus_seconds(HOLD_SECONDS)).filter(|at| *at > now);
                 if let Some(unsign_at) = unsign_at {
-                    tx.zone_set_unsigning(zone.id, true, ds_removed_at).await?;
                     // Use a separate key, so that this message does not replace the one that is being delivered.
                     let key = format!("{} unsign", zone.id);
                     withdraw(tx, DS_TOPIC, &key).await?;

@@ -158,7 +158,7 @@ impl Dns {
         tx.zone_insert(org, &zone).await?;
         if content.dnssec {
             let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
-            tx.zone_set_dnssec(zone.id, zone.dnssec, &zone.ds, signer_check_at).await?;
+            tx.zone_set_dnssec(&zone, signer_check_at).await?;
         }
         let zone = self.write_edits(tx, zone, &[nameserver_change(hosting).into_insert()], MAX_JOURNAL_ENTRIES).await?;
         let edits = self.plan_patch(tx, &zone, content.rrsets).await?;
@@ -176,8 +176,8 @@ impl Dns {
     /// organization cannot take over a domain that is still delegated here.
     ///
     /// # Errors
-    /// Returns [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`], or [`DnsError::DnssecOn`] if the registry may have
-    /// a DS record that this installation set: resolvers would reject the domain.
+    /// Returns [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`], or [`DnsError::DnssecOn`] if the registry may
+    /// have a DS record that this installation set: resolvers would reject the domain.
     pub async fn zone_delete(&self, actor: &Actor, org: OrgId, name: &str, precondition: &Precondition) -> Result<()> {
         self.hosting()?;
         self.store

@@ -5,7 +5,7 @@ use store::Error;
 
 use super::Domains;
 use crate::model::DomainState;
-use crate::ports::{DsRecord, Registrar, RegistrarError};
+use crate::ports::{DsWanted, RegistrarError};
 use crate::repository::DomainRepository as _;
 
 /// The number of requests to the registrar for most changes of DS records: one lists the records, and one changes them.
@@ -30,18 +30,28 @@ pub enum DsError {
 impl Domains {
     /// Makes the DS records at the registry equal to those that a zone needs: first adds the missing ones, then removes
     /// the others. For a zone whose signing ends, removes all. Does nothing if the zone's domain is not registered
-    /// here. Safe to repeat.
+    /// here. Safe to repeat, and to call concurrently.
     ///
     /// # Errors
     /// [`DsError`].
     pub async fn apply_ds(&self, zone: ZoneId) -> Result<(), DsError> {
-        let Some(wanted) = self.ports.zones.ds_wanted(zone).await? else { return Ok(()) };
+        let mut wanted = self.ports.zones.ds_wanted(zone).await?;
+        while let Some(applied) = wanted {
+            self.apply_wanted(zone, &applied).await?;
+            // If the zone needs other DS records by now, the calls of this attempt may have followed those of an
+            // attempt that applied them.
+            wanted = self.ports.zones.ds_wanted(zone).await?.filter(|current| *current != applied);
+        }
+        Ok(())
+    }
+
+    async fn apply_wanted(&self, zone: ZoneId, wanted: &DsWanted) -> Result<(), DsError> {
         let domain = self.store.connection().await?.domain_find(wanted.org, &wanted.name).await?;
         match domain.map(|domain| domain.state) {
             Some(DomainState::Active | DomainState::Expired) => {}
             Some(DomainState::Registering) => return Err(DsError::Registering),
             // The domain is not registered here, so this service cannot change its DS records.
-            _ if wanted.is_ending => return Ok(self.ports.zones.ds_absent(zone, false).await?),
+            _ if wanted.is_ending => return Ok(self.ports.zones.ds_absent(zone).await?),
             _ => return Ok(()),
         }
         // The keys are not known yet, and an existing DS record may belong to one of them. So change nothing.
@@ -52,23 +62,18 @@ impl Domains {
         if self.try_take_requests(wanted.org, DS_REQUESTS).await?.is_some() {
             return Err(DsError::TooManyRequests);
         }
-        let removed = replace(registrar, &wanted.name, &wanted.ds).await?;
+        let current = registrar.ds(&wanted.name).await?;
+        for ds in wanted.ds.iter().filter(|ds| !current.contains(ds)) {
+            registrar.add_ds(&wanted.name, ds).await?;
+        }
+        for ds in current.iter().filter(|ds| !wanted.ds.contains(ds)) {
+            // Commit before the call, because its response may be lost.
+            self.ports.zones.ds_removal_begin(zone).await?;
+            registrar.remove_ds(&wanted.name, &ds.digest).await?;
+        }
         if wanted.is_ending {
-            self.ports.zones.ds_absent(zone, removed).await?;
+            self.ports.zones.ds_absent(zone).await?;
         }
         Ok(())
     }
-}
-
-/// Replaces the DS records of a domain. Returns whether it removed some.
-async fn replace(registrar: &dyn Registrar, name: &str, wanted: &[DsRecord]) -> Result<bool, RegistrarError> {
-    let current = registrar.ds(name).await?;
-    for ds in wanted.iter().filter(|ds| !current.contains(ds)) {
-        registrar.add_ds(name, ds).await?;
-    }
-    let stale: Vec<&DsRecord> = current.iter().filter(|ds| !wanted.contains(ds)).collect();
-    for ds in &stale {
-        registrar.remove_ds(name, &ds.digest).await?;
-    }
-    Ok(!stale.is_empty())
 }

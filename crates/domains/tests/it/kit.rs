@@ -207,8 +207,13 @@ impl Zones for TestZones {
         Ok(self.world.state().ds_wanted.get(&zone).cloned())
     }
 
-    async fn ds_absent(&self, zone: ZoneId, removed: bool) -> store::Result<()> {
-        self.world.state().ds_absent.push((zone, removed));
+    async fn ds_removal_begin(&self, _: ZoneId) -> store::Result<()> {
+        self.world.state().calls.push("ds-removal-begin".to_owned());
+        Ok(())
+    }
+
+    async fn ds_absent(&self, _: ZoneId) -> store::Result<()> {
+        self.world.state().calls.push("ds-absent".to_owned());
         Ok(())
     }
 }

@@ -197,13 +197,31 @@ async fn ds_records_follow_the_zone() {
     // While the keys are not known yet, nothing changes.
     wants(&[], false);
     kit.domains.apply_ds(zone).await.unwrap();
-    assert_eq!((at_registry(), kit.world.state().ds_absent.len()), (vec![record(2)], 0));
+    assert_eq!((at_registry(), kit.world.calls("ds-absent")), (vec![record(2)], 0));
+    // The registrar executes the removal, and its response is lost. The hold begins anyway.
     wants(&[], true);
-    for _ in 0..2 {
-        kit.domains.apply_ds(zone).await.unwrap();
-    }
+    kit.world.fault(NAME, "remove-ds", When::After, Fault::Fail);
+    kit.world.state().calls.clear();
+    kit.domains.apply_ds(zone).await.unwrap_err();
     assert!(at_registry().is_empty());
-    assert_eq!(kit.world.state().ds_absent, [(zone, true), (zone, false)]);
+    kit.domains.apply_ds(zone).await.unwrap();
+    assert_eq!(kit.world.state().calls, ["ds", "ds-removal-begin", "remove-ds", "ds", "ds-absent"]);
+}
+
+/// If the zone changes during the calls, the registry gets the DS records that the zone needs afterwards.
+#[tokio::test]
+async fn ds_records_follow_a_change_during_the_calls() {
+    let kit = Kit::start().await;
+    let record = DsRecord { key_tag: 1, algorithm: 13, digest_type: 2, digest: "AA".to_owned() };
+    let zone = kit.store.clock_rng().id();
+    let wanted =
+        |ds: &[DsRecord], is_ending| DsWanted { org: kit.org, name: NAME.to_owned(), ds: ds.to_vec(), is_ending };
+    kit.bought(NAME).await;
+    kit.world.state().ds_wanted.insert(zone, wanted(std::slice::from_ref(&record), false));
+    kit.world.state().on_call = Some(("add-ds", zone, wanted(&[], true)));
+    kit.domains.apply_ds(zone).await.unwrap();
+    assert!(kit.world.state().ds[NAME].is_empty());
+    assert_eq!((kit.world.calls("add-ds"), kit.world.calls("ds-absent")), (1, 1));
 }
 
 /// A domain that was transferred away is in the account again, because another organization bought it.

@@ -65,9 +65,8 @@ pub struct State {
     pub notices: Vec<(OrgId, Notice)>,
     pub ds: HashMap<String, Vec<DsRecord>>,
     pub ds_wanted: HashMap<ZoneId, DsWanted>,
-    /// The zones for which the service recorded that the registry has no DS record, and whether it had just removed
-    /// one.
-    pub ds_absent: Vec<(ZoneId, bool)>,
+    /// The call during which a zone starts to need other DS records.
+    pub on_call: Option<(&'static str, ZoneId, DsWanted)>,
     pub calls: Vec<String>,
     /// Every call of the registrar fails without an effect.
     pub is_registrar_down: bool,
@@ -137,7 +136,13 @@ impl World {
         let subject = subject.to_string();
         self.state().calls.push(call.to_owned());
         self.interrupt(&subject, call, When::Before).await?;
-        let result = effect(&mut self.state());
+        let result = {
+            let mut state = self.state();
+            if let Some((_, zone, wanted)) = state.on_call.take_if(|(during, ..)| *during == call) {
+                state.ds_wanted.insert(zone, wanted);
+            }
+            effect(&mut state)
+        };
         self.interrupt(&subject, call, When::After).await?;
         Ok(result)
     }

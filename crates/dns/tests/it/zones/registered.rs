@@ -37,6 +37,12 @@ impl Kit {
         self.dns.ds_wanted(zone).await.unwrap().unwrap()
     }
 
+    /// Records that a DS record was removed from the registry, which has no other.
+    async fn remove_ds(&self, zone: ZoneId) {
+        self.dns.ds_removal_begin(zone).await.unwrap();
+        self.dns.ds_absent(zone).await.unwrap();
+    }
+
     async fn messages(&self) -> i64 {
         self.db_number("SELECT count(*) FROM store.outbox WHERE topic = 'dns.ds'").await
     }
@@ -56,22 +62,22 @@ async fn zone_stays_signed_until_no_resolver_has_its_ds_record() {
     let wanted = kit.wanted(zone).await;
     assert_eq!((wanted.ds.len(), wanted.is_ending, kit.messages().await), (0, true, 1));
     assert!(kit.is_in_signed_group().await);
-    kit.dns.ds_absent(zone, true).await.unwrap();
+    kit.remove_ds(zone).await;
     assert_eq!(kit.messages().await, 2, "one is due in two days");
     kit.advance(HOLD - 1);
-    kit.dns.ds_absent(zone, false).await.unwrap();
+    kit.dns.ds_absent(zone).await.unwrap();
     assert!(kit.is_in_signed_group().await);
     assert_eq!(kit.served().await.serial, serial);
     // A DS record that was added late was removed: the two days begin again.
-    kit.dns.ds_absent(zone, true).await.unwrap();
+    kit.remove_ds(zone).await;
     kit.advance(1);
-    kit.dns.ds_absent(zone, false).await.unwrap();
+    kit.dns.ds_absent(zone).await.unwrap();
     assert!(kit.is_in_signed_group().await);
     kit.advance(HOLD);
-    kit.dns.ds_absent(zone, false).await.unwrap();
+    kit.dns.ds_absent(zone).await.unwrap();
     assert!(!kit.is_in_signed_group().await && !kit.wanted(zone).await.is_ending);
     assert_ne!(kit.served().await.serial, serial);
-    kit.dns.ds_absent(zone, false).await.unwrap();
+    kit.dns.ds_absent(zone).await.unwrap();
 }
 
 #[tokio::test]
@@ -84,11 +90,54 @@ async fn signing_that_is_turned_on_again_continues() {
     kit.switch(false).await;
     kit.switch(true).await;
     assert!(kit.is_in_signed_group().await && !kit.wanted(zone).await.is_ending);
-    kit.dns.ds_absent(zone, true).await.unwrap();
+    kit.remove_ds(zone).await;
     kit.advance(HOLD);
-    kit.dns.ds_absent(zone, false).await.unwrap();
+    kit.dns.ds_absent(zone).await.unwrap();
     assert!(kit.is_in_signed_group().await);
     assert_eq!(kit.served().await.serial, serial);
+}
+
+/// A removal whose response was lost, and a DS record that a delivery in progress adds, are not visible to the next
+/// delivery.
+#[tokio::test]
+async fn zone_whose_registry_may_have_had_a_ds_record_stays_signed_for_two_days() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let zone = kit.switch(true).await;
+    kit.sign().await;
+    kit.switch(false).await;
+    kit.dns.ds_absent(zone).await.unwrap();
+    assert!(kit.is_in_signed_group().await);
+    // DNSSEC is on for less than two days, and the signer is not checked in this time.
+    kit.advance(HOLD / 2);
+    for enabled in [true, false] {
+        kit.switch(enabled).await;
+    }
+    kit.dns.ds_absent(zone).await.unwrap();
+    assert!(kit.is_in_signed_group().await);
+    // The removal begins late.
+    kit.dns.ds_removal_begin(zone).await.unwrap();
+    kit.advance(HOLD - 1);
+    kit.dns.ds_absent(zone).await.unwrap();
+    assert!(kit.is_in_signed_group().await);
+    kit.advance(1);
+    kit.dns.ds_absent(zone).await.unwrap();
+    assert!(!kit.is_in_signed_group().await);
+}
+
+/// A delivery in progress may apply an earlier state. If it dies, its message is delivered again.
+#[tokio::test]
+async fn change_does_not_withdraw_a_message_whose_delivery_has_begun() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    kit.switch(true).await;
+    kit.switch(false).await;
+    for (attempts, messages) in [(0, 1), (1, 2)] {
+        kit.db_execute(&format!("UPDATE store.outbox SET attempts = {attempts} WHERE topic = 'dns.ds'")).await;
+        kit.switch(true).await;
+        kit.switch(false).await;
+        assert_eq!(kit.messages().await, messages);
+    }
 }
 
 #[tokio::test]
@@ -98,7 +147,7 @@ async fn zone_that_never_had_a_ds_record_and_other_zones_are_unsigned_immediatel
     let zone = kit.switch(true).await;
     kit.switch(false).await;
     assert!(kit.is_in_signed_group().await);
-    kit.dns.ds_absent(zone, false).await.unwrap();
+    kit.dns.ds_absent(zone).await.unwrap();
     assert!(!kit.is_in_signed_group().await);
     kit.registered.0.store(false, Ordering::SeqCst);
     let before = kit.messages().await;
@@ -118,10 +167,10 @@ async fn zone_cannot_be_deleted_while_its_registry_or_resolvers_may_have_its_ds_
     kit.sign().await;
     assert!(matches!(delete().await, Err(DnsError::DnssecOn(_))));
     kit.switch(false).await;
-    kit.dns.ds_absent(zone, true).await.unwrap();
+    kit.remove_ds(zone).await;
     assert!(matches!(delete().await, Err(DnsError::DnssecOn(_))), "resolvers may still have it");
     kit.advance(HOLD);
-    kit.dns.ds_absent(zone, false).await.unwrap();
+    kit.dns.ds_absent(zone).await.unwrap();
     delete().await.unwrap();
     assert!(kit.dns.ds_wanted(zone).await.unwrap().is_none());
 }
