@@ -138,6 +138,10 @@ impl dns::Registrations for NoLookups {
     async fn is_registered(&self, _connection: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<bool> {
         Ok(false)
     }
+
+    async fn release_imported(&self, _tx: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

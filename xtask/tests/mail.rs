@@ -48,6 +48,10 @@ impl dns::Registrations for Port {
     async fn is_registered(&self, _connection: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<bool> {
         Ok(false)
     }
+
+    async fn release_imported(&self, _tx: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<()> {
+        Ok(())
+    }
 }
 
 /// Creates the zone `example.net` with a TXT record at the mail domain.

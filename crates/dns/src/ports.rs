@@ -21,6 +21,9 @@ pub trait Registrations: Debug + Send + Sync {
     /// Returns whether the organization registered the domain of this zone here, so that this installation sets its DS
     /// records at the registry.
     async fn is_registered(&self, connection: &mut Connection, org: OrgId, zone: &str) -> store::Result<bool>;
+
+    /// Releases the organization's imported domain of this zone, in the transaction that deletes the zone.
+    async fn release_imported(&self, tx: &mut Connection, org: OrgId, zone: &str) -> store::Result<()>;
 }
 
 /// Access to organizations.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::audit::Actor;
 use kernel::{ApiError, OrgId, Secret, Time, ZoneId};
 use store::Connection;
 
@@ -244,8 +243,12 @@ pub trait Zones: Send + Sync {
     /// releases the name. Does not check the plan's limit, because [`Self::reserve`] checked it. Locks the catalog.
     async fn create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 
-    /// Creates the zone of an imported domain, or finds the organization's existing zone.
-    async fn create(&self, actor: &Actor, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
+    /// Prepares [`Self::create`]. It may take seconds, because it looks up the delegations of deleted zones.
+    async fn prepare(&self, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
+
+    /// Creates the zone of an imported domain in the caller's transaction, or finds the organization's existing zone.
+    /// Locks the catalog, so call it before any statement that locks a row.
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
 
     /// Returns which of these names overlap with a zone or a reserved name of another organization.
     async fn taken(&self, connection: &mut Connection, org: OrgId, names: &[String]) -> store::Result<Vec<String>>;

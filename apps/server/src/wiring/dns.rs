@@ -80,6 +80,10 @@ impl dns::Registrations for DomainsPort {
     async fn is_registered(&self, connection: &mut Connection, org: OrgId, zone: &str) -> store::Result<bool> {
         connection.domain_is_registered(org, zone).await
     }
+
+    async fn release_imported(&self, tx: &mut Connection, org: OrgId, zone: &str) -> store::Result<()> {
+        tx.domain_release_imported(org, zone).await
+    }
 }
 
 #[derive(Debug)]

@@ -1,9 +1,8 @@
 //! The port of domains to the hosted zones, and the DS records of zones at their registries.
 
 use async_trait::async_trait;
-use dns::{DS_TOPIC, Dns, DnsError, Ds, DsMessage, NewZone, WantedDs};
+use dns::{DS_TOPIC, Dns, DnsError, Ds, DsMessage, WantedDs};
 use domains::{Domains, DsRecord, DsWanted, ZoneRefusal, Zones};
-use kernel::audit::Actor;
 use kernel::{OrgId, Time, ZoneId};
 use store::Connection;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -30,8 +29,12 @@ impl Zones for ZonesPort {
         self.0.zone_create_reserved(tx, org, name).await.map_err(|error| error.into_store_error())
     }
 
-    async fn create(&self, actor: &Actor, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
-        self.0.zone_create(actor, org, NewZone { name: name.to_owned() }).await.map(drop).map_err(refusal)
+    async fn prepare(&self, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
+        self.0.zone_prepare(org, name).await.map_err(refusal)
+    }
+
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
+        self.0.zone_create_within(tx, org, name).await.map_err(refusal)
     }
 
     async fn taken(&self, connection: &mut Connection, org: OrgId, names: &[String]) -> store::Result<Vec<String>> {

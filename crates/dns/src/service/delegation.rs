@@ -8,7 +8,7 @@ use std::time::Duration;
 use kernel::{KeyedSemaphores, OrgId, ZoneId};
 use store::Connection;
 
-use super::{CreatedZone, Dns, Result};
+use super::{Dns, Result};
 use crate::ZoneName;
 use crate::error::DnsError;
 use crate::ports::{LookupFailure, NsRecords, Resolver};
@@ -19,9 +19,9 @@ use crate::repository::{
 /// The timeout of a check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The maximum number of checks for the creation of a zone. Several checks are needed if there are many deleted zones,
-/// or if they change concurrently.
-pub(super) const MAX_CHECKS: usize = 4;
+/// The maximum number of checks before the creation of a zone. Several checks are needed if there are many deleted
+/// zones, or if they change concurrently.
+const MAX_CHECKS: usize = 4;
 
 /// The number of deleted zones in one check.
 const MAX_CHECKED_ZONES: i64 = 50;
@@ -38,15 +38,6 @@ const FIRST_CHECK_SECONDS: i64 = 30 * 24 * 3600;
 
 /// The time after which the background job checks a delegation again.
 const CHECK_INTERVAL_SECONDS: i64 = 24 * 3600;
-
-/// The result of an attempt to create a zone.
-#[derive(Debug)]
-pub(super) enum CreateAttempt {
-    /// The zone exists now.
-    Done(Box<CreatedZone>),
-    /// The delegations of these deleted zones of other organizations must be checked first.
-    CheckFirst(Vec<DeletedZone>),
-}
 
 /// Looks up delegations. All organizations share the resolver.
 #[derive(Debug)]
@@ -105,11 +96,22 @@ fn classify(records: NsRecords, ours: &[String], resolver_works: bool) -> Delega
 }
 
 impl Dns {
-    /// Checks the delegations of deleted zones of other organizations. Removes the deleted zones that are not delegated
-    /// here, so that the organization can create its zone.
+    /// Checks the delegations of the deleted zones of other organizations that overlap with the name of a new zone.
+    /// Removes the deleted zones that are not delegated here, so that the organization can create its zone.
     ///
     /// Call this outside transactions and without a connection, because the lookups take seconds.
-    pub(super) async fn release_undelegated(&self, org: OrgId, zones: &[DeletedZone]) -> Result<()> {
+    pub(super) async fn release_undelegated(&self, org: OrgId, name: &ZoneName) -> Result<()> {
+        for _ in 0..MAX_CHECKS {
+            let deleted = find_conflicts(&mut *self.store.connection().await?, org, name).await?;
+            if deleted.is_empty() {
+                return Ok(());
+            }
+            self.check_delegations(org, &deleted).await?;
+        }
+        Ok(())
+    }
+
+    async fn check_delegations(&self, org: OrgId, zones: &[DeletedZone]) -> Result<()> {
         let permits = self.delegations.permits.of(org);
         let Ok(_permit) = permits.try_acquire() else {
             return Err(DnsError::DelegationUnknown("too many concurrent checks for this organization".to_owned()));
@@ -174,8 +176,8 @@ impl Dns {
 }
 
 /// Returns the deleted zones of other organizations that overlap with the name of a new zone. Fails if the name
-/// overlaps with a zone of another organization, or with a name that another organization is registering. The caller
-/// holds the catalog lock.
+/// overlaps with a zone of another organization, or with a name that another organization is registering. If the caller
+/// holds the catalog lock, the result is valid until the transaction ends.
 pub(super) async fn find_conflicts(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<Vec<DeletedZone>> {
     check_overlap(tx, org, name).await?;
     Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)

@@ -10,9 +10,6 @@ use crate::ZoneName;
 use crate::error::DnsError;
 use crate::repository::{ReservationRepository as _, ZoneRepository as _};
 
-/// The name of the system actor in the audit log.
-const ACTOR: &str = "domains.purchase";
-
 impl Dns {
     /// Reserves a name for the organization in the caller's transaction, until the zone exists or the name is released.
     /// Locks the catalog. If the organization has already reserved the name, this is a no-op.
@@ -47,7 +44,7 @@ impl Dns {
     }
 
     /// Creates the zone of a reserved name in the caller's transaction, or finds the organization's zone, and releases
-    /// the name. Locks the catalog.
+    /// the name. Writes no audit event, because the zone is part of the purchase. Locks the catalog.
     ///
     /// # Errors
     /// [`DnsError::ZoneTaken`] if the name was not reserved.
@@ -59,8 +56,7 @@ impl Dns {
             // The existing zone may be signed. Its DS records are sent to the registry when the purchase is complete.
             Some(zone) => self.enqueue_ds(tx, zone.id).await?,
             None => {
-                let (_, event) = self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;
-                self.store.append_system_event(tx, ACTOR, &event).await?;
+                self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;
             }
         }
         Ok(tx.reservation_delete(&name).await?)

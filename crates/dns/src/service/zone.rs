@@ -6,7 +6,7 @@ use kernel::{InvalidField, OrgId, Page, Paging, ZoneId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use super::delegation::{CreateAttempt, MAX_CHECKS, find_conflicts};
+use super::delegation::find_conflicts;
 use super::dnssec::ACTIVE_INTERVAL;
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
 use super::{Dns, Precondition, Result, ZoneReader, load_zone};
@@ -76,18 +76,33 @@ impl Dns {
         content: InitialContent<'_>,
     ) -> Result<CreatedZone> {
         let name = self.parse_new_name(org, &new.name)?;
-        let mut checks = 0;
-        loop {
-            match self.zone_try_create(actor, org, &name, content).await? {
-                CreateAttempt::Done(zone) => return Ok(*zone),
-                CreateAttempt::CheckFirst(_) if checks == MAX_CHECKS => {
-                    return Err(DnsError::DelegationUnknown("there are too many such zones".to_owned()));
-                }
-                // Check between the attempts, so that no transaction waits for the lookups.
-                CreateAttempt::CheckFirst(deleted) => self.release_undelegated(org, &deleted).await?,
-            }
-            checks += 1;
+        if let Some(created) = self.zone_try_create(actor, org, &name, content).await? {
+            return Ok(created);
         }
+        // Check between the attempts, so that no transaction waits for the lookups.
+        self.release_undelegated(org, &name).await?;
+        self.zone_try_create(actor, org, &name, content).await?.ok_or_else(too_many_deleted)
+    }
+
+    /// Prepares [`Dns::zone_create_within`]. Call it outside transactions, because it may look up delegations.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Dns::zone_create`], except [`DnsError::ZoneLimit`].
+    pub async fn zone_prepare(&self, org: OrgId, name: &str) -> Result<()> {
+        let name = self.parse_new_name(org, name)?;
+        self.release_undelegated(org, &name).await
+    }
+
+    /// Creates a zone in the caller's transaction, or finds the organization's existing zone. Writes no audit event,
+    /// because the creation is part of another operation. Locks the catalog, so the zone cannot be deleted before the
+    /// transaction ends.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Dns::zone_create`].
+    pub async fn zone_create_within(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
+        let name = self.parse_new_name(org, name)?;
+        tx.catalog_lock().await?;
+        self.find_or_insert(tx, org, &name, InitialContent::default()).await?.map(drop).ok_or_else(too_many_deleted)
     }
 
     /// Parses the name of a new zone. Only the platform's organization may create a zone that overlaps with a domain of
@@ -108,39 +123,53 @@ impl Dns {
         }
     }
 
-    /// Creates a zone, unless deleted zones of other organizations must be checked first.
+    /// Creates a zone. Returns `None` if deleted zones of other organizations must be checked first.
     async fn zone_try_create(
         &self,
         actor: &Actor,
         org: OrgId,
         name: &ZoneName,
         content: InitialContent<'_>,
-    ) -> Result<CreateAttempt> {
+    ) -> Result<Option<CreatedZone>> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                // If the zone exists, the first lookup avoids the catalog lock. Otherwise, a second lookup under the
-                // lock decides.
-                let mut existing = tx.zone_find(org, name).await?;
-                let mut catalog = None;
-                if existing.is_none() {
-                    catalog = Some(tx.catalog_lock().await?);
-                    existing = tx.zone_find(org, name).await?;
-                }
-                let (None, Some(catalog)) = (&existing, catalog) else {
-                    let existing = existing.ok_or(DnsError::ZoneNotFound)?;
-                    let zone = self.open_zone(tx, org, existing).await?;
-                    return Ok(Outcome::Unchanged(CreateAttempt::Done(CreatedZone { zone, is_new: false }.into())));
+                let Some((zone, event)) = self.find_or_insert(tx, org, name, content).await? else {
+                    return Ok(Outcome::Unchanged(None));
                 };
-                self.check_zone_count(tx, org).await?;
-                let deleted = find_conflicts(tx, org, name).await?;
-                if !deleted.is_empty() {
-                    return Ok(Outcome::Unchanged(CreateAttempt::CheckFirst(deleted)));
-                }
-                let (zone, event) = self.insert_zone(tx, catalog, (org, name), content).await?;
                 let zone = self.open_zone(tx, org, zone).await?;
-                Ok(Outcome::Changed(CreateAttempt::Done(CreatedZone { zone, is_new: true }.into()), event))
+                let created = Some(CreatedZone { zone, is_new: event.is_some() });
+                Ok(match event {
+                    Some(event) => Outcome::Changed(created, event),
+                    None => Outcome::Unchanged(created),
+                })
             })
             .await
+    }
+
+    /// Finds the zone of the organization, or inserts it. Returns a new zone with its audit event. Returns `None` if
+    /// deleted zones of other organizations must be checked first.
+    async fn find_or_insert(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        name: &ZoneName,
+        content: InitialContent<'_>,
+    ) -> Result<Option<(ZoneRecord, Option<Event>)>> {
+        // If the zone exists, the first lookup avoids the catalog lock. Otherwise, a second lookup under the lock
+        // decides.
+        if let Some(existing) = tx.zone_find(org, name).await? {
+            return Ok(Some((existing, None)));
+        }
+        let catalog = tx.catalog_lock().await?;
+        if let Some(existing) = tx.zone_find(org, name).await? {
+            return Ok(Some((existing, None)));
+        }
+        self.check_zone_count(tx, org).await?;
+        if !find_conflicts(tx, org, name).await?.is_empty() {
+            return Ok(None);
+        }
+        let (zone, event) = self.insert_zone(tx, catalog, (org, name), content).await?;
+        Ok(Some((zone, Some(event))))
     }
 
     /// Inserts a zone and lists it in the locked catalog. Returns its audit event.
@@ -173,7 +202,7 @@ impl Dns {
     }
 
     /// Deletes a zone with all its rrsets and removes it from the catalog. Stores its name, so that another
-    /// organization cannot take over a domain that is still delegated here.
+    /// organization cannot take over a domain that is still delegated here. Also ends the import of its domain.
     ///
     /// # Errors
     /// Returns [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`], or [`DnsError::DnssecOn`] if the registry may
@@ -189,6 +218,7 @@ impl Dns {
                     return Err(DnsError::DnssecOn(zone.name.as_str().to_owned()));
                 }
                 tx.zone_delete(zone.id).await?;
+                self.registrations.release_imported(tx, org, zone.name.as_str()).await?;
                 self.remember_deleted(tx, org, &zone).await?;
                 let gone = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, false), Some(ManagedBy::System)).await?;
                 self.apply_edits(tx, catalog, &gone).await?;
@@ -256,6 +286,10 @@ impl Dns {
             created_at: now,
         }
     }
+}
+
+fn too_many_deleted() -> DnsError {
+    DnsError::DelegationUnknown("there are too many such zones".to_owned())
 }
 
 /// Returns the change that sets the apex NS rrset.

@@ -83,6 +83,10 @@ pub trait DomainRepository {
     /// purchase completes.
     async fn domain_is_registered(&mut self, org: OrgId, name: &str) -> Result<bool>;
 
+    /// Deletes the organization's domain of this name if it is imported. If a purchase of the imported domain is in
+    /// progress, deletes it when the purchase is refused.
+    async fn domain_release_imported(&mut self, org: OrgId, name: &str) -> Result<()>;
+
     /// Claims domains whose next read at the registrar is due. They are due again at `until`.
     async fn domains_claim_sync(&mut self, now: Time, until: Time, limit: i64) -> Result<Vec<DomainRecord>>;
 
@@ -192,6 +196,14 @@ impl DomainRepository for Connection {
         let states = [DomainState::Registering, DomainState::Active, DomainState::Expired];
         let registered = of_org(org, name).filter(domains::state.eq_any(states));
         Ok(diesel::select(diesel::dsl::exists(registered)).get_result(self).await?)
+    }
+
+    async fn domain_release_imported(&mut self, org: OrgId, name: &str) -> Result<()> {
+        let imported = of_org(org, name).filter(domains::state.eq(DomainState::External));
+        diesel::delete(imported).execute(self).await?;
+        let purchased = of_org(org, name).filter(domains::previous_state.eq(DomainState::External));
+        diesel::update(purchased).set(domains::previous_state.eq(None::<DomainState>)).execute(self).await?;
+        Ok(())
     }
 
     async fn domains_claim_sync(&mut self, now: Time, until: Time, limit: i64) -> Result<Vec<DomainRecord>> {

@@ -12,7 +12,8 @@ use crate::ports::ZoneRefusal;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
 impl Domains {
-    /// Imports a domain that is registered elsewhere, by creating its zone. Does not call the registrar.
+    /// Imports a domain that is registered elsewhere, by creating its zone. Does not call the registrar. The deletion
+    /// of the zone ends the import.
     ///
     /// # Errors
     /// [`DomainError::Field`], [`DomainError::Taken`], [`DomainError::DnsNotConfigured`], [`DomainError::Zone`].
@@ -20,25 +21,18 @@ impl Domains {
         let nameservers = self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
         let name = DomainName::parse(&import.name).map_err(|error| InvalidField::new("name", error))?;
         let taken = || DomainError::Taken(name.to_string());
-        let mut connection = self.store.connection().await?;
-        let existing = connection.domain_find(org, name.as_str()).await?;
+        let refused = |refusal| match refusal {
+            ZoneRefusal::Taken => taken(),
+            refusal => refusal.into(),
+        };
+        let existing = self.store.connection().await?.domain_find(org, name.as_str()).await?;
         if let Some(domain) = existing.filter(|domain| domain.state != DomainState::TransferredOut) {
             return Ok(Created { domain: self.view(domain), is_new: false });
         }
-        let live = connection.domains_live(&[name.to_string()]).await?;
-        drop(connection);
-        if !live.is_empty() {
-            return Err(taken());
-        }
-        // The import commits twice, and only the second commit completes the idempotency claim. After a crash between
-        // the commits, the zone exists, and a repeated request finds it.
-        let unclaimed = Actor { idempotency: None, ..actor.clone() };
-        self.ports.zones.create(&unclaimed, org, name.as_str()).await.map_err(|refusal| match refusal {
-            ZoneRefusal::Taken => taken(),
-            refusal => refusal.into(),
-        })?;
+        self.ports.zones.prepare(org, name.as_str()).await.map_err(refused)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
+                self.ports.zones.create(tx, org, name.as_str()).await.map_err(refused)?;
                 let new = self.new_domain(org, &name, DomainState::External, true);
                 let new = DomainRecord { nameservers: nameservers.clone(), ..new };
                 let domain = match tx.domain_lock(org, name.as_str()).await? {

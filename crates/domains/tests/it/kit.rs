@@ -129,7 +129,7 @@ fn service(store: &Store, world: &World, charges: bool, registrar_requests_per_o
     let ports = Ports {
         registrar: Some(Arc::new(world.clone())),
         payments: charges.then(|| Arc::new(world.clone()) as _),
-        zones: Arc::new(TestZones { world: world.clone(), store: store.clone() }),
+        zones: Arc::new(TestZones { world: world.clone() }),
         organizations: Arc::new(world.clone()),
     };
     // A long timeout, because the test machine can be under load.
@@ -140,7 +140,6 @@ fn service(store: &Store, world: &World, charges: bool, registrar_requests_per_o
 /// Hosted zones, stored as rows in tables of this test. Locks the catalog's row as `dns` does.
 struct TestZones {
     world: World,
-    store: Store,
 }
 
 impl TestZones {
@@ -187,16 +186,15 @@ impl Zones for TestZones {
         self.world.interrupt(name, "zone", When::After).await.map_err(failed)
     }
 
-    async fn create(&self, actor: &Actor, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
-        assert_eq!(actor.idempotency, None);
-        self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                self.lock_and_check(tx, org, name).await?;
-                let values = format!("('{name}', '{}') ON CONFLICT DO NOTHING", org.as_uuid());
-                execute(tx, format!("INSERT INTO test.zones VALUES {values}")).await?;
-                Ok(())
-            })
-            .await
+    async fn prepare(&self, _: OrgId, _: &str) -> Result<(), ZoneRefusal> {
+        Ok(())
+    }
+
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
+        self.lock_and_check(tx, org, name).await?;
+        let values = format!("('{name}', '{}') ON CONFLICT DO NOTHING", org.as_uuid());
+        execute(tx, format!("INSERT INTO test.zones VALUES {values}")).await?;
+        Ok(())
     }
 
     async fn taken(&self, _: &mut Connection, _: OrgId, _: &[String]) -> store::Result<Vec<String>> {

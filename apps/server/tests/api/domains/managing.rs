@@ -3,7 +3,8 @@
 use sandbox::{RegistrarFault, RegistrarOperation};
 use serde_json::{Value, json};
 
-use super::{COM_CENTS, DOMAINS, Kit, NAMESERVERS};
+use super::{COM_CENTS, DOMAINS, Kit, NAMESERVERS, purchase};
+use crate::billing::org_id;
 use crate::support::{eventually, time};
 
 const NAME: &str = "shop.com";
@@ -142,5 +143,33 @@ async fn import_creates_a_zone_and_calls_no_registrar() {
     ] {
         grace.post(&format!("{path}/{action}"), body).await.expect_error(404, "not_found");
     }
-    assert!(kit.app.db_audit("ada").await.contains(&"domain.import".to_owned()));
+    // Each operation writes one event. The import includes the zone.
+    assert_eq!(kit.app.db_audit("ada").await, ["domain.import"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_its_zone_ends_an_import() {
+    let kit = Kit::start().await;
+    let body = json!({ "name": "bigcorp.com" });
+    let import = async || kit.ada.post(&format!("{DOMAINS}/import"), body.clone()).await;
+    let delete_zone = async || kit.ada.delete("/v1/orgs/ada/dns/zones/bigcorp.com").await.expect(204).clone();
+    import().await.expect(201);
+    // A purchase of the imported name is in progress.
+    kit.registrar.inject_into(RegistrarOperation::Register, RegistrarFault::refusal(503));
+    kit.buy("bigcorp.com").await.expect_error(502, "registrar_error");
+    delete_zone().await;
+    kit.registrar.inject_into(RegistrarOperation::Register, RegistrarFault::refusal(422));
+    kit.app.clock.advance(3_600);
+    eventually("the end of the purchase", async || (kit.domain("bigcorp.com").await.status == 404).then_some(())).await;
+    kit.registrar.inject(None);
+    // An import after the deletion creates the zone again.
+    import().await.expect(201);
+    kit.ada.get("/v1/orgs/ada/dns/zones/bigcorp.com").await.expect(200);
+    delete_zone().await;
+    kit.domain("bigcorp.com").await.expect_error(404, "not_found");
+    // The name is free for others.
+    let grace = kit.app.sign_in("grace").await;
+    kit.payments.set_card(org_id(&grace).await.as_str().unwrap(), false);
+    grace.post("/v1/orgs/grace/domains", purchase("bigcorp.com")).await.expect(201);
+    import().await.expect_error(409, "domain_taken");
 }

@@ -34,7 +34,8 @@ async fn domain_is_bought_and_connected_to_a_project() {
     assert_eq!(items[0]["nameservers"], json!(NAMESERVERS));
     let history = kit.domain("shop.com").await.expect(200)["history"].clone();
     assert_eq!((&history[0]["event"], &history[0]["actor"]), (&json!("domain.purchase"), &json!(kit.ada.user_id)));
-    assert_eq!(kit.app.db_audit("ada").await.iter().filter(|event| *event == "domain.purchase").count(), 1);
+    // Each operation writes one event. The purchase includes the zone.
+    assert_eq!(kit.app.db_audit("ada").await, ["domain.purchase"]);
 
     // The next call connects the domain to a project, without another verification.
     kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);

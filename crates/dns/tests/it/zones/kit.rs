@@ -113,6 +113,10 @@ impl Registrations for Registered {
     async fn is_registered(&self, _: &mut store::Connection, _: OrgId, _: &str) -> store::Result<bool> {
         Ok(self.0.load(Ordering::SeqCst))
     }
+
+    async fn release_imported(&self, _: &mut store::Connection, _: OrgId, _: &str) -> store::Result<()> {
+        Ok(())
+    }
 }
 
 /// The NS records in the public DNS. A name without records does not exist.

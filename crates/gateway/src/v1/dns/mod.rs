@@ -44,7 +44,10 @@ pub(super) fn routes(routes: &mut Routes) {
         .link("dns.patch", "zone", "/name")
         .link("dns.delete", "zone", "/name");
     area.get("get", ZONE, get).summary("Get a zone with all its rrsets");
-    area.delete("delete", ZONE, delete).summary("Delete a zone with all its rrsets").codes(&[&DnsError::DNSSEC_ON]);
+    area.delete("delete", ZONE, delete)
+        .summary("Delete a zone with all its rrsets")
+        .description("If the zone belongs to an imported domain, this also ends the import.")
+        .codes(&[&DnsError::DNSSEC_ON]);
     area.put("put", RRSET, put)
         .summary("Create or replace an rrset")
         .codes(&[&DnsError::MANAGED_RRSET, &DnsError::CNAME_CONFLICT, &DnsError::ZONE_BYTES_LIMIT])
