@@ -13,6 +13,7 @@ CREATE TABLE domains.domains (
     -- As the registrar described the domain last; null for an imported domain.
     registered_at timestamptz,
     expires_at timestamptz,
+    -- Null while a change of the lock is in progress, and if its result is unknown.
     locked boolean,
     -- The end of the registry's transfer lock.
     transferable_at timestamptz,
@@ -30,7 +31,7 @@ CREATE TABLE domains.domains (
     created_at timestamptz NOT NULL,
     CONSTRAINT domains_previous_state_registering_check CHECK (previous_state IS NULL OR state = 'registering'),
     CONSTRAINT domains_registered_check
-        CHECK (state NOT IN ('active', 'expired') OR num_nulls(registered_at, expires_at, locked) = 0)
+        CHECK (state NOT IN ('active', 'expired') OR num_nulls(registered_at, expires_at) = 0)
 );
 CREATE UNIQUE INDEX domains_org_id_name_key ON domains.domains (org_id, name);
 -- A domain that was transferred away may be bought or imported by another organization.

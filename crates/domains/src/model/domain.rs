@@ -52,8 +52,8 @@ pub struct Domain {
     /// Null for an imported domain, and during the purchase.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_at: Option<Time>,
-    /// Whether the registrar refuses a transfer to another registrar. Null for an imported domain, and during the
-    /// purchase.
+    /// Whether the registrar refuses a transfer to another registrar. Null for an imported domain, during the purchase,
+    /// and if the result of a change is unknown: then set the lock again, or sync.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub locked: Option<bool>,
     /// The nameservers that are set at the registrar. For an imported domain: the nameservers that you must set at its

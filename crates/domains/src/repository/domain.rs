@@ -23,6 +23,7 @@ pub struct DomainRecord {
     pub previous_state: Option<DomainState>,
     pub registered_at: Option<Time>,
     pub expires_at: Option<Time>,
+    /// `None` before the registration, and if the result of a change is unknown.
     pub locked: Option<bool>,
     /// The end of the registry's transfer lock.
     pub transferable_at: Option<Time>,

@@ -5,7 +5,8 @@ use kernel::audit::{Actor, Event};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use super::{Domains, Result, registrar_failed};
+use super::sync::RETRY_SECONDS;
+use super::{Domains, Result, call_registrar};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainAuthCode, DomainAutoRenew, DomainLock};
 use crate::ports::{Registrar, RegistrarError};
@@ -41,26 +42,37 @@ impl Domains {
             .await
     }
 
-    /// Sets the transfer lock at the registrar. Makes no call if the lock already has this state.
+    /// Sets the transfer lock at the registrar. Makes no call if the lock already has this state. The lock is unknown
+    /// during the call, and afterwards if the call fails: its response may be lost.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
     /// [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn set_lock(&self, actor: &Actor, org: OrgId, name: &str, change: DomainLock) -> Result<Domain> {
+        let until = self.request_end();
         let domain = self.find_managed(org, name).await?;
         if domain.locked == Some(change.locked) {
             return Ok(self.view(domain));
         }
         let registrar = self.registrar()?;
         self.take_requests(org, 1).await?;
-        set_registrar_lock(registrar, &domain.name, change.locked).await?;
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let locked = self.lock_domain(tx, &domain).await?;
+                let next_sync_at = Some(self.now().plus_seconds(RETRY_SECONDS));
+                self.update_locked(tx, &DomainRecord { locked: None, next_sync_at, ..locked }).await?;
+                Ok::<_, DomainError>(self.store.authorize(tx, actor).await?)
+            })
+            .await?;
+        call_registrar(until, set_registrar_lock(registrar, &domain.name, change.locked)).await?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let locked = self.lock_domain(tx, &domain).await?;
                 if locked.locked == Some(change.locked) {
                     return Ok(Outcome::Unchanged(self.view(locked)));
                 }
-                let changed = DomainRecord { locked: Some(change.locked), ..locked };
+                let next_sync_at = domain.next_sync_at;
+                let changed = DomainRecord { locked: Some(change.locked), next_sync_at, ..locked };
                 self.update_locked(tx, &changed).await?;
                 let data = json!({ "domain": changed.name, "locked": change.locked });
                 let event = Event::in_org("domain.lock", org, changed.id, data);
@@ -76,10 +88,11 @@ impl Domains {
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
     /// [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn auth_code(&self, actor: &Actor, org: OrgId, name: &str) -> Result<DomainAuthCode> {
+        let until = self.request_end();
         let domain = self.find_managed(org, name).await?;
         let registrar = self.registrar()?;
         self.take_requests(org, 1).await?;
-        let code = registrar.auth_code(&domain.name).await.map_err(|error| registrar_failed(&error))?;
+        let code = call_registrar(until, registrar.auth_code(&domain.name)).await?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let locked = self.lock_domain(tx, &domain).await?;
@@ -95,16 +108,15 @@ impl Domains {
 
 /// Sets the lock. The registrar refuses a change to the current state. Such a refusal counts as a success, because an
 /// earlier change can have succeeded with a lost response.
-async fn set_registrar_lock(registrar: &dyn Registrar, name: &str, locked: bool) -> Result<()> {
-    let error = match registrar.set_lock(name, locked).await {
-        Ok(_) => return Ok(()),
-        Err(error) => error,
+async fn set_registrar_lock(
+    registrar: &dyn Registrar,
+    name: &str,
+    locked: bool,
+) -> std::result::Result<(), RegistrarError> {
+    let refusal = match registrar.set_lock(name, locked).await {
+        Err(refusal @ (RegistrarError::Rejected(_) | RegistrarError::Deferred(_))) => refusal,
+        result => return result.map(drop),
     };
-    if matches!(error, RegistrarError::Rejected(_) | RegistrarError::Deferred(_)) {
-        let found = registrar.read(name).await.map_err(|error| registrar_failed(&error))?;
-        if found.is_some_and(|found| found.locked == locked) {
-            return Ok(());
-        }
-    }
-    Err(registrar_failed(&error))
+    let found = registrar.read(name).await?;
+    if found.is_some_and(|found| found.locked == locked) { Ok(()) } else { Err(refusal) }
 }

@@ -47,7 +47,7 @@ type Result<T> = std::result::Result<T, DomainError>;
 /// The configuration of the domain service.
 #[derive(Debug, Clone)]
 pub struct DomainsConfig {
-    /// How long a request waits for a purchase or a renewal. It is shorter than the ten seconds of a request, which
+    /// How long a request waits for a saga or the registrar. It is shorter than the ten seconds of a request, which
     /// leaves time for the response.
     pub request_timeout: Duration,
     /// The maximum number of requests to the registrar that an organization can cause in any hour. Half of them can be
@@ -111,7 +111,7 @@ impl Domains {
         self.store.permits_take(&format!("registrar-org {org}"), quota, requests).await
     }
 
-    /// Returns the time at which a request stops waiting for a saga.
+    /// Returns the time at which a request stops waiting for a saga or the registrar.
     fn request_end(&self) -> Instant {
         Instant::now() + self.config.request_timeout
     }
@@ -196,6 +196,17 @@ fn or_taken(error: Error, name: &str) -> DomainError {
 /// Parses the name in a path. An invalid name is "not found", because no domain can have it.
 fn parse_path(name: &str) -> Result<DomainName> {
     DomainName::parse(name).map_err(|_| DomainError::NotFound)
+}
+
+/// Calls the registrar until `until`. Use it for all calls of a request, because each call alone may take almost as
+/// long.
+async fn call_registrar<T>(
+    until: Instant,
+    calls: impl Future<Output = std::result::Result<T, RegistrarError>>,
+) -> Result<T> {
+    let result = tokio::time::timeout_at(until, calls).await;
+    let result = result.unwrap_or_else(|_| Err(RegistrarError::Unavailable("no response in time".to_owned())));
+    result.map_err(|error| registrar_failed(&error))
 }
 
 /// Logs a failure of the registrar. Its text contains only a status.

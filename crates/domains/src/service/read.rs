@@ -2,7 +2,7 @@
 
 use kernel::{DomainId, InvalidField, OrgId, Page, Paging};
 
-use super::{Domains, Result, registrar_failed};
+use super::{Domains, Result, call_registrar};
 use crate::model::{Domain, DomainCheck, DomainDetail, DomainName, DomainOffer, DomainOffers, UnavailableReason};
 use crate::ports::Offer;
 use crate::repository::{DomainRepository as _, HistoryRepository as _};
@@ -39,6 +39,7 @@ impl Domains {
     /// [`DomainError::RegistrarFailed`](crate::DomainError::RegistrarFailed),
     /// [`DomainError::TooManyRequests`](crate::DomainError::TooManyRequests).
     pub async fn check(&self, org: OrgId, check: DomainCheck) -> Result<DomainOffers> {
+        let until = self.request_end();
         let registrar = self.registrar()?;
         let mut names: Vec<String> = Vec::new();
         for (index, text) in check.names.iter().enumerate() {
@@ -49,7 +50,7 @@ impl Domains {
             }
         }
         self.take_requests(org, 1).await?;
-        let offers = registrar.check(&names).await.map_err(|error| registrar_failed(&error))?;
+        let offers = call_registrar(until, registrar.check(&names)).await?;
         let mut connection = self.store.connection().await?;
         let mut taken = self.ports.zones.taken(&mut connection, org, &names).await?;
         let live = connection.domains_live(&names).await?;

@@ -7,7 +7,7 @@ use store::Connection;
 use store::saga::{self, SagaResult};
 
 use super::renewal::{RENEWAL, RenewalSaga};
-use super::{Domains, MIN_YEAR_SECONDS, Result, or_taken, registrar_failed};
+use super::{Domains, MIN_YEAR_SECONDS, Result, call_registrar, or_taken, registrar_failed};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainState};
 use crate::ports::RegisteredDomain;
@@ -21,7 +21,7 @@ const MAX_READ: i64 = 10;
 const MAX_FAILURES: usize = 3;
 
 /// The delay before a failed read is repeated, in seconds.
-const RETRY_SECONDS: i64 = 15 * 60;
+pub(super) const RETRY_SECONDS: i64 = 15 * 60;
 
 const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 
@@ -52,7 +52,7 @@ impl Domains {
             }
         }
         let domain = self.find(org, name).await?;
-        let reading = registrar.read(&domain.name).await.map_err(|error| registrar_failed(&error))?;
+        let reading = call_registrar(until, registrar.read(&domain.name)).await?;
         Ok(self.view(self.apply_reading(Some(actor), &domain, reading).await?))
     }
 

@@ -47,7 +47,7 @@ impl Kit {
         .await;
         base.db_execute("INSERT INTO test.catalog VALUES (1)").await;
         let world = World { clock: base.clock.clone(), ..World::default() };
-        let domains = service(&base.store, &world, true, u32::MAX);
+        let domains = service(&base.store, &world, true, config());
         let org = base.store.clock_rng().id();
         let kit = Self { domains, world, org, base };
         kit.insert_org(org).await;
@@ -56,12 +56,17 @@ impl Kit {
 
     /// Returns the service of an installation that does not charge for domains.
     pub fn without_payments(&self) -> Domains {
-        service(&self.store, &self.world, false, u32::MAX)
+        service(&self.store, &self.world, false, config())
     }
 
     /// Returns the service of an installation with this limit of registrar requests per organization and hour.
     pub fn with_requests_per_org(&self, requests: u32) -> Domains {
-        service(&self.store, &self.world, true, requests)
+        service(&self.store, &self.world, true, DomainsConfig { registrar_requests_per_org: requests, ..config() })
+    }
+
+    /// Returns the service of an installation whose requests wait this long for the registrar.
+    pub fn with_request_timeout(&self, request_timeout: Duration) -> Domains {
+        service(&self.store, &self.world, true, DomainsConfig { request_timeout, ..config() })
     }
 
     pub async fn org(&self) -> OrgId {
@@ -125,15 +130,18 @@ impl Kit {
     }
 }
 
-fn service(store: &Store, world: &World, charges: bool, registrar_requests_per_org: u32) -> Domains {
+fn config() -> DomainsConfig {
+    // A long timeout, because the test machine can be under load.
+    DomainsConfig { request_timeout: Duration::from_secs(60), registrar_requests_per_org: u32::MAX }
+}
+
+fn service(store: &Store, world: &World, charges: bool, config: DomainsConfig) -> Domains {
     let ports = Ports {
         registrar: Some(Arc::new(world.clone())),
         payments: charges.then(|| Arc::new(world.clone()) as _),
         zones: Arc::new(TestZones { world: world.clone() }),
         organizations: Arc::new(world.clone()),
     };
-    // A long timeout, because the test machine can be under load.
-    let config = DomainsConfig { request_timeout: Duration::from_secs(60), registrar_requests_per_org };
     Domains::new(store.clone(), config, ports)
 }
 

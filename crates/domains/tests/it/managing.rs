@@ -1,5 +1,7 @@
 //! Tests of import, lock, transfer code, reads at the registrar, and notifications.
 
+use std::time::Duration;
+
 use domains::{
     DomainCheck, DomainError, DomainImport, DomainLock, DomainState, DsRecord, DsWanted, Notice, UnavailableReason,
 };
@@ -65,6 +67,35 @@ async fn lock_is_set_once() {
     assert!(matches!(set(false).await, Err(DomainError::RegistrarFailed)));
     assert_eq!(set(false).await.unwrap().locked, Some(false));
     assert_eq!(kit.events().await, ["domain.purchase", "domain.lock"]);
+    // After a failure, the lock is unknown until the next change or read.
+    let locked = async || kit.domains.get(kit.org, NAME).await.unwrap().domain.locked;
+    kit.world.fault(NAME, "lock", When::After, Fault::Fail);
+    assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)));
+    assert_eq!(locked().await, None);
+    assert_eq!(set(false).await.unwrap().locked, Some(false));
+    assert!(!kit.world.state().domain(NAME).locked);
+    kit.world.fault(NAME, "lock", When::Before, Fault::Fail);
+    assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)));
+    kit.advance(15 * 60);
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(locked().await, Some(false));
+}
+
+#[tokio::test]
+async fn request_ends_if_the_registrar_does_not_respond() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    let domains = kit.with_request_timeout(Duration::from_millis(100));
+    for call in ["lock", "read", "auth-code", "check"] {
+        kit.world.fault(NAME, call, When::Before, Fault::Kill);
+        let error = match call {
+            "lock" => domains.set_lock(&actor(), kit.org, NAME, DomainLock { locked: false }).await.unwrap_err(),
+            "read" => domains.sync(&actor(), kit.org, NAME).await.unwrap_err(),
+            "auth-code" => domains.auth_code(&actor(), kit.org, NAME).await.unwrap_err(),
+            _ => domains.check(kit.org, DomainCheck { names: vec![NAME.to_owned()] }).await.unwrap_err(),
+        };
+        assert!(matches!(error, DomainError::RegistrarFailed), "{call}: {error:?}");
+    }
 }
 
 #[tokio::test]

@@ -62,6 +62,13 @@ async fn lock_transfer_code_and_auto_renewal() {
     assert_eq!(kit.registrar.calls().len(), calls);
     assert_eq!(kit.act(NAME, "lock", json!({ "locked": false })).await.expect(200)["locked"], false);
     assert!(kit.registrar.domain(NAME).unwrap()["locked"].is_null());
+    // The registrar sets the lock, and its response is lost.
+    kit.registrar.inject_into(RegistrarOperation::SetLock, RegistrarFault::LostResponse);
+    kit.act(NAME, "lock", json!({ "locked": true })).await.expect_error(502, "registrar_error");
+    kit.registrar.inject(None);
+    assert_eq!(kit.domain(NAME).await.expect(200)["locked"], Value::Null);
+    assert_eq!(kit.act(NAME, "lock", json!({ "locked": false })).await.expect(200)["locked"], false);
+    assert!(kit.registrar.domain(NAME).unwrap()["locked"].is_null());
 
     let code = kit.act(NAME, "auth-code", json!({})).await.expect(200).clone();
     assert!(!code["authCode"].as_str().unwrap().is_empty() && code["transferableAt"].is_string(), "{code}");
