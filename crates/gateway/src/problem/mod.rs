@@ -119,7 +119,8 @@ impl Problem {
     /// Returns whether a retry with the same idempotency key receives this error again. After any other error, the
     /// client can use the key again, even for a corrected request.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self.code.kind, Kind::Forbidden | Kind::NotFound | Kind::Conflict | Kind::Unprocessable)
+        use Kind::{Conflict, Forbidden, NotFound, PaymentRequired, Unprocessable};
+        matches!(self.code.kind, PaymentRequired | Forbidden | NotFound | Conflict | Unprocessable)
     }
 
     pub(crate) fn code(&self) -> &'static Code {

@@ -12,9 +12,13 @@ use crate::support::{App, eventually};
 async fn declined_card_ends_the_purchase() {
     let kit = Kit::start().await;
     kit.payments.set_card(&kit.org, true);
-    kit.buy("shop.com").await.expect_error(402, "payment_failed");
+    let buy_with_key = async || kit.ada.post_with_key("key-1", DOMAINS, purchase("shop.com")).await;
+    buy_with_key().await.expect_error(402, "payment_failed");
     kit.assert_not_bought("shop.com").await;
     kit.payments.set_card(&kit.org, false);
+    let replayed = buy_with_key().await;
+    replayed.expect_error(402, "payment_failed");
+    assert_eq!(replayed.header("idempotent-replayed"), "true");
     kit.buy("shop.com").await.expect(201);
     kit.assert_bought("shop.com").await;
 
