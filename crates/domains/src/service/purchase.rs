@@ -24,6 +24,8 @@ pub(super) struct PurchaseInput {
     pub(super) name: String,
     pub(super) years: u8,
     pub(super) expected_price_cents: Option<i64>,
+    /// The setting of an existing domain before the purchase; `None` for a new domain.
+    pub(super) previous_auto_renew: Option<bool>,
 }
 
 /// The result of reserving a name.
@@ -128,6 +130,7 @@ impl Domains {
         (before, purchase): (Option<DomainRecord>, &DomainPurchase),
     ) -> Result<Reservation> {
         let auto_renew = purchase.auto_renew.unwrap_or(true);
+        let previous_auto_renew = before.as_ref().map(|before| before.auto_renew);
         let is_stored = match &before {
             Some(before) => {
                 let (state, previous_state) = (DomainState::Registering, Some(before.state));
@@ -152,6 +155,7 @@ impl Domains {
             name: name.to_string(),
             years: purchase.years.unwrap_or(1),
             expected_price_cents: purchase.expected_price_cents,
+            previous_auto_renew,
         };
         let input = serde_json::to_value(input).map_err(Error::inconsistent)?;
         let key = domain.to_string();

@@ -257,7 +257,9 @@ impl SagaHandler for PurchaseSaga {
         self.0.ports.zones.release(tx, &input.name).await?;
         match domain.previous_state {
             Some(state) => {
-                self.0.update_locked(tx, &DomainRecord { state, previous_state: None, ..domain }).await?;
+                let auto_renew = input.previous_auto_renew.unwrap_or(domain.auto_renew);
+                let before = DomainRecord { state, previous_state: None, auto_renew, ..domain };
+                self.0.update_locked(tx, &before).await?;
             }
             None => tx.domain_delete(domain.id).await?,
         }

@@ -15,6 +15,15 @@ async fn declined_card_ends_the_purchase() {
     let buy_with_key = async || kit.ada.post_with_key("key-1", DOMAINS, purchase("shop.com")).await;
     buy_with_key().await.expect_error(402, "payment_failed");
     kit.assert_not_bought("shop.com").await;
+    // An imported domain is as it was before.
+    let imported =
+        kit.ada.post(&format!("{DOMAINS}/import"), json!({ "name": "imported.com" })).await.expect(201).clone();
+    let mut body = purchase("imported.com");
+    body["autoRenew"] = json!(false);
+    kit.ada.post(DOMAINS, body).await.expect_error(402, "payment_failed");
+    let mut domain = kit.domain("imported.com").await.expect(200).clone();
+    domain.as_object_mut().unwrap().remove("history");
+    assert_eq!(domain, imported);
     kit.payments.set_card(&kit.org, false);
     let replayed = buy_with_key().await;
     replayed.expect_error(402, "payment_failed");
