@@ -194,11 +194,12 @@ impl RegistrarClient {
     /// # Errors
     /// Returns [`RegistrarError`].
     pub async fn read(&self, name: &str) -> Result<Option<RegistrarDomain>> {
-        match self.call::<DomainResponse>(Method::GET, &["domains", name], None).await {
-            Ok(domain) => plausible(name, domain).map(Some),
-            Err(RegistrarError::NotFound) => Ok(None),
-            Err(error) => Err(error),
+        let exchange = self.exchange(Method::GET, &["domains", name], None, None).await?;
+        // Every JSON object counts as the registrar's own 404, in contrast to the page of a proxy.
+        if exchange.status == 404 && object::<IgnoredAny>(&exchange).is_ok() {
+            return Ok(None);
         }
+        plausible(name, success(&exchange)?).map(Some)
     }
 
     /// Replaces the nameservers of a domain.

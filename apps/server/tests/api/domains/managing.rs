@@ -99,12 +99,20 @@ async fn sync_reads_what_changed_at_the_registrar() {
     assert!(time(&synced["expiresAt"]) > now);
 
     // An HTML 404 is not a transfer.
-    for fault in [RegistrarFault::html(404), RegistrarFault::refusal(403), RegistrarFault::TooManyRequests] {
+    let json_404 = |body: &str| RegistrarFault::Response(404, "application/json", body.to_owned());
+    let faults =
+        [RegistrarFault::html(404), json_404("[]"), RegistrarFault::refusal(403), RegistrarFault::TooManyRequests];
+    for fault in faults {
         kit.registrar.inject(Some(fault));
         kit.act(NAME, "sync", json!({})).await.expect_error(502, "registrar_error");
     }
     kit.registrar.inject(None);
     assert_eq!(kit.domain(NAME).await.expect(200)["state"], "active");
+    // A JSON object is, whatever its members are.
+    kit.registrar.inject(Some(json_404("{}")));
+    assert_eq!(kit.act(NAME, "sync", json!({})).await.expect(200)["state"], "transferred_out");
+    kit.registrar.inject(None);
+    assert_eq!(kit.act(NAME, "sync", json!({})).await.expect(200)["state"], "active");
     kit.registrar.transfer_away(NAME);
     assert_eq!(kit.act(NAME, "sync", json!({})).await.expect(200)["state"], "transferred_out");
     for (action, body) in
