@@ -1,6 +1,7 @@
 //! The DNS hosting configuration of this installation.
 
 use kernel::OrgId;
+use kernel::domain::is_within;
 
 use crate::{OwnerName, Rdata, RecordType, Soa, ZoneName};
 
@@ -65,6 +66,15 @@ impl Hosting {
             has_primary: false,
             has_signer: false,
         })
+    }
+
+    /// Returns the domain of the platform that a name overlaps with, if the organization may not host a zone of this
+    /// name. Only the platform's organization may host the zones of the platform's domains.
+    #[must_use]
+    pub fn overlapping_domain(&self, org: OrgId, name: &ZoneName) -> Option<&str> {
+        let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
+        let foreign = if self.platform_org == Some(org) { &[][..] } else { &self.platform_domains };
+        self.reserved_domains.iter().chain(foreign).find(related).map(String::as_str)
     }
 
     /// Returns the nameservers to set at the registrar, in the order of the setting.

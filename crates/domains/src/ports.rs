@@ -250,7 +250,8 @@ pub trait Zones: Send + Sync {
     /// Locks the catalog, so call it before any statement that locks a row.
     async fn create(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
 
-    /// Returns which of these names overlap with a zone or a reserved name of another organization.
+    /// Returns which of these names overlap with a zone or a reserved name of another organization, or with a domain of
+    /// the platform.
     async fn taken(&self, connection: &mut Connection, org: OrgId, names: &[String]) -> store::Result<Vec<String>>;
 
     /// Returns the DS records that a zone needs at its registry; `None` for a deleted zone.

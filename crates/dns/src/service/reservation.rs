@@ -62,14 +62,20 @@ impl Dns {
         Ok(tx.reservation_delete(&name).await?)
     }
 
-    /// Returns which of these names overlap with a zone or a reserved name of another organization.
+    /// Returns which of these names the organization cannot reserve, because they overlap with a zone or a reserved
+    /// name of another organization, or with a domain of the platform.
     ///
     /// # Errors
     /// [`DnsError::Store`].
     pub async fn names_taken(&self, connection: &mut Connection, org: OrgId, names: &[String]) -> Result<Vec<String>> {
         let mut taken = Vec::new();
         for name in names {
-            match check_overlap(connection, org, &ZoneName::new_unchecked(name.clone())).await {
+            let zone = ZoneName::new_unchecked(name.clone());
+            if self.hosting.as_ref().is_some_and(|hosting| hosting.overlapping_domain(org, &zone).is_some()) {
+                taken.push(name.clone());
+                continue;
+            }
+            match check_overlap(connection, org, &zone).await {
                 Ok(()) => {}
                 Err(DnsError::ZoneTaken(name)) => taken.push(name),
                 Err(error) => return Err(error),

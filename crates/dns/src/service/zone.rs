@@ -1,7 +1,6 @@
 //! Use cases of zones.
 
 use kernel::audit::{Actor, Event};
-use kernel::domain::is_within;
 use kernel::{InvalidField, OrgId, Page, Paging, ZoneId};
 use serde_json::json;
 use store::{Connection, Outcome};
@@ -105,17 +104,11 @@ impl Dns {
         self.find_or_insert(tx, org, &name, InitialContent::default()).await?.map(drop).ok_or_else(too_many_deleted)
     }
 
-    /// Parses the name of a new zone. Only the platform's organization may create a zone that overlaps with a domain of
-    /// the platform.
+    /// Parses the name of a new zone, which must not overlap with a domain of the platform.
     pub(super) fn parse_new_name(&self, org: OrgId, name: &str) -> Result<ZoneName> {
         let hosting = self.hosting()?;
         let name = ZoneName::parse(name).map_err(|error| InvalidField::new("name", error))?;
-        let related = |own: &&String| is_within(name.as_str(), own) || is_within(own, name.as_str());
-        let foreign = match hosting.platform_org {
-            Some(platform) if platform == org => &[][..],
-            _ => &hosting.platform_domains,
-        };
-        match hosting.reserved_domains.iter().chain(foreign).find(related) {
+        match hosting.overlapping_domain(org, &name) {
             Some(own) => {
                 Err(InvalidField::new("name", format!("overlaps with a domain of this platform: {own}")).into())
             }

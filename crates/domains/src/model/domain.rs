@@ -122,7 +122,8 @@ kernel::words! {
         Registered = "registered",
         /// The registrar does not sell names under this public suffix.
         Unsupported = "unsupported",
-        /// A purchase of the name is in progress on this platform, or another organization has a zone of this name.
+        /// A purchase of the name is in progress on this platform, another organization has a zone that overlaps with
+        /// it, or it overlaps with a domain of the platform.
         Reserved = "reserved",
     } example Registered
 }

@@ -8,11 +8,15 @@ use super::{COM_CENTS, DOMAINS, Kit, NAMESERVERS, purchase};
 #[tokio::test(flavor = "multi_thread")]
 async fn domain_is_bought_and_connected_to_a_project() {
     let kit = Kit::start().await;
-    let checked = kit.ada.post(&format!("{DOMAINS}/check"), json!({ "names": ["SHOP.com", "taken-1.com"] })).await;
+    let checked =
+        kit.ada.post(&format!("{DOMAINS}/check"), json!({ "names": ["SHOP.com", "taken-1.com", "svc.example"] })).await;
     let results = &checked.expect(200)["results"];
     let expected = json!([
         { "name": "shop.com", "available": true, "reason": null, "priceCents": 1299, "renewalCents": 1599, "premium": false },
         { "name": "taken-1.com", "available": false, "reason": "registered", "priceCents": null, "renewalCents": null,
+          "premium": false },
+        // A domain of the platform.
+        { "name": "svc.example", "available": false, "reason": "reserved", "priceCents": null, "renewalCents": null,
           "premium": false },
     ]);
     assert_eq!(results, &expected);
