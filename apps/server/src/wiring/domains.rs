@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use billing::TopUpRepository as _;
 use domains::{
     Charge, Domains, DomainsConfig, NewOrder, Notice, PaymentsError, Ports, Refund, Registrar, RenewalCharges,
 };
@@ -35,7 +36,7 @@ pub(super) fn wire(
         (Some(PaymentsConfig { url, token }), Some(product)) => {
             let client = PaymentsClient::with_limits(&url, token, LIMITS);
             let client = client.map_err(|error| PAYMENTS_URL.malformed(error))?;
-            Some(Arc::new(PaymentsPort { client, product }) as Arc<dyn domains::Payments>)
+            Some(Arc::new(PaymentsPort { client, product, store: store.clone() }) as Arc<dyn domains::Payments>)
         }
         _ => None,
     };
@@ -72,14 +73,26 @@ struct PaymentsPort {
     client: PaymentsClient,
     /// The product of domains at the payments provider.
     product: String,
+    store: Store,
+}
+
+impl PaymentsPort {
+    /// Returns the provider's id of an organization as a customer: from earlier webhooks, or from the provider.
+    async fn customer(&self, org: OrgId) -> Result<Option<String>, PaymentsError> {
+        let stored = async { self.store.connection().await?.customer_find(org).await };
+        match stored.await.map_err(|error| PaymentsError::Unavailable(error.to_string()))? {
+            Some(customer) => Ok(Some(customer)),
+            None => self.client.customer_id(&org.to_string()).await.map_err(log),
+        }
+    }
 }
 
 #[async_trait]
 impl domains::Payments for PaymentsPort {
     async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError> {
         let NewOrder { org, cents, purpose, reference } = order;
+        let Some(customer) = self.customer(*org).await? else { return Ok(None) };
         let org = org.to_string();
-        let Some(customer) = self.client.customer_id(&org).await.map_err(log)? else { return Ok(None) };
         let new = providers::payments::NewOrder {
             customer_id: &customer,
             product_id: &self.product,

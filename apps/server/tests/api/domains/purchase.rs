@@ -49,6 +49,19 @@ async fn domain_is_bought_and_connected_to_a_project() {
     assert_eq!(verified.expect(200)["state"], "active");
 }
 
+/// The provider is asked for a customer only if no webhook named it.
+#[tokio::test(flavor = "multi_thread")]
+async fn customer_of_an_earlier_webhook_is_charged() {
+    let kit = Kit::start().await;
+    let session = kit.ada.post("/v1/orgs/ada/billing/session", json!({})).await.expect(200).clone();
+    let values = format!("('{}', '{}')", kit.org, session["customerId"].as_str().unwrap());
+    kit.app.db_execute(&format!("INSERT INTO billing.customers (org_id, customer_id) VALUES {values}")).await.unwrap();
+    let lookup = format!("/customers/external/{}", kit.org);
+    kit.payments.inject_into(lookup.leak(), PaymentsFault::Unavailable);
+    kit.buy("shop.com").await.expect(201);
+    kit.assert_bought("shop.com").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn price_is_the_first_year_and_the_renewals_and_guarded() {
     let kit = Kit::start().await;
