@@ -161,6 +161,12 @@ impl Store {
         Ok(())
     }
 
+    /// Returns whether the request with this claim received a response that its retries receive again.
+    pub async fn idempotency_has_response(&self, connection: &mut Connection, claim: uuid::Uuid) -> Result<bool> {
+        let query = diesel::sql_query("SELECT id FROM store.idempotency WHERE id = $1 AND answer IS NOT NULL");
+        Ok(query.bind::<Uuid, _>(claim).execute(connection).await? == 1)
+    }
+
     /// Releases the key unless the request committed, so that the next request may execute.
     pub async fn idempotency_release(&self, claim: IdempotencyClaim) -> Result<()> {
         let release = diesel::sql_query(

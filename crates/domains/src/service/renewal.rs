@@ -25,7 +25,7 @@ const RENEW: &str = "renew";
 /// The number of requests to the registrar for a renewal.
 const RENEWAL_REQUESTS: u32 = 2;
 
-/// The time after a completed renewal, in seconds, in which a request for the same number of years counts as a
+/// The time after a completed renewal, in seconds, in which a request for the same number of years can count as a
 /// repetition: a client repeats a request whose response was lost.
 const REPEAT_SECONDS: i64 = 24 * 3600;
 
@@ -37,6 +37,8 @@ struct RenewalInput {
     domain: DomainId,
     name: String,
     years: u8,
+    /// The idempotency claim of the request that started the renewal.
+    claim: Option<Uuid>,
 }
 
 /// The price of the renewal, and the expiry before it.
@@ -64,7 +66,8 @@ impl Domains {
     /// Renews a domain, and enqueues the charge. A request during a renewal waits for the same renewal. A request for
     /// the same number of years within a day after a renewal counts as a repetition and has no effect: the caller may
     /// have lost the first response, or received [`DomainError::RegistrarFailed`] before a background job completed the
-    /// renewal. Does not commit the actor's idempotency claim.
+    /// renewal. This does not apply if both requests have an idempotency key and the first one received its response:
+    /// another key then means another renewal. Does not commit the actor's idempotency claim.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],
@@ -102,18 +105,35 @@ impl Domains {
                 if let Some(open) = saga::find_open(tx, RENEWAL, &key).await? {
                     return Ok(open);
                 }
-                let input = RenewalInput { domain: locked.id, name: locked.name.clone(), years };
-                let input = serde_json::to_value(input).map_err(Error::inconsistent)?;
-                let since = self.now().plus_seconds(-REPEAT_SECONDS);
-                let last = saga::find_completed(tx, RENEWAL, &key, since).await?;
-                if let Some((repeated, _)) = last.filter(|(_, last)| *last == input) {
+                let claim = actor.idempotency.map(|claim| claim.id);
+                if let Some(repeated) = self.find_repeated(tx, &key, years, claim).await? {
                     return Ok(repeated);
                 }
+                let input = RenewalInput { domain: locked.id, name: locked.name.clone(), years, claim };
+                let input = serde_json::to_value(input).map_err(Error::inconsistent)?;
                 let new = NewSaga { kind: RENEWAL, key: &key, org: locked.org, user: actor.user, input };
                 let saga = self.store.saga_start(tx, &new).await?;
                 Ok(saga.ok_or_else(|| Error::inconsistent("another renewal of the domain is not finished"))?)
             })
             .await
+    }
+
+    /// Finds the completed renewal that a request repeats. `key` names the domain.
+    async fn find_repeated(
+        &self,
+        tx: &mut Connection,
+        key: &str,
+        years: u8,
+        claim: Option<Uuid>,
+    ) -> Result<Option<Uuid>> {
+        let since = self.now().plus_seconds(-REPEAT_SECONDS);
+        let Some((saga, last)) = saga::find_completed(tx, RENEWAL, key, since).await? else { return Ok(None) };
+        let last = RenewalInput::deserialize(last).map_err(Error::inconsistent)?;
+        let is_another = match last.claim.filter(|_| claim.is_some()) {
+            Some(first) => self.store.idempotency_has_response(tx, first).await?,
+            None => false,
+        };
+        Ok(Some(saga).filter(|_| last.years == years && !is_another))
     }
 }
 

@@ -32,10 +32,26 @@ async fn domain_is_renewed_and_then_charged() {
     kit.act(NAME, "renew", json!({ "years": 1 })).await.expect(200);
     assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 2);
     eventually("the charge", async || (kit.payments.net_cents(&kit.org) == charged + 1_599).then_some(())).await;
+    // A request without a key may be a retry of the last one.
+    kit.act(NAME, "renew", json!({ "years": 1 })).await.expect(200);
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 2);
+    // Another key means another renewal, unless the request with the first key received no final response.
+    let renew = async |key: &str, years: i64| {
+        kit.ada.post_with_key(key, &format!("{DOMAINS}/{NAME}/renew"), json!({ "years": years })).await
+    };
+    kit.registrar.inject_into(RegistrarOperation::Renew, RegistrarFault::LostResponse);
+    renew("key-1", 2).await.expect_error(502, "registrar_error");
+    kit.registrar.inject(None);
+    for (key, years, renewals) in
+        [("key-2", 2, 3), ("key-3", 2, 3), ("key-4", 1, 4), ("key-4", 1, 4), ("key-5", 1, 5), ("key-6", 1, 6)]
+    {
+        renew(key, years).await.expect(200);
+        assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), renewals, "{key}");
+    }
     kit.act(NAME, "renew", json!({ "years": 10 })).await.expect_error(422, "registrar_rejected");
     kit.act(NAME, "renew", json!({ "years": 11 })).await.expect_error(400, "bad_request");
     let events = kit.app.db_audit("ada").await;
-    assert_eq!(events.iter().filter(|event| *event == "domain.renew").count(), 2);
+    assert_eq!(events.iter().filter(|event| *event == "domain.renew").count(), 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,8 +14,8 @@ pub(super) fn routes(area: &mut Area<'_>) {
     area.post("renew", "/v1/orgs/{orgSlug}/domains/{domainName}/renew", renew)
         .summary("Renew a domain")
         .description(
-            "Renews first, and then charges the saved payment method. It is safe to repeat: for 24 hours, a request by the \
-             same number of years is the same renewal.",
+            "Renews first, and then charges the saved payment method. It is safe to repeat: for 24 hours, a request for \
+             the same number of years is the same renewal, unless the two requests have different keys.",
         )
         .codes(&[
             &DomainError::NOT_MANAGED,
