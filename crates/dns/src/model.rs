@@ -164,22 +164,23 @@ pub struct RrsetsPatch {
     pub dry_run: bool,
 }
 
-/// One rrset of a patch, with its complete content.
+/// One rrset of a patch, with its complete content. Its schema has no bounds, because the error of a patch names each
+/// invalid rrset.
 #[derive(Debug, Clone, Deserialize, Validate)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RrsetPatch {
     /// The name: `@`, a name relative to the zone, or an absolute name.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www"))]
+    #[cfg_attr(feature = "openapi", schema(example = "www"))]
     pub name: String,
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", schema(example = "A"))]
     pub kind: String,
-    /// The TTL in seconds.
-    #[cfg_attr(feature = "openapi", schema(minimum = 30, maximum = 86400, default = 300))]
+    /// The TTL in seconds, from 30 to 86,400.
+    #[cfg_attr(feature = "openapi", schema(default = 300))]
     pub ttl: Option<u32>,
-    /// The records. An empty list deletes the rrset, if it exists.
-    #[cfg_attr(feature = "openapi", schema(max_items = 100, example = json!(["192.0.2.1"])))]
+    /// At most 100 records. An empty list deletes the rrset, if it exists.
+    #[cfg_attr(feature = "openapi", schema(example = json!(["192.0.2.1"])))]
     pub records: Vec<String>,
 }
 

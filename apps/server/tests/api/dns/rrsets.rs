@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 
 use super::{ZONE, put, serial, setup, unmanaged};
 
+fn addresses(count: u8) -> Vec<String> {
+    (0..count).map(|number| format!("192.0.2.{number}")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn put_replaces_an_rrset_and_returns_its_canonical_form() {
     let (app, ada) = setup().await;
@@ -66,9 +70,13 @@ async fn invalid_rrsets_are_rejected_with_the_invalid_field() {
         let fields = refused.expect_error(400, "bad_request")["details"]["fields"].clone();
         assert_eq!(fields[0]["path"], path, "{rrset} {body}: {fields}");
     }
-    let many: Vec<String> = (0..101).map(|n| format!("192.0.2.{n}")).collect();
-    ada.put(&format!("{ZONE}/rrsets/www/A"), json!({ "records": many })).await.expect_error(400, "bad_request");
+    let many = json!({ "records": addresses(101) });
+    ada.put(&format!("{ZONE}/rrsets/www/A"), many).await.expect_error(400, "bad_request");
     assert_eq!(serial(&ada).await, before);
+    for body in [json!({ "records": addresses(100), "ttl": 30 }), json!({ "records": addresses(100), "ttl": 86_400 })] {
+        let rrset = ada.put(&format!("{ZONE}/rrsets/www/A"), body.clone()).await.expect(200).clone();
+        assert_eq!((&rrset["records"], &rrset["ttl"]), (&body["records"], &body["ttl"]));
+    }
     ada.put("/v1/orgs/ada/dns/zones/other.example/rrsets/www/A", json!({ "records": ["192.0.2.1"] }))
         .await
         .expect_error(404, "not_found");
@@ -170,11 +178,15 @@ async fn patch_changes_all_rrsets_or_none() {
         { "name": "www", "type": "NONE", "records": ["x"] },
         { "name": "elsewhere.example.", "type": "A", "records": ["192.0.2.1"] },
         { "name": "fine", "type": "A", "records": ["192.0.2.2"] },
+        { "name": "", "type": "A", "records": ["192.0.2.1"] },
+        { "name": "short", "type": "A", "ttl": 29, "records": ["192.0.2.1"] },
+        { "name": "long", "type": "A", "ttl": 86_401, "records": ["192.0.2.1"] },
+        { "name": "many", "type": "A", "records": addresses(101) },
     ] });
     let refused = ada.patch(&path, faulty).await;
     let items = refused.expect_error(400, "bad_request")["details"]["items"].clone();
     let indexes: Vec<u64> = items.as_array().unwrap().iter().map(|item| item["index"].as_u64().unwrap()).collect();
-    assert_eq!(indexes, [1, 2, 3, 4], "{items}");
+    assert_eq!(indexes, [1, 2, 3, 4, 5, 6, 7, 8], "{items}");
     let conflicts = json!({ "rrsets": [
         { "name": "fine", "type": "A", "records": ["192.0.2.1"] },
         { "name": "@", "type": "NS", "records": ["ns.example."] },
