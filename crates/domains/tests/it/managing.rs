@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use domains::{
-    DomainCheck, DomainError, DomainImport, DomainLock, DomainState, DsRecord, DsWanted, Notice, UnavailableReason,
+    DomainAutoRenew, DomainCheck, DomainError, DomainImport, DomainLock, DomainState, DsRecord, DsWanted, Notice,
+    UnavailableReason,
 };
 use kernel::Paging;
+use serde_json::json;
 
 use crate::kit::{Kit, NAMESERVERS, actor, purchase};
 use crate::providers::{FIRST_YEAR, Fault, RENEWAL, When, YEAR, in_days};
@@ -135,6 +137,21 @@ async fn reading_follows_the_registrar() {
     // The transfer was reverted.
     kit.world.state().account.insert(NAME.to_owned(), domain);
     assert_eq!(sync().await.unwrap().state, DomainState::Expired);
+}
+
+#[tokio::test]
+async fn history_has_the_last_50_changes() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    for change in 0..51 {
+        // Later changes have higher ids in the history.
+        kit.advance(1);
+        let change = DomainAutoRenew { enabled: change % 2 == 1 };
+        kit.domains.set_auto_renew(&actor(), kit.org, NAME, change).await.unwrap();
+    }
+    let history = kit.domains.get(kit.org, NAME).await.unwrap().history;
+    assert_eq!((history.len(), &history[0].data["enabled"]), (50, &json!(false)));
+    assert!(history.iter().all(|change| change.event == "domain.auto_renew"));
 }
 
 #[tokio::test]
