@@ -30,7 +30,7 @@ settings::table! {
     pub RESOLVER: Option<SocketAddr> = Setting::optional("SVC_MX_RESOLVER");
     /// The directory of the queue, which contains accepted mail until the control plane has received it. The directory
     /// must survive restarts, and only one process may use it.
-    pub DIR: PathBuf = Setting::required("SVC_MX_DIR");
+    pub DIR: PathBuf = Setting::with_default("SVC_MX_DIR", "/var/lib/svc-mail");
     /// The address that serves `/metrics` for Prometheus and `/healthz` for health probes. Never expose it to the
     /// internet.
     pub INTERNAL_LISTEN: SocketAddr = Setting::with_default("SVC_MX_INTERNAL_LISTEN", "127.0.0.1:8095");
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn read(given: &[(&str, &str)]) -> Result<Config, Error> {
-        let required = [("SVC_MX_TOKEN", "svc_nod_hush"), ("SVC_MX_DIR", "/d"), ("SVC_MX_HOSTNAME", "MX.example.")];
+        let required = [("SVC_MX_TOKEN", "svc_nod_hush"), ("SVC_MX_HOSTNAME", "MX.example.")];
         let given = given.iter().chain(required.iter().filter(|(name, _)| given.iter().all(|(it, _)| it != name)));
         let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let settings = Settings::read(TABLE, &CLAIM, given)?;
@@ -128,6 +128,7 @@ mod tests {
     fn defaults_are_valid_and_debug_hides_the_credential() {
         let config = read(&[("SVC_LISTEN", "of another process")]).unwrap();
         assert_eq!((config.listen.port(), config.hostname.as_str()), (2525, "mx.example"));
+        assert_eq!(config.dir, PathBuf::from("/var/lib/svc-mail"));
         assert!(config.tls.is_none() && !format!("{config:?}").contains("hush"));
     }
 
