@@ -38,14 +38,13 @@ impl Fixture {
         Self::start_with(|_| {}).await
     }
 
-    /// Starts a node with other limits. By default, unknown recipients are not delayed and mails are not limited.
+    /// Starts a node with other limits. By default, mails are not limited.
     pub async fn start_with(change: impl FnOnce(&mut Limits)) -> Self {
         let (core, dns) = (ControlPlane::start(), DnsServer::start().await);
         let (certificate, directory) = (Certificate::generate(), tempfile::tempdir().unwrap());
         let mut config = config(&core.url(), dns.address(), &certificate, directory.path());
         config.limits.mails_per_minute = 1_000_000;
         config.limits.queue.free_bytes = 0;
-        config.limits.timeouts.tarpit = Duration::ZERO;
         change(&mut config.limits);
         let node = MailNode::start(config).await.unwrap();
         let (address, internal) = (node.address(), node.internal_address());
