@@ -1,8 +1,8 @@
 //! The mail node: receives mail for the addresses of projects over SMTP and hands it over to the control plane.
 //!
-//! The control plane decides about each recipient, and the node caches its decisions. An accepted mail stays in a
-//! durable queue (see `queue`) until the control plane has received it. While the control plane is down, the node
-//! accepts mail for cached recipients and refuses all other mail temporarily, so that senders try again.
+//! The control plane decides about each recipient, at RCPT and again before the node acknowledges the mail. An accepted
+//! mail stays in a durable queue (see `queue`) until the control plane has received it. While the control plane is down,
+//! the node refuses mail temporarily, so that senders try again.
 
 mod address;
 mod clock;

@@ -1,7 +1,10 @@
-//! Look-ups of recipients at the control plane.
+//! Lookups of recipients at the control plane.
+//!
+//! No answer is reused for a later question, because a revoked or granted address must change its owner immediately.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -13,86 +16,183 @@ use crate::host::HostName;
 use crate::limits::Rate;
 use crate::metrics::Metrics;
 
-/// How long the cache keeps the project of a domain. For this time, the node still accepts mail to a revoked address.
-const KNOWN_TTL: Duration = Duration::from_secs(10);
-/// How long the cache keeps that a domain has no project, or that the mailbox of its project is full.
-const UNKNOWN_TTL: Duration = Duration::from_secs(5);
-const MAX_CACHED: usize = 10_000;
+/// After a lookup that found a project, the rate limit does not apply to further lookups of the domain for this time.
+/// It is the maximum duration of a mail, whose recipients are looked up before and after its transmission.
+const KNOWN_PERIOD: Duration = Duration::from_secs(15 * 60);
+const MAX_DOMAINS: usize = 10_000;
 /// The rate limiter allows the lookups of this period in one burst.
 const BURST: Duration = Duration::from_secs(2);
 
-/// Looks up recipients at the control plane. Clones share the cache.
+/// Looks up recipients at the control plane. Clones share the lookups.
 #[derive(Clone)]
 pub struct Recipients {
     core: Core,
     metrics: Metrics,
-    cache: Arc<Mutex<Cache>>,
+    lookups: Arc<Mutex<Lookups>>,
 }
 
-struct Cache {
-    lookups: HashMap<HostName, Lookup>,
-    /// The rate of lookups at the control plane.
+struct Lookups {
+    /// The latest lookup of each domain.
+    latest: HashMap<HostName, Lookup>,
+    /// The rate of the lookups of domains that are not known to have a project.
     rate: Rate,
 }
 
-/// A lookup in progress, or its answer. All sessions that need the same domain share it.
-type Lookup = Shared<BoxFuture<'static, Answer>>;
+/// A lookup of a domain.
+#[derive(Clone)]
+struct Lookup {
+    answer: Shared<BoxFuture<'static, Answer>>,
+    /// Whether the request may have been sent. Sessions that ask before that share the answer.
+    has_started: Arc<AtomicBool>,
+    /// The value of the domain's previous lookup, until this lookup ends.
+    known_until: Option<Instant>,
+}
 
 #[derive(Clone)]
 struct Answer {
     /// `None` if the control plane is unavailable.
     recipient: Option<Recipient>,
-    expires_at: Instant,
+    /// The end of the period in which the rate limit does not apply; `None` if the domain has no project.
+    known_until: Option<Instant>,
+}
+
+impl Lookup {
+    fn known_until(&self) -> Option<Instant> {
+        self.answer.peek().map_or(self.known_until, |answer| answer.known_until)
+    }
+
+    fn is_known(&self, now: Instant) -> bool {
+        self.known_until().is_some_and(|until| until > now)
+    }
 }
 
 impl Recipients {
     pub fn new(core: Core, metrics: Metrics, lookups_per_second: u32) -> Self {
         let rate = Rate::new(Duration::from_secs(1) / lookups_per_second.max(1), BURST, Instant::now());
-        let cache = Arc::new(Mutex::new(Cache { lookups: HashMap::new(), rate }));
-        Self { core, metrics, cache }
+        let lookups = Arc::new(Mutex::new(Lookups { latest: HashMap::new(), rate }));
+        Self { core, metrics, lookups }
     }
 
-    /// Returns the project of a domain. Returns `None` if the control plane is unavailable, or if the node exceeds the
-    /// rate of lookups.
+    /// Returns the project of a domain at a time after this call. Returns `None` if the control plane is unavailable, or
+    /// if the node exceeds the rate of lookups.
     pub async fn find(&self, domain: &HostName) -> Option<Recipient> {
         self.lookup(domain)?.await.recipient
     }
 
-    fn lookup(&self, domain: &HostName) -> Option<Lookup> {
-        let now = Instant::now();
-        let is_valid = |lookup: &Lookup| lookup.peek().is_none_or(|answer| answer.expires_at > now);
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lookup) = cache.lookups.get(domain).filter(|lookup| is_valid(lookup)) {
-            return Some(lookup.clone());
+    /// Returns the domain's lookup that has not started. A domain has at most one request in progress.
+    fn lookup(&self, domain: &HostName) -> Option<Shared<BoxFuture<'static, Answer>>> {
+        let (now, mut lookups) = (Instant::now(), self.lookups());
+        let previous = lookups.latest.get(domain).cloned();
+        if let Some(next) = previous.as_ref().filter(|it| !it.has_started.load(Ordering::SeqCst)) {
+            return Some(next.answer.clone());
         }
-        if !cache.rate.admit(now) {
+        let is_known = previous.as_ref().is_some_and(|it| it.is_known(now));
+        if !is_known && !lookups.rate.admit(now) {
             self.metrics.lookup("limited");
             return None;
         }
-        if cache.lookups.len() >= MAX_CACHED {
-            cache.lookups.retain(|_, lookup| is_valid(lookup));
+        let has_started = Arc::new(AtomicBool::new(false));
+        let (this, asked, starts) = (self.clone(), domain.clone(), Arc::clone(&has_started));
+        let known_until = previous.as_ref().and_then(Lookup::known_until);
+        let in_progress = previous.filter(|it| it.answer.peek().is_none()).map(|it| it.answer);
+        let answer = async move {
+            if let Some(in_progress) = in_progress {
+                in_progress.await;
+            }
+            starts.store(true, Ordering::SeqCst);
+            this.ask(&asked).await
+        };
+        let answer = answer.boxed().shared();
+        if lookups.latest.len() >= MAX_DOMAINS {
+            lookups.latest.retain(|_, lookup| lookup.answer.peek().is_none() || lookup.is_known(now));
         }
-        let (this, asked) = (self.clone(), domain.clone());
-        let lookup = async move { this.ask(&asked).await }.boxed().shared();
-        if cache.lookups.len() < MAX_CACHED {
-            cache.lookups.insert(domain.clone(), lookup.clone());
+        if lookups.latest.len() < MAX_DOMAINS {
+            let lookup = Lookup { answer: answer.clone(), has_started, known_until };
+            lookups.latest.insert(domain.clone(), lookup);
         }
-        Some(lookup)
+        Some(answer)
     }
 
     async fn ask(&self, domain: &HostName) -> Answer {
         let recipient = self.core.recipient(domain).await;
-        let (outcome, ttl) = match &recipient {
-            Ok(Recipient::Project(_)) => ("project", KNOWN_TTL),
-            Ok(Recipient::Full) => ("full", UNKNOWN_TTL),
-            Ok(Recipient::Unknown) => ("unknown", UNKNOWN_TTL),
-            Ok(Recipient::Foreign) => ("foreign", UNKNOWN_TTL),
-            Err(_) => ("failed", Duration::ZERO),
+        let outcome = match &recipient {
+            Ok(Recipient::Project(_)) => "project",
+            Ok(Recipient::Full) => "full",
+            Ok(Recipient::Unknown) => "unknown",
+            Ok(Recipient::Foreign) => "foreign",
+            Err(_) => "failed",
         };
         if let Err(error) = &recipient {
             tracing::warn!(error = format!("{error:#}"), "failed to look up a recipient");
         }
         self.metrics.lookup(outcome);
-        Answer { recipient: recipient.ok(), expires_at: Instant::now() + ttl }
+        let has_project = matches!(recipient, Ok(Recipient::Project(_) | Recipient::Full));
+        Answer { recipient: recipient.ok(), known_until: has_project.then(|| Instant::now() + KNOWN_PERIOD) }
+    }
+
+    fn lookups(&self) -> MutexGuard<'_, Lookups> {
+        self.lookups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::{App, HttpResponse, HttpServer, web};
+    use futures_util::future::join_all;
+    use protocol::RecipientRequest;
+    use settings::Settings;
+
+    use super::*;
+    use crate::config::{CLAIM, Config, TABLE};
+
+    /// Starts a control plane at which only `known.example` has a project. Returns the domains that it was asked for.
+    fn start(lookups_per_second: u32) -> (Recipients, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let shared = web::Data::from(Arc::clone(&asked));
+        let answer = |request: web::Json<RecipientRequest>, asked: web::Data<Mutex<Vec<String>>>| async move {
+            let RecipientRequest { domain } = request.into_inner();
+            let is_known = domain == "known.example";
+            asked.lock().unwrap().push(domain);
+            HttpResponse::Ok().json(if is_known { Recipient::Project("prj_1".to_owned()) } else { Recipient::Unknown })
+        };
+        let app = move || App::new().app_data(shared.clone()).default_service(web::to(answer));
+        let server = HttpServer::new(app).workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", server.addrs()[0]);
+        tokio::spawn(server.run());
+        // Another test can have installed it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let settings = [("SVC_MX_TOKEN", "svc_nod_x"), ("SVC_MX_HOSTNAME", "mx.example"), ("SVC_MX_CORE_URL", &url)];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap();
+        let (core, metrics) = (Core::new(&config).unwrap(), Metrics::new().unwrap());
+        (Recipients::new(core, metrics, lookups_per_second), asked)
+    }
+
+    fn name(text: &str) -> HostName {
+        HostName::parse(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn concurrent_questions_share_a_lookup_that_begins_after_them() {
+        let (recipients, asked) = start(100);
+        let known = name("known.example");
+        // The first question starts a lookup. The other ones share the next lookup.
+        let found = join_all((0..10).map(|_| recipients.find(&known))).await;
+        assert!(found.iter().all(|it| matches!(it, Some(Recipient::Project(project)) if project == "prj_1")));
+        assert_eq!(asked.lock().unwrap().len(), 2);
+        recipients.find(&known).await.unwrap();
+        assert_eq!(asked.lock().unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn rate_limit_does_not_apply_to_known_domains() {
+        let (recipients, _) = start(1);
+        let known = name("known.example");
+        assert!(recipients.find(&known).await.is_some());
+        let mut guesses = (0..1000).map(|number| name(&format!("{number}.example")));
+        assert!(guesses.any(|guess| recipients.lookup(&guess).is_none()));
+        for _ in 0..10 {
+            assert!(recipients.find(&known).await.is_some());
+        }
     }
 }

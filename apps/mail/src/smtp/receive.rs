@@ -1,9 +1,12 @@
 //! Receives a mail after DATA.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use chrono::SecondsFormat;
+use futures_util::future::join_all;
+use protocol::Recipient;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -16,6 +19,7 @@ use crate::header::Header;
 use crate::host::HostName;
 use crate::limits::{Limits, Timeouts};
 use crate::queue::{Envelope, ProjectCopy, Spool};
+use crate::recipients::Recipients;
 use crate::spf::SpfResult;
 use crate::trace::{Protocol, Trace};
 
@@ -26,6 +30,8 @@ enum Refusal {
     LargeHeader,
     /// The mail has more `Received` fields than the limit, so it is probably in a loop.
     Loop,
+    /// A recipient has no project any more, or the lookup failed.
+    Recipient,
     Storage(io::Error),
 }
 
@@ -188,6 +194,9 @@ impl Session {
             spf,
             received_at,
         };
+        // The projects of the recipients may have changed while the mail arrived, which can take minutes. A project that
+        // has lost an address must not receive the mail, and a mail without a project must not be acknowledged.
+        let projects = by_project(&self.server.recipients, &transaction.recipients).await?;
         let separator = if header.is_body { "\r\n" } else { "" };
         let copy = |(project, recipients): (String, Vec<Mailbox>)| {
             let id = daemon::new_mail_id();
@@ -200,7 +209,7 @@ impl Session {
             spf: spf.to_string(),
             received_at: received_at.to_rfc3339_opts(SecondsFormat::Millis, true),
             size: spool.size(),
-            copies: by_project(&transaction.recipients).into_iter().map(copy).collect(),
+            copies: projects.into_iter().map(copy).collect(),
         };
         let id = spool.id().simple();
         spool.commit(&envelope).await.map_err(Refusal::Storage)?;
@@ -239,6 +248,10 @@ impl Session {
                 metrics.refused("loop");
                 Reply::new(554, "5.4.6", "the mail is in a loop: it has too many Received fields")
             }
+            Refusal::Recipient => {
+                metrics.refused("recipient");
+                Reply::new(451, "4.3.0", "a recipient cannot be confirmed; try again later")
+            }
             Refusal::Storage(error) => {
                 metrics.refused("storage");
                 tracing::error!(%error, "failed to store a mail");
@@ -260,16 +273,21 @@ fn block_deadline(timeouts: &Timeouts, started_at: Instant, received: u64) -> In
     (Instant::now() + timeouts.data_block).min(started_at + total)
 }
 
-/// Groups the recipients by project.
-fn by_project(recipients: &[(Mailbox, String)]) -> Vec<(String, Vec<Mailbox>)> {
+/// Looks up the projects of the recipients, and groups the recipients by project.
+async fn by_project(lookup: &Recipients, recipients: &[Mailbox]) -> Result<Vec<(String, Vec<Mailbox>)>, Refusal> {
+    let domains: HashSet<&HostName> = recipients.iter().filter_map(|mailbox| mailbox.domain.name()).collect();
+    let found = join_all(domains.into_iter().map(async |domain| (domain, lookup.find(domain).await))).await;
+    let found: HashMap<&HostName, Option<Recipient>> = found.into_iter().collect();
     let mut projects: Vec<(String, Vec<Mailbox>)> = Vec::new();
-    for (mailbox, project) in recipients {
+    for mailbox in recipients {
+        let owner = mailbox.domain.name().and_then(|domain| found.get(domain)?.as_ref());
+        let Some(Recipient::Project(project)) = owner else { return Err(Refusal::Recipient) };
         match projects.iter_mut().find(|(known, _)| known == project) {
             Some((_, recipients)) => recipients.push(mailbox.clone()),
             None => projects.push((project.clone(), vec![mailbox.clone()])),
         }
     }
-    projects
+    Ok(projects)
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ pub struct Transaction {
     /// The sender; `None` for the null sender (`<>`).
     pub from: Option<Mailbox>,
     pub utf8: bool,
-    /// The recipients with their projects.
-    pub recipients: Vec<(Mailbox, String)>,
+    /// The recipients, each of which had a project at RCPT.
+    pub recipients: Vec<Mailbox>,
 }
 
 /// The reason why a session ends.
@@ -245,10 +245,9 @@ impl Session {
             Some(Recipient::Project(project)) if !self.server.queue.has_room(&project) => {
                 return Reply::new(452, "4.3.1", "too much mail for the recipient waits; try again later");
             }
-            Some(Recipient::Project(project)) => {
-                let recipient = (mailbox, project);
-                if !transaction.recipients.contains(&recipient) {
-                    transaction.recipients.push(recipient);
+            Some(Recipient::Project(_)) => {
+                if !transaction.recipients.contains(&mailbox) {
+                    transaction.recipients.push(mailbox);
                 }
                 return Reply::new(250, "2.1.5", "OK");
             }

@@ -50,9 +50,10 @@ struct Table {
     mails: Vec<Received>,
     /// All ids that were handed over, with repetitions.
     handovers: Vec<String>,
-    lookups: Vec<String>,
     /// Projects that no longer exist.
     gone: BTreeSet<String>,
+    /// The domains that have another owner than at the start.
+    owners: BTreeMap<String, Recipient>,
     /// Mails of this project are rejected with 503. An empty text selects all mails.
     failing: Option<String>,
     /// Look-ups are rejected with 503.
@@ -121,12 +122,14 @@ impl ControlPlane {
         self.shared.table.lock().unwrap().handovers.clone()
     }
 
-    pub fn lookups(&self) -> Vec<String> {
-        self.shared.table.lock().unwrap().lookups.clone()
-    }
-
     pub fn remove(&self, project: &str) {
         self.shared.table.lock().unwrap().gone.insert(project.to_owned());
+    }
+
+    /// Gives a domain to a project, or to none.
+    pub fn give(&self, domain: &str, owner: Option<&str>) {
+        let owner = owner.map_or(Recipient::Unknown, |project| Recipient::Project(project.to_owned()));
+        self.shared.table.lock().unwrap().owners.insert(domain.to_owned(), owner);
     }
 
     /// From now on, rejects the mails of this project, or all mails if the text is empty. `None` ends the rejection.
@@ -152,10 +155,12 @@ async fn recipients(request: HttpRequest, asked: Json<RecipientRequest>, shared:
         return HttpResponse::Unauthorized().finish();
     }
     let domain = asked.into_inner().domain;
-    let mut table = shared.table.lock().unwrap();
-    table.lookups.push(domain.clone());
+    let table = shared.table.lock().unwrap();
     if table.failing_lookups {
         return HttpResponse::ServiceUnavailable().finish();
+    }
+    if let Some(owner) = table.owners.get(&domain) {
+        return HttpResponse::Ok().json(owner);
     }
     HttpResponse::Ok().json(match domain.as_str() {
         BLOG => Recipient::Project("prj_blog".to_owned()),

@@ -148,29 +148,61 @@ async fn results_under_our_name_are_replaced() {
 }
 
 #[tokio::test]
-async fn recipients_are_looked_up_once_and_refused_without_the_control_plane() {
+async fn mail_is_refused_temporarily_without_the_control_plane() {
     let fixture = Fixture::start().await;
-    let mut clients = Vec::new();
-    for _ in 0..4 {
-        let mut client = fixture.greet().await;
-        client.command("MAIL FROM:<>").await;
-        clients.push(client);
-    }
-    for client in &mut clients {
-        client.send(format!("RCPT TO:<a@{BLOG}>\r\n")).await;
-    }
-    for client in &mut clients {
-        assert_eq!(client.reply().await, "250 2.1.5 OK");
-    }
-    assert_eq!(fixture.core.lookups(), [BLOG]);
+    let mut client = fixture.greet().await;
+    client.command("MAIL FROM:<>").await;
+    let recipient = format!("RCPT TO:<a@{BLOG}>");
     fixture.core.fail_lookups(true);
     let unavailable = "451 4.3.0 the recipient cannot be checked; try again later";
-    assert_eq!(clients[0].command(&format!("RCPT TO:<a@{SHOP}>")).await, unavailable);
-    assert_eq!(clients[0].command(&format!("RCPT TO:<b@{BLOG}>")).await, "250 2.1.5 OK");
+    assert_eq!(client.command(&recipient).await, unavailable);
     fixture.core.fail_lookups(false);
-    assert_eq!(clients[0].command(&format!("RCPT TO:<a@{SHOP}>")).await, "250 2.1.5 OK");
+    assert_eq!(client.command(&recipient).await, "250 2.1.5 OK");
+    client.command("DATA").await;
     fixture.core.stop().await;
-    assert_eq!(clients[0].command("RCPT TO:<a@new.acme.mail.example>").await, unavailable);
+    let refused = client.command("Subject: 1\r\n\r\n.").await;
+    assert_eq!(refused, "451 4.3.0 a recipient cannot be confirmed; try again later");
+    assert_eq!(fixture.drain().await, []);
+    client.command("MAIL FROM:<>").await;
+    assert_eq!(client.command(&recipient).await, unavailable);
+}
+
+#[tokio::test]
+async fn change_of_an_owner_applies_immediately() {
+    let fixture = Fixture::start().await;
+    let mut client = fixture.greet().await;
+    let to = format!("a@{BLOG}");
+    let (rcpt, other) = (format!("RCPT TO:<{to}>"), format!("RCPT TO:<b@{SHOP}>"));
+    client.mail("", &[&to], "Subject: 1\r\n\r\n").await;
+    client.command("MAIL FROM:<>").await;
+    for _ in 0..2 {
+        fixture.core.give(BLOG, None);
+        assert_eq!(client.command(&rcpt).await, "550 5.1.1 no such address");
+        fixture.core.give(BLOG, Some("prj_new"));
+        assert_eq!(client.command(&rcpt).await, "250 2.1.5 OK");
+    }
+    client.command("DATA").await;
+    assert!(client.command("Subject: 2\r\n\r\n.").await.starts_with("250 "));
+    // While a mail arrives, its recipient gets another owner.
+    client.command("MAIL FROM:<>").await;
+    client.command(&rcpt).await;
+    client.command("DATA").await;
+    fixture.core.give(BLOG, Some("prj_next"));
+    assert!(client.command("Subject: 3\r\n\r\n.").await.starts_with("250 "));
+    let received = fixture.core.wait_for(3).await;
+    let projects: Vec<&str> = received.iter().map(|it| it.mail.project.as_str()).collect();
+    assert_eq!(projects, ["prj_blog", "prj_new", "prj_next"]);
+    // A recipient loses its owner. The sender must repeat the mail, because only RCPT can refuse a single recipient.
+    client.command("MAIL FROM:<>").await;
+    for recipient in [&rcpt, &other] {
+        assert_eq!(client.command(recipient).await, "250 2.1.5 OK");
+    }
+    client.command("DATA").await;
+    fixture.core.give(BLOG, None);
+    let refused = client.command("Subject: 4\r\n\r\n.").await;
+    assert_eq!(refused, "451 4.3.0 a recipient cannot be confirmed; try again later");
+    assert_eq!(fixture.drain().await.len(), 3);
+    fixture.has_metric("svc_mx_mails_total{outcome=\"recipient\"}", "1").await;
 }
 
 #[tokio::test]

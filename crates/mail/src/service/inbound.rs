@@ -1,6 +1,5 @@
 //! Mail that the mail node received.
 
-use std::collections::BTreeSet;
 use std::error::Error as StdError;
 
 use bytes::Bytes;
@@ -80,22 +79,19 @@ impl Mail {
     }
 
     /// Adds an uploaded message to the log of its project, and makes it due for the project's home node. Safe to
-    /// repeat.
+    /// repeat. The project had the address when the mail node acknowledged the mail; it may have lost it since then.
     ///
     /// # Errors
-    /// Returns [`MailError::ProjectNotFound`] if the project is deleted, or if the domain of a recipient now belongs to
-    /// another project: a background job deletes the uploaded message. Returns [`MailError::Field`] if the bytes were
-    /// not uploaded or a field is invalid, and [`MailError::MailStore`] if the object store failed.
+    /// Returns [`MailError::ProjectNotFound`] if the project is deleted: a background job deletes the uploaded message.
+    /// Returns [`MailError::Field`] if the bytes were not uploaded or a field is invalid, and [`MailError::MailStore`]
+    /// if the object store failed.
     pub async fn receive(&self, mail: NewInboundMail) -> Result<()> {
         let mut connection = self.store.connection().await?;
         if let Some(known) = connection.message_find(mail.id).await? {
             let is_same = known.project == mail.project;
             return if is_same { Ok(()) } else { Err(InvalidField::new("project", "is not that of this id").into()) };
         }
-        let found = connection.project_find(mail.project).await?.ok_or(MailError::ProjectNotFound)?;
-        if has_other_owner(&mut connection, &mail, found.email_domain.as_deref()).await? {
-            return Err(MailError::ProjectNotFound);
-        }
+        connection.project_find(mail.project).await?.ok_or(MailError::ProjectNotFound)?;
         drop(connection);
         if !SPF_RESULTS.contains(&&*mail.spf) {
             return Err(InvalidField::new("spf", format!("must be one of: {}", SPF_RESULTS.join(" "))).into());
@@ -157,21 +153,4 @@ fn log_record(mail: NewInboundMail, now: Time) -> MessageRecord {
         has_raw: true,
         created_at: mail.received_at.min(now),
     }
-}
-
-/// Returns whether the domain of a recipient belongs to another project, which can have received it after the mail node
-/// accepted the mail.
-async fn has_other_owner(
-    connection: &mut Connection,
-    mail: &NewInboundMail,
-    own_domain: Option<&str>,
-) -> store::Result<bool> {
-    let domains = mail.to.iter().filter_map(|to| Some(to.rsplit_once('@')?.1.to_ascii_lowercase()));
-    let others = domains.filter(|domain| Some(domain.as_str()) != own_domain);
-    for domain in others.collect::<BTreeSet<_>>() {
-        if connection.project_by_domain(&domain).await?.is_some_and(|owner| owner.project != mail.project) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
 use kernel::MailId;
-use mail::{MailError, NewInboundMail, RecipientOwner, Target};
+use mail::{MailDirection, MailError, NewInboundMail, RecipientOwner, Target};
 use tokio::task::JoinSet;
 
 use crate::kit::Kit;
@@ -41,16 +41,19 @@ impl Kit {
     }
 }
 
-/// Between the reception and the hand-over, another project can get the domain.
+/// The mail node has acknowledged the mail, so it must not be lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn mail_to_an_address_of_another_project_is_not_stored() {
+async fn acknowledged_mail_stays_with_the_project_that_had_the_address() {
     let kit = Kit::start().await;
-    let (_, blog) = (kit.project("shop").await, kit.project("blog").await);
+    let (shop, blog) = (kit.project("shop").await, kit.ungranted("blog").await);
     let id = kit.new_id();
-    kit.upload(blog, id, MESSAGE).await.unwrap();
-    let received = kit.mail.receive(kit.inbound(id, blog, "eve@example.org")).await;
-    assert!(matches!(received, Err(MailError::ProjectNotFound)), "{received:?}");
-    assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, 0);
+    kit.upload(shop, id, MESSAGE).await.unwrap();
+    let mail = kit.inbound(id, shop, "eve@example.org");
+    kit.revoke(shop).await;
+    kit.grant(blog, "shop").await;
+    kit.mail.receive(mail).await.unwrap();
+    assert_eq!(kit.entry(shop, id).await.outcome.to_string(), "received");
+    assert_eq!(kit.count(blog, MailDirection::In).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
