@@ -23,9 +23,12 @@ pub(crate) fn parse(text: &str) -> Option<(String, DeliveryEvent)> {
     Some((text_at(&notification, "/mail/messageId")?, DeliveryEvent { kind, recipients }))
 }
 
+/// A delivery that names no recipients concerns all recipients of the mail.
 fn delivered(notification: &Value) -> Vec<EventRecipient> {
     let recipient = |address: &Value| Some(EventRecipient { address: text_at(address, "")?, detail: None });
-    items(notification, "/delivery/recipients").filter_map(recipient).collect()
+    let recipients = |path| items(notification, path).filter_map(recipient).collect::<Vec<_>>();
+    let delivered = recipients("/delivery/recipients");
+    if delivered.is_empty() { recipients("/mail/destination") } else { delivered }
 }
 
 fn bounced(notification: &Value) -> (DeliveryEventKind, Vec<EventRecipient>) {
@@ -88,6 +91,15 @@ mod tests {
                     DeliveryEvent {
                         kind: DeliveryEventKind::Delivered,
                         recipients: vec![recipient("a@x.example", None)],
+                    },
+                ),
+                (
+                    "Delivery",
+                    "delivery",
+                    json!({ "smtpResponse": "250 ok" }),
+                    DeliveryEvent {
+                        kind: DeliveryEventKind::Delivered,
+                        recipients: vec![recipient("a@x.example", None), recipient("b@x.example", None)],
                     },
                 ),
                 (

@@ -1,18 +1,27 @@
 //! The notifications of the relay's service.
 
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::Time;
 use serde_json::Value;
 use store::{Connection, Prepared, Result};
 
-use crate::schema::{messages, notifications};
+use crate::schema::notifications;
 
-/// A notification whose event waits for the relay's response.
-#[derive(Debug, Clone, PartialEq, Eq, Queryable)]
+/// A notification whose event waits for a mail.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub struct PendingNotification {
+    #[diesel(sql_type = Text)]
     pub id: String,
-    pub event: Option<Value>,
+    #[diesel(sql_type = Jsonb)]
+    pub event: Value,
+}
+
+#[derive(QueryableByName)]
+struct PendingRelayId {
+    #[diesel(sql_type = Text)]
+    relay_id: String,
 }
 
 /// Notifications on a [`store::Connection`].
@@ -20,14 +29,20 @@ pub trait NotificationRepository {
     /// Records a notification. Returns false if it was recorded before.
     async fn notification_insert(&mut self, id: &str, relay_id: &str, at: Time) -> Result<bool>;
 
-    /// Stores the event of a notification until a mail has the relay's id.
+    /// Stores the event of a notification, or the part of it that belongs to no mail yet.
     async fn notification_set_pending(&mut self, id: &str, event: &Value) -> Result<()>;
 
-    /// Returns ids of the relay for which an event is stored, and which a mail has by now.
-    async fn notification_list_pending(&mut self) -> Result<Vec<String>>;
+    /// Returns the ids of the relay for which an event is stored, and which a mail has by now: those with the newest
+    /// events. With a time, considers only events that were received before it.
+    async fn notification_list_pending(&mut self, before: Option<Time>) -> Result<Vec<String>>;
 
-    /// Locks and returns the notifications whose event is stored for this id of the relay.
-    async fn notification_lock_pending(&mut self, relay_id: &str) -> Result<Vec<PendingNotification>>;
+    /// Locks and returns the newest notifications whose event is stored for this id of the relay. With a time, considers
+    /// only events that were received before it.
+    async fn notification_lock_pending(
+        &mut self,
+        relay_id: &str,
+        before: Option<Time>,
+    ) -> Result<Vec<PendingNotification>>;
 
     /// Deletes the stored events of these notifications. The notifications stay recorded.
     async fn notification_clear(&mut self, ids: &[String]) -> Result<()>;
@@ -38,6 +53,15 @@ pub trait NotificationRepository {
 
 /// The most notifications of one transaction, and the most ids of a list.
 const BATCH: i64 = 100;
+
+const LIST_PENDING: &str = "SELECT relay_id FROM mail.notifications n
+    WHERE pending IS NOT NULL AND ($1 IS NULL OR received_at < $1)
+        AND EXISTS (SELECT FROM mail.messages m WHERE m.relay_id = n.relay_id)
+    GROUP BY relay_id ORDER BY max(received_at) DESC LIMIT $2";
+
+const LOCK_PENDING: &str = "SELECT id, pending AS event FROM mail.notifications
+    WHERE relay_id = $1 AND pending IS NOT NULL AND ($2 IS NULL OR received_at < $2)
+    ORDER BY received_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED";
 
 impl NotificationRepository for Connection {
     async fn notification_insert(&mut self, id: &str, relay_id: &str, at: Time) -> Result<bool> {
@@ -52,17 +76,19 @@ impl NotificationRepository for Connection {
         Ok(())
     }
 
-    async fn notification_list_pending(&mut self) -> Result<Vec<String>> {
-        let same_id = messages::relay_id.eq(notifications::relay_id.nullable());
-        let known = diesel::dsl::exists(messages::table.filter(same_id).select(messages::id));
-        let pending = notifications::table.filter(notifications::pending.is_not_null().and(known));
-        Ok(pending.select(notifications::relay_id).distinct().limit(BATCH).load(self).await?)
+    async fn notification_list_pending(&mut self, before: Option<Time>) -> Result<Vec<String>> {
+        let list = diesel::sql_query(LIST_PENDING).bind::<Nullable<Timestamptz>, _>(before);
+        let listed: Vec<PendingRelayId> = Prepared(list.bind::<BigInt, _>(BATCH)).load(self).await?;
+        Ok(listed.into_iter().map(|row| row.relay_id).collect())
     }
 
-    async fn notification_lock_pending(&mut self, relay_id: &str) -> Result<Vec<PendingNotification>> {
-        let pending = notifications::relay_id.eq(relay_id).and(notifications::pending.is_not_null());
-        let query = notifications::table.filter(pending).select((notifications::id, notifications::pending));
-        Ok(query.limit(BATCH).for_update().skip_locked().load(self).await?)
+    async fn notification_lock_pending(
+        &mut self,
+        relay_id: &str,
+        before: Option<Time>,
+    ) -> Result<Vec<PendingNotification>> {
+        let lock = diesel::sql_query(LOCK_PENDING).bind::<Text, _>(relay_id).bind::<Nullable<Timestamptz>, _>(before);
+        Ok(Prepared(lock.bind::<BigInt, _>(BATCH)).load(self).await?)
     }
 
     async fn notification_clear(&mut self, ids: &[String]) -> Result<()> {

@@ -113,7 +113,7 @@ impl OutboxHandler for MailRelay {
         tx.message_set_outcome(mail, &[MailOutcome::Queued], outcome, detail.as_deref()).await?;
         if let Some(relay_id) = relay_id {
             tx.message_set_relay_id(mail, &relay_id).await?;
-            apply_pending(tx, &relay_id, at).await?;
+            apply_pending(tx, &relay_id, None, at).await?;
         }
         Ok(())
     }

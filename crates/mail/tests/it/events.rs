@@ -129,6 +129,61 @@ async fn early_events_of_each_mail_are_applied_separately() {
     assert_eq!(outcomes, ["delivered", "sent", "delivered"]);
 }
 
+/// The event of another tenant's mail arrives before the relay's response to this mail, with the id of an earlier mail.
+#[tokio::test(flavor = "multi_thread")]
+async fn early_event_with_a_repeated_id_waits_for_its_mail() {
+    let kit = Kit::start().await;
+    let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);
+    let ada = kit.send_as("same", shop, &["ada@example.org"]).await;
+    let mut bounced = event(BOUNCED, "bob@example.org");
+    bounced.recipients.extend(event(BOUNCED, "cy@example.org").recipients);
+    kit.mail.apply_event("n1", "same", &bounced).await.unwrap();
+    kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!((kit.outcome(shop, ada).await.0, kit.suppressed(shop).await), ("sent".to_owned(), Vec::new()));
+    let bob = kit.send_as("same", blog, &["bob@example.org"]).await;
+    assert_eq!(kit.outcome(blog, bob).await.0, "bounced");
+    // Each recipient of the event can belong to another mail.
+    let cy = kit.send_as("same", shop, &["cy@example.org"]).await;
+    assert_eq!(kit.outcome(shop, cy).await.0, "bounced");
+    assert_eq!(kit.outcome(shop, ada).await.0, "sent");
+    assert_eq!(kit.suppressed(blog).await, [("bob@example.org".to_owned(), "bounce".to_owned())]);
+    assert_eq!(kit.suppressed(shop).await, [("cy@example.org".to_owned(), "bounce".to_owned())]);
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_about_another_recipient_belongs_to_the_only_mail_when_it_expires() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let forwarded = kit.send_as("one", shop, &["ada@example.org"]).await;
+    let repeated = kit.send_as("two", shop, &["bob@example.org"]).await;
+    kit.send_as("two", shop, &["cy@example.org"]).await;
+    for (notification, relay_id) in [("n1", "one"), ("n2", "two")] {
+        kit.apply(notification, relay_id, COMPLAINED, "eve@example.org").await;
+    }
+    kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!(kit.outcome(shop, forwarded).await.0, "sent");
+    kit.advance(24 * 3600 + 1);
+    kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!(kit.outcome(shop, forwarded).await.0, "complained");
+    assert_eq!(kit.outcome(shop, repeated).await.0, "sent");
+    assert_eq!(kit.suppressed(shop).await, [("eve@example.org".to_owned(), "complaint".to_owned())]);
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_without_recipients_belongs_to_the_only_mail() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.send_as("abc", shop, &["ada@example.org"]).await;
+    let about = |kind| DeliveryEvent { kind, recipients: Vec::new() };
+    kit.mail.apply_event("n1", "abc", &about(DELIVERED)).await.unwrap();
+    assert_eq!(kit.outcome(shop, id).await, ("delivered".to_owned(), None));
+    kit.mail.apply_event("n2", "abc", &about(BOUNCED)).await.unwrap();
+    assert_eq!(kit.outcome(shop, id).await, ("bounced".to_owned(), Some("bounced".to_owned())));
+    assert_eq!(kit.suppressed(shop).await, []);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_id_of_the_relay_belongs_to_the_mail_of_the_recipient() {
     let kit = Kit::start().await;
