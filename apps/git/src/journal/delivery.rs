@@ -120,6 +120,7 @@ impl Journal {
                 chunk.iter().for_each(|(push, update)| self.note_number(push, update));
             }
             state.book().forget(count, after + i64::try_from(updates.len())?)?;
+            state.delivered.notify_waiters();
         }
     }
 }

@@ -14,14 +14,15 @@ mod hooks;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use std::{fs, io, thread};
 
 use anyhow::{Context as _, anyhow, ensure};
 use chrono::{DateTime, SecondsFormat, Utc};
 use protocol::GitGrant;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use self::book::{Book, MAX_NAMES, Transaction, read_refs};
 use crate::hook::{HookSet, Phase, PushHooks, Step};
@@ -31,6 +32,9 @@ use crate::random;
 use crate::repository::Repositories;
 use crate::sync::Packs;
 use crate::update::Update;
+
+/// The maximum time for which the end of a push waits until the control plane has its updates.
+const MAX_DELIVERY_WAIT: Duration = Duration::from_secs(2);
 
 /// The journal. Cheap to clone.
 #[derive(Clone)]
@@ -47,13 +51,15 @@ struct Inner {
 /// The state of a repository, as far as the journal needs it.
 struct RepositoryState {
     book: Mutex<Book>,
+    /// Notified when updates were removed from the book, because the control plane has them.
+    delivered: Notify,
     /// Locked while packs are synced, so that concurrent pushes neither sync a pack twice nor miss that a sync failed.
     packs: Mutex<Packs>,
 }
 
 impl RepositoryState {
     fn new(book: Book) -> Arc<Self> {
-        Arc::new(Self { book: Mutex::new(book), packs: Mutex::default() })
+        Arc::new(Self { book: Mutex::new(book), delivered: Notify::new(), packs: Mutex::default() })
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -75,7 +81,7 @@ struct Push {
     /// The number of the last update that the control plane had when it authorized the push.
     last_update: i64,
     deploy: Option<Arc<DeployRef>>,
-    /// The permit of the git process. It is released while the push only waits for its deploy.
+    /// The permit of the git process. It is released while the push only waits for its deploy or its delivery.
     permit: NodePermit,
     progress: Arc<Mutex<PushProgress>>,
 }
@@ -290,6 +296,23 @@ impl Journal {
         }
     }
 
+    /// Waits until the control plane has the updates of a push, so that its client finds them in the API. Ends the wait
+    /// after a short time: the updates are delivered in any case.
+    async fn wait_for_delivery(&self, repository: &str, id: &str) {
+        let state = self.state(repository);
+        let wait = async {
+            loop {
+                let delivered = state.delivered.notified();
+                if !state.book().transactions.iter().any(|transaction| transaction.push == id) {
+                    return;
+                }
+                delivered.await;
+            }
+        };
+        // A timeout is not an error.
+        let _ = timeout(MAX_DELIVERY_WAIT, wait).await;
+    }
+
     /// Starts the delivery of a repository's updates.
     fn notify(&self, repository: String) {
         // The send fails only after the receiver was closed, when nothing is delivered any more.
@@ -335,19 +358,25 @@ impl PushGuard {
         }
     }
 
-    /// Determines the outcomes of transactions that did not report their end. The processes of the push must have
-    /// ended. `has_succeeded` states whether git reported success.
+    /// Determines the outcomes of transactions that did not report their end, and waits a short time until the control
+    /// plane has the updates. The processes of the push must have ended. `has_succeeded` states whether git reported
+    /// success.
     ///
     /// # Errors
     /// Returns an error, which is in the log, if the push must not be reported as recorded.
     pub async fn finish(mut self, has_succeeded: bool) -> anyhow::Result<()> {
         self.is_finished = true;
+        let Push { repository, permit, .. } = self.journal.push(&self.id)?;
         let (journal, id) = (self.journal.clone(), self.id.clone());
         let finished = spawn_blocking(move || journal.finish(&id, has_succeeded)).await;
         let finished = finished.context("the task that ends a push failed").flatten();
-        finished.inspect_err(|error| {
+        if let Err(error) = &finished {
             tracing::error!(error = format!("{error:#}"), "failed to end a push in the journal");
-        })
+        } else {
+            permit.release();
+            self.journal.wait_for_delivery(&repository, &self.id).await;
+        }
+        finished
     }
 }
 
