@@ -39,7 +39,7 @@ pub struct RefTarget {
 pub struct PathQuery {
     /// A branch, a tag, or a commit id of at least 7 characters; the default branch if absent.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200, example = "main"))]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "main"))]
     pub name: Option<String>,
     /// The path in the commit; the root if absent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,15 +29,25 @@ impl BranchName {
     /// Returns whether git accepts the name for a branch (git-check-ref-format).
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        let name = self.as_str();
-        let is_valid_component = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
-        name.split('/').all(is_valid_component)
-            && !name.contains("..")
-            && !name.contains("@{")
-            && !name.starts_with('-')
-            && !name.ends_with('.')
-            && !matches!(name, "@" | "HEAD")
+        is_ref_name(self.as_str())
     }
+}
+
+/// The maximum length of the name of a ref in bytes. The git node accepts no longer ones.
+const MAX_REF_NAME_BYTES: usize = 1024;
+
+/// Returns whether git accepts the name for a branch or a tag (git-check-ref-format). Commit ids also have this form.
+pub(crate) fn is_ref_name(name: &str) -> bool {
+    let is_forbidden = |c: char| c <= ' ' || c == '\x7f' || r"~^:?*[\".contains(c);
+    let is_valid_component = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+    name.len() <= MAX_REF_NAME_BYTES
+        && !name.contains(is_forbidden)
+        && name.split('/').all(is_valid_component)
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !name.starts_with('-')
+        && !name.ends_with('.')
+        && !matches!(name, "@" | "HEAD")
 }
 
 kernel::words! {

@@ -4,7 +4,7 @@ use kernel::InvalidField;
 
 use super::{NodeAddress, Repositories, Result};
 use crate::error::GitError;
-use crate::model::{BranchName, Commits, PathQuery, RepoBlob, RepoRefs, RepoTree};
+use crate::model::{Commits, PathQuery, RepoBlob, RepoRefs, RepoTree, is_ref_name};
 use crate::ports::ContentsError;
 use crate::repository::RepoRecord;
 
@@ -63,7 +63,7 @@ impl Repositories {
 fn at_default(repo: &RepoRecord, at: PathQuery) -> Result<PathQuery> {
     let PathQuery { name, path } = at;
     let name = name.unwrap_or_else(|| repo.default_branch.to_string());
-    if !name.parse().is_ok_and(|name: BranchName| name.is_valid()) {
+    if !is_ref_name(&name) {
         return Err(InvalidField::new("ref", "must be a branch, a tag or a commit id").into());
     }
     if path.as_ref().is_some_and(|path| path.chars().count() > MAX_PATH_CHARACTERS) {
