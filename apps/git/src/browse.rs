@@ -6,8 +6,9 @@ mod names;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use chrono::{DateTime, SecondsFormat};
 use gix::bstr::ByteSlice as _;
 use gix::object::Kind;
@@ -17,6 +18,7 @@ use gix::revision::walk::Sorting;
 use gix::traverse::commit::simple::CommitTimeOrder;
 use gix::{ObjectId, Repository};
 use quick_cache::sync::Cache;
+use serde::Serialize;
 
 use self::names::{components, escape, unescape};
 use crate::git::{Git, output};
@@ -31,16 +33,20 @@ const MAX_BLOB_BYTES: u64 = 1 << 20;
 const BINARY_PREFIX_BYTES: usize = 8000;
 /// The maximum size of a directory or commit object that is read, in bytes.
 const MAX_OBJECT_BYTES: u64 = 32 << 20;
-/// The length to which commit messages are cut, in bytes, so that the size of a response is limited.
+/// The length to which commit messages are cut, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+/// The length to which the names and addresses of persons are cut, in bytes.
+const MAX_PERSON_BYTES: usize = 1024;
+/// The maximum number of listed parents of a commit.
+const MAX_PARENTS: usize = 1000;
 /// The maximum number of branches in a response, and of tags. If there are more, the first ones in the order of their
 /// names are listed.
 const MAX_REFS: usize = 50_000;
-/// The maximum total length of the names of the listed branches, and of the listed tags, in bytes.
-const MAX_REFS_BYTES: usize = 8 << 20;
-/// The maximum duration of a search for the commits that changed a path.
+/// The maximum length of a list in a response, as JSON, in bytes. The control plane refuses larger responses.
+const MAX_LIST_BYTES: usize = 8 << 20;
+/// The maximum duration of a walk through a history.
 const MAX_WALK: Duration = Duration::from_secs(5);
-/// The maximum number of cached histories. Each has at most 200 ids, and a path that fits into a URL.
+/// The maximum number of cached histories. Each has at most 201 ids, and a path that fits into a URL.
 const MAX_HISTORIES: usize = 2048;
 /// The minimum length of an abbreviated commit id.
 const MIN_ID_CHARACTERS: usize = 7;
@@ -75,7 +81,41 @@ pub struct Histories(Arc<Cache<History, Arc<[ObjectId]>>>);
 struct History {
     start: ObjectId,
     path: Vec<u8>,
+    skip: u32,
     limit: usize,
+}
+
+/// Selects a part of a history.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryPart {
+    /// The id of the commit at which the history starts, if it is not the one of the requested name.
+    pub start: Option<String>,
+    /// The number of skipped commits.
+    pub skip: u32,
+    /// The maximum number of commits.
+    pub limit: usize,
+}
+
+/// The items of a list, limited in the length of their JSON.
+struct LimitedList<T> {
+    items: Vec<T>,
+    bytes: usize,
+}
+
+impl<T: Serialize> LimitedList<T> {
+    const fn new() -> Self {
+        Self { items: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds an item. Returns false if it does not fit.
+    fn push(&mut self, item: T) -> Result<bool> {
+        self.bytes += serde_json::to_vec(&item).map_err(internal)?.len() + 1;
+        let fits = self.bytes <= MAX_LIST_BYTES;
+        if fits {
+            self.items.push(item);
+        }
+        Ok(fits)
+    }
 }
 
 impl Default for Histories {
@@ -118,22 +158,19 @@ impl Browser {
 
     fn targets(&self, prefix: &str) -> Result<Vec<Target>> {
         let platform = self.repository.references().map_err(internal)?;
-        let (mut targets, mut bytes) = (Vec::new(), 0);
+        let mut targets = LimitedList::new();
         for reference in platform.prefixed(prefix).map_err(internal)?.take(MAX_REFS) {
-            let reference = reference.map_err(|error| BrowseError::Internal(anyhow::anyhow!(error.to_string())))?;
+            let reference = reference.map_err(|error| BrowseError::Internal(anyhow!(error.to_string())))?;
             let name = reference.name().as_bstr();
             let name = escape(name.strip_prefix(prefix.as_bytes()).unwrap_or(name).as_bstr());
             let Some(id) = reference.try_id() else { continue };
-            bytes += name.len();
-            if bytes > MAX_REFS_BYTES {
+            let Some(commit) = self.peel(id.detach()) else { continue };
+            if !targets.push(Target { name, commit: commit.to_string() })? {
                 break;
             }
-            if let Some(commit) = self.peel(id.detach()) {
-                targets.push(Target { name, commit: commit.to_string() });
-            }
         }
-        targets.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(targets)
+        targets.items.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(targets.items)
     }
 
     /// Returns the commit that an object is, or to which a tag object points.
@@ -169,7 +206,10 @@ impl Browser {
     }
 
     fn find(&self, name: &str, path: &str) -> Result<Found> {
-        let commit = self.commit(name)?;
+        self.find_in(self.commit(name)?, path)
+    }
+
+    fn find_in(&self, commit: ObjectId, path: &str) -> Result<Found> {
         let mut found =
             Found { commit, path: String::new(), raw: Vec::new(), oid: self.tree_of(commit)?, kind: EntryKind::Tree };
         let components = components(path).ok_or(BrowseError::NoPath)?;
@@ -228,9 +268,8 @@ impl Browser {
             return Err(BrowseError::NoPath);
         }
         let data = self.read(found.oid, MAX_OBJECT_BYTES)?;
-        let mut entries = Vec::new();
-        let mut iterator = TreeRefIter::from_bytes(&data, gix::hash::Kind::Sha1);
-        for entry in iterator.by_ref().take(MAX_ENTRIES) {
+        let (mut entries, mut truncated) = (LimitedList::new(), false);
+        for entry in TreeRefIter::from_bytes(&data, gix::hash::Kind::Sha1) {
             let entry = entry.map_err(internal)?;
             let kind = match entry.mode.kind() {
                 EntryKind::Tree => "tree",
@@ -239,16 +278,19 @@ impl Browser {
                 EntryKind::Commit => "commit",
             };
             let size = (kind == "blob").then(|| self.repository.find_header(entry.oid).map(|header| header.size()));
-            entries.push(Entry {
+            let entry = Entry {
                 name: escape(entry.filename),
                 kind,
                 mode: format!("{:06o}", entry.mode.value()),
                 oid: entry.oid.to_string(),
                 size: size.transpose().map_err(internal)?,
-            });
+            };
+            truncated = entries.items.len() == MAX_ENTRIES || !entries.push(entry)?;
+            if truncated {
+                break;
+            }
         }
-        let truncated = iterator.next().is_some();
-        Ok(Tree { commit: found.commit.to_string(), path: found.path, entries, truncated })
+        Ok(Tree { commit: found.commit.to_string(), path: found.path, entries: entries.items, truncated })
     }
 
     /// Returns a file, or the target of a symbolic link.
@@ -267,37 +309,65 @@ impl Browser {
         Ok(Blob { commit, path, oid, size, too_large, binary, contents })
     }
 
-    /// Returns the newest commits of a history. If a path is given, returns only commits that changed it.
+    /// Returns commits of a history, newest first. If a path is given, returns only commits that changed it.
     pub fn commits(
         &self,
         git: &Git,
         Histories(cache): &Histories,
         name: &str,
         path: &str,
-        limit: usize,
+        part: HistoryPart,
     ) -> Result<Commits> {
-        let Found { commit: start, raw: path, .. } = self.find(name, path)?;
-        let ids = if path.is_empty() {
-            self.newest(start, limit)?
+        let HistoryPart { start, skip, limit } = part;
+        let start = match start {
+            Some(id) => {
+                ObjectId::from_hex(id.as_bytes()).ok().and_then(|id| self.peel(id)).ok_or(BrowseError::NoRef)?
+            }
+            None => self.commit(name)?,
+        };
+        let path = self.find_in(start, path)?.raw;
+        // One more commit shows whether the history continues.
+        let history = History { start, path, skip, limit: limit.saturating_add(1) };
+        let ids = if history.path.is_empty() {
+            self.newest(&history)?
         } else {
-            let history = History { start, path, limit };
             cache.get_or_insert_with(&history, || self.changing(git, &history))?
         };
-        Ok(Commits { items: ids.iter().map(|id| self.show(*id)).collect::<Result<_>>()? })
+        let mut items = LimitedList::new();
+        for id in ids.iter().take(limit) {
+            if !items.push(self.show(*id)?)? {
+                break;
+            }
+        }
+        let has_more = items.items.len() < ids.len();
+        Ok(Commits { start: start.to_string(), items: items.items, has_more })
     }
 
-    fn newest(&self, start: ObjectId, limit: usize) -> Result<Arc<[ObjectId]>> {
+    fn newest(&self, history: &History) -> Result<Arc<[ObjectId]>> {
         let sorting = Sorting::ByCommitTime(CommitTimeOrder::NewestFirst);
-        let walk = self.repository.rev_walk([start]).sorting(sorting).all().map_err(internal)?;
-        walk.take(limit).map(|commit| Ok(commit.map_err(internal)?.id)).collect()
+        let walk = self.repository.rev_walk([history.start]).sorting(sorting).all().map_err(internal)?;
+        let (started, skip) = (Instant::now(), usize::try_from(history.skip).unwrap_or(usize::MAX));
+        let mut ids = Vec::new();
+        for (number, commit) in walk.take(skip.saturating_add(history.limit)).enumerate() {
+            if started.elapsed() > MAX_WALK {
+                return Err(anyhow!("the walk to commit {number} took too long").into());
+            }
+            let id = commit.map_err(internal)?.id;
+            if number >= skip {
+                ids.push(id);
+            }
+        }
+        Ok(ids.into())
     }
 
     /// Returns the commits that changed a path. Runs git for this, because git skips most commits with the filters in
     /// the commit-graph.
-    fn changing(&self, git: &Git, History { start, path, limit }: &History) -> Result<Arc<[ObjectId]>> {
+    fn changing(&self, git: &Git, History { start, path, skip, limit }: &History) -> Result<Arc<[ObjectId]>> {
         let mut command = git.maintenance(Some(self.repository.path()));
         command.arg("--literal-pathspecs").args([
             "rev-list",
+            // git rejects larger numbers.
+            &format!("--skip={}", (*skip).min(i32::MAX.unsigned_abs())),
             &format!("--max-count={limit}"),
             &start.to_string(),
             "--",
@@ -319,9 +389,10 @@ impl Browser {
         };
         let person = |signature: gix::actor::SignatureRef<'_>| {
             let seconds = signature.seconds().clamp(0, MAX_SECONDS);
+            let text = |text: &[u8]| decode(text.get(..MAX_PERSON_BYTES).unwrap_or(text));
             Person {
-                name: decode(signature.name),
-                email: decode(signature.email),
+                name: text(signature.name),
+                email: text(signature.email),
                 at: DateTime::from_timestamp(seconds, 0)
                     .unwrap_or_default()
                     .to_rfc3339_opts(SecondsFormat::Millis, true),
@@ -332,7 +403,7 @@ impl Browser {
             message: decode(message),
             author: person(commit.author().map_err(internal)?),
             committer: person(commit.committer().map_err(internal)?),
-            parents: commit.parents().map(|parent| parent.to_string()).collect(),
+            parents: commit.parents().take(MAX_PARENTS).map(|parent| parent.to_string()).collect(),
         })
     }
 }

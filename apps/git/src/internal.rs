@@ -12,17 +12,21 @@ use actix_web::web::{self, Data};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use daemon::show_metrics;
 use ring::digest::{SHA256, digest};
+use semaphores::KeyedSemaphores;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
-use crate::browse::{BrowseError, Browser, Histories, Refs};
+use crate::browse::{BrowseError, Browser, Histories, HistoryPart, Refs};
 use crate::metrics::Metrics;
 use crate::repository::{Repositories, Use};
 
 /// The maximum number of concurrent browse requests. Others wait.
 const MAX_BROWSES: usize = 16;
+/// The maximum number of concurrent browse requests per organization, so that one with slow requests does not delay the
+/// others.
+const MAX_BROWSES_PER_ORG: usize = 4;
 
 /// The state of the listener.
 #[derive(Clone)]
@@ -31,17 +35,44 @@ struct State {
     metrics: Metrics,
     /// The `Authorization` header that the control plane sends.
     authorization: Arc<str>,
-    browses: Arc<Semaphore>,
+    permits: BrowsePermits,
     histories: Histories,
+}
+
+/// The permits of browse requests. Clones share them.
+#[derive(Clone)]
+struct BrowsePermits {
+    per_org: Arc<KeyedSemaphores<String>>,
+    shared: Arc<Semaphore>,
+}
+
+impl BrowsePermits {
+    fn new() -> Self {
+        let per_org = Arc::new(KeyedSemaphores::new(MAX_BROWSES_PER_ORG));
+        Self { per_org, shared: Arc::new(Semaphore::new(MAX_BROWSES)) }
+    }
+
+    /// Waits for a permit of the organization, and then for a shared one.
+    async fn acquire(&self, org: String) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), AcquireError> {
+        let of_org = self.per_org.of(org).acquire_owned().await?;
+        let shared = Arc::clone(&self.shared).acquire_owned().await?;
+        Ok((of_org, shared))
+    }
 }
 
 /// The parameters of a browse request.
 #[derive(Debug, Default, Deserialize)]
 struct Query {
+    /// The slug of the organization.
+    #[serde(default)]
+    org: String,
     #[serde(default, rename = "ref")]
     name: String,
     #[serde(default)]
     path: String,
+    start: Option<String>,
+    #[serde(default)]
+    skip: u32,
     #[serde(default)]
     limit: usize,
 }
@@ -56,8 +87,8 @@ pub fn listen(
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
     let authorization = format!("Bearer {secret}").into();
-    let (browses, histories) = (Arc::new(Semaphore::new(MAX_BROWSES)), Histories::default());
-    let state = State { repositories, metrics, authorization, browses, histories };
+    let (permits, histories) = (BrowsePermits::new(), Histories::default());
+    let state = State { repositories, metrics, authorization, permits, histories };
     let app = move || {
         App::new()
             .app_data(Data::new(state.clone()))
@@ -79,17 +110,18 @@ async fn browse(
     if digest(&SHA256, given).as_ref() != digest(&SHA256, state.authorization.as_bytes()).as_ref() {
         return refuse(StatusCode::UNAUTHORIZED, "unauthorized");
     }
-    let (id, operation) = path.into_inner();
+    let ((id, operation), Query { org, name, path, start, skip, limit }) = (path.into_inner(), query.into_inner());
+    let at = (org, id.as_str());
     let started = Instant::now();
     let response = match operation.as_str() {
-        "refs" => respond(&state, &id, |browser| browser.refs(), Some(Refs::default())).await,
-        "tree" => respond(&state, &id, move |browser| browser.tree(&query.name, &query.path), None).await,
-        "blob" => respond(&state, &id, move |browser| browser.blob(&query.name, &query.path), None).await,
+        "refs" => respond(&state, at, |browser| browser.refs(), Some(Refs::default())).await,
+        "tree" => respond(&state, at, move |browser| browser.tree(&name, &path), None).await,
+        "blob" => respond(&state, at, move |browser| browser.blob(&name, &path), None).await,
         "commits" => {
             let (git, histories) = (state.repositories.git().clone(), state.histories.clone());
-            let read =
-                move |browser: &Browser| browser.commits(&git, &histories, &query.name, &query.path, query.limit);
-            respond(&state, &id, read, None).await
+            let part = HistoryPart { start, skip, limit };
+            let read = move |browser: &Browser| browser.commits(&git, &histories, &name, &path, part);
+            respond(&state, at, read, None).await
         }
         _ => return refuse(StatusCode::NOT_FOUND, "not_found"),
     };
@@ -97,21 +129,22 @@ async fn browse(
     response
 }
 
-/// Responds with the result of `read`. For a repository that was never accessed, responds with `empty`.
+/// Responds with the result of `read` on the repository of an organization. For a repository that was never accessed,
+/// responds with `empty`.
 async fn respond<T: Serialize + Send + 'static>(
     state: &State,
-    id: &str,
+    (org, id): (String, &str),
     read: impl FnOnce(&Browser) -> Result<T, BrowseError> + Send + 'static,
     empty: Option<T>,
 ) -> HttpResponse {
     let read = async {
-        let permit = Arc::clone(&state.browses).acquire_owned().await.map_err(anyhow::Error::from)?;
+        let permits = state.permits.acquire(org).await.map_err(anyhow::Error::from)?;
         let Some(repository) = state.repositories.find(id, Use::Read).await? else {
             return empty.ok_or(BrowseError::NoRef);
         };
-        // The read continues even if the control plane abandons the request. So the permit is held until the read ends.
+        // The read continues even if the control plane abandons the request. So the permits are held until the read ends.
         let read = move || {
-            let _permit = permit;
+            let _permits = permits;
             read(&Browser::open(&repository.path)?)
         };
         spawn_blocking(read).await.map_err(anyhow::Error::from)?
@@ -129,4 +162,26 @@ async fn respond<T: Serialize + Send + 'static>(
 
 fn refuse(status: StatusCode, code: &str) -> HttpResponse {
     HttpResponse::build(status).json(json!({ "code": code }))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn organization_does_not_use_all_permits() {
+        let permits = BrowsePermits::new();
+        let acquire = |org: usize| permits.acquire(org.to_string()).now_or_never().map(Result::unwrap);
+        let of_one: Vec<_> = (0..MAX_BROWSES_PER_ORG).map(|_| acquire(0).unwrap()).collect();
+        // Requests that wait for the organization's permit do not delay other organizations.
+        let waiting = std::pin::pin!(permits.acquire("0".to_owned()));
+        assert!(waiting.now_or_never().is_none());
+        assert!(acquire(1).is_some());
+        let _others: Vec<_> = (MAX_BROWSES_PER_ORG..MAX_BROWSES).map(|org| acquire(org).unwrap()).collect();
+        assert!(acquire(1).is_none());
+        drop(of_one);
+        assert!(acquire(0).is_some());
+    }
 }

@@ -16,6 +16,6 @@ mod service;
 
 pub use error::GitError;
 pub use model::*;
-pub use ports::{Contents, ContentsError, Ports};
+pub use ports::{Contents, ContentsError, Ports, RepositoryLocation};
 pub use repository::*;
 pub use service::{NodeAddress, ProjectPath, Repositories, SEALED_COLUMNS, Site, Target};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::RepositoryId;
+use kernel::{Paging, RepositoryId};
 
-use crate::model::{BranchName, Commits, PathQuery, RepoBlob, RepoRefs, RepoTree};
+use crate::model::{BranchName, CommitPosition, CommitRange, PathQuery, RepoBlob, RepoRefs, RepoTree};
 use crate::service::NodeAddress;
 
 /// The reason why a call to the git node failed.
@@ -19,41 +19,38 @@ pub enum ContentsError {
     Unreachable(String),
 }
 
+/// A repository at the git node.
+#[derive(Debug, Clone)]
+pub struct RepositoryLocation<'a> {
+    pub node: NodeAddress,
+    pub id: RepositoryId,
+    /// The slug of the organization. The node divides its capacity by organization.
+    pub org: &'a str,
+}
+
 /// The contents of repositories, which are stored at the git node. An implementation limits the duration of a call.
 #[async_trait]
 pub trait Contents: Send + Sync {
     /// Returns the branches and tags.
     async fn refs(
         &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
+        repository: &RepositoryLocation<'_>,
         default_branch: &BranchName,
     ) -> Result<RepoRefs, ContentsError>;
 
     /// Returns a directory.
-    async fn tree(
-        &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
-        at: &PathQuery,
-    ) -> Result<RepoTree, ContentsError>;
+    async fn tree(&self, repository: &RepositoryLocation<'_>, at: &PathQuery) -> Result<RepoTree, ContentsError>;
 
     /// Returns a file.
-    async fn blob(
-        &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
-        at: &PathQuery,
-    ) -> Result<RepoBlob, ContentsError>;
+    async fn blob(&self, repository: &RepositoryLocation<'_>, at: &PathQuery) -> Result<RepoBlob, ContentsError>;
 
-    /// Returns at most `limit` commits that changed the path.
+    /// Returns commits that changed the path. They can be fewer than the limit.
     async fn commits(
         &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
+        repository: &RepositoryLocation<'_>,
         at: &PathQuery,
-        limit: u16,
-    ) -> Result<Commits, ContentsError>;
+        paging: &Paging<CommitPosition>,
+    ) -> Result<CommitRange, ContentsError>;
 }
 
 /// The ports of this context.

@@ -79,15 +79,20 @@ fn contains_nul(value: &Value) -> bool {
 }
 
 impl<T> Page<T> {
-    /// Builds the page from up to [`Paging::fetch`] items. `key` returns the key of an item. A cursor is the JSON of
-    /// its key; the conversion cannot fail.
+    /// Builds the page from its items and the key after which the next page starts; `None` on the last page. A cursor is
+    /// the JSON of its key; the conversion cannot fail.
+    pub fn new<K: Into<Value>>(items: Vec<T>, next: Option<K>) -> Self {
+        let next: Option<Value> = next.map(Into::into);
+        Self { items, next_cursor: next.map(|key| URL_SAFE_NO_PAD.encode(key.to_string())) }
+    }
+
+    /// Builds the page from up to [`Paging::fetch`] items. `key` returns the key of an item.
     pub fn cut<K: Into<Value>>(mut items: Vec<T>, paging: &Paging<K>, key: impl FnOnce(&T) -> K) -> Self {
         let limit = usize::from(paging.limit);
         let more = items.len() > limit;
         items.truncate(limit);
-        let last: Option<Value> = items.last().filter(|_| more).map(|item| key(item).into());
-        let next_cursor = last.map(|key| URL_SAFE_NO_PAD.encode(key.to_string()));
-        Self { items, next_cursor }
+        let last = items.last().filter(|_| more).map(key);
+        Self::new(items, last)
     }
 }
 

@@ -14,8 +14,9 @@ use crate::outbound::{Call, Credential, Limits, OutboundClient, with_path};
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(2),
     timeout: Duration::from_secs(8),
-    // Enough for a file of 1 MiB, even if each byte becomes an escape sequence of six characters in JSON.
-    max_body_bytes: 8 * 1024 * 1024,
+    // The node limits each list to 8 MiB of JSON, and a response has at most two. A file of 1 MiB needs at most 6 MiB,
+    // even if each byte becomes an escape sequence in JSON.
+    max_body_bytes: 20 * 1024 * 1024,
 };
 
 /// A client of the git node, whose address may change.

@@ -58,11 +58,16 @@ pub struct Blob {
 
 /// A part of a history, newest first.
 #[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Commits {
+    /// The commit at which the history starts.
+    pub start: String,
     pub items: Vec<Commit>,
+    /// Whether the history continues.
+    pub has_more: bool,
 }
 
-/// A commit. Its message can be cut.
+/// A commit. Its message, the texts of its persons and its parents can be cut.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Commit {
     pub oid: String,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use git::{
-    BranchName, Commits, Contents, ContentsError, NodeAddress, PathQuery, Ports, RefTarget, RepoBlob, RepoRefs,
-    RepoTree, Repositories, Site,
+    BranchName, CommitPosition, CommitRange, Contents, ContentsError, PathQuery, Ports, RefTarget, RepoBlob, RepoRefs,
+    RepoTree, Repositories, RepositoryLocation, Site,
 };
-use kernel::RepositoryId;
+use kernel::Paging;
 use providers::{GitNodeClient, GitNodeError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -33,17 +33,17 @@ struct Refs {
 impl ContentsPort {
     async fn get<T: DeserializeOwned>(
         &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
+        repository: &RepositoryLocation<'_>,
         operation: &str,
         at: &PathQuery,
-        limit: Option<u16>,
+        more: &[(&str, &str)],
     ) -> Result<T, ContentsError> {
-        let repository = repository.to_string();
-        let path = ["internal", "v1", "repositories", &repository, operation];
-        let limit = limit.map(|limit| limit.to_string());
-        let parameters = [("ref", at.name.as_deref()), ("path", at.path.as_deref()), ("limit", limit.as_deref())];
-        let query: Vec<_> = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let RepositoryLocation { node, id, org } = repository;
+        let id = id.to_string();
+        let path = ["internal", "v1", "repositories", &id, operation];
+        let parameters = [("org", Some(*org)), ("ref", at.name.as_deref()), ("path", at.path.as_deref())];
+        let mut query: Vec<_> = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        query.extend_from_slice(more);
         self.0.get(&node.url, &node.secret, &path, &query).await.map_err(|error| match error {
             GitNodeError::NoRef => ContentsError::NoRef(at.name.clone().unwrap_or_default()),
             GitNodeError::NoPath => ContentsError::NoPath,
@@ -56,39 +56,32 @@ impl ContentsPort {
 impl Contents for ContentsPort {
     async fn refs(
         &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
+        repository: &RepositoryLocation<'_>,
         default_branch: &BranchName,
     ) -> Result<RepoRefs, ContentsError> {
-        let Refs { branches, tags } = self.get(node, repository, "refs", &PathQuery::default(), None).await?;
+        let Refs { branches, tags } = self.get(repository, "refs", &PathQuery::default(), &[]).await?;
         Ok(RepoRefs { default_branch: default_branch.clone(), branches, tags })
     }
 
-    async fn tree(
-        &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
-        at: &PathQuery,
-    ) -> Result<RepoTree, ContentsError> {
-        self.get(node, repository, "tree", at, None).await
+    async fn tree(&self, repository: &RepositoryLocation<'_>, at: &PathQuery) -> Result<RepoTree, ContentsError> {
+        self.get(repository, "tree", at, &[]).await
     }
 
-    async fn blob(
-        &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
-        at: &PathQuery,
-    ) -> Result<RepoBlob, ContentsError> {
-        self.get(node, repository, "blob", at, None).await
+    async fn blob(&self, repository: &RepositoryLocation<'_>, at: &PathQuery) -> Result<RepoBlob, ContentsError> {
+        self.get(repository, "blob", at, &[]).await
     }
 
     async fn commits(
         &self,
-        node: &NodeAddress,
-        repository: RepositoryId,
+        repository: &RepositoryLocation<'_>,
         at: &PathQuery,
-        limit: u16,
-    ) -> Result<Commits, ContentsError> {
-        self.get(node, repository, "commits", at, Some(limit)).await
+        paging: &Paging<CommitPosition>,
+    ) -> Result<CommitRange, ContentsError> {
+        let limit = paging.limit.to_string();
+        let Some(CommitPosition { start, skip }) = &paging.after else {
+            return self.get(repository, "commits", at, &[("limit", &limit)]).await;
+        };
+        let skip = skip.to_string();
+        self.get(repository, "commits", at, &[("limit", &limit), ("start", start.as_str()), ("skip", &skip)]).await
     }
 }

@@ -53,7 +53,7 @@ pub use parameter::PathParameter;
 pub(crate) use parameter::SEGMENT;
 pub use path::{Path, PathParameters};
 pub(crate) use path::{path_parameters, text_path_parameters};
-pub use query::{Limit, PageBefore, Pagination, Query};
+pub use query::{PageBefore, Pagination, Query};
 pub use response::{
     Accepted, Bytes, Created, CreatedOrExisting, Either, EmptyOk, Json, JsonOrNoContent, NoContent, SignInRedirect,
     TemporaryRedirect,

@@ -12,9 +12,9 @@ use super::{Describe, Extract, Operation, Schemas};
 use crate::json_schema::FieldError;
 use crate::problem::Problem;
 
-/// `limit` and `cursor` of a listing that is ordered by `K`.
+/// `limit` and `cursor` of a listing that is ordered by `K`. `DEFAULT` is the limit of a request without one.
 #[derive(Debug)]
-pub struct Pagination<K>(pub Paging<K>);
+pub struct Pagination<K, const DEFAULT: u16 = { Paging::<()>::DEFAULT_LIMIT }>(pub Paging<K>);
 
 /// `limit` and `before` of a listing of rows with rising numbers, the newest first.
 #[derive(Debug)]
@@ -24,38 +24,19 @@ pub struct PageBefore {
     pub before: Option<i64>,
 }
 
-/// `limit` of a listing without pages. `DEFAULT` if it is absent.
-#[derive(Debug)]
-pub struct Limit<const DEFAULT: u16>(pub u16);
-
-impl<const DEFAULT: u16> Describe for Limit<DEFAULT> {
+impl<K, const DEFAULT: u16> Describe for Pagination<K, DEFAULT> {
     fn describe(operation: &mut Operation) {
         describe_limit(operation, DEFAULT);
-        operation.code(&Code::BAD_REQUEST);
-    }
-}
-
-impl<const DEFAULT: u16> Extract for Limit<DEFAULT> {
-    async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        let mut errors = Vec::new();
-        let limit = limit(request, DEFAULT, &mut errors);
-        if errors.is_empty() { Ok(Self(limit)) } else { Err(Problem::validation_errors(&errors)) }
-    }
-}
-
-impl<K> Describe for Pagination<K> {
-    fn describe(operation: &mut Operation) {
-        describe_limit(operation, Paging::<()>::DEFAULT_LIMIT);
         let cursor = json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" });
         operation.parameter("query", "cursor", "The `nextCursor` of the previous page.", &cursor);
         operation.code(&Code::BAD_REQUEST);
     }
 }
 
-impl<K: DeserializeOwned> Extract for Pagination<K> {
+impl<K: DeserializeOwned, const DEFAULT: u16> Extract for Pagination<K, DEFAULT> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let mut errors = Vec::new();
-        let limit = limit(request, Paging::<()>::DEFAULT_LIMIT, &mut errors);
+        let limit = limit(request, DEFAULT, &mut errors);
         let paging = match single(request, "cursor", &mut errors) {
             None => Paging { limit, after: None },
             Some(cursor) => Paging::after(limit, &cursor).unwrap_or_else(|error| {

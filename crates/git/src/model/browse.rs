@@ -3,6 +3,7 @@
 
 use kernel::Time;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::BranchName;
 
@@ -128,12 +129,37 @@ pub struct RepoBlob {
     pub contents: Option<String>,
 }
 
-/// The commits of a history.
+kernel::text! {
+    /// The id of a commit.
+    pub struct CommitId matches "^[0-9a-f]{40}$" means "40 hexadecimal digits"
+        example "c1d4f2ab9f0f3a6e2a0c3d8d4ce2b9d1f5f0a6b7"
+}
+
+/// A position in a history. The history of a commit never changes, so a position stays valid when branches move.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Commits {
-    /// The commits, newest first. The history continues at the parents of the last commit.
+#[serde(deny_unknown_fields)]
+pub struct CommitPosition {
+    /// The commit at which the history starts.
+    pub start: CommitId,
+    /// The number of commits in front of the position.
+    pub skip: u32,
+}
+
+impl From<CommitPosition> for Value {
+    fn from(CommitPosition { start, skip }: CommitPosition) -> Self {
+        json!({ "start": start, "skip": skip })
+    }
+}
+
+/// A part of a history, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommitRange {
+    /// The commit at which the history starts.
+    pub start: CommitId,
     pub items: Vec<Commit>,
+    /// Whether the history continues.
+    pub has_more: bool,
 }
 
 /// A commit.

@@ -1,15 +1,13 @@
 //! Browsing: reads the contents of repositories from the git node.
 
-use kernel::InvalidField;
+use kernel::{InvalidField, Page, Paging};
 
-use super::{NodeAddress, Repositories, Result};
+use super::{Repositories, Result};
 use crate::error::GitError;
-use crate::model::{Commits, PathQuery, RepoBlob, RepoRefs, RepoTree, is_ref_name};
-use crate::ports::ContentsError;
+use crate::model::{Commit, CommitPosition, PathQuery, RepoBlob, RepoRefs, RepoTree, is_ref_name};
+use crate::ports::{ContentsError, RepositoryLocation};
 use crate::repository::RepoRecord;
 
-/// The maximum number of commits in a response.
-const MAX_COMMITS: u16 = 200;
 /// The maximum length of a path, which the OpenAPI document also states.
 const MAX_PATH_CHARACTERS: usize = 4096;
 
@@ -18,9 +16,9 @@ impl Repositories {
     ///
     /// # Errors
     /// Returns [`GitError::Unavailable`] or [`GitError::Unreachable`].
-    pub async fn refs(&self, repo: &RepoRecord) -> Result<RepoRefs> {
-        let node = self.address().await?;
-        Ok(self.ports.contents.refs(&node, repo.id, &repo.default_branch).await?)
+    pub async fn refs(&self, org: &str, repo: &RepoRecord) -> Result<RepoRefs> {
+        let repository = self.locate(org, repo).await?;
+        Ok(self.ports.contents.refs(&repository, &repo.default_branch).await?)
     }
 
     /// Returns a directory.
@@ -28,9 +26,9 @@ impl Repositories {
     /// # Errors
     /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
-    pub async fn tree(&self, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
-        let node = self.address().await?;
-        Ok(self.ports.contents.tree(&node, repo.id, &at_default(repo, at)?).await?)
+    pub async fn tree(&self, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
+        let repository = self.locate(org, repo).await?;
+        Ok(self.ports.contents.tree(&repository, &at_default(repo, at)?).await?)
     }
 
     /// Returns a file.
@@ -38,24 +36,35 @@ impl Repositories {
     /// # Errors
     /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
-    pub async fn blob(&self, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
-        let node = self.address().await?;
-        Ok(self.ports.contents.blob(&node, repo.id, &at_default(repo, at)?).await?)
+    pub async fn blob(&self, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
+        let repository = self.locate(org, repo).await?;
+        Ok(self.ports.contents.blob(&repository, &at_default(repo, at)?).await?)
     }
 
-    /// Returns the history of a ref, or the commits in it that changed a path. A `limit` above 200 counts as 200.
+    /// Returns the history of a ref, or the commits in it that changed a path, newest first. The position of a later page
+    /// contains the start of the history, so the ref no longer matters.
     ///
     /// # Errors
     /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
-    pub async fn commits(&self, repo: &RepoRecord, at: PathQuery, limit: u16) -> Result<Commits> {
-        let node = self.address().await?;
-        let (at, limit) = (at_default(repo, at)?, limit.min(MAX_COMMITS));
-        Ok(self.ports.contents.commits(&node, repo.id, &at, limit).await?)
+    pub async fn commits(
+        &self,
+        org: &str,
+        repo: &RepoRecord,
+        at: PathQuery,
+        paging: &Paging<CommitPosition>,
+    ) -> Result<Page<Commit>> {
+        let repository = self.locate(org, repo).await?;
+        let range = self.ports.contents.commits(&repository, &at_default(repo, at)?, paging).await?;
+        let skipped = paging.after.as_ref().map_or(0, |position| position.skip);
+        let skip = skipped.saturating_add(u32::try_from(range.items.len()).unwrap_or(u32::MAX));
+        let next = range.has_more.then_some(CommitPosition { start: range.start, skip });
+        Ok(Page::new(range.items, next))
     }
 
-    async fn address(&self) -> Result<NodeAddress> {
-        self.node_address().await?.ok_or(GitError::Unavailable)
+    async fn locate<'a>(&self, org: &'a str, repo: &RepoRecord) -> Result<RepositoryLocation<'a>> {
+        let node = self.node_address().await?.ok_or(GitError::Unavailable)?;
+        Ok(RepositoryLocation { node, id: repo.id, org })
     }
 }
 

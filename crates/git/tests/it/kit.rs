@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use git::{
-    BranchName, Commits, Contents, ContentsError, NewRepo, NodeAddress, PathQuery, Ports, ProjectPath, Repo, RepoBlob,
-    RepoRefs, RepoTree, Repositories, Site, Target,
+    BranchName, CommitPosition, CommitRange, Contents, ContentsError, NewRepo, PathQuery, Ports, ProjectPath, Repo,
+    RepoBlob, RepoRefs, RepoTree, Repositories, RepositoryLocation, Site, Target,
 };
 use kernel::audit::Actor;
-use kernel::{OrgId, ProjectId, RepositoryId};
+use kernel::{OrgId, Paging, ProjectId};
 use testkit::TestStore;
 
 pub const AT: ProjectPath<'static> = ProjectPath { org: "acme", project: "site" };
@@ -29,19 +29,24 @@ fn unreachable<T>() -> Result<T, ContentsError> {
 
 #[async_trait]
 impl Contents for NoContents {
-    async fn refs(&self, _: &NodeAddress, _: RepositoryId, _: &BranchName) -> Result<RepoRefs, ContentsError> {
+    async fn refs(&self, _: &RepositoryLocation<'_>, _: &BranchName) -> Result<RepoRefs, ContentsError> {
         unreachable()
     }
 
-    async fn tree(&self, _: &NodeAddress, _: RepositoryId, _: &PathQuery) -> Result<RepoTree, ContentsError> {
+    async fn tree(&self, _: &RepositoryLocation<'_>, _: &PathQuery) -> Result<RepoTree, ContentsError> {
         unreachable()
     }
 
-    async fn blob(&self, _: &NodeAddress, _: RepositoryId, _: &PathQuery) -> Result<RepoBlob, ContentsError> {
+    async fn blob(&self, _: &RepositoryLocation<'_>, _: &PathQuery) -> Result<RepoBlob, ContentsError> {
         unreachable()
     }
 
-    async fn commits(&self, _: &NodeAddress, _: RepositoryId, _: &PathQuery, _: u16) -> Result<Commits, ContentsError> {
+    async fn commits(
+        &self,
+        _: &RepositoryLocation<'_>,
+        _: &PathQuery,
+        _: &Paging<CommitPosition>,
+    ) -> Result<CommitRange, ContentsError> {
         unreachable()
     }
 }

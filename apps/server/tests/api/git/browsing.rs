@@ -1,9 +1,12 @@
 //! Browsing: refs, directories, files and commits over the API.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-use serde_json::json;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
 
 use super::{Kit, REPO};
 
@@ -84,6 +87,88 @@ async fn contents_are_browsed() {
     assert_eq!((&commit["author"]["name"], &commit["author"]["email"]), (&json!("Ada"), &json!("ada@example.org")));
     let of_path = browse("commits?path=src&limit=5").await;
     assert_eq!(of_path.expect(200)["items"][0]["oid"], first);
+}
+
+/// Directories, a file and a history at their limits, and a branch with a long name.
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_are_limited_and_commits_are_paged() {
+    const COMMITS: usize = 230;
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let mut files = String::new();
+    let mut add = |path: &str, text: &str| write!(files, "M 644 inline {path}\ndata {}\n{text}\n", text.len()).unwrap();
+    for number in 0..1001 {
+        add(&format!("over/{number:04}"), "");
+        // In JSON, each of these names has more than 9,000 bytes, so 1,000 of them exceed the limit of a response.
+        add(&format!("wide/{number:04}{}", "\u{1}".repeat(1500)), "");
+    }
+    for number in 0..1000 {
+        add(&format!("full/{number:04}"), "");
+    }
+    add("exact", &"x".repeat(1 << 20));
+    let mut history = String::new();
+    for number in 0..COMMITS {
+        let time = 1_704_110_400 + number;
+        write!(history, "commit refs/heads/main\ncommitter Ada <ada@example.org> {time} +0000\ndata 1\nx\n").unwrap();
+        history.push_str(if number == 0 { &files } else { "" });
+        // Every second commit changes this file.
+        write!(history, "M 644 inline log\ndata 4\n{:04}\n", number / 2).unwrap();
+    }
+    work.feed(&["fast-import", "--quiet"], &history);
+    let long = ["x"; 4].map(|part| part.repeat(200)).join("/");
+    work.git(&["push", "--quiet", "origin", "main", &format!("main:{long}")]);
+    // The control plane already has the updates when the push ends.
+    let updates = kit.ada.get(&format!("{REPO}/ref-updates")).await;
+    assert_eq!(updates.expect(200)["items"].as_array().unwrap().len(), 2);
+
+    let browse = async |path: &str| kit.ada.get(&format!("{REPO}/{path}")).await.expect(200).clone();
+    let tree = async |path: &str| {
+        let tree = browse(&format!("tree?path={path}")).await;
+        (tree["entries"].as_array().unwrap().len(), tree["truncated"].as_bool().unwrap())
+    };
+    assert_eq!((tree("full").await, tree("over").await), ((1000, false), (1000, true)));
+    let (entries, truncated) = tree("wide").await;
+    assert!(truncated && (500..1000).contains(&entries), "{entries}");
+    let exact = browse("blob?path=exact").await;
+    assert_eq!((&exact["tooLarge"], exact["contents"].as_str().unwrap().len()), (&json!(false), 1 << 20));
+    assert_eq!(browse("refs").await["branches"][1]["name"], long);
+    assert_eq!(browse(&format!("tree?ref={long}&path=full")).await["truncated"], false);
+
+    for path in ["commits", "commits?limit=201", "commits?limit=999999999999"] {
+        let page = browse(path).await;
+        assert_eq!(page["items"].as_array().unwrap().len(), 200, "{path}");
+        assert!(page["nextCursor"].is_string(), "{path}");
+    }
+    let oids = |revisions: &[&str]| -> Vec<String> {
+        work.git(&[&["rev-list", "origin/main"], revisions].concat()).lines().map(str::to_owned).collect()
+    };
+    for (query, expected) in [("limit=100", oids(&[])), ("limit=50&path=log", oids(&["--", "log"]))] {
+        let (mut listed, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = browse(&format!("commits?ref={long}&{query}{cursor}")).await;
+            listed.extend(page["items"].as_array().unwrap().iter().map(|it| it["oid"].as_str().unwrap().to_owned()));
+            let Some(next) = page["nextCursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+            // The pages continue the same history after a push.
+            let commit = work.git(&["commit-tree", "-m", "New", "-p", "origin/main", "origin/main^{tree}"]);
+            work.git(&["push", "--quiet", "--force", "origin", &format!("{commit}:refs/heads/{long}")]);
+        }
+        assert_eq!(listed, expected, "{query}");
+        work.git(&["push", "--quiet", "--force", "origin", &format!("origin/main:refs/heads/{long}")]);
+    }
+    assert_eq!(browse("commits?limit=200&path=exact").await["nextCursor"], Value::Null);
+    // Positions behind the end of the history are valid.
+    let end = json!({ "start": oids(&[])[0], "skip": u32::MAX }).to_string();
+    let end = URL_SAFE_NO_PAD.encode(end);
+    for query in ["", "&path=log"] {
+        let page = browse(&format!("commits?cursor={end}{query}")).await;
+        assert_eq!(page, json!({ "items": [], "nextCursor": null }), "{query}");
+    }
+    // The second cursor names a branch as the start of the history.
+    for cursor in ["x", "eyJzdGFydCI6Im1haW4iLCJza2lwIjowfQ"] {
+        kit.ada.get(&format!("{REPO}/commits?cursor={cursor}")).await.expect_error(400, "bad_request");
+    }
 }
 
 /// The error shows whether the node is down or does not exist.

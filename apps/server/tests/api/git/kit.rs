@@ -1,5 +1,6 @@
 //! The test fixture: a server, a `svc-git` process, and git clients.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -270,6 +271,13 @@ impl Clone {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "git {}: {stderr}", arguments.join(" "));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Runs git with this standard input. It must succeed.
+    pub fn feed(&self, arguments: &[&str], input: &str) {
+        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
     }
 
     /// Pushes `main`. Returns the output for the user.

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -30,17 +29,10 @@ async fn history(kit: &Kit) -> Clone {
             write!(commits, "M 100644 inline {file}\ndata {}\n{text}\n", text.len()).unwrap();
         }
     }
-    feed(work.command(&["fast-import", "--quiet"]), &commits);
+    work.feed(&["fast-import", "--quiet"], &commits);
     work.git(&["reset", "--quiet", "--hard"]);
     work.git(&["push", "--quiet", "origin", "main"]);
     work
-}
-
-/// Runs git with this stdin. It must succeed.
-fn feed(mut command: Command, input: &str) {
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success());
 }
 
 /// Runs git with a trace of its requests. It must succeed. Returns the output.
@@ -218,7 +210,7 @@ async fn long_requests_are_compressed_or_chunked() {
     for (number, commit) in (0..20_000).zip(commits.lines().cycle()) {
         writeln!(refs, "create refs/tags/t{number:05} {commit}").unwrap();
     }
-    feed(work.command(&["--git-dir", bare.to_str().unwrap(), "update-ref", "--stdin"]), &refs);
+    work.feed(&["--git-dir", bare.to_str().unwrap(), "update-ref", "--stdin"], &refs);
     work.git(&["--git-dir", bare.to_str().unwrap(), "pack-refs", "--all"]);
     let url = kit.url(&kit.token, "app");
     for version in VERSIONS {

@@ -1,13 +1,13 @@
 //! The contents of a repository.
 
 use actix_web::web::Data;
-use git::{Commits, GitError, PathQuery, RepoBlob, RepoRefs, RepoTree, Repositories};
-use kernel::Code;
+use git::{Commit, CommitPosition, GitError, PathQuery, RepoBlob, RepoRefs, RepoTree, Repositories};
+use kernel::{Code, Page};
 
 use super::repos::ANY_USER;
 use crate::authority::RepositoryReader;
 use crate::authority::scope::GitRead;
-use crate::http::{Area, Json, Limit, Query};
+use crate::http::{Area, Json, Pagination, Query};
 use crate::problem::Problem;
 use crate::protocol::URI_TOO_LONG;
 
@@ -37,14 +37,14 @@ pub(super) fn routes(area: &mut Area<'_>) {
     area.get("commits", COMMITS, commits)
         .summary("List the commits of a branch, newest first")
         .description(
-            "With `path`, only commits that change it. The history continues at the parents of the last commit. Any \
-             signed-in user can read a public repository.",
+            "With `path`, only commits that change it. The next pages continue the same history, even if the branch has \
+             moved since. Any signed-in user can read a public repository.",
         )
         .codes(&CONTENTS);
 }
 
 async fn refs(at: RepositoryReader<GitRead>, repositories: Data<Repositories>) -> Result<Json<RepoRefs>, Problem> {
-    Ok(Json(repositories.refs(&at.repo).await?))
+    Ok(Json(repositories.refs(&at.org, &at.repo).await?))
 }
 
 async fn tree(
@@ -52,7 +52,7 @@ async fn tree(
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
 ) -> Result<Json<RepoTree>, Problem> {
-    Ok(Json(repositories.tree(&at.repo, query).await?))
+    Ok(Json(repositories.tree(&at.org, &at.repo, query).await?))
 }
 
 async fn blob(
@@ -60,14 +60,14 @@ async fn blob(
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
 ) -> Result<Json<RepoBlob>, Problem> {
-    Ok(Json(repositories.blob(&at.repo, query).await?))
+    Ok(Json(repositories.blob(&at.org, &at.repo, query).await?))
 }
 
 async fn commits(
     at: RepositoryReader<GitRead>,
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
-    Limit(limit): Limit<200>,
-) -> Result<Json<Commits>, Problem> {
-    Ok(Json(repositories.commits(&at.repo, query, limit).await?))
+    Pagination(paging): Pagination<CommitPosition, 200>,
+) -> Result<Json<Page<Commit>>, Problem> {
+    Ok(Json(repositories.commits(&at.org, &at.repo, query, &paging).await?))
 }
