@@ -52,7 +52,8 @@ CREATE TABLE billing.accounts (
         CONSTRAINT accounts_org_id_fkey REFERENCES orgs.orgs (id),
     balance_micro_cents bigint NOT NULL,
     last_ledger_id bigint NOT NULL CONSTRAINT accounts_last_ledger_id_check CHECK (last_ledger_id > 0),
-    -- The time of the last row of the ledger. Times increase like the ids, even if the clocks of two processes differ.
+    -- The time of the last row of the ledger. Times increase like the ids, even if the clocks of two processes differ
+    -- by up to a minute.
     last_ledger_at timestamptz NOT NULL
 );
 

@@ -24,17 +24,37 @@ pub trait AccountRepository {
     async fn ledger_list(&mut self, org: OrgId, limit: i64, before: Option<i64>) -> Result<Vec<LedgerRow>>;
 }
 
+/// The time of the next row of the ledger: `$now`, or the time of the last row if that is at most a minute later, because
+/// the clocks of two processes differ. If the last row is later than that, the clock was set back. A row with that time
+/// would count as spend of 24 hours for too long.
+macro_rules! ledger_time {
+    ($now:literal) => {
+        concat!(
+            "CASE WHEN a.last_ledger_at - interval '1 minute' <= ",
+            $now,
+            " THEN greatest(a.last_ledger_at, ",
+            $now,
+            ") ELSE ",
+            $now,
+            " END"
+        )
+    };
+}
+pub(super) use ledger_time;
+
 /// The update of the account locks the account until the transaction ends. So the ids, times and running balances of
 /// the ledger increase in the same order.
-const CREDIT: &str = "\
-    WITH account AS ( \
+const CREDIT: &str = concat!(
+    "WITH account AS ( \
         INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \
         VALUES ($1, $2, 1, $4) \
         ON CONFLICT (org_id) DO UPDATE SET balance_micro_cents = a.balance_micro_cents + excluded.balance_micro_cents, \
-            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = greatest(a.last_ledger_at, excluded.last_ledger_at) \
-        RETURNING *) \
+            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ",
+    ledger_time!("$4"),
+    " RETURNING *) \
     INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at) \
-    SELECT org_id, last_ledger_id, 'topup', $2, balance_micro_cents, $3, last_ledger_at FROM account";
+    SELECT org_id, last_ledger_id, 'topup', $2, balance_micro_cents, $3, last_ledger_at FROM account"
+);
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = ledger)]

@@ -7,6 +7,7 @@ use kernel::{NodeId, OrgId, Plan, ProjectId, Time};
 use store::{Connection, Prepared, Result};
 use uuid::Uuid;
 
+use super::account::ledger_time;
 use crate::model::AiUsage24h;
 use crate::schema::calls;
 
@@ -142,16 +143,39 @@ pub trait CallRepository {
     async fn usage_since(&mut self, project: ProjectId, since: Time) -> Result<(AiUsage24h, i64)>;
 }
 
-/// The running sum of a project's costs at `$2`, the start of the last 24 hours. It is stored in the project's last row
-/// of the ledger before that time.
+/// A running sum of a project at `$2`, the start of the last 24 hours. Two rows of the ledger contain it: the project's
+/// last row before that time, and its first row after that time, without that row's own value. If the clock was set
+/// back, one of these rows may have a time that was in the future, and a sum that is too small.
 macro_rules! before {
-    ($column:literal) => {
+    ($column:literal, $own:literal) => {
         concat!(
-            "coalesce((SELECT l.project_",
+            "greatest((SELECT l.project_",
             $column,
-            " FROM billing.ledger l WHERE l.kind = 'call' ",
-            "AND l.project_id = p.id AND l.created_at < $2 ORDER BY l.created_at DESC, l.ledger_id DESC LIMIT 1), 0)"
+            " FROM billing.ledger l WHERE l.kind = 'call' AND l.project_id = p.id AND l.created_at < $2 \
+                ORDER BY l.created_at DESC, l.ledger_id DESC LIMIT 1), \
+            coalesce((SELECT l.project_",
+            $column,
+            " - ",
+            $own,
+            " FROM billing.ledger l WHERE l.kind = 'call' AND l.project_id = p.id AND l.created_at >= $2 \
+                ORDER BY l.created_at, l.ledger_id LIMIT 1), u.",
+            $column,
+            "))"
         )
+    };
+}
+/// The spend of a project since `$2`, in microcents.
+macro_rules! spent {
+    () => {
+        concat!("u.spent_micro_cents - ", before!("spent_micro_cents", "-l.amount_micro_cents"))
+    };
+}
+
+/// Whether the stored minute is the present one. The clock of another process may be ahead by up to a minute. A later
+/// minute shows that the clock was set back, so the count starts again.
+macro_rules! is_current_minute {
+    () => {
+        "u.minute BETWEEN excluded.minute AND excluded.minute + interval '1 minute'"
     };
 }
 
@@ -161,8 +185,8 @@ const ADMIT: &str = concat!(
     "WITH target AS ( \
         SELECT p.id, p.name, p.org_id, p.is_granted AND p.node_id IS NOT DISTINCT FROM $4 AS is_granted, \
             coalesce(a.balance_micro_cents, 0) AS balance, \
-            coalesce(u.spent_micro_cents - ",
-    before!("spent_micro_cents"),
+            coalesce(",
+    spent!(),
     ", 0) AS spent, \
             CASE p.plan WHEN 'pro' THEN $12 ELSE $10 END AS spend_per_day, \
             CASE p.plan WHEN 'pro' THEN $11 ELSE $9 END AS per_minute, \
@@ -174,10 +198,16 @@ const ADMIT: &str = concat!(
         INSERT INTO billing.project_usage AS u (project_id, minute, minute_calls) \
         SELECT id, date_trunc('minute', $3), 1 FROM target \
         WHERE is_granted AND $13 <= max_input AND balance > 0 AND spent < spend_per_day AND per_minute > 0 \
-        ON CONFLICT (project_id) DO UPDATE SET minute = greatest(u.minute, excluded.minute), \
-            minute_calls = CASE WHEN u.minute < excluded.minute THEN 1 ELSE u.minute_calls + 1 END \
-        WHERE u.minute < excluded.minute OR u.minute_calls < (SELECT per_minute FROM target) \
-        RETURNING u.project_id), \
+        ON CONFLICT (project_id) DO UPDATE SET \
+            minute = CASE WHEN ",
+    is_current_minute!(),
+    " THEN u.minute ELSE excluded.minute END, \
+            minute_calls = CASE WHEN ",
+    is_current_minute!(),
+    " THEN u.minute_calls + 1 ELSE 1 END \
+        WHERE u.minute_calls < (SELECT per_minute FROM target) OR NOT ",
+    is_current_minute!(),
+    " RETURNING u.project_id), \
     admitted AS ( \
         INSERT INTO billing.calls (id, node_id, org_id, project_id, project, model, input_price, output_price, \
             input_tokens, seen_at) \
@@ -216,7 +246,7 @@ macro_rules! deduct {
                 RETURNING *, ", cost!(), " AS cost), \
             account AS ( \
                 UPDATE billing.accounts a SET balance_micro_cents = a.balance_micro_cents - e.cost, \
-                    last_ledger_id = a.last_ledger_id + 1, last_ledger_at = greatest(a.last_ledger_at, $2) \
+                    last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ", ledger_time!("$2"), " \
                 FROM ended e WHERE a.org_id = e.org_id \
                 RETURNING a.*, e.id, e.project_id, e.project, e.model, e.cost), \
             project_usage AS ( \
@@ -246,7 +276,9 @@ const CORRECT: &str = concat!(
     " AS cost), \
     account AS ( \
         UPDATE billing.accounts a SET balance_micro_cents = a.balance_micro_cents - l.amount_micro_cents - c.cost, \
-            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = greatest(a.last_ledger_at, $2) \
+            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ",
+    ledger_time!("$2"),
+    " \
         FROM corrected c JOIN billing.ledger l ON l.call_id = c.id \
         WHERE a.org_id = c.org_id AND l.amount_micro_cents <> -c.cost \
         RETURNING a.*, c.project, c.model, -l.amount_micro_cents - c.cost AS amount), \
@@ -272,15 +304,14 @@ const PURGE: &str = "\
 
 const USAGE: &str = concat!(
     "SELECT u.calls - ",
-    before!("calls"),
+    before!("calls", "1"),
     " AS calls, u.input_tokens - ",
-    before!("input_tokens"),
+    before!("input_tokens", "l.input_tokens"),
     " AS input_tokens, \
         u.output_tokens - ",
-    before!("output_tokens"),
-    " AS output_tokens, \
-        u.spent_micro_cents - ",
-    before!("spent_micro_cents"),
+    before!("output_tokens", "l.output_tokens"),
+    " AS output_tokens, ",
+    spent!(),
     " AS spent \
     FROM billing.project_usage u CROSS JOIN LATERAL (SELECT u.project_id AS id) p WHERE u.project_id = $1"
 );

@@ -42,12 +42,12 @@ pub trait TopUpRepository {
     /// Locks the account of a project's organization until the transaction ends.
     async fn account_lock(&mut self, project: ProjectId) -> Result<()>;
 
-    /// Creates a top-up, unless one is in progress or the organization had `per_day` of them since `day`. The caller
-    /// holds the lock of the account. Returns whether the top-up was created.
+    /// Creates a top-up, unless one is in progress or the organization had `per_day` of them on the UTC day that starts at
+    /// `day`. The caller holds the lock of the account. Returns whether the top-up was created.
     async fn topup_create(&mut self, new: &TopUpRecord, day: Time, per_day: i64) -> Result<bool>;
 
-    /// Counts the top-ups of an organization since this time.
-    async fn topup_count(&mut self, org: OrgId, since: Time) -> Result<i64>;
+    /// Counts the top-ups of an organization on the UTC day that starts at this time.
+    async fn topup_count(&mut self, org: OrgId, day: Time) -> Result<i64>;
 
     /// Returns a top-up.
     async fn topup_find(&mut self, id: Uuid) -> Result<Option<TopUpRecord>>;
@@ -132,14 +132,15 @@ impl TopUpRepository for Connection {
         Ok(insert.execute(self).await? == 1)
     }
 
-    async fn topup_count(&mut self, org: OrgId, since: Time) -> Result<i64> {
+    async fn topup_count(&mut self, org: OrgId, day: Time) -> Result<i64> {
         #[derive(QueryableByName)]
         struct Count {
             #[diesel(sql_type = BigInt)]
             count: i64,
         }
-        let count = "SELECT count(*) AS count FROM billing.topup_orders WHERE org_id = $1 AND created_at >= $2";
-        let count = diesel::sql_query(count).bind::<SqlUuid, _>(org).bind::<Timestamptz, _>(since);
+        let count = "SELECT count(*) AS count FROM billing.topup_orders \
+            WHERE org_id = $1 AND created_at >= $2 AND created_at < $2 + interval '24 hours'";
+        let count = diesel::sql_query(count).bind::<SqlUuid, _>(org).bind::<Timestamptz, _>(day);
         let Count { count } = count.get_result(self).await?;
         Ok(count)
     }

@@ -89,6 +89,29 @@ async fn refused_calls_leave_no_row_and_name_their_reason() {
 }
 
 #[tokio::test]
+async fn clock_that_was_set_back_neither_blocks_calls_nor_prolongs_their_spend() {
+    let kit = Kit::with(limits(1, i64::MAX)).await;
+    let (org, project) = kit.customer("acme", 1).await;
+    kit.clock.advance_days(2);
+    kit.call(project, 1, 0).await;
+    kit.clock.advance_days(-2);
+    kit.call(project, 1, 0).await;
+    let refused = kit.admit(project, random_id()).await.unwrap_err();
+    assert!(matches!(refused, CallRefusal::RateLimited { .. }), "{refused:?}");
+    let spent = async || kit.billing.ai_status(org, Plan::Free, project, true).await.unwrap().spent_micro_cents_24h;
+    // The time of the first call is still in the future.
+    assert_eq!(spent().await, 6);
+    kit.deliver(&order(org, "order_1", 1)).await;
+    kit.clock.advance(24 * 3600);
+    assert_eq!(spent().await, 0);
+    kit.call(project, 1, 0).await;
+    assert_eq!(spent().await, 6);
+    // The time of the first call is past, and no call follows it.
+    kit.clock.advance_days(3);
+    assert_eq!(spent().await, 0);
+}
+
+#[tokio::test]
 async fn input_above_the_limit_of_the_plan_is_refused() {
     let mut limits = Limits::default();
     (limits.free.ai_max_input_tokens, limits.free.ai_max_output_tokens) = (9, 100);

@@ -131,6 +131,9 @@ async fn topups_of_a_day_are_limited() {
         kit.clock.advance(24 * 3600);
         assert_eq!(kit.billing.credit(org).await.unwrap().auto_topups_today, 0);
     }
+    // After the clock was set back, later top-ups do not count as those of today.
+    kit.clock.advance_days(-3);
+    assert_eq!(kit.billing.credit(org).await.unwrap().auto_topups_today, 0);
 }
 
 #[tokio::test]
