@@ -8,7 +8,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use serde_json::json;
 use store::Connection;
-use webhooks::SignedMessage;
+use webhooks::{SignedMessage, VerifyingKeys};
 
 use super::Billing;
 use crate::error::WebhookError;
@@ -23,6 +23,14 @@ use crate::repository::{
 const ACTOR: &str = "billing.webhook";
 
 impl Billing {
+    /// Returns the keys of the provider's webhooks.
+    ///
+    /// # Errors
+    /// Returns [`WebhookError::Off`] if no secret is configured.
+    pub fn webhook_keys(&self) -> Result<&VerifyingKeys, WebhookError> {
+        self.config.webhook_keys.as_ref().ok_or(WebhookError::Off)
+    }
+
     /// Applies a webhook of the payments provider, once for each id. The id is recorded in the transaction of the
     /// effect. So the webhook can be delivered again if the effect fails.
     ///
@@ -45,8 +53,7 @@ impl Billing {
     }
 
     async fn receive_authentic(&self, message: SignedMessage<'_>) -> Result<WebhookResult, WebhookError> {
-        let keys = self.config.webhook_keys.as_ref().ok_or(WebhookError::Off)?;
-        keys.verify(message, self.store.clock_rng().now().unix_seconds())?;
+        self.webhook_keys()?.verify(message, self.store.clock_rng().now().unix_seconds())?;
         let envelope = Envelope::parse(message.body)?;
         let body = str::from_utf8(message.body).map_err(|_| WebhookError::Malformed("the body is not UTF-8"))?;
         let products = &self.config.products;
