@@ -1,8 +1,10 @@
 //! Headers and cookies.
 
+use std::borrow::Cow;
+
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use actix_web::http::header::COOKIE;
+use actix_web::http::header::{COOKIE, HeaderValue};
 use protocol::cookie_values;
 
 use super::{Describe, Extract, Operation};
@@ -17,9 +19,19 @@ impl RequestHeaders {
     /// Returns the value of a header, if it occurs once and is printable ASCII.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
+        self.single(name)?.to_str().ok()
+    }
+
+    /// Returns the value of a header, if it occurs once. Bytes that are not UTF-8 are replaced by U+FFFD.
+    #[must_use]
+    pub fn get_lossy(&self, name: &str) -> Option<Cow<'_, str>> {
+        Some(String::from_utf8_lossy(self.single(name)?.as_bytes()))
+    }
+
+    fn single(&self, name: &str) -> Option<&HeaderValue> {
         let mut values = self.0.headers().get_all(name);
         let value = values.next()?;
-        values.next().is_none().then(|| value.to_str().ok())?
+        values.next().is_none().then_some(value)
     }
 
     /// Returns the id of the request.

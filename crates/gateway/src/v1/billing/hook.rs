@@ -1,5 +1,7 @@
 //! The webhook of the payments provider (Standard Webhooks).
 
+use std::borrow::Cow;
+
 use ::billing::{Billing, WebhookError, WebhookResult};
 use actix_web::web::Data;
 use kernel::Code;
@@ -20,21 +22,20 @@ pub(super) fn routes(area: &mut Area<'_>) {
 }
 
 async fn receive(_: Open, billing: Data<Billing>, body: Raw) -> Result<Json<WebhookResult>, Problem> {
-    let Raw { bytes, headers } = body;
-    let message = SignedMessage {
     // Without a secret, the response does not depend on the request.
     billing.webhook_keys()?;
-        id: header(&headers, "webhook-id")?,
-        timestamp: header(&headers, "webhook-timestamp")?,
-        signatures: header(&headers, "webhook-signature")?,
-        body: &bytes,
-    };
+    let Raw { bytes, headers } = body;
+    let id = header(&headers, "webhook-id")?;
+    let timestamp = header(&headers, "webhook-timestamp")?;
+    let signatures = header(&headers, "webhook-signature")?;
+    let message = SignedMessage { id: &id, timestamp: &timestamp, signatures: &signatures, body: &bytes };
     Ok(Json(billing.receive(message).await?))
 }
 
-/// Returns the value of a header that must occur exactly once and must not be empty (contract section 8, "Hook").
-fn header<'a>(headers: &'a RequestHeaders, name: &'static str) -> Result<&'a str, Problem> {
-    let value = headers.get(name).filter(|value| !value.is_empty());
+/// Returns the value of a header that must occur exactly once and must not be empty (contract section 8, "Hook"). A
+/// value that is not UTF-8 does not pass the verification.
+fn header<'a>(headers: &'a RequestHeaders, name: &'static str) -> Result<Cow<'a, str>, Problem> {
+    let value = headers.get_lossy(name).filter(|value| !value.is_empty());
     value.ok_or_else(|| {
         Problem::new(&Code::BAD_REQUEST, format!("the header {name} must be sent once, and not be empty"))
     })
