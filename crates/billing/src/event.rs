@@ -94,6 +94,10 @@ impl Envelope {
                 Effect::Subscription(self.subscription()?)
             }
             "order.paid" => {
+                // The field is null for an order that belongs to no product.
+                if !self.data.get("product_id").is_some_and(Value::is_null) {
+                    text(&self.data, "product_id")?;
+                }
                 if !is_of(products.credit) || member(&self.data, "currency") != "usd" {
                     return Ok(None);
                 }

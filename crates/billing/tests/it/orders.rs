@@ -53,6 +53,15 @@ async fn only_positive_dollars_of_the_credit_product_are_credited() {
         let error = kit.deliver_as(&format!("msg_bad_{at}"), &with("net_amount", amount.clone())).await.unwrap_err();
         assert!(matches!(error, billing::WebhookError::Malformed("net_amount")), "{amount}: {error}");
     }
+    let mut unusable = vec![with("product_id", json!(1)), with("product_id", json!(""))];
+    unusable.extend(
+        [json!({}), Value::Null, json!([]), json!("x")].map(|data| json!({ "type": "order.paid", "data": data })),
+    );
+    unusable.push(json!({ "type": "order.paid" }));
+    for event in unusable {
+        let error = kit.deliver_as("msg_unusable", &event).await.unwrap_err();
+        assert!(matches!(error, billing::WebhookError::Malformed("product_id")), "{event}: {error}");
+    }
     assert_eq!((kit.balance(org).await, kit.count("ledger").await, kit.events(org).await.len()), (0, 0, 0));
     let other = with("type", json!("x"));
     assert_eq!(other["data"]["product_id"], CREDIT);
@@ -60,6 +69,9 @@ async fn only_positive_dollars_of_the_credit_product_are_credited() {
     created["type"] = "order.created".into();
     assert!(!kit.deliver(&created).await);
     assert_eq!(kit.balance(org).await, 0);
+    // The malformed events did not use up their id.
+    kit.deliver_as("msg_unusable", &order(org, "order_1", 500)).await.unwrap();
+    assert_eq!(kit.balance(org).await, 500_000_000);
 }
 
 #[tokio::test]
