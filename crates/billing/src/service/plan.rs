@@ -80,8 +80,10 @@ impl Billing {
         let found = self.store.connection().await?.subscription_find(org).await?;
         // An organization has the pro plan only if it has a live subscription.
         let live = found.filter(SubscriptionRecord::is_live).ok_or(BillingError::NotPro)?;
-        let changed = match payments.set_cancel_at_period_end(&live.id, cancel).await {
-            Ok(changed) => changed,
+        let expected = SubscriptionRecord { cancel_at_period_end: cancel, ..live.clone() };
+        let scheduling = match payments.set_cancel_at_period_end(&live.id, cancel).await {
+            Ok(Some(changed)) => Scheduling::Done(changed),
+            Ok(None) => Scheduling::Repeated,
             Err(error) => {
                 let known = self.store.connection().await?.subscription_get(&live.id).await?;
                 let is_applied = live.cancel_at_period_end != cancel
@@ -89,8 +91,7 @@ impl Billing {
                 if !is_applied {
                     return Err(BillingError::Unavailable(error));
                 }
-                // The webhook of the change arrived, so only the provider's response was lost.
-                None
+                Scheduling::Confirmed
             }
         };
         self.store
@@ -98,13 +99,18 @@ impl Billing {
                 // Webhooks that arrive now wait for this lock, and are then compared with the state that is stored
                 // here.
                 let plan = self.ports.organizations.lock(tx, org).await?.unwrap_or(plan);
-                match changed {
-                    Some(changed) => tx.subscription_set(&record(&live, changed)).await?,
-                    // The subscription already had the requested state at the provider.
-                    None => tx.subscription_schedule(&live.id, cancel).await?,
+                let is_changed = match scheduling {
+                    Scheduling::Done(changed) => {
+                        // A concurrent request may have stored this change. Webhooks also change other fields.
+                        let is_stored = tx.subscription_get(&live.id).await?.as_ref() == Some(&expected);
+                        tx.subscription_set(&record(&live, changed)).await?;
+                        live != expected && !is_stored
+                    }
+                    Scheduling::Repeated => tx.subscription_schedule(&live.id, cancel).await?,
+                    Scheduling::Confirmed => true,
                 };
                 let status = self.status_of(plan, tx.subscription_find(org).await?);
-                if live.cancel_at_period_end == cancel {
+                if !is_changed {
                     return Ok(Outcome::Unchanged(status));
                 }
                 let name = if cancel { "billing.cancel" } else { "billing.resume" };
@@ -140,6 +146,16 @@ impl Billing {
             limits: LimitTable::from(&self.limits),
         }
     }
+}
+
+/// The result of a request to schedule the end of a subscription, or to cancel this schedule.
+enum Scheduling {
+    /// The provider changed the subscription, which now has this state.
+    Done(RemoteSubscription),
+    /// The subscription already had the requested state at the provider.
+    Repeated,
+    /// The response was lost, but the webhook of the change has arrived.
+    Confirmed,
 }
 
 /// Returns the state of a subscription after a change.

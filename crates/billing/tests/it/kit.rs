@@ -50,7 +50,7 @@ pub struct Provider(pub Arc<Mutex<ProviderState>>);
 
 #[derive(Default)]
 pub struct ProviderState {
-    pub response: Option<Result<Option<RemoteSubscription>, PaymentsError>>,
+    pub responses: VecDeque<Result<Option<RemoteSubscription>, PaymentsError>>,
     pub changes: Vec<(String, bool)>,
     /// If set, a change waits for a permit before its response.
     pub gate: Option<Arc<Semaphore>>,
@@ -121,7 +121,7 @@ impl Payments for Provider {
         if let Some(gate) = gate {
             gate.acquire().await.unwrap().forget();
         }
-        self.state().response.take().unwrap()
+        self.state().responses.pop_front().unwrap()
     }
 
     async fn has_payment_method(&self, _: OrgId) -> Result<bool, PaymentsError> {

@@ -121,6 +121,16 @@ async fn malformed_events_are_rejected_and_their_ids_stay_free() {
     assert!(kit.deliver_as("msg_same", &valid).await.unwrap());
 }
 
+/// Returns the provider's response to a change of the schedule.
+fn scheduled(cancel: bool, modified: u32) -> Result<Option<RemoteSubscription>, PaymentsError> {
+    Ok(Some(RemoteSubscription {
+        status: "active".to_owned(),
+        current_period_end: None,
+        cancel_at_period_end: cancel,
+        modified_at: Some(modified_at(modified).parse().unwrap()),
+    }))
+}
+
 #[tokio::test]
 async fn cancellation_is_shown_at_once_and_can_be_reverted() {
     let kit = Kit::start().await;
@@ -131,27 +141,20 @@ async fn cancellation_is_shown_at_once_and_can_be_reverted() {
     };
     assert!(matches!(cancel(true, Plan::Free).await, Err(BillingError::NotPro)));
     kit.deliver(&subscription(org, "sub_1", "active", 10)).await;
-    let respond = |cancel, modified: u32| {
-        kit.provider.0.lock().unwrap().response = Some(Ok(Some(RemoteSubscription {
-            status: "active".to_owned(),
-            current_period_end: None,
-            cancel_at_period_end: cancel,
-            modified_at: Some(modified_at(modified).parse().unwrap()),
-        })));
-    };
-    respond(true, 20);
+    let respond = |response| kit.provider.state().responses.push_back(response);
+    respond(scheduled(true, 20));
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
     // An event that the provider created before the cancellation does not revert it.
     kit.deliver(&subscription(org, "sub_1", "active", 15)).await;
     assert!(kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end);
-    respond(false, 30);
+    respond(scheduled(false, 30));
     assert!(!cancel(false, Plan::Pro).await.unwrap().cancel_at_period_end);
     // The subscription already had this state at the provider.
-    kit.provider.0.lock().unwrap().response = Some(Ok(None));
+    respond(Ok(None));
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
-    kit.provider.0.lock().unwrap().response = Some(Ok(None));
+    respond(Ok(None));
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
-    kit.provider.0.lock().unwrap().response = Some(Err(PaymentsError::Unavailable("timed out".to_owned())));
+    respond(Err(PaymentsError::Unavailable("timed out".to_owned())));
     assert!(matches!(cancel(false, Plan::Pro).await, Err(BillingError::Unavailable(_))));
     assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel", "billing.resume", "billing.cancel"]);
     // After the end of the subscription there is nothing to cancel.
@@ -169,7 +172,7 @@ async fn cancellation_whose_response_is_lost_is_audited() {
     kit.clock.advance(1);
     let gate = Arc::new(Semaphore::new(0));
     kit.provider.state().gate = Some(gate.clone());
-    kit.provider.state().response = Some(Err(PaymentsError::Unavailable("timed out".to_owned())));
+    kit.provider.state().responses.push_back(Err(PaymentsError::Unavailable("timed out".to_owned())));
     let webhook = async {
         while kit.provider.state().changes.is_empty() {
             tokio::task::yield_now().await;
@@ -183,4 +186,30 @@ async fn cancellation_whose_response_is_lost_is_audited() {
     let (status, ()) = tokio::join!(cancellation, webhook);
     assert!(status.unwrap().cancel_at_period_end);
     assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel"]);
+}
+
+/// The provider executes one of two concurrent cancellations. Either of its responses may arrive first.
+#[tokio::test]
+async fn concurrent_cancellations_are_audited_once() {
+    for responses in [[scheduled(true, 20), Ok(None)], [Ok(None), scheduled(true, 20)]] {
+        let kit = Kit::start().await;
+        let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
+        kit.deliver(&subscription(org, "sub_1", "active", 10)).await;
+        kit.clock.advance(1);
+        let gate = Arc::new(Semaphore::new(0));
+        kit.provider.state().gate = Some(gate.clone());
+        kit.provider.state().responses = responses.into();
+        let respond = async {
+            while kit.provider.state().changes.len() < 2 {
+                tokio::task::yield_now().await;
+            }
+            gate.add_permits(1);
+            while kit.events(org).await.len() < 2 {}
+            gate.add_permits(1);
+        };
+        let cancel = || kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel: true });
+        let (first, second, ()) = tokio::join!(cancel(), cancel(), respond);
+        assert!(first.unwrap().cancel_at_period_end && second.unwrap().cancel_at_period_end);
+        assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel"]);
+    }
 }
