@@ -1,6 +1,6 @@
 //! The errors of this context.
 
-use kernel::{ApiError, Code, InvalidField, Kind};
+use kernel::{ApiError, Code, InvalidField, InvalidFields, Kind};
 use serde_json::Value;
 
 use crate::ports::PaymentsError;
@@ -21,7 +21,7 @@ pub enum BillingError {
     #[error("the payments provider is not available; try again later")]
     Unavailable(#[source] PaymentsError),
     #[error(transparent)]
-    Field(#[from] InvalidField),
+    Fields(#[from] InvalidFields),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
@@ -49,6 +49,12 @@ impl BillingError {
     );
 }
 
+impl From<InvalidField> for BillingError {
+    fn from(field: InvalidField) -> Self {
+        Self::Fields(field.into())
+    }
+}
+
 impl ApiError for BillingError {
     fn code(&self) -> &'static Code {
         match self {
@@ -58,14 +64,14 @@ impl ApiError for BillingError {
             Self::NoPaymentMethod => &Self::NO_PAYMENT_METHOD,
             Self::NeverPaid => &Code::NOT_FOUND,
             Self::Unavailable(_) => &Self::UNAVAILABLE,
-            Self::Field(_) => &Code::BAD_REQUEST,
+            Self::Fields(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
         }
     }
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::Field(invalid) => Some(invalid.details()),
+            Self::Fields(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
             _ => None,
         }

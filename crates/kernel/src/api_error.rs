@@ -1,5 +1,7 @@
 //! API errors: a stable code of a kind, and a message.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 /// The kind of an error. Contexts use kinds; only the gateway maps them to HTTP statuses.
@@ -110,9 +112,51 @@ impl InvalidField {
     /// Returns the error details, in the same format as for fields that violate the schema.
     #[must_use]
     pub fn details(&self) -> Value {
-        json!({ "fields": [{ "path": self.path, "message": self.message }] })
+        json!({ "fields": [self.detail()] })
+    }
+
+    fn detail(&self) -> Value {
+        json!({ "path": self.path, "message": self.message })
     }
 }
+
+/// The fields of a request that break rules which the schema cannot express.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidFields(Vec<InvalidField>);
+
+impl InvalidFields {
+    /// Returns the values of two fields, or the errors of both.
+    ///
+    /// # Errors
+    /// Returns an error if a field is invalid.
+    pub fn both<A, B>(first: Result<A, InvalidField>, second: Result<B, InvalidField>) -> Result<(A, B), Self> {
+        match (first, second) {
+            (Ok(first), Ok(second)) => Ok((first, second)),
+            (first, second) => Err(Self(first.err().into_iter().chain(second.err()).collect())),
+        }
+    }
+
+    /// Returns the error details, in the same format as for fields that violate the schema.
+    #[must_use]
+    pub fn details(&self) -> Value {
+        json!({ "fields": self.0.iter().map(InvalidField::detail).collect::<Vec<_>>() })
+    }
+}
+
+impl From<InvalidField> for InvalidFields {
+    fn from(field: InvalidField) -> Self {
+        Self(vec![field])
+    }
+}
+
+impl fmt::Display for InvalidFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields: Vec<String> = self.0.iter().map(|field| format!("{}: {}", field.path, field.message)).collect();
+        write!(f, "the request is malformed: {}", fields.join("; "))
+    }
+}
+
+impl std::error::Error for InvalidFields {}
 
 /// An error that the API returns to clients. Its `Display` is the message; its cause stays in `source()` and only
 /// reaches the log.

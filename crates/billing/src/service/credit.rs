@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, OrgId, Time};
+use kernel::{InvalidField, InvalidFields, OrgId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -77,20 +77,20 @@ impl Billing {
     /// Creates a checkout of AI credit. The payment itself does not change the balance; the webhook of the order does.
     ///
     /// # Errors
-    /// Returns [`BillingError::Field`], [`BillingError::Off`] or [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Fields`], [`BillingError::Off`] or [`BillingError::Unavailable`].
     pub async fn check_out_credit(&self, actor: &Actor, org: OrgId, new: NewCreditCheckout) -> Result<BillingPage> {
-        let return_to = self.return_address(&new.return_to)?;
+        let (return_to, micro_cents) =
+            InvalidFields::both(self.return_address(&new.return_to), tier("microCents", Some(new.micro_cents)))?;
         let (payments, product) = self.sale_of_credit().ok_or(BillingError::Off)?;
-        require_tier("microCents", new.micro_cents)?;
         let checkout = Checkout {
             org,
             product: product.to_owned(),
             return_to: return_to.url,
             embed_origin: return_to.origin,
-            credit_cents: Some(new.micro_cents / MICRO_CENTS_PER_CENT),
+            credit_cents: Some(micro_cents / MICRO_CENTS_PER_CENT),
         };
         let url = payments.check_out(&checkout).await.map_err(BillingError::Unavailable)?;
-        let data = json!({ "amountMicroCents": new.micro_cents });
+        let data = json!({ "amountMicroCents": micro_cents });
         self.record(actor, Event::in_org("ai.credit.checkout", org, org, data)).await?;
         Ok(BillingPage { url })
     }
@@ -98,19 +98,18 @@ impl Billing {
     /// Turns auto top-up on or off. Returns the credit if auto top-up is on.
     ///
     /// # Errors
-    /// Returns [`BillingError::Field`], [`BillingError::NoPaymentMethod`] or [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Fields`], [`BillingError::NoPaymentMethod`] or [`BillingError::Unavailable`].
     pub async fn set_auto_topup(&self, actor: &Actor, org: OrgId, change: AutoTopupChange) -> Result<Option<AiCredit>> {
         if !change.enabled {
             self.disable_auto_topup(actor, org).await?;
             return Ok(None);
         }
-        let required = |value: Option<i64>, name| value.ok_or_else(|| InvalidField::new(name, "is required"));
-        let amount = required(change.amount_micro_cents, "amountMicroCents")?;
-        require_tier("amountMicroCents", amount)?;
-        let threshold = required(change.threshold_micro_cents, "thresholdMicroCents")?;
-        if !(1..amount).contains(&threshold) {
-            return Err(InvalidField::new("thresholdMicroCents", "must be more than 0 and less than the amount").into());
-        }
+        let amount = tier("amountMicroCents", change.amount_micro_cents);
+        let limit = amount.as_ref().map_or(i64::MAX, |amount| *amount);
+        let threshold = change.threshold_micro_cents.filter(|threshold| (1..limit).contains(threshold));
+        let threshold = threshold
+            .ok_or_else(|| InvalidField::new("thresholdMicroCents", "must be more than 0 and less than the amount"));
+        let (amount, threshold) = InvalidFields::both(amount, threshold)?;
         if !self.has_payment_method(org).await? {
             return Err(BillingError::NoPaymentMethod);
         }
@@ -166,10 +165,10 @@ impl Billing {
     }
 }
 
-fn require_tier(field: &'static str, micro_cents: i64) -> Result<()> {
-    if CREDIT_TIERS.contains(&micro_cents) {
-        return Ok(());
-    }
-    let tiers = CREDIT_TIERS.map(|tier| tier.to_string()).join(", ");
-    Err(InvalidField::new(field, format!("must be one of {tiers}")).into())
+/// Returns the amount in a field if it is for sale.
+fn tier(field: &'static str, micro_cents: Option<i64>) -> std::result::Result<i64, InvalidField> {
+    micro_cents.filter(|amount| CREDIT_TIERS.contains(amount)).ok_or_else(|| {
+        let tiers = CREDIT_TIERS.map(|tier| tier.to_string()).join(", ");
+        InvalidField::new(field, format!("must be one of {tiers}"))
+    })
 }

@@ -75,7 +75,7 @@ impl Billing {
     }
 
     /// Checks the address of a page to which the browser returns. Returns the parsed address.
-    fn return_address(&self, text: &str) -> Result<ReturnAddress> {
+    fn return_address(&self, text: &str) -> std::result::Result<ReturnAddress, InvalidField> {
         let admitted = self.config.return_addresses.admit(text);
         let url = admitted.map_err(|error| InvalidField::new("returnTo", error))?;
         Ok(ReturnAddress { origin: url.origin().ascii_serialization(), url: url.into() })

@@ -27,7 +27,7 @@ impl Billing {
     /// Creates a checkout of the pro plan. The payment itself does not change the plan; the webhook does.
     ///
     /// # Errors
-    /// Returns [`BillingError::Off`], [`BillingError::AlreadyPro`], [`BillingError::Field`] or
+    /// Returns [`BillingError::Off`], [`BillingError::AlreadyPro`], [`BillingError::Fields`] or
     /// [`BillingError::Unavailable`].
     pub async fn check_out(&self, actor: &Actor, org: OrgId, plan: Plan, new: NewCheckout) -> Result<BillingPage> {
         let return_to = self.return_address(&new.return_to)?;
@@ -50,7 +50,7 @@ impl Billing {
     /// Returns the URL of the portal, which is valid for one visit.
     ///
     /// # Errors
-    /// Returns [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Field`] or
+    /// Returns [`BillingError::Off`], [`BillingError::NeverPaid`], [`BillingError::Fields`] or
     /// [`BillingError::Unavailable`].
     pub async fn portal(&self, actor: &Actor, org: OrgId, visit: NewPortalVisit) -> Result<BillingPage> {
         let return_to = visit.return_to.map(|address| self.return_address(&address)).transpose()?;

@@ -57,7 +57,7 @@ async fn settings_require_a_card_a_tier_and_a_smaller_threshold() {
         let invalid =
             change(AutoTopupChange { enabled: true, amount_micro_cents: amount, threshold_micro_cents: threshold })
                 .await;
-        let Err(BillingError::Field(invalid)) = invalid else { panic!("{amount:?} {threshold:?}: {invalid:?}") };
+        let Err(BillingError::Fields(invalid)) = invalid else { panic!("{amount:?} {threshold:?}: {invalid:?}") };
         assert!(invalid.details().to_string().contains(field), "{amount:?} {threshold:?}: {invalid}");
     }
     assert!(change(OFF).await.unwrap().is_none());

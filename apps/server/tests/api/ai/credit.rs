@@ -8,6 +8,12 @@ use crate::support::App;
 
 const TIERS: [i64; 5] = [500_000_000, 1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000];
 
+/// Returns the paths of the invalid fields that an error names.
+fn fields(error: &Value) -> Vec<&str> {
+    let fields = error["details"]["fields"].as_array().unwrap();
+    fields.iter().map(|field| field["path"].as_str().unwrap()).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn paid_checkout_is_credited_by_its_event_only() {
     let kit = Kit::start().await;
@@ -82,8 +88,14 @@ async fn checkout_requires_a_tier_and_an_address_of_this_installation() {
 async fn installation_without_a_credit_product_sells_none() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
-    let request = json!({ "microCents": 500_000_000, "returnTo": RETURN_TO });
-    ada.post(CHECKOUT, request).await.expect_error(501, "billing_off");
+    let request = |micro_cents: i64, return_to: &str| json!({ "microCents": micro_cents, "returnTo": return_to });
+    ada.post(CHECKOUT, request(500_000_000, RETURN_TO)).await.expect_error(501, "billing_off");
+    // Invalid fields take precedence, and all of them are named.
+    let refused = ada.post(CHECKOUT, request(1, "https://evil.example/")).await;
+    assert_eq!(fields(refused.expect_error(400, "bad_request")), ["returnTo", "microCents"]);
+    ada.post(CHECKOUT, request(1, RETURN_TO)).await.expect_error(400, "bad_request");
+    let refused = ada.put(AUTO_TOPUP, json!({ "enabled": true, "amountMicroCents": 1 })).await;
+    assert_eq!(fields(refused.expect_error(400, "bad_request")), ["amountMicroCents", "thresholdMicroCents"]);
     let on = json!({ "enabled": true, "amountMicroCents": 500_000_000, "thresholdMicroCents": 1 });
     ada.put(AUTO_TOPUP, on).await.expect_error(409, "no_payment_method");
     ada.put(AUTO_TOPUP, json!({ "enabled": false })).await.expect(204);
