@@ -12,86 +12,130 @@ crate::words! {
     } example Free
 }
 
-/// The limits of each plan (contract section 1, "Plan limits"). They are settings of the server; these are the
-/// defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Limits of [`Plan::Free`].
-    pub free: PlanLimits,
-    /// Limits of [`Plan::Pro`].
-    pub pro: PlanLimits,
+/// A limit, or a table of limits, of which a settings file overrides a part.
+trait Overridable {
+    /// The content of the settings file. Its default overrides nothing.
+    type Overrides;
+
+    fn overridden(self, overrides: Self::Overrides) -> Self;
 }
 
-/// The limits of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlanLimits {
-    /// Projects per organization.
-    pub projects: u32,
-    /// The maximum number of pending invitations per organization. The limit prevents abuse, and is the same for every
-    /// plan by default.
-    #[serde(default = "default_invites")]
-    pub invites: u32,
-    /// The maximum number of custom hostnames per project.
-    #[serde(default = "default_custom_hostnames")]
-    pub custom_hostnames: u32,
-    /// The maximum number of custom hostnames per project whose ownership is not verified yet.
-    #[serde(default = "default_pending_hostnames")]
-    pub pending_hostnames: u32,
-    /// The maximum number of DNS zones per organization.
-    #[serde(default = "default_zones")]
-    pub zones: u32,
-    /// The maximum number of bytes per DNS zone: the names and the data of its rrsets.
-    #[serde(default = "default_zone_bytes")]
-    pub zone_bytes: u64,
-    /// The maximum number of bytes in a project's object storage: the sum of the sizes of all objects.
-    #[serde(default = "default_storage_bytes")]
-    pub storage_bytes: u64,
-    /// The maximum number of bytes in a project's database.
-    #[serde(default = "default_database_bytes")]
-    pub database_bytes: u64,
-    /// The maximum number of tokens of a project's database.
-    #[serde(default = "default_database_tokens")]
-    pub database_tokens: u32,
-    /// The number of days for which scheduled generations of a database are kept.
-    #[serde(default = "default_backup_days")]
-    pub backup_days: u32,
-    /// The maximum number of mails that a project can send per hour.
-    #[serde(default = "default_mails_per_hour")]
-    pub mails_per_hour: u32,
-    /// The number of days for which the mail log is kept.
-    #[serde(default = "default_mail_log_days")]
-    pub mail_log_days: u32,
-    /// Bytes of stored mail per project. Received and sent mail are limited separately.
-    #[serde(default = "default_mail_bytes")]
-    pub mail_bytes: u64,
-    /// Calls of AI models that a project may make in a minute.
-    #[serde(default = "default_ai_requests_per_minute")]
-    pub ai_requests_per_minute: u32,
-    /// The maximum spend of a project on AI models in 24 hours, in microcents.
-    #[serde(default = "default_ai_spend_per_day_micro_cents")]
-    pub ai_spend_per_day_micro_cents: i64,
-    /// The maximum number of input tokens per call of an AI model; 0 means the model's own limit.
-    #[serde(default)]
-    pub ai_max_input_tokens: u32,
-    /// The maximum number of output tokens per call of an AI model; 0 means the model's own limit.
-    #[serde(default)]
-    pub ai_max_output_tokens: u32,
+macro_rules! overridable_numbers {
+    ($($number:ty),*) => { $(
+        impl Overridable for $number {
+            type Overrides = Option<Self>;
+
+            fn overridden(self, overrides: Self::Overrides) -> Self {
+                overrides.unwrap_or(self)
+            }
+        }
+    )* };
+}
+
+overridable_numbers!(u32, u64, i64);
+
+/// Declares a table of limits, and the type of its overrides.
+macro_rules! limits {
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident overridden by $overrides:ident {
+            $($(#[$field_doc:meta])* pub $field:ident: $limit:ty,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $limit,)*
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        struct $overrides {
+            $($field: <$limit as Overridable>::Overrides,)*
+        }
+
+        impl Overridable for $name {
+            type Overrides = $overrides;
+
+            fn overridden(self, overrides: Self::Overrides) -> Self {
+                Self { $($field: self.$field.overridden(overrides.$field),)* }
+            }
+        }
+    };
+}
+
+limits! {
+    /// The limits of each plan (contract section 1, "Plan limits"). They are settings of the server; these are the
+    /// defaults. A settings file overrides single limits: each plan keeps its own defaults for the others.
+    #[derive(Deserialize)]
+    #[serde(from = "LimitsOverrides")]
+    pub struct Limits overridden by LimitsOverrides {
+        /// Limits of [`Plan::Free`].
+        pub free: PlanLimits,
+        /// Limits of [`Plan::Pro`].
+        pub pro: PlanLimits,
+    }
+}
+
+impl From<LimitsOverrides> for Limits {
+    fn from(overrides: LimitsOverrides) -> Self {
+        Self::default().overridden(overrides)
+    }
+}
+
+limits! {
+    /// The limits of a plan.
+    pub struct PlanLimits overridden by PlanOverrides {
+        /// Projects per organization.
+        pub projects: u32,
+        /// The maximum number of pending invitations per organization. The limit prevents abuse, and is the same for
+        /// every plan by default.
+        pub invites: u32,
+        /// The maximum number of custom hostnames per project.
+        pub custom_hostnames: u32,
+        /// The maximum number of custom hostnames per project whose ownership is not verified yet.
+        pub pending_hostnames: u32,
+        /// The maximum number of DNS zones per organization.
+        pub zones: u32,
+        /// The maximum number of bytes per DNS zone: the names and the data of its rrsets.
+        pub zone_bytes: u64,
+        /// The maximum number of bytes in a project's object storage: the sum of the sizes of all objects.
+        pub storage_bytes: u64,
+        /// The maximum number of bytes in a project's database.
+        pub database_bytes: u64,
+        /// The maximum number of tokens of a project's database.
+        pub database_tokens: u32,
+        /// The number of days for which scheduled generations of a database are kept.
+        pub backup_days: u32,
+        /// The maximum number of mails that a project can send per hour.
+        pub mails_per_hour: u32,
+        /// The number of days for which the mail log is kept.
+        pub mail_log_days: u32,
+        /// Bytes of stored mail per project. Received and sent mail are limited separately.
+        pub mail_bytes: u64,
+        /// Calls of AI models that a project may make in a minute.
+        pub ai_requests_per_minute: u32,
+        /// The maximum spend of a project on AI models in 24 hours, in microcents.
+        pub ai_spend_per_day_micro_cents: i64,
+        /// The maximum number of input tokens per call of an AI model; 0 means the model's own limit.
+        pub ai_max_input_tokens: u32,
+        /// The maximum number of output tokens per call of an AI model; 0 means the model's own limit.
+        pub ai_max_output_tokens: u32,
+        /// The limits of a bundle.
+        pub bundle: BundleLimits,
+    }
+}
+
+limits! {
     /// The limits of a bundle.
-    pub bundle: BundleLimits,
-}
-
-/// The limits of a bundle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BundleLimits {
-    /// The maximum size as uploaded, in bytes.
-    pub compressed: u64,
-    /// The maximum size after unpacking, in bytes.
-    pub unpacked: u64,
-    /// The maximum number of entries in the archive.
-    pub entries: u64,
+    pub struct BundleLimits overridden by BundleOverrides {
+        /// The maximum size as uploaded, in bytes.
+        pub compressed: u64,
+        /// The maximum size after unpacking, in bytes.
+        pub unpacked: u64,
+        /// The maximum number of entries in the archive.
+        pub entries: u64,
+    }
 }
 
 impl Limits {
@@ -105,73 +149,6 @@ impl Limits {
     }
 }
 
-const fn default_invites() -> u32 {
-    50
-}
-
-const fn default_custom_hostnames() -> u32 {
-    100
-}
-
-const fn default_pending_hostnames() -> u32 {
-    20
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_zones() -> u32 {
-    20
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_zone_bytes() -> u64 {
-    8 * MIB
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_storage_bytes() -> u64 {
-    GIB
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_database_bytes() -> u64 {
-    GIB
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_database_tokens() -> u32 {
-    20
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_backup_days() -> u32 {
-    7
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_mails_per_hour() -> u32 {
-    50
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_mail_log_days() -> u32 {
-    30
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_mail_bytes() -> u64 {
-    GIB
-}
-
-/// Returns the free plan's default. A pro plan whose settings file omits this limit gets the same value.
-const fn default_ai_requests_per_minute() -> u32 {
-    60
-}
-
-/// Returns the free plan's default, 10 dollars. A pro plan whose settings file omits this limit gets the same value.
-const fn default_ai_spend_per_day_micro_cents() -> i64 {
-    1_000_000_000
-}
-
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 
@@ -181,29 +158,30 @@ impl Default for Limits {
         Self {
             free: PlanLimits {
                 projects: 3,
-                invites: default_invites(),
-                custom_hostnames: default_custom_hostnames(),
-                pending_hostnames: default_pending_hostnames(),
-                zones: default_zones(),
-                zone_bytes: default_zone_bytes(),
-                storage_bytes: default_storage_bytes(),
-                database_bytes: default_database_bytes(),
-                database_tokens: default_database_tokens(),
-                backup_days: default_backup_days(),
-                mails_per_hour: default_mails_per_hour(),
-                mail_log_days: default_mail_log_days(),
-                mail_bytes: default_mail_bytes(),
-                ai_requests_per_minute: default_ai_requests_per_minute(),
-                ai_spend_per_day_micro_cents: default_ai_spend_per_day_micro_cents(),
+                invites: 50,
+                custom_hostnames: 100,
+                pending_hostnames: 20,
+                zones: 20,
+                zone_bytes: 8 * MIB,
+                storage_bytes: GIB,
+                database_bytes: GIB,
+                database_tokens: 20,
+                backup_days: 7,
+                mails_per_hour: 50,
+                mail_log_days: 30,
+                mail_bytes: GIB,
+                ai_requests_per_minute: 60,
+                // 10 dollars.
+                ai_spend_per_day_micro_cents: 1_000_000_000,
                 ai_max_input_tokens: 0,
                 ai_max_output_tokens: 0,
                 bundle: bundle(50 * MIB, 250 * MIB),
             },
             pro: PlanLimits {
                 projects: 100,
-                invites: default_invites(),
-                custom_hostnames: default_custom_hostnames(),
-                pending_hostnames: default_pending_hostnames(),
+                invites: 50,
+                custom_hostnames: 100,
+                pending_hostnames: 20,
                 zones: 1000,
                 zone_bytes: 64 * MIB,
                 storage_bytes: 100 * GIB,

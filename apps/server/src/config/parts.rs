@@ -386,4 +386,17 @@ mod tests {
         let limits: LimitsFile = toml::from_str("[rates]\ncredential = 7").expect("a limits file");
         assert_eq!(limits.rates.user().get(), 14);
     }
+
+    #[test]
+    fn limit_that_the_file_omits_is_the_default_of_its_plan() {
+        let file = "[plans.pro]\nprojects = 7\n[plans.pro.bundle]\nentries = 8\n[plans.free]\nzones = 9";
+        let LimitsFile { plans, .. } = toml::from_str(file).expect("a limits file");
+        let mut expected = Limits::default();
+        (expected.pro.projects, expected.pro.bundle.entries, expected.free.zones) = (7, 8, 9);
+        assert_eq!(plans, expected);
+        for unknown in ["[plans.pro]\nproject = 7", "[plans.team]", "[plans.pro.bundle]\nsize = 1"] {
+            let error = toml::from_str::<LimitsFile>(unknown).expect_err(unknown).to_string();
+            assert!(error.contains("unknown field") && error.contains("line"), "{error}");
+        }
+    }
 }
