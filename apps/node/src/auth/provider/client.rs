@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest time of a request. All requests of a sign-in must end within its deadline.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest response.
-const MAX_RESPONSE_BYTES: usize = 256 << 10;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// GitHub rejects requests without this header.
 const USER_AGENT: &str = "svc-node";
 
