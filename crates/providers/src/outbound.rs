@@ -22,7 +22,7 @@ use self::error::request_error;
 use crate::tls;
 
 pub use self::error::{OutboundConfigError, OutboundError};
-pub(crate) use self::exchange::{Call, Credential, Exchange, retry_after};
+pub(crate) use self::exchange::{Call, Credential, Exchange};
 
 /// The limits of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,29 +206,13 @@ impl OutboundClient {
         }
         let exchange = async {
             let response = self.send_any(call.url, request).await?;
-            let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
-            Ok(Exchange { status, retry_after, body: self.read_body(response).await? })
+            Ok(Exchange { status: response.status().as_u16(), body: self.read_body(response).await? })
         };
         self.log(exchange.await)
     }
 
-    /// Sends a request, like [`Self::exchange`]. Repeats it once after a 429 whose `Retry-After` is short. The timeout
-    /// of a call includes the repetition.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::exchange`].
-    pub(crate) async fn exchange_with_retry(&self, call: Call<'_>) -> Result<Exchange, OutboundError> {
-        let exchange = async {
-            let first = self.exchange(call.clone()).await?;
-            let Some(wait) = first.retry_delay() else { return Ok(first) };
-            tokio::time::sleep(wait).await;
-            self.exchange(call).await
-        };
-        tokio::time::timeout(self.limits.timeout, exchange).await.unwrap_or(Err(OutboundError::Timeout))
-    }
-
     /// Sends a request with these headers, and returns the status, the headers and the body of the response, whatever
-    /// its status.
+    /// its status. Does not repeat the request: the nonce of a certificate authority is valid only once.
     ///
     /// # Errors
     /// Returns an error for a redirect, and if the response is incomplete.
@@ -241,7 +225,7 @@ impl OutboundClient {
     ) -> Result<(StatusCode, HeaderMap, Vec<u8>), OutboundError> {
         let exchange = async {
             let request = self.client.request(method, url.clone()).headers(headers).body(body);
-            let mut response = self.send_any(url, request).await?;
+            let mut response = self.accept(url, async { accept_json(request).send().await }).await?;
             let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
             Ok((status, headers, self.read_body(response).await?))
         };
@@ -273,12 +257,21 @@ impl OutboundClient {
         if status.is_success() { Ok(response) } else { Err(OutboundError::Status(status.as_u16())) }
     }
 
-    /// Sends a request, and returns the response unless it is a redirect.
+    /// Sends a request, repeats it once after a 429, and returns the response unless it is a redirect.
     async fn send_any(&self, url: &Url, request: RequestBuilder) -> Result<Response, OutboundError> {
+        self.accept(url, retry::send(accept_json(request), self.limits.timeout)).await
+    }
+
+    /// Waits for the response if the origin is allowed. Accepts it unless it is a redirect.
+    async fn accept(
+        &self,
+        url: &Url,
+        response: impl Future<Output = reqwest::Result<Response>>,
+    ) -> Result<Response, OutboundError> {
         if !self.allowed.contains(url) {
             return Err(OutboundError::NotAllowed);
         }
-        let response = request.header(ACCEPT, "application/json").send().await.map_err(request_error)?;
+        let response = response.await.map_err(request_error)?;
         let status = response.status();
         if status.is_redirection() {
             return Err(OutboundError::Redirect(status.as_u16()));
@@ -297,6 +290,10 @@ impl OutboundClient {
         }
         Ok(body)
     }
+}
+
+fn accept_json(request: RequestBuilder) -> RequestBuilder {
+    request.header(ACCEPT, "application/json")
 }
 
 /// Returns an http or https URL with these segments added to its path. An empty last segment is a trailing slash.

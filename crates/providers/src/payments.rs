@@ -284,7 +284,7 @@ impl PaymentsClient {
     async fn exchange(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
         let (url, body) = (with_path(&self.url, path), body.map(Value::to_string));
         let (credential, header, body) = (Credential::Bearer(&self.token), None, body.as_deref());
-        self.client.exchange_with_retry(Call { method, url: &url, credential, header, body }).await
+        self.client.exchange(Call { method, url: &url, credential, header, body }).await
     }
 }
 

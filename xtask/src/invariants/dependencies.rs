@@ -4,6 +4,7 @@ use super::graph::Graph;
 
 /// The crates that depend on no other crates of the workspace than these, and the reason.
 const ALLOWED: &[(&str, &[&str], &str)] = &[
+    ("retry", &[], "this crate has no workspace dependencies"),
     ("semaphores", &[], "this crate has no workspace dependencies"),
     ("sha256", &[], "this crate has no workspace dependencies"),
     ("webhooks", &[], "this crate has no workspace dependencies"),
@@ -14,8 +15,8 @@ const ALLOWED: &[(&str, &[&str], &str)] = &[
     ("store", &["kernel", "semaphores", "sha256"], "the only workspace dependency of store is kernel"),
     (
         "providers",
-        &["kernel", "semaphores", "sha256", "webhooks"],
-        "the only workspace dependencies of providers are kernel and webhooks",
+        &["kernel", "retry", "semaphores", "sha256", "webhooks"],
+        "the only workspace dependencies of providers are kernel, retry and webhooks",
     ),
     ("objects", &["settings"], "the only workspace dependency of objects is settings"),
     ("daemon", &["settings"], "the only workspace dependency of daemon is settings"),
@@ -32,7 +33,7 @@ const ALLOWED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "node",
-        &["bundle", "daemon", "objects", "protocol", "semaphores", "settings", "sha256", "tls"],
+        &["bundle", "daemon", "objects", "protocol", "retry", "semaphores", "settings", "sha256", "tls"],
         "a node depends on the control plane only through the protocol",
     ),
     ("cli", &["client", "bundle"], "cli depends on the platform only through the API client and bundles"),

@@ -292,7 +292,7 @@ impl RegistrarClient {
         let credential = Credential::Basic { user: &self.user, password: &self.token };
         let header = idempotency_key.map(|key| ("x-idempotency-key", key));
         let call = Call { method, url: &url, credential, header, body: body.as_deref() };
-        Ok(self.client.exchange_with_retry(call).await?)
+        Ok(self.client.exchange(call).await?)
     }
 }
 

@@ -96,6 +96,43 @@ async fn silent_server_times_out() {
     }
 }
 
+/// Starts a server that sends each of these responses to one request, and then closes.
+async fn sequence(responses: &[&str]) -> Url {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+    let responses: Vec<String> = responses.iter().map(|&response| response.to_owned()).collect();
+    tokio::spawn(async move {
+        for response in responses {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await;
+            stream.write_all(response.as_bytes()).await.unwrap();
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn rate_limited_request_is_repeated_once_after_a_short_time() {
+    const OK: &str = "HTTP/1.1 200 .\r\n\r\n17";
+    const NOW: &str = "HTTP/1.1 429 .\r\nRetry-After: 0\r\n\r\n{}";
+    const WITHOUT: &str = "HTTP/1.1 429 .\r\n\r\n{}";
+    const LATER: &str = "HTTP/1.1 429 .\r\nRetry-After: 3\r\n\r\n{}";
+    let (repeated, limited) = (Ok(Value::from(17)), Err(OutboundError::Status(429)));
+    for (responses, expected) in
+        [([NOW, OK], &repeated), ([WITHOUT, OK], &repeated), ([NOW, NOW], &limited), ([LATER, OK], &limited)]
+    {
+        assert_eq!(get(&sequence(&responses).await, Limits::default()).await, *expected, "{responses:?}");
+        // The timeout of the call includes the wait.
+        let expected = if responses[0] == WITHOUT { &limited } else { expected };
+        assert_eq!(get(&sequence(&responses).await, short_timeout()).await, *expected, "{responses:?}");
+    }
+    let form = async |responses: &[&str]| {
+        let url = sequence(responses).await;
+        OutboundClient::new("test", [&url]).unwrap().post_form::<Value>(&url, &[("a", "b")]).await
+    };
+    assert_eq!(form(&[NOW, OK]).await, repeated);
+}
+
 #[tokio::test]
 async fn closed_port_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -18,7 +18,7 @@ use crate::auth::config::{AuthConfig, ProviderConfig, is_openid};
 use crate::clock::since_epoch;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// The longest time of a request. All requests of a sign-in must end within its deadline.
+/// The longest time of a request, with its repetition. All requests of a sign-in must end within its deadline.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest response.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
@@ -61,7 +61,6 @@ impl Providers {
             .redirect(Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(REQUEST_TIMEOUT)
             .build()?;
         let providers = config.providers.iter().map(|(kind, config)| {
             let keys = config.signatures.as_ref().map(|it| Keys::new(it.jwks_url.clone()));
@@ -180,10 +179,10 @@ impl Provider {
     }
 }
 
-/// Sends a request, and returns the status and the body.
+/// Sends a request, repeats it once after a 429, and returns the status and the body.
 pub(super) async fn send(request: RequestBuilder) -> Result<(u16, Bytes)> {
     let failed = |error: reqwest::Error| ProviderError::Failed(error_chain(error.without_url()));
-    let mut response = request.send().await.map_err(failed)?;
+    let mut response = retry::send(request, REQUEST_TIMEOUT).await.map_err(failed)?;
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         if body.len() + chunk.len() > MAX_RESPONSE_BYTES {

@@ -187,6 +187,13 @@ async fn failures_of_a_provider_are_pages_that_offer_another_attempt() {
         assert!(!response.body.contains("text of the provider") && browser.session().is_none(), "{fault:?}");
         rig.identity.inject(provider, None);
     }
+    // A request that the provider rejects with 429 is repeated once.
+    let token_requests =
+        || rig.identity.requests(CodeHost).iter().filter(|request| request.ends_with("/token")).count();
+    let before = token_requests();
+    rig.identity.inject(CodeHost, Some(response(Token, ResponseFault::Status(429))));
+    assert_eq!(browser.sign_in(CodeHost, "ada", "/").await.status, failed);
+    assert_eq!(token_requests(), before + 2);
     rig.identity.inject(WebAccount, Some(response(Keys, ResponseFault::Status(500))));
     // The keys are cached.
     assert_eq!(browser.sign_in(WebAccount, "ada", "/").await.status, 303);

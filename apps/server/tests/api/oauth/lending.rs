@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use actix_web::http::header::RETRY_AFTER;
 use actix_web::{App as Web, HttpRequest, HttpResponse, HttpServer, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -60,7 +61,8 @@ impl LendingService {
             None => state.malformed.push(format!("{request:?} {body:?}")),
         }
         let status = if state.statuses.is_empty() { 204 } else { state.statuses.remove(0) };
-        HttpResponse::build(status.try_into().unwrap()).finish()
+        // After such a wait, the client does not repeat the request itself.
+        HttpResponse::build(status.try_into().unwrap()).insert_header((RETRY_AFTER, 60)).finish()
     }
 
     fn answer_with(&self, statuses: &[u16]) {
