@@ -20,7 +20,7 @@ use super::usage::{estimate, output_bytes, reported, tokens_of};
 use super::{AiError, AiMetrics, Result};
 
 /// The longest duration of a call, even if its upstream keeps sending single bytes.
-const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
 /// The longest response that is not a stream.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// The largest number of events that are buffered for a slow worker. If the buffer is full, the node stops reading from

@@ -19,8 +19,8 @@ pub enum AiError {
     #[error("{message}")]
     Refused { code: RefusalCode, message: String, retry_after: Option<u32> },
     /// The upstream rejected the request with a 4xx.
-    #[error("{message}")]
-    Rejected { status: u16, message: String, code: Option<String> },
+    #[error("The upstream rejects the request with status {status}. Check {}.", field.unwrap_or("its fields"))]
+    Rejected { status: u16, code: &'static str, field: Option<&'static str> },
     /// 503: the upstream is not configured, or failed.
     #[error("The upstream of the AI models is not available. Try again later.")]
     NoUpstream,
@@ -34,7 +34,7 @@ pub enum AiError {
 
 impl AiError {
     /// Returns the code in the response.
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidRequest(_) => "invalid_request",
             Self::UnknownEndpoint => "unknown_endpoint",
@@ -46,9 +46,14 @@ impl AiError {
                 RefusalCode::SpendLimit => "spend_limit",
                 RefusalCode::NotGranted => "not_granted",
             },
-            Self::Rejected { code, .. } => code.as_deref().unwrap_or("invalid_request"),
+            Self::Rejected { code, .. } => code,
             Self::NoUpstream | Self::NoMemory | Self::NoCore => "no_upstream",
         }
+    }
+
+    /// Returns the outcome for the metrics: the code, unless the upstream chose it.
+    pub fn outcome(&self) -> &'static str {
+        if matches!(self, Self::Rejected { .. }) { "rejected" } else { self.code() }
     }
 
     fn status(&self) -> StatusCode {

@@ -8,7 +8,7 @@ use super::error::AiError;
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct AiMetrics {
-    /// By outcome: `ok` or the code of the error.
+    /// By outcome: `ok`, or that of the error.
     calls: IntCounterVec,
     /// By direction (`input` or `output`) and origin (`reported` or `estimated`).
     tokens: IntCounterVec,
@@ -39,7 +39,7 @@ impl AiMetrics {
             )?,
         };
         // An alert needs this series before the first failure.
-        metrics.calls.with_label_values(&[AiError::NoUpstream.code()]);
+        metrics.calls.with_label_values(&[AiError::NoUpstream.outcome()]);
         registry.register(Box::new(metrics.calls.clone()))?;
         registry.register(Box::new(metrics.tokens.clone()))?;
         registry.register(Box::new(metrics.admission.clone()))?;
@@ -48,20 +48,8 @@ impl AiMetrics {
         Ok(metrics)
     }
 
-    /// Counts a call. The codes of the upstream are not labels.
-    pub fn count(&self, outcome: &str) {
-        const OUTCOMES: [&str; 9] = [
-            "ok",
-            "invalid_request",
-            "model_not_found",
-            "context_length_exceeded",
-            "insufficient_credit",
-            "rate_limited",
-            "spend_limit",
-            "not_granted",
-            "no_upstream",
-        ];
-        let outcome = OUTCOMES.iter().find(|known| **known == outcome).unwrap_or(&"rejected");
+    /// Counts a call.
+    pub fn count(&self, outcome: &'static str) {
         self.calls.with_label_values(&[outcome]).inc();
     }
 

@@ -116,7 +116,7 @@ impl Ai {
         self.runtime.spawn(async move {
             let mut sender = sender;
             let completed = this.begin(&project, body, memory, &mut sender).await;
-            this.metrics.count(completed.as_ref().map_or_else(AiError::code, |_| "ok"));
+            this.metrics.count(completed.as_ref().map_or_else(AiError::outcome, |_| "ok"));
             let call = match completed {
                 Ok((completion, call)) => {
                     // If the worker is gone, the call continues, and finds that its receiver is closed.

@@ -8,7 +8,7 @@ use super::{AiError, Result};
 /// The fields that limit the output.
 const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 /// The fields that are passed on. They change what the model writes, and not what a token costs or which model answers.
-const FIELDS: [&str; 32] = [
+pub(super) const FIELDS: [&str; 32] = [
     "frequency_penalty",
     "function_call",
     "functions",

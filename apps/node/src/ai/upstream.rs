@@ -7,16 +7,41 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use serde_json::Value;
 
+use super::call::MAX_DURATION;
 use super::config::AiConfig;
+use super::request::FIELDS;
 use super::{AiError, Result};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest time without data from the upstream. A model may think for a long time before its first token.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
-/// The longest body of an error.
+/// The largest part of an error's body that is read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// The largest part of the upstream's error message that is passed on, in characters.
-const MAX_MESSAGE: usize = 1_000;
+/// The largest part of the upstream's text that is logged, in characters.
+const MAX_TEXT: usize = 1_000;
+/// The codes of OpenAI's API that are passed on, because code can react to them.
+const CODES: [&str; 20] = [
+    "array_above_max_length",
+    "array_below_min_length",
+    "content_filter",
+    "content_policy_violation",
+    "context_length_exceeded",
+    "decimal_above_max_value",
+    "decimal_below_min_value",
+    "empty_array",
+    "empty_string",
+    "integer_above_max_value",
+    "integer_below_min_value",
+    "invalid_image",
+    "invalid_type",
+    "invalid_value",
+    "missing_required_parameter",
+    "string_above_max_length",
+    "string_below_min_length",
+    "unknown_parameter",
+    "unsupported_parameter",
+    "unsupported_value",
+];
 
 /// The upstream.
 pub struct Upstream {
@@ -41,25 +66,25 @@ impl Upstream {
         Ok(Self { client, url: format!("{}/chat/completions", config.url) })
     }
 
-    /// Sends a request. Returns the response if it has status 200 and this content type.
+    /// Sends a request, and repeats it once after a 429. Returns the response if it has status 200 and this content
+    /// type.
     ///
     /// # Errors
     /// Returns [`AiError::Rejected`] if the request is at fault, and otherwise [`AiError::NoUpstream`].
     pub async fn send(&self, body: Vec<u8>, content_type: &'static str) -> Result<Response> {
         let request = self.client.post(&self.url).header(ACCEPT, content_type).body(body);
-        let response = request.send().await.map_err(|error| failed(&error.without_url().to_string()))?;
+        let response = retry::send(request, MAX_DURATION).await;
+        let response = response.map_err(|error| failed(&error.without_url().to_string()))?;
+        let given = response.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
+        let given = given.and_then(|given| given.split(';').next()).unwrap_or_default().trim();
         match response.status().as_u16() {
-            200 => {
-                let given = response.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
-                let given = given.and_then(|given| given.split(';').next()).unwrap_or_default().trim();
-                if given.eq_ignore_ascii_case(content_type) {
-                    Ok(response)
-                } else {
-                    Err(failed("an unexpected content type"))
-                }
-            }
+            200 if given.eq_ignore_ascii_case(content_type) => Ok(response),
+            200 => Err(failed("an unexpected content type")),
             // The cause is the node's key or the key's limits, not the request.
             status @ (401 | 402 | 403 | 407 | 408 | 429) => Err(failed(&format!("status {status}"))),
+            status @ 400..=499 if given.eq_ignore_ascii_case("text/html") => {
+                Err(failed(&format!("a page with status {status}")))
+            }
             status @ 400..=499 => Err(rejection(status, response).await),
             status => Err(failed(&format!("status {status}"))),
         }
@@ -72,21 +97,22 @@ pub fn failed(reason: &str) -> AiError {
     AiError::NoUpstream
 }
 
-/// Returns the error of a request that the upstream rejects, with its message if it has OpenAI's shape.
+/// Returns the error of a request that the upstream rejects. Logs the upstream's text, which is not for worker code. Only
+/// a known code and the name of a field are passed on, if the body has OpenAI's shape.
 async fn rejection(status: u16, mut response: Response) -> AiError {
     let mut body = Vec::new();
-    while let Ok(Some(chunk)) = response.chunk().await {
+    while body.len() < MAX_ERROR_BYTES
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
         body.extend_from_slice(&chunk);
-        if body.len() > MAX_ERROR_BYTES {
-            return failed("the body of an error is too long");
-        }
     }
-    let error: Value = serde_json::from_slice::<Value>(&body).unwrap_or_default();
-    let text = |name: &str| {
-        error.get("error")?.get(name).and_then(Value::as_str).map(|text| text.chars().take(MAX_MESSAGE).collect())
-    };
-    match text("message") {
-        Some(message) => AiError::Rejected { status, message, code: text("code") },
-        None => failed("an error without a message"),
-    }
+    let text: String = String::from_utf8_lossy(&body).chars().take(MAX_TEXT).collect();
+    tracing::debug!(status, text, "the upstream of the AI models rejected a request");
+    let error: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let member = |name: &str| error.get("error")?.get(name)?.as_str();
+    let code = member("code").and_then(|code| CODES.into_iter().find(|known| *known == code));
+    // A field within another one is named like `messages[0].content`.
+    let field = member("param").and_then(|path| path.split(['.', '[']).next());
+    let field = field.and_then(|name| FIELDS.into_iter().find(|known| *known == name));
+    AiError::Rejected { status, code: code.unwrap_or("invalid_request"), field }
 }

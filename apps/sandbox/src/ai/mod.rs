@@ -37,6 +37,10 @@ const FLUSH: Duration = Duration::from_millis(50);
 pub enum AiFault {
     /// Responds with this status and an error in OpenAI's shape.
     Status(u16),
+    /// Responds with this status and an error in another shape.
+    OtherError(u16),
+    /// Responds with this status and a page.
+    ErrorPage(u16),
     /// Responds with 200 and a page.
     Html,
     /// Responds with 200 and JSON without choices.
@@ -130,12 +134,20 @@ impl Ai {
         };
         if body["messages"].as_array().is_none_or(Vec::is_empty) {
             self.set_outcome(index, "invalid");
-            return Some(error(400, "[] is too short - 'messages'", "empty_array"));
+            return Some(error_of(Some("messages"), 400, "[] is too short - 'messages'", "empty_array"));
         }
         match fault {
             Some(AiFault::Status(status)) => {
                 self.set_outcome(index, "status");
                 Some(error(status, "The sandbox was told to fail.", "sandbox_fault"))
+            }
+            Some(AiFault::OtherError(status)) => {
+                self.set_outcome(index, "status");
+                Some(Response { status, ..Response::json(&json!({ "detail": "The sandbox was told to fail." })) })
+            }
+            Some(AiFault::ErrorPage(status)) => {
+                self.set_outcome(index, "html");
+                Some(Response::new(status, "text/html", "<!DOCTYPE html><title>Maintenance</title>"))
             }
             Some(AiFault::Html) => {
                 self.set_outcome(index, "html");
@@ -264,8 +276,13 @@ impl Ai {
 }
 
 fn error(status: u16, message: &str, code: &str) -> Response {
+    error_of(None, status, message, code)
+}
+
+/// Returns an error that names the invalid field.
+fn error_of(param: Option<&str>, status: u16, message: &str, code: &str) -> Response {
     let kind = if status == 429 { "rate_limit_error" } else { "invalid_request_error" };
-    let error = json!({ "error": { "message": message, "type": kind, "param": null, "code": code } });
+    let error = json!({ "error": { "message": message, "type": kind, "param": param, "code": code } });
     Response { status, ..Response::json(&error) }
 }
 

@@ -2,7 +2,7 @@
 
 use protocol::AiUsage;
 use sandbox::{AI_KEY, AiFault, AiServer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{HOST, Rig, question, reported, streamed, tokens};
 use crate::running::until;
@@ -23,7 +23,8 @@ async fn failed_call_is_free() {
     let Some(rig) = Rig::start().await else { return };
     let mut count = 0;
     let faults = [401, 403, 429, 500, 503].map(AiFault::Status);
-    for fault in [AiFault::Html, AiFault::WrongShape, AiFault::Redirect].into_iter().chain(faults) {
+    let pages = [AiFault::Html, AiFault::ErrorPage(400), AiFault::WrongShape, AiFault::Redirect];
+    for fault in pages.into_iter().chain(faults) {
         rig.upstream.inject(Some(fault));
         for body in [question("x"), streamed("x")] {
             assert_eq!(error(&rig.post_whole("/fetch", &body).await), no_upstream(), "{fault:?}");
@@ -31,13 +32,22 @@ async fn failed_call_is_free() {
             assert_eq!(rig.usage(count).await, None, "{fault:?}");
         }
     }
-    // For an error of the request, worker code receives the upstream's code.
-    rig.upstream.inject(Some(AiFault::Status(400)));
-    let rejected = rig.post_whole("/fetch", &question("x")).await;
-    assert_eq!(error(&rejected), (400, "sandbox_fault".to_owned()));
-    assert!(rejected.body.contains("The sandbox was told to fail."), "{}", rejected.body);
-    assert_eq!(rig.usage(count + 1).await, None);
-    rig.has_metrics(&[r#"svc_node_ai_calls_total{outcome="rejected"} 1"#]).await;
+    // For an error of the request, worker code receives the status, and no text of the upstream.
+    let empty = json!({ "model": "lab/small", "messages": [] });
+    for (fault, body, status, code, hint) in [
+        (AiFault::Status(400), question("x"), 400, "invalid_request", "Check its fields."),
+        (AiFault::OtherError(422), streamed("x"), 422, "invalid_request", "Check its fields."),
+        (AiFault::OtherError(413), empty, 400, "empty_array", "Check messages."),
+    ] {
+        rig.upstream.inject(Some(fault));
+        let rejected = rig.post_whole("/fetch", &body).await;
+        assert_eq!(error(&rejected), (status, code.to_owned()), "{fault:?}");
+        let has_text = ["told to fail", "sandbox_fault", "too short"].iter().any(|text| rejected.body.contains(text));
+        assert!(rejected.body.contains(hint) && !has_text, "{}", rejected.body);
+        count += 1;
+        assert_eq!(rig.usage(count).await, None, "{fault:?}");
+    }
+    rig.has_metrics(&[r#"svc_node_ai_calls_total{outcome="rejected"} 3"#]).await;
     rig.waits_for_an_empty_journal().await;
 }
 
