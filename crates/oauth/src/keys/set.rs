@@ -52,10 +52,11 @@ impl KeySet {
         self.keys.iter().filter(move |key| !key.is_retired(now))
     }
 
-    /// Returns the key that signs at this time.
+    /// Returns the key that signs at this time. If the clock was set back, all keys may sign only later. Then it is the
+    /// oldest one, which most caches of the key set contain.
     #[must_use]
     pub fn current(&self, now: Time) -> Option<&PublishedKey> {
-        self.keys.iter().find(|key| key.signs_from <= now)
+        self.keys.iter().find(|key| key.signs_from <= now).or_else(|| self.keys.last())
     }
 
     /// Returns a key that is published at this time.

@@ -64,6 +64,17 @@ async fn retired_key_is_replaced_at_once_and_its_tokens_are_rejected() {
 }
 
 #[tokio::test]
+async fn clock_that_was_set_back_does_not_interrupt_sign_in() {
+    let kit = Kit::start().await;
+    kit.sign_in().await;
+    kit.advance(-24 * 3600);
+    let tokens = kit.sign_in().await;
+    kit.oauth.verify(tokens.access_token.reveal()).await.unwrap();
+    kit.refresh(&tokens).await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM oauth.signing_keys").await, 1);
+}
+
+#[tokio::test]
 async fn process_that_has_not_loaded_the_keys_verifies_its_first_token() {
     let kit = Kit::start().await;
     let tokens = kit.sign_in().await;
