@@ -51,9 +51,9 @@ pub trait GrantRepository {
     /// Ends the live grants that match all given ids, and returns them.
     async fn grant_end(&mut self, filter: GrantFilter, now: Time) -> Result<Vec<EndedGrant>>;
 
-    /// Keeps the `keep` most recently used grants of a user to a client. Ends the user's other grants to the client,
-    /// and returns them.
-    async fn grant_end_unused(&mut self, user: UserId, client: ClientId, keep: i64) -> Result<Vec<EndedGrant>>;
+    /// Keeps this new grant of a user to a client, and the `others` most recently used ones. Ends the user's other
+    /// grants to the client, and returns them.
+    async fn grant_end_unused(&mut self, new: &GrantRecord, others: i64) -> Result<Vec<EndedGrant>>;
 
     /// Stores the current refresh token of a grant, sealed.
     async fn grant_set_successor(&mut self, grant: GrantId, successor: Sealed) -> Result<()>;
@@ -73,9 +73,10 @@ const END: &str = "DELETE FROM oauth.grants \
     WHERE expires_at > $1 AND ($2::uuid IS NOT NULL OR $4::uuid IS NOT NULL) \
       AND ($2 IS NULL OR id = $2) AND ($3::uuid IS NULL OR user_id = $3) AND ($4 IS NULL OR client_id = $4) \
     RETURNING id, client_id, user_id";
-/// Skips grants that another transaction is changing, because they are in use.
+/// Skips grants that another transaction is changing, because they are in use. The new grant is not always the most
+/// recent one, because clocks can be set back.
 const END_UNUSED: &str = "DELETE FROM oauth.grants WHERE id IN ( \
-    SELECT id FROM oauth.grants WHERE client_id = $1 AND user_id = $2 \
+    SELECT id FROM oauth.grants WHERE client_id = $1 AND user_id = $2 AND id <> $4 \
     ORDER BY coalesce(last_used_at, created_at) DESC, id DESC OFFSET $3 FOR UPDATE SKIP LOCKED) \
     RETURNING id, client_id, user_id";
 const PURGE: &str = "DELETE FROM oauth.grants WHERE id IN ( \
@@ -130,8 +131,12 @@ impl GrantRepository for Connection {
         Ok(Prepared(end).load(self).await?)
     }
 
-    async fn grant_end_unused(&mut self, user: UserId, client: ClientId, keep: i64) -> Result<Vec<EndedGrant>> {
-        let end = diesel::sql_query(END_UNUSED).bind::<Uuid, _>(client).bind::<Uuid, _>(user).bind::<BigInt, _>(keep);
+    async fn grant_end_unused(&mut self, new: &GrantRecord, others: i64) -> Result<Vec<EndedGrant>> {
+        let end = diesel::sql_query(END_UNUSED)
+            .bind::<Uuid, _>(new.client)
+            .bind::<Uuid, _>(new.user)
+            .bind::<BigInt, _>(others)
+            .bind::<Uuid, _>(new.id);
         Ok(Prepared(end).load(self).await?)
     }
 

@@ -25,4 +25,9 @@ async fn new_grant_above_the_limit_ends_the_one_that_was_used_least_recently() {
     kit.refresh(&oldest).await.unwrap();
     // The model-lending service receives a message about the end.
     assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox WHERE topic = 'oauth.revocation'").await, 1);
+    // A new grant is kept even if the clock was set back, so that all others are more recent.
+    kit.advance(-3600);
+    let new = kit.sign_in().await;
+    assert_eq!(kit.grants().await, 100);
+    kit.refresh(&new).await.unwrap();
 }

@@ -39,10 +39,11 @@ impl OAuth {
         tx.client_share(client).await?.ok_or(OAuthError::InvalidClient)?;
         let grant: GrantId = self.store.clock_rng().id_at(now);
         let expires_at = now.plus_seconds(GRANT_SECONDS);
-        tx.grant_insert(&GrantRecord { id: grant, client, user, scopes, created_at: now, expires_at }).await?;
+        let record = GrantRecord { id: grant, client, user, scopes, created_at: now, expires_at };
+        tx.grant_insert(&record).await?;
         let refresh_token = Token::mint(TokenKind::RefreshToken, self.store.clock_rng());
         tx.refresh_token_insert(grant, refresh_token.hash(), now).await?;
-        let ended = tx.grant_end_unused(user, client, MAX_GRANTS).await?;
+        let ended = tx.grant_end_unused(&record, MAX_GRANTS - 1).await?;
         enqueue_revocations(&self.store, tx, &ended).await?;
         let response = self.token_response(keys, Holder { client, user, grant }, scopes, refresh_token, now)?;
         let ended: Vec<GrantId> = ended.iter().map(|ended| ended.id).collect();
