@@ -78,7 +78,8 @@ pub struct RateLimits {
     pub user: Option<NonZeroU32>,
     /// The limit of an address on each of the endpoints below `/oauth`.
     pub oauth_address: NonZeroU32,
-    /// The limit of a connected app on each of the endpoints below `/oauth`.
+    /// The limit of a confidential connected app, and of an address for a public one, on each of the endpoints below
+    /// `/oauth`.
     pub oauth_client: NonZeroU32,
 }
 

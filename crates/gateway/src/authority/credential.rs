@@ -137,7 +137,7 @@ pub(crate) fn invalid_credential() -> Problem {
 }
 
 /// Returns the address by which the request is counted.
-pub(super) fn rate_limit_address(request: &HttpRequest) -> IpAddr {
+pub(crate) fn rate_limit_address(request: &HttpRequest) -> IpAddr {
     let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
     let forwarded = request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok());
     let config = request.app_data::<web::Data<Config>>();

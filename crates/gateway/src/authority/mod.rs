@@ -27,7 +27,7 @@ pub use anonymous::{
 pub(crate) use authenticate::authenticate_with;
 pub(crate) use caller::impl_caller_policies;
 pub use caller_check::find_caller_check;
-pub(crate) use credential::{PresentedCredential, invalid_credential};
+pub(crate) use credential::{PresentedCredential, invalid_credential, rate_limit_address};
 pub(crate) use deploy::{DeployDecision, Deployer, authorize_deploy};
 pub use org::{InOrg, InOrgFiltered, InProject, InZone, TargetOrg, TargetProject};
 pub use repository::RepositoryReader;

@@ -35,7 +35,7 @@ pub(crate) enum Limit {
     Preview,
     /// An endpoint below `/oauth`: a limit for each address.
     OAuthAddress(OAuthEndpoint),
-    /// An endpoint below `/oauth`: a limit for each authenticated client.
+    /// An endpoint below `/oauth`: a limit for each confidential client, and for each address of a public client.
     OAuthClient(OAuthEndpoint),
     /// All other routes: a limit for each credential, or for each address without a valid credential.
     General,
@@ -56,6 +56,7 @@ pub(crate) enum OAuthEndpoint {
 pub(crate) enum Key {
     Address(IpAddr),
     Client(ClientId),
+    PublicClient(ClientId, IpAddr),
     Credential(TokenHash),
     User(UserId),
 }
@@ -128,7 +129,8 @@ impl Limiters {
         self.count(request, store, (limit, Key::Address(address)), &address.to_string()).await
     }
 
-    /// Counts a request against the limit of its authenticated client, and sets the headers of the response.
+    /// Counts a request against the limit of its client, and sets the headers of the response. A public client has a
+    /// limit for each address.
     ///
     /// # Errors
     /// Returns 429 if the client is above its rate limit.
@@ -137,10 +139,13 @@ impl Limiters {
         request: &HttpRequest,
         store: &Store,
         endpoint: OAuthEndpoint,
-        client: ClientId,
+        (client, address): (ClientId, Option<IpAddr>),
     ) -> Result<(), Problem> {
-        let bucket = (Limit::OAuthClient(endpoint), Key::Client(client));
-        self.count(request, store, bucket, &client.to_string()).await
+        let (key, text) = match address {
+            None => (Key::Client(client), client.to_string()),
+            Some(address) => (Key::PublicClient(client, address), format!("{client} {address}")),
+        };
+        self.count(request, store, (Limit::OAuthClient(endpoint), key), &text).await
     }
 
     async fn count(

@@ -60,6 +60,12 @@ impl AuthenticatedClient {
     pub fn id(&self) -> ClientId {
         self.0.id
     }
+
+    /// Returns whether the client proved its identity with a secret. Anyone can state the id of a public client.
+    #[must_use]
+    pub fn is_confidential(&self) -> bool {
+        self.0.secret_hash.is_some()
+    }
 }
 
 impl From<ClientRecord> for ConsentClient {

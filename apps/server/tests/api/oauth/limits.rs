@@ -1,8 +1,9 @@
 //! The rate limits of the form endpoints (contract section 1, "Plan limits").
 
+use reqwest::Method;
 use serde_json::json;
 
-use super::kit::{Client, Tokens, expect_oauth_error, public, register};
+use super::kit::{Client, Tokens, basic, expect_oauth_error, form, public, register};
 use crate::support::{ApiResponse, App};
 
 /// Starts a server with these limits and a stopped clock, so that no quota is replenished.
@@ -52,6 +53,46 @@ async fn each_client_has_a_quota_per_endpoint() {
     expect_limited(&refresh(&client.at(&second)).await);
     app.clock.advance(60);
     expect_oauth_error(&refresh(&client.at(&second)).await, 400, "invalid_grant");
+}
+
+/// Anyone can state the id of a public client. So each address has its own quota, and cannot block the users of the app.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_address_has_a_quota_for_a_public_client() {
+    let app = App::with(|config| {
+        config.gateway.rate_limits.oauth_client = 5.try_into().unwrap();
+        config.gateway.trusted_proxies = "127.0.0.0/8".parse().unwrap();
+    })
+    .await;
+    app.clock.stop();
+    let (public_client, mut new) = (register(&app, public()).await, public());
+    new.confidential = true;
+    let confidential = register(&app, new).await;
+    let refresh_from = async |client: &Client, address: &str| {
+        let authorization = client.secret.as_ref().map(|secret| basic(&client.id, secret));
+        let mut parameters = vec![("grant_type", "refresh_token"), ("refresh_token", "x")];
+        if authorization.is_none() {
+            parameters.push(("client_id", &client.id));
+        }
+        let send = |request: reqwest::RequestBuilder| {
+            let request = request.header("content-type", "application/x-www-form-urlencoded").body(form(&parameters));
+            let request = request.header("x-forwarded-for", address);
+            match &authorization {
+                Some(value) => request.header("authorization", value),
+                None => request,
+            }
+        };
+        client.endpoints.send(Method::POST, "/oauth/token", send).await
+    };
+    for client in [&public_client, &confidential] {
+        for n in 0..5 {
+            let response = refresh_from(client, &format!("2001:db8::{n}")).await;
+            expect_oauth_error(&response, 400, "invalid_grant");
+        }
+        // The addresses of one network count as one.
+        expect_limited(&refresh_from(client, "2001:db8::9").await);
+    }
+    expect_oauth_error(&refresh_from(&public_client, "192.0.2.1").await, 400, "invalid_grant");
+    expect_limited(&refresh_from(&confidential, "192.0.2.1").await);
 }
 
 /// A failed authentication counts only against the address, so that an attacker cannot exhaust the quota of a client.

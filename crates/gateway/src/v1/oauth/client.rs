@@ -9,6 +9,7 @@ use kernel::Secret;
 use oauth::{AuthenticatedClient, ClientAuthentication, OAuth, OAuthError};
 use store::Store;
 
+use crate::authority::rate_limit_address;
 use crate::http::{Describe, Extract, Operation, RequestHeaders, percent_decoded};
 use crate::limits::{Limiters, OAuthEndpoint};
 use crate::problem::Problem;
@@ -51,7 +52,8 @@ impl Extract for ClientRequest {
 
 impl ClientRequest {
     /// Authenticates the client by the header `Authorization` or by the form, and counts the request against its limit.
-    /// A failed authentication counts only against the address (contract section 3).
+    /// A failed authentication counts only against the address (contract section 3). Anyone can state the id of a public
+    /// client, so each address has its own limit there. Otherwise one address could block an app for all its users.
     pub(super) async fn authenticate(
         &self,
         endpoint: OAuthEndpoint,
@@ -79,7 +81,8 @@ impl ClientRequest {
             }
             client => client?,
         };
-        self.limiters.count_client(&self.request, &self.store, endpoint, client.id()).await?;
+        let address = (!client.is_confidential()).then(|| rate_limit_address(&self.request));
+        self.limiters.count_client(&self.request, &self.store, endpoint, (client.id(), address)).await?;
         Ok(client)
     }
 }
