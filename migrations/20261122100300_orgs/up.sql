@@ -7,8 +7,12 @@ CREATE TABLE orgs.orgs (
     name text NOT NULL,
     plan text NOT NULL CONSTRAINT orgs_plan_check CHECK (plan IN ('free', 'pro')),
     personal boolean NOT NULL,
-    created_at timestamptz NOT NULL
+    created_at timestamptz NOT NULL,
+    -- Null after the user was deleted.
+    created_by uuid CONSTRAINT orgs_created_by_fkey REFERENCES identity.users (id) ON DELETE SET NULL
 );
+-- For the limit of a user's organizations.
+CREATE INDEX orgs_created_by_idx ON orgs.orgs (created_by);
 
 CREATE TABLE orgs.members (
     org_id uuid NOT NULL CONSTRAINT members_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,

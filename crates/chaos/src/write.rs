@@ -127,6 +127,7 @@ pub const LOAD_TEST_LIMITS: &str = "
     oauth_client = 1000000
     [abuse]
     tokens_per_user = 1000000
+    orgs_per_user = 1000000
     invite_mails_per_org = 1000000
     invite_mails_per_user = 1000000
     database_restores_per_project = 1000000

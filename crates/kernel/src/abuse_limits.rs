@@ -11,6 +11,8 @@ pub struct AbuseLimits {
     pub tokens_per_user: u32,
     /// Maximum number of SSH keys of a user.
     pub ssh_keys_per_user: u32,
+    /// Maximum number of organizations that a user created, without the personal one.
+    pub orgs_per_user: u32,
     /// Maximum number of invitation mails that an organization sends in 24 hours.
     pub invite_mails_per_org: u32,
     /// Maximum number of invitation mails that a user causes in 24 hours, over all organizations.
@@ -32,6 +34,7 @@ impl Default for AbuseLimits {
         Self {
             tokens_per_user: 100,
             ssh_keys_per_user: 100,
+            orgs_per_user: 250,
             invite_mails_per_org: 100,
             invite_mails_per_user: 200,
             database_restores_per_project: 10,

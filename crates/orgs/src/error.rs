@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 pub enum OrgError {
     #[error("the slug {0} is taken; choose another")]
     SlugTaken(String),
+    #[error("you created {count} organizations, and the limit is {limit}; use one of them")]
+    TooManyOrgs { limit: u32, count: i64 },
     #[error("the user {0} has never signed in; invite them, or ask them to sign in once")]
     UserNotFound(String),
     #[error("the user is already a member; change the role with PUT instead")]
@@ -41,6 +43,12 @@ pub enum OrgError {
 impl OrgError {
     /// 409: the slug of a new organization is in use.
     pub const SLUG_TAKEN: Code = Code::new("slug_taken", Kind::Conflict, "Another organization has the slug.");
+    /// 409: the limit of organizations that a user created, against abuse.
+    pub const ORG_LIMIT: Code = Code::new(
+        "org_limit",
+        Kind::Conflict,
+        "The user has created as many organizations as the limit allows. `details` contains `limit` and `count`.",
+    );
     /// 404: the user to add is unknown.
     pub const USER_NOT_FOUND: Code =
         Code::new("user_not_found", Kind::NotFound, "The user to add has never signed in; invite them instead.");
@@ -69,6 +77,7 @@ impl ApiError for OrgError {
     fn code(&self) -> &'static Code {
         match self {
             Self::SlugTaken(_) => &Self::SLUG_TAKEN,
+            Self::TooManyOrgs { .. } => &Self::ORG_LIMIT,
             Self::UserNotFound(_) => &Self::USER_NOT_FOUND,
             Self::AlreadyMember => &Self::ALREADY_MEMBER,
             Self::OrgNotFound | Self::MemberNotFound | Self::InviteNotFound | Self::InviteUnknown => &Code::NOT_FOUND,
@@ -86,6 +95,7 @@ impl ApiError for OrgError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::TooManyInvites(limit) | Self::TooManyInviteMails { limit, .. } => Some(json!({ "limit": limit })),
+            Self::TooManyOrgs { limit, count } => Some(json!({ "limit": limit, "count": count })),
             Self::Store(error) => error.details(),
             _ => None,
         }

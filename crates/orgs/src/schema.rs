@@ -75,6 +75,7 @@ diesel::table! {
         plan -> Text,
         personal -> Bool,
         created_at -> Timestamptz,
+        created_by -> Nullable<Uuid>,
     }
 }
 

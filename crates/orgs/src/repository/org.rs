@@ -1,6 +1,7 @@
 //! Organizations, their members and their audit log.
 
 use diesel::prelude::*;
+use diesel::sql_types::Uuid;
 use diesel_async::RunQueryDsl;
 use kernel::audit::Credential;
 use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
@@ -19,6 +20,8 @@ pub struct OrgRecord {
     pub plan: Plan,
     pub personal: bool,
     pub created_at: Time,
+    /// `None` after the user was deleted.
+    pub created_by: Option<UserId>,
 }
 
 /// A user, with the columns that this context may read.
@@ -45,6 +48,13 @@ pub enum AuditLog {
 pub trait OrgRepository {
     /// Inserts an organization. Returns false if the slug is taken.
     async fn org_insert(&mut self, org: &OrgRecord) -> Result<bool>;
+
+    /// Locks the creation of organizations by a user, until the transaction ends.
+    async fn org_lock_creation(&mut self, by: UserId) -> Result<()>;
+
+    /// Counts the organizations that a user created, without the personal one. The result is reliable only under
+    /// [`Self::org_lock_creation`].
+    async fn org_count_created(&mut self, by: UserId) -> Result<i64>;
 
     /// Locks the organization's row until the transaction ends, and returns its plan.
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>>;
@@ -128,6 +138,18 @@ impl OrgRepository for Connection {
     async fn org_insert(&mut self, org: &OrgRecord) -> Result<bool> {
         let insert = diesel::insert_into(orgs::table).values(org).on_conflict(orgs::slug).do_nothing();
         Ok(Prepared(insert).execute(self).await? == 1)
+    }
+
+    async fn org_lock_creation(&mut self, by: UserId) -> Result<()> {
+        // Take an advisory lock, because this context has no row for a user.
+        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('orgs.orgs ' || $1::text, 0))";
+        Prepared(diesel::sql_query(lock).bind::<Uuid, _>(by)).execute(self).await?;
+        Ok(())
+    }
+
+    async fn org_count_created(&mut self, by: UserId) -> Result<i64> {
+        let created = orgs::table.filter(orgs::created_by.eq(by).and(orgs::personal.eq(false)));
+        Ok(created.count().get_result(self).await?)
     }
 
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>> {

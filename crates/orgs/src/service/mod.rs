@@ -71,13 +71,14 @@ impl Orgs {
     /// Creates an organization whose first admin is `user`.
     ///
     /// # Errors
-    /// Returns [`OrgError::SlugTaken`].
+    /// Returns [`OrgError::SlugTaken`] or [`OrgError::TooManyOrgs`].
     pub async fn create(&self, actor: &Actor, user: UserId, new: NewOrg) -> Result<Org> {
         let NewOrg { slug, name } = new;
         let name = name.map_or_else(|| slug.to_string(), |name| name.to_string());
-        let org = self.new_record(slug, name, false);
+        let org = self.new_record(user, slug, name, false);
         self.store
             .transaction(actor, async |tx| {
+                self.ensure_below_org_limit(tx, user).await?;
                 if !self.insert_with_admin(tx, &org, user).await? {
                     return Err(OrgError::SlugTaken(org.slug.to_string()));
                 }
@@ -163,7 +164,7 @@ impl Orgs {
             std::iter::repeat_with(|| format!("{stem}-{:08x}", u32::from_be_bytes(self.store.clock_rng().bytes())));
         for candidate in std::iter::once(whole.clone()).chain(numbered).chain(random) {
             let Ok(slug) = candidate.parse::<Slug>() else { continue };
-            let org = self.new_record(slug, preferred_slug.to_owned(), true);
+            let org = self.new_record(user, slug, preferred_slug.to_owned(), true);
             if !org.slug.is_reserved() && self.insert_with_admin(tx, &org, user).await? {
                 return Ok(org.id);
             }
@@ -252,13 +253,21 @@ impl Orgs {
         Ok(tx.org_insert(org).await? && tx.member_insert(org.id, admin, Role::Admin, org.created_at).await?)
     }
 
-    fn new_record(&self, slug: Slug, name: String, personal: bool) -> OrgRecord {
+    /// Locks the creation of organizations by the user, so that concurrent requests cannot exceed the limit.
+    async fn ensure_below_org_limit(&self, tx: &mut Connection, user: UserId) -> Result<()> {
+        tx.org_lock_creation(user).await?;
+        let (limit, count) = (self.abuse_limits.orgs_per_user, tx.org_count_created(user).await?);
+        if count >= i64::from(limit) { Err(OrgError::TooManyOrgs { limit, count }) } else { Ok(()) }
+    }
+
+    fn new_record(&self, user: UserId, slug: Slug, name: String, personal: bool) -> OrgRecord {
         let clock_rng = self.store.clock_rng();
-        OrgRecord { id: clock_rng.id(), slug, name, plan: Plan::Free, personal, created_at: clock_rng.now() }
+        let (id, created_at, created_by) = (clock_rng.id(), clock_rng.now(), Some(user));
+        OrgRecord { id, slug, name, plan: Plan::Free, personal, created_at, created_by }
     }
 
     fn org_view(&self, org: OrgRecord, role: Role) -> Org {
-        let OrgRecord { id, slug, name, plan, personal, created_at } = org;
+        let OrgRecord { id, slug, name, plan, personal, created_at, created_by: _ } = org;
         Org { id, slug, name, plan, personal, role, project_limit: self.limits.for_plan(plan).projects, created_at }
     }
 }

@@ -1,8 +1,10 @@
 //! Creation of organizations.
 
-use kernel::{ApiError as _, Limits, Paging, Plan, Role};
+use futures_util::future::join_all;
+use kernel::{AbuseLimits, ApiError as _, Limits, Paging, Plan, Role};
 use orgs::{NewOrg, Org, OrgError};
 use serde_json::json;
+use store::Connection;
 use validator::Validate as _;
 
 use crate::kit::{Kit, audit_row, new_org, session_actor};
@@ -51,6 +53,31 @@ async fn taken_slug_is_rejected() {
     assert_eq!(kit.audited().await, []);
     assert_eq!(kit.db_number("SELECT count(*) FROM orgs.orgs").await, 1);
     assert_eq!(kit.db_number("SELECT count(*) FROM orgs.members").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn organizations_that_a_user_created_are_limited() {
+    let kit = Kit::start().await;
+    let (ada, bob) = (kit.db_user("ada").await, kit.db_user("bob").await);
+    let limits = AbuseLimits { orgs_per_user: 2, ..AbuseLimits::default() };
+    let orgs = kit.orgs.clone().with_abuse_limits(limits);
+    kit.store
+        .transaction_unaudited(async |tx: &mut Connection| orgs.create_personal(tx, ada, "ada").await)
+        .await
+        .unwrap();
+    // An organization counts for its creator, not for its other admins.
+    let others = kit.org(bob, "others").await.id;
+    kit.db_join(others, &[ada], Role::Admin).await;
+    let create = async |n: u32| orgs.create(&session_actor(ada), ada, new_org(&format!("acme-{n}"))).await;
+    let created = join_all((0..10).map(&create)).await;
+    let (created, refused): (Vec<_>, Vec<_>) = created.into_iter().partition(Result::is_ok);
+    assert_eq!((created.len(), refused.len()), (2, 8));
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), &OrgError::ORG_LIMIT);
+        assert_eq!(error.details(), Some(json!({ "limit": 2, "count": 2 })));
+    }
+    orgs.create(&session_actor(bob), bob, new_org("bob")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -28,6 +28,14 @@ async fn organizations_are_created_and_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn organizations_that_a_user_created_are_limited() {
+    let app = App::with(|config| config.abuse_limits.orgs_per_user = 1).await;
+    let ada = acme(&app).await;
+    let refused = ada.post("/v1/orgs", json!({ "slug": "other" })).await;
+    assert_eq!(refused.expect_error(409, "org_limit")["details"], json!({ "limit": 1, "count": 1 }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_are_paginated_by_cursor() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;

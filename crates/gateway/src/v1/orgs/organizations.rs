@@ -15,7 +15,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", "/v1/orgs", list).summary("List the caller's organizations");
     area.post("create", "/v1/orgs", create)
         .summary("Create an organization")
-        .codes(&[&OrgError::SLUG_TAKEN])
+        .codes(&[&OrgError::SLUG_TAKEN, &OrgError::ORG_LIMIT])
         .link("orgs.rename", "orgSlug", "/slug")
         .link("projects.create", "orgSlug", "/slug");
     area.patch("rename", "/v1/orgs/{orgSlug}", rename).summary("Rename an organization");
