@@ -50,21 +50,30 @@ impl Policy {
     /// Returns whether workers may connect to the address. They may if it is public and not the machine's own, or if a
     /// setting permits it.
     pub fn permits(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        !self.deny.contains(address) && (self.allow.contains(address) || is_public(address) && !is_own(address))
+        let to = destination(address);
+        let is_denied = self.deny.contains(address) || self.deny.contains(to);
+        !is_denied && (self.allow.contains(to) || is_public(to) && !is_own(to))
     }
 }
 
-/// Returns whether the address is public. IPv4 addresses in the notation of IPv6 count as IPv4 addresses.
+/// Returns the address at which a connection arrives: that of IPv4 for an IPv6 address that contains one, because it is
+/// mapped to it or because NAT64 translates it.
+fn destination(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if is_in(v6, NAT64) => {
+            let [.., a, b, c, d] = v6.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        address => address,
+    }
+}
+
+/// Returns whether the address is public.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !SPECIAL_V4
             .iter()
             .any(|&(network, prefix)| (u64::from(v4.to_bits() ^ network.to_bits())) >> (Ipv4Addr::BITS - prefix) == 0),
-        IpAddr::V6(v6) if is_in(v6, NAT64) => {
-            let [.., a, b, c, d] = v6.octets();
-            is_public(Ipv4Addr::new(a, b, c, d).into())
-        }
         IpAddr::V6(v6) => is_in(v6, PUBLIC_V6) && !SPECIAL_V6.iter().any(|&network| is_in(v6, network)),
     }
 }
@@ -94,6 +103,11 @@ mod tests {
 
     fn permits(policy: &Policy, address: &str) -> bool {
         policy.permits(address.parse().unwrap())
+    }
+
+    /// Returns an IPv4 address, and the IPv6 addresses that lead to it.
+    fn notations(v4: &str) -> [String; 3] {
+        [v4.to_owned(), format!("::ffff:{v4}"), format!("64:ff9b::{v4}")]
     }
 
     #[test]
@@ -178,11 +192,13 @@ mod tests {
     fn settings_have_precedence_and_apply_to_all_notations() {
         let [allow, deny] = ["127.0.0.0/8, 10.1.0.0/16", "8.8.8.0/24, 127.0.0.53/32"].map(|it| it.parse().unwrap());
         let policy = Policy { allow, deny };
-        for permitted in ["127.0.0.1", "::ffff:127.0.0.1", "10.1.2.3", "1.1.1.1"] {
+        for permitted in ["127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "10.1.2.3", "1.1.1.1"] {
             assert!(permits(&policy, permitted), "{permitted}");
         }
-        for denied in ["127.0.0.53", "::ffff:127.0.0.53", "8.8.8.8", "::ffff:8.8.8.8", "10.2.0.1", "::1"] {
-            assert!(!permits(&policy, denied), "{denied}");
+        for denied in
+            ["127.0.0.53", "8.8.8.8"].into_iter().flat_map(notations).chain(["10.2.0.1", "::1"].map(str::to_owned))
+        {
+            assert!(!permits(&policy, &denied), "{denied}");
         }
     }
 
@@ -193,7 +209,11 @@ mod tests {
         // This is the address of the interface that leads to the internet, if there is one.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("1.1.1.1:9").is_ok() {
-            assert!(is_own(socket.local_addr().unwrap().ip()));
+            let own = socket.local_addr().unwrap().ip();
+            assert!(is_own(own));
+            for denied in notations(&own.to_string()) {
+                assert!(!permits(&Policy::default(), &denied), "{denied}");
+            }
         }
     }
 }
