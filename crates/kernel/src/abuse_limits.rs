@@ -17,6 +17,9 @@ pub struct AbuseLimits {
     pub invite_mails_per_org: u32,
     /// Maximum number of invitation mails that a user causes in 24 hours, over all organizations.
     pub invite_mails_per_user: u32,
+    /// Maximum number of notification mails to an address in any hour, over all organizations of the same creator. Half
+    /// of them can be sent in one burst.
+    pub notification_mails_per_recipient: u32,
     /// Maximum number of restores of a project's database that start in 24 hours.
     pub database_restores_per_project: u32,
     /// Maximum number of exports of a project's database that start in 24 hours.
@@ -37,6 +40,7 @@ impl Default for AbuseLimits {
             orgs_per_user: 250,
             invite_mails_per_org: 100,
             invite_mails_per_user: 200,
+            notification_mails_per_recipient: 20,
             database_restores_per_project: 10,
             database_exports_per_project: 20,
             database_changes_per_project: 20,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl as _;
 
-use crate::{Prepared, Result, Store};
+use crate::{Connection, Prepared, Result, Store};
 
 /// The size of a bucket, which refills completely in one period. A period grants at most twice this many permits: the
 /// full bucket, and the permits that return during the period.
@@ -67,6 +67,21 @@ impl Store {
     /// # Errors
     /// Returns an error if the statement fails.
     pub async fn permits_take(&self, key: &str, quota: Quota, permits: u32) -> Result<Option<Duration>> {
+        self.permits_take_in(&mut *self.connection().await?, key, quota, permits).await
+    }
+
+    /// Like [`Self::permits_take`], in the caller's transaction. The permits return if the transaction rolls back, and
+    /// concurrent transactions wait for it.
+    ///
+    /// # Errors
+    /// Returns an error if the statement fails.
+    pub async fn permits_take_in(
+        &self,
+        connection: &mut Connection,
+        key: &str,
+        quota: Quota,
+        permits: u32,
+    ) -> Result<Option<Duration>> {
         let quota_permits = i64::from(quota.permits.max(1));
         let cost = (i64::try_from(quota.period.as_micros()).unwrap_or(i64::MAX) / quota_permits).max(1);
         let bucket = cost.saturating_mul(quota_permits);
@@ -79,7 +94,7 @@ impl Store {
             .bind::<BigInt, _>(1)
             .bind::<BigInt, _>(cost)
             .bind::<BigInt, _>(bucket);
-        let Charged { granted, reset_at } = Prepared(charge).get_result(&mut *self.connection().await?).await?;
+        let Charged { granted, reset_at } = Prepared(charge).get_result(connection).await?;
         let wait = reset_at.saturating_add(cost).saturating_sub(bucket).saturating_sub(now).max(0);
         Ok((granted == 0).then(|| Duration::from_micros(wait.unsigned_abs())))
     }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use kernel::audit::Event;
-use kernel::{Limits, NamedProject, NotificationId, OrgId, Page, Paging, Role, Time, UserId};
+use kernel::{AbuseLimits, Limits, NamedProject, NotificationId, OrgId, Page, Paging, Role, Time, UserId};
 use orgs::{Charge, Notice, Notification, NotificationKind, OrgError, Orgs, Site};
 use serde_json::json;
 use store::{Connection, Outcome};
@@ -254,6 +254,36 @@ async fn mail_is_queued_for_each_admin_with_an_address() {
     let without_mail = Orgs::new(kit.store.clone(), Limits::default(), Site { sends_mail: false, ..site() });
     raise(&without_mail, &kit, org, Notice::AiCreditLimit).await.unwrap().unwrap();
     assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (2, 2));
+}
+
+/// A user cannot flood the mailbox of another by adding them to new organizations.
+#[tokio::test(flavor = "multi_thread")]
+async fn mails_to_an_address_are_limited_over_all_organizations_of_a_creator() {
+    let mut kit = Kit::start().await;
+    let limits = AbuseLimits { notification_mails_per_recipient: 6, ..AbuseLimits::default() };
+    kit.orgs = kit.orgs.with_abuse_limits(limits);
+    let eve = kit.db_users("eve", 1).await[0];
+    let victim = kit.db_user("ada").await;
+    let mut orgs = Vec::new();
+    for n in 0..10 {
+        let org = kit.org(eve, &format!("trap-{n}")).await.id;
+        kit.db_join(org, &[victim], Role::Admin).await;
+        orgs.push(org);
+    }
+    let own = kit.org(victim, "own").await.id;
+    let raised = join_all(orgs.iter().map(|org| raise(&kit.orgs, &kit, *org, Notice::ProjectLimit { limit: 3 }))).await;
+    assert!(raised.into_iter().all(|raised| raised.unwrap().is_some()));
+    // The notifications are listed, and three of them are mailed.
+    assert_eq!(kit.db_number(MAILS).await, 3);
+    for org in &orgs {
+        assert_eq!(listed(&kit, *org).await.len(), 1);
+    }
+    // The recipient's own organization has its own mails.
+    raise(&kit.orgs, &kit, own, backup_failed("shop")).await.unwrap().unwrap();
+    assert_eq!(kit.db_number(MAILS).await, 4);
+    kit.advance(HOUR);
+    raise(&kit.orgs, &kit, orgs[0], backup_failed("shop")).await.unwrap().unwrap();
+    assert_eq!(kit.db_number(MAILS).await, 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
