@@ -27,6 +27,10 @@ use crate::readiness::Readiness;
 use crate::routing::Routing;
 use crate::v1::Contexts;
 
+/// The maximum number of concurrent requests of nodes. They share the connections of background jobs, which must not
+/// wait behind more of them. Long polls do not count while they wait.
+const MAX_INTERNAL_REQUESTS: usize = 64;
+
 /// An application factory.
 pub trait AppFactory:
     ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<BoxBody>, Error = Error, InitError = ()>
@@ -49,6 +53,7 @@ pub struct Services {
     contexts: Contexts,
     limiters: Data<Limiters>,
     concurrency_limit: Data<ConcurrencyLimit>,
+    internal_concurrency_limit: Data<ConcurrencyLimit>,
     upload_limiter: Data<UploadLimiter>,
     body_memory: Data<BodyMemory>,
     node_wait_limiter: Data<NodeWaitLimiter>,
@@ -79,6 +84,7 @@ impl Services {
             plan_limits: Data::new(contexts.projects.limits()),
             org_write_limiter: Data::new(OrgWriteLimiter::default()),
             concurrency_limit: Data::new(concurrency_limit),
+            internal_concurrency_limit: Data::new(ConcurrencyLimit::new(MAX_INTERNAL_REQUESTS, connections, 1)),
             readiness: Data::new(Readiness::default()),
             config: Data::new(config),
             clock_rng: Data::new(store.clock_rng().clone()),
@@ -163,6 +169,7 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.config.clone())
         .app_data(services.clock_rng.clone())
         .app_data(services.store.clone())
+        .app_data(services.internal_concurrency_limit.clone())
         .app_data(services.upload_limiter.clone())
         .app_data(services.body_memory.clone())
         .app_data(services.registry.clone())

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::chaos::{NetworkFault, Proxy};
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use kernel::Secret;
 use reqwest::Method;
 use sandbox::{PaymentsFault, PaymentsServer};
@@ -15,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use crate::billing::use_provider;
-use crate::support::{ApiResponse, App, Caller, eventually, site};
+use crate::support::{ApiResponse, App, Caller, ManualNode, eventually, site};
 
 /// The number of concurrent clients during an overload.
 const CLIENTS: usize = 40;
@@ -113,6 +115,38 @@ async fn requests_above_the_capacity_are_refused() {
     payments.inject(None);
     drop(occupant);
     eventually("the permit is released", async || (ada.get("/v1/me").await.status == 200).then_some(())).await;
+}
+
+/// Requests of nodes above their limit are refused instead of waiting, and long polls do not count while they wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_nodes_above_their_limit_are_refused() {
+    let app = App::start().await;
+    let node = ManualNode::new(&app).await;
+    let models = async || node.send(Method::GET, "ai/models", |request| request).await;
+    let (revision, _) = node.desired(0).await;
+    let locked = app.hold("LOCK TABLE convergence.nodes").await;
+    // Authentication waits for the lock, except in requests above the limit.
+    let refused = eventually("a request is refused", async || {
+        let mut responses: FuturesUnordered<_> = (0..100).map(|_| models()).collect();
+        while let Some(response) = responses.next().await {
+            if response.body["message"].as_str().is_some_and(|message| message.contains("at capacity")) {
+                return Some(response);
+            }
+        }
+        None
+    });
+    let refused = refused.await;
+    refused.expect_error(503, "unavailable");
+    assert_eq!(refused.header("retry-after"), "1");
+    locked.commit("").await;
+    let poll = format!("desired?since={revision}&wait=30");
+    tokio::select! {
+        _ = join_all((0..100).map(|_| node.send(Method::GET, &poll, |request| request))) => panic!("the polls ended"),
+        () = async {
+            sleep(Duration::from_millis(500)).await;
+            eventually("a request is served", async || (models().await.status == 200).then_some(())).await;
+        } => {}
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

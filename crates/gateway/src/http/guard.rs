@@ -37,8 +37,8 @@ impl RequestPermit {
     }
 }
 
-/// Releases the request's permit, so that slow clients cannot exhaust the limit.
-pub(super) fn release_permit(request: &HttpRequest) {
+/// Releases the request's permit, so that slow clients and long polls cannot exhaust the limit.
+pub(crate) fn release_permit(request: &HttpRequest) {
     if let Some(permit) = request.extensions().get::<Rc<RequestPermit>>() {
         permit.permit.take();
     }
@@ -101,8 +101,8 @@ async fn admit(
         let answer = problem.respond(request.request());
         return Ok(request.into_response(answer));
     }
-    // A server at capacity is still alive and ready, so health checks need no permit.
-    if matches!(request.path(), "/healthz" | "/readyz") {
+    // A server at capacity is still alive and ready, so health checks need no permit. Its metrics show the overload.
+    if matches!(request.path(), "/healthz" | "/readyz" | "/metrics") {
         return Ok(next.call(request).await?.map_into_boxed_body());
     }
     let limit = request.app_data::<web::Data<ConcurrencyLimit>>().cloned();

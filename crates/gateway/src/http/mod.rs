@@ -41,7 +41,7 @@ pub use etag::WithEtag;
 pub(crate) use etag::if_match;
 pub use extract::{Describe, Extract, IntoResponse, Policy};
 pub use guard::guard;
-pub(crate) use guard::percent_decoded;
+pub(crate) use guard::{percent_decoded, release_permit};
 pub use header::RequestHeaders;
 pub(crate) use load_shedder::{LoadShedder, shed_load};
 pub use node_wait::{NodeWait, NodeWaitLimiter, Shutdown};

@@ -23,7 +23,7 @@ use super::id::parse_id;
 use crate::authority::{MailNodeCaller, NodeCaller};
 use crate::http::{
     Body, Bytes, Describe, Extract, Json, MessageUpload, NoContent, Operation, Path, Routes, path_parameters,
-    upload_problem,
+    release_permit, upload_problem,
 };
 use crate::problem::Problem;
 
@@ -81,8 +81,12 @@ impl Describe for ClaimQuery {
 
 impl Extract for ClaimQuery {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
-        serde_urlencoded::from_str(request.query_string())
-            .map_err(|error| Problem::bad_request(format!("{INVALID_QUERY}: {error}")))
+        let query: Self = serde_urlencoded::from_str(request.query_string())
+            .map_err(|error| Problem::bad_request(format!("{INVALID_QUERY}: {error}")))?;
+        if query.wait > 0 {
+            release_permit(request);
+        }
+        Ok(query)
     }
 }
 
@@ -105,8 +109,9 @@ async fn claim(
     by: NodeCaller,
     nodes: Data<Convergence>,
     mail: Data<Mail>,
-    ClaimQuery { wait }: ClaimQuery,
     Body(MailClaim { in_progress }): Body<MailClaim>,
+    // The last argument, because a late body acquires the permit again.
+    ClaimQuery { wait }: ClaimQuery,
 ) -> Result<Json<MailDeliveries>, Problem> {
     nodes.core()?;
     let in_progress = in_progress.iter().map(|id| parse_id("inProgress", id)).collect::<Result<Vec<_>, _>>()?;

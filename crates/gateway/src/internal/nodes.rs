@@ -13,7 +13,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::authority::NodeCaller;
-use crate::http::{Body, Bytes, Describe, Extract, Json, NoContent, Operation, Path, Routes, path_parameters};
+use crate::http::{
+    Body, Bytes, Describe, Extract, Json, NoContent, Operation, Path, Routes, path_parameters, release_permit,
+};
 use crate::problem::Problem;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -61,6 +63,9 @@ impl Extract for LongPollQuery {
             .map_err(|error| Problem::bad_request(format!("{INVALID_LONG_POLL}: {error}")))?;
         if query.since < 0 || query.wait < 0 {
             return Err(Problem::bad_request(INVALID_LONG_POLL));
+        }
+        if query.wait > 0 {
+            release_permit(request);
         }
         Ok(query)
     }
