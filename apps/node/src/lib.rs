@@ -40,6 +40,7 @@ mod origin;
 mod page;
 mod path;
 pub mod pg;
+mod project_requests;
 mod random;
 mod range;
 mod reconciler;

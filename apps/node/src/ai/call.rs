@@ -10,11 +10,10 @@ use reqwest::Response;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
-use uuid::Uuid;
 
 use super::event_stream::{EventSplitter, data};
 use super::journal::CallState;
-use super::meter::Meter;
+use super::meter::{Meter, MeteredCall};
 use super::upstream::{Upstream, failed};
 use super::usage::{estimate, output_bytes, reported, tokens_of};
 use super::{AiError, AiMetrics, Result};
@@ -87,7 +86,7 @@ impl Failure {
 
 /// A call in progress. Every path must lead to `end`, which settles the call.
 pub struct Call {
-    id: Uuid,
+    metered: MeteredCall,
     input_tokens: u32,
     context_tokens: u32,
     deadline: Instant,
@@ -119,10 +118,16 @@ struct Event {
 }
 
 impl Call {
-    pub fn new(id: Uuid, input_tokens: u32, context_tokens: u32, meter: Arc<Meter>, metrics: AiMetrics) -> Self {
-        let output_tokens = meter.open(id);
+    pub fn new(
+        metered: MeteredCall,
+        input_tokens: u32,
+        context_tokens: u32,
+        meter: Arc<Meter>,
+        metrics: AiMetrics,
+    ) -> Self {
+        let output_tokens = meter.open(metered.id);
         Self {
-            id,
+            metered,
             input_tokens,
             context_tokens,
             deadline: Instant::now() + MAX_DURATION,
@@ -307,7 +312,7 @@ impl Call {
         let output_tokens = self.output_tokens.load(Ordering::Relaxed);
         let state = CallState::Sent { input_tokens: self.input_tokens, output_tokens };
         // If the write fails, the journal keeps the previous progress. The meter has logged the error.
-        let _ = self.meter.record(self.id, state).await;
+        let _ = self.meter.record(self.metered.id, state).await;
     }
 
     /// Settles a call without a response, and returns its error.
@@ -337,7 +342,7 @@ impl Call {
         if let Some(usage) = usage {
             self.metrics.add_usage(usage);
         }
-        self.meter.end(self.id, usage).await;
+        self.meter.end(self.metered, usage).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::RETRY_AFTER;
-use protocol::RefusalCode;
+use protocol::{RefusalCode, RefusedCall};
 use serde_json::json;
 
 /// An error of a call. The call is free, unless the upstream's response began and did not end.
@@ -30,6 +30,12 @@ pub enum AiError {
     /// 503: the control plane could not be asked to admit the call or to list the models.
     #[error("Calls of AI models cannot be admitted at the moment. Try again later.")]
     NoCore,
+}
+
+impl From<RefusedCall> for AiError {
+    fn from(RefusedCall { code, message, retry_after }: RefusedCall) -> Self {
+        Self::Refused { code, message, retry_after }
+    }
 }
 
 impl AiError {

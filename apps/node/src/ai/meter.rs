@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use daemon::Backoff;
 use protocol::{AiSettlements, AiUsage, EndedCall, OpenCall};
-use tokio::sync::mpsc;
+use semaphores::KeyedSemaphores;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 use super::journal::{CallState, Journal};
 use super::{AiError, AiMetrics};
 use crate::client::{Core, Outcome};
+use crate::random;
 
 /// The largest number of calls in one request to the control plane.
 const MAX_BATCH: usize = 200;
@@ -24,6 +26,9 @@ const REPORT_PERIOD: Duration = Duration::from_secs(60);
 /// failed waits too, because the control plane may have admitted it. Without this limit, an outage of the control plane
 /// would fill the memory and the journal.
 pub const MAX_UNSETTLED: i64 = 10_000;
+/// The same limit of one project, which also counts calls in progress: two processes may have 1,000 calls each. So the
+/// calls of a project do not exclude those of others.
+pub const MAX_PROJECT_UNSETTLED: usize = 2_000;
 /// The longest delay before settlements are sent again.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
@@ -31,10 +36,25 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 pub struct Meter {
     journal: Journal,
     /// Bounded by [`MAX_UNSETTLED`] and by the calls in progress.
-    ended: mpsc::UnboundedSender<EndedCall>,
+    ended: mpsc::UnboundedSender<UnsettledCall>,
+    /// The calls of each project that are in progress or not settled.
+    projects: KeyedSemaphores<String>,
     /// The calls that were sent, with their estimated output so far.
     open: Mutex<HashMap<Uuid, Arc<AtomicU32>>>,
     metrics: AiMetrics,
+}
+
+/// A call that must be ended or forgotten.
+pub struct MeteredCall {
+    pub id: Uuid,
+    permit: OwnedSemaphorePermit,
+}
+
+/// A call that ended, and waits for its settlement.
+struct UnsettledCall {
+    ended: EndedCall,
+    /// `None` if it is a call of the previous process.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Meter {
@@ -53,17 +73,23 @@ impl Meter {
         for (id, state) in calls {
             metrics.unsettled.inc();
             // The send cannot fail: `queue` is the receiver.
-            let _ = ended.send(EndedCall { id: id.to_string(), usage: state.usage() });
+            let call = EndedCall { id: id.to_string(), usage: state.usage() };
+            let _ = ended.send(UnsettledCall { ended: call, _permit: None });
         }
-        let meter = Arc::new(Self { journal, ended, open: Mutex::default(), metrics });
+        let projects = KeyedSemaphores::new(MAX_PROJECT_UNSETTLED);
+        let meter = Arc::new(Self { journal, ended, projects, open: Mutex::default(), metrics });
         tasks.spawn(Arc::clone(&meter).settle(core.clone(), queue));
         tasks.spawn(Arc::clone(&meter).report(core));
         Ok(meter)
     }
 
-    /// Returns whether another call may begin.
-    pub fn has_space(&self) -> bool {
-        self.metrics.unsettled.get() < MAX_UNSETTLED
+    /// Begins a call. Returns `None` if too many calls of the project or of the node wait for their settlement.
+    pub fn begin(&self, project: &str) -> Option<MeteredCall> {
+        if self.metrics.unsettled.get() >= MAX_UNSETTLED {
+            return None;
+        }
+        let permit = self.projects.of(project.to_owned()).try_acquire_owned().ok()?;
+        Some(MeteredCall { id: random::id(), permit })
     }
 
     /// Records the state of a call in the journal. Fails only if the node cannot write to its disk.
@@ -75,7 +101,7 @@ impl Meter {
     }
 
     /// Removes a call that the control plane refused from the journal.
-    pub async fn forget(&self, id: Uuid) {
+    pub async fn forget(&self, MeteredCall { id, .. }: MeteredCall) {
         if let Err(error) = self.journal.remove(id).await {
             tracing::error!(%error, %id, "cannot remove an AI call from the journal");
         }
@@ -90,7 +116,7 @@ impl Meter {
     }
 
     /// Ends a call, and settles it as soon as the control plane is reachable. Without `usage`, the call is free.
-    pub async fn end(&self, id: Uuid, usage: Option<AiUsage>) {
+    pub async fn end(&self, MeteredCall { id, permit }: MeteredCall, usage: Option<AiUsage>) {
         if self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id).is_some() {
             self.metrics.open.dec();
         }
@@ -100,37 +126,40 @@ impl Meter {
         if let Err(error) = self.journal.write(id, CallState::Ended { usage }).await {
             tracing::error!(%error, %id, "cannot write the end of an AI call");
         }
-        if self.ended.send(EndedCall { id: id.to_string(), usage }).is_err() {
+        let ended = EndedCall { id: id.to_string(), usage };
+        if self.ended.send(UnsettledCall { ended, _permit: Some(permit) }).is_err() {
             tracing::warn!(%id, "the node stops; the call is settled after its next start");
         }
     }
 
     /// Sends the calls that ended, until the control plane accepts them.
-    async fn settle(self: Arc<Self>, core: Core, mut queue: mpsc::UnboundedReceiver<EndedCall>) {
+    async fn settle(self: Arc<Self>, core: Core, mut queue: mpsc::UnboundedReceiver<UnsettledCall>) {
         let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
-        let mut ended = Vec::new();
-        while queue.recv_many(&mut ended, MAX_BATCH).await > 0 {
+        let mut calls = Vec::new();
+        while queue.recv_many(&mut calls, MAX_BATCH).await > 0 {
             loop {
-                let settlements = AiSettlements { ended: ended.clone(), open: Vec::new() };
+                let ended: Vec<_> = calls.iter().map(|call| call.ended.clone()).collect();
+                let settlements = AiSettlements { ended, open: Vec::new() };
                 match core.settle_ai_calls(&settlements).await {
-                    Ok(Outcome::Accepted(())) => break self.close(&ended, true).await,
-                    Ok(Outcome::Rejected) if ended.len() == 1 => {
+                    Ok(Outcome::Accepted(())) => break self.close(&settlements.ended, true).await,
+                    Ok(Outcome::Rejected) if calls.len() == 1 => {
+                        let ended = settlements.ended;
                         tracing::error!(?ended, "the control plane rejects the settlement of an AI call");
                         break self.close(&ended, false).await;
                     }
                     // One malformed call makes the control plane reject the whole batch. Send the first call now, and
                     // queue the others again.
                     Ok(Outcome::Rejected) => {
-                        ended.drain(1..).for_each(|call| drop(self.ended.send(call)));
+                        calls.drain(1..).for_each(|call| drop(self.ended.send(call)));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, calls = ended.len(), "cannot settle AI calls; trying again");
+                        tracing::warn!(%error, calls = calls.len(), "cannot settle AI calls; trying again");
                         sleep(backoff.next_delay()).await;
                     }
                 }
             }
             backoff.reset();
-            ended.clear();
+            calls.clear();
         }
     }
 

@@ -18,18 +18,19 @@ mod usage;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::{AdmittedCall, AiAdmission, AiCallRequest, RefusedCall};
+use protocol::{AdmittedCall, AiAdmission, AiCallRequest, RefusalCode, RefusedCall};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::client::Core;
 use crate::memory::{ProjectsMemory, Reservation};
-use crate::random;
+use crate::project_requests::{NotSent, ProjectRequests};
 use call::Call;
 use config::AiConfig;
 use journal::{CallState, Journal};
@@ -47,6 +48,8 @@ const MAX_BYTES: usize = 512 << 20;
 const MAX_PROJECT_BYTES: usize = 128 << 20;
 /// The memory to parse a request, as a multiple of its length: every two bytes of `[0,0,…` need 32 bytes.
 const PARSED_FACTOR: usize = 16;
+/// How long the list of models is not requested again.
+const MODELS_TTL: Duration = Duration::from_secs(2);
 
 type Result<T> = std::result::Result<T, AiError>;
 
@@ -60,6 +63,15 @@ pub struct Ai {
     /// The runtime of calls. A call outlives the worker and the thread that its request arrives at.
     runtime: Handle,
     memory: ProjectsMemory,
+    admissions: ProjectRequests<RefusedCall>,
+    models: Mutex<Option<RecentModels>>,
+}
+
+/// The response to the last request for the catalog.
+struct RecentModels {
+    /// The list in OpenAI's shape. `None` if the control plane did not provide it.
+    list: Option<Value>,
+    fetched_at: Instant,
 }
 
 impl Ai {
@@ -76,7 +88,8 @@ impl Ai {
         let journal = Journal::open(&dir.join("ai"))?;
         let meter = Meter::start(journal, core.clone(), metrics.clone(), tasks)?;
         let memory = ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES);
-        Ok(Self { upstream, core, meter, metrics, runtime: Handle::current(), memory })
+        let (admissions, models) = (ProjectRequests::new(), Mutex::default());
+        Ok(Self { upstream, core, meter, metrics, runtime: Handle::current(), memory, admissions, models })
     }
 
     /// Waits until there is memory to parse a request of this many bytes.
@@ -87,21 +100,31 @@ impl Ai {
         self.memory.reserve(project, bytes * PARSED_FACTOR).await.ok_or(AiError::NoMemory)
     }
 
-    /// Returns the list of models, in OpenAI's shape.
+    /// Returns the list of models, in OpenAI's shape. All projects share one request for a short time.
     ///
     /// # Errors
     /// Returns [`AiError::NoCore`] if the control plane does not provide its catalog.
     pub async fn models(&self) -> Result<Value> {
-        let catalog = self.core.ai_models().await.map_err(|error| {
-            tracing::warn!(%error, "cannot get the AI models");
-            AiError::NoCore
-        })?;
+        let mut recent = self.models.lock().await;
+        let list = match recent.take().filter(|recent| recent.fetched_at.elapsed() < MODELS_TTL) {
+            Some(known) => recent.insert(known).list.clone(),
+            None => {
+                let list = self.fetch_models().await;
+                recent.insert(RecentModels { list, fetched_at: Instant::now() }).list.clone()
+            }
+        };
+        list.ok_or(AiError::NoCore)
+    }
+
+    async fn fetch_models(&self) -> Option<Value> {
+        let catalog = self.core.ai_models().await;
+        let catalog = catalog.inspect_err(|error| tracing::warn!(%error, "cannot get the AI models")).ok()?;
         let models = catalog.get("models").and_then(Value::as_array).into_iter().flatten();
         let models = models.map(|model| {
             let owner = model.get("provider").and_then(Value::as_str).unwrap_or("platform");
             json!({ "id": model.get("id"), "object": "model", "created": 0, "owned_by": owner })
         });
-        Ok(json!({ "object": "list", "data": models.collect::<Vec<_>>() }))
+        Some(json!({ "object": "list", "data": models.collect::<Vec<_>>() }))
     }
 
     /// Makes a call for a project. Returns as soon as the upstream has responded: with the whole response, or with the
@@ -147,14 +170,16 @@ impl Ai {
         let request = ChatRequest::parse(&body)?;
         drop(body);
         let upstream = self.upstream.as_ref().ok_or(AiError::NoUpstream)?;
-        if !self.meter.has_space() {
-            return Err(AiError::NoCore);
-        }
-        let (id, input_tokens) = (random::id(), request.input_tokens());
-        self.meter.record(id, CallState::Asked).await?;
+        let call = self.meter.begin(project).ok_or(AiError::NoCore)?;
+        let request_permit = self.admissions.begin(project).await.map_err(|not_sent| match not_sent {
+            NotSent::Refused(refusal) => refusal.into(),
+            NotSent::Busy => AiError::NoCore,
+        })?;
+        let input_tokens = request.input_tokens();
+        self.meter.record(call.id, CallState::Asked).await?;
         let started = Instant::now();
         let asked = AiCallRequest {
-            id: id.to_string(),
+            id: call.id.to_string(),
             project: project.to_owned(),
             model: request.model().to_owned(),
             input_tokens,
@@ -162,32 +187,36 @@ impl Ai {
         let AdmittedCall { upstream_model, context_tokens, max_output_tokens } =
             match self.core.admit_ai_call(&asked).await {
                 Ok(AiAdmission::Admitted(admitted)) => admitted,
-                Ok(AiAdmission::Refused(RefusedCall { code, message, retry_after })) => {
-                    self.meter.forget(id).await;
-                    return Err(AiError::Refused { code, message, retry_after });
+                Ok(AiAdmission::Refused(refusal)) => {
+                    if applies_to_project(refusal.code) {
+                        self.admissions.repeat(project, refusal.clone(), refusal.retry_after);
+                    }
+                    self.meter.forget(call).await;
+                    return Err(refusal.into());
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot request the admission of an AI call");
                     // The control plane may have admitted the call, so the call must be settled.
-                    self.meter.end(id, None).await;
+                    self.meter.end(call, None).await;
                     return Err(AiError::NoCore);
                 }
             };
+        drop(request_permit);
         self.metrics.admission.observe(started.elapsed().as_secs_f64());
         if receiver.is_closed() {
-            self.meter.end(id, None).await;
+            self.meter.end(call, None).await;
             return Err(AiError::NoUpstream);
         }
         let input_tokens = input_tokens.min(context_tokens);
-        let sent = self.meter.record(id, CallState::Sent { input_tokens, output_tokens: 0 }).await;
+        let sent = self.meter.record(call.id, CallState::Sent { input_tokens, output_tokens: 0 }).await;
         if let Err(error) = sent {
-            self.meter.end(id, None).await;
+            self.meter.end(call, None).await;
             return Err(error);
         }
         let (is_stream, includes_usage) = (request.is_stream(), request.includes_usage());
         let body = request.into_upstream(&upstream_model, max_output_tokens);
         memory.shrink(body.len());
-        let call = Call::new(id, input_tokens, context_tokens, Arc::clone(&self.meter), self.metrics.clone());
+        let call = Call::new(call, input_tokens, context_tokens, Arc::clone(&self.meter), self.metrics.clone());
         if is_stream {
             let (completion, call) = call.open_stream(upstream, body, includes_usage).await?;
             Ok((completion, Some(call)))
@@ -197,12 +226,39 @@ impl Ai {
     }
 }
 
+/// Returns whether the control plane would refuse every call of the project at the moment.
+const fn applies_to_project(code: RefusalCode) -> bool {
+    match code {
+        RefusalCode::InsufficientCredit
+        | RefusalCode::RateLimited
+        | RefusalCode::SpendLimit
+        | RefusalCode::NotGranted => true,
+        RefusalCode::ModelNotFound | RefusalCode::ContextLengthExceeded => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use prometheus::Registry;
     use reqwest::header::HeaderValue;
 
     use super::*;
+
+    #[tokio::test]
+    async fn unsettled_calls_of_a_project_do_not_exclude_those_of_others() {
+        let (dir, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
+        let metrics = AiMetrics::new(&Registry::new()).unwrap();
+        let journal = Journal::open(dir.path()).unwrap();
+        let meter = Meter::start(journal, Core::unreachable(), metrics, &mut tasks).unwrap();
+        // Some calls are in progress, and others have ended, but cannot be settled.
+        for _ in 0..10 {
+            let call = meter.begin("prj_1").unwrap();
+            meter.end(call, None).await;
+        }
+        let in_progress: Vec<_> = std::iter::from_fn(|| meter.begin("prj_1")).collect();
+        assert_eq!(in_progress.len() + 10, meter::MAX_PROJECT_UNSETTLED);
+        assert!(meter.begin("prj_2").is_some());
+    }
 
     #[tokio::test]
     async fn no_call_begins_while_too_many_wait_for_their_settlement() {

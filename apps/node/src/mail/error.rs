@@ -14,9 +14,9 @@ pub enum SendError {
     /// The mail exceeds the limit of a submission, so it would also exceed the 10 MiB of an assembled mail.
     #[error("The mail is too large. The limit is 10 MiB, with its attachments.")]
     TooLarge,
-    /// Other large mails need the memory of the node.
-    #[error("Too many large mails are being sent. Try again later.")]
-    NoMemory,
+    /// Other mails of the project are being sent, or other large mails need the memory of the node.
+    #[error("Too many mails are being sent. Try again later.")]
+    Busy,
     /// The control plane did not confirm the mail in time.
     #[error("The mail service does not respond. The mail may have been queued. Try again later.")]
     Unavailable,
@@ -38,7 +38,7 @@ impl SendError {
             },
             Self::InvalidMessage(_) => "invalid_message",
             Self::TooLarge => "too_large",
-            Self::NoMemory | Self::Unavailable => "unavailable",
+            Self::Busy | Self::Unavailable => "unavailable",
         }
     }
 }

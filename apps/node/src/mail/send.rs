@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::{MailSubmission, MailSubmitted, OutgoingMail};
+use protocol::{MailRefusal, MailSubmission, MailSubmitted, OutgoingMail, RefusedMail};
 use tokio::time::{sleep, timeout};
 
 use super::error::SendError;
 use super::metrics::MailMetrics;
 use crate::client::{Core, Outcome, Unauthorized};
 use crate::memory::{ProjectsMemory, Reservation};
+use crate::project_requests::{NotSent, ProjectRequests};
 use daemon::{Backoff, new_mail_id};
 
 /// The longest mail, as JSON with its attachments in base64. With its id and project, it fits into the 16 MiB that the
@@ -31,6 +32,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 pub struct Mailer {
     core: Core,
     memory: ProjectsMemory,
+    submissions: ProjectRequests<RefusedMail>,
     metrics: MailMetrics,
     deadline: Duration,
 }
@@ -39,15 +41,16 @@ impl Mailer {
     /// Creates a mailer.
     #[must_use]
     pub fn new(core: Core, metrics: MailMetrics) -> Self {
-        Self { core, memory: ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES), metrics, deadline: DEADLINE }
+        let (memory, submissions) = (ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES), ProjectRequests::new());
+        Self { core, memory, submissions, metrics, deadline: DEADLINE }
     }
 
     /// Waits for the memory of a mail with this many bytes.
     ///
     /// # Errors
-    /// Returns [`SendError::NoMemory`] if other mails of the project or of the node use the memory for too long.
+    /// Returns [`SendError::Busy`] if other mails of the project or of the node use the memory for too long.
     pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation, SendError> {
-        self.memory.reserve(project, bytes * COPIES).await.ok_or(SendError::NoMemory)
+        self.memory.reserve(project, bytes * COPIES).await.ok_or(SendError::Busy)
     }
 
     /// Submits a mail, and returns its id after the control plane has queued it.
@@ -58,16 +61,26 @@ impl Mailer {
         let submission = MailSubmission { id: new_mail_id(), project: project.to_owned(), mail };
         let body = serde_json::to_vec(&submission).map_err(|_| SendError::InvalidMessage("The mail is malformed."))?;
         let MailSubmission { id, .. } = submission;
-        timeout(self.deadline, self.submit(body.into())).await.unwrap_or(Err(SendError::Unavailable)).map(|()| id)
+        let submitted = timeout(self.deadline, self.submit(project, body.into())).await;
+        submitted.unwrap_or(Err(SendError::Unavailable)).map(|()| id)
     }
 
     /// Submits a mail, and repeats the submission if its response is lost.
-    async fn submit(&self, submission: Bytes) -> Result<(), SendError> {
+    async fn submit(&self, project: &str, submission: Bytes) -> Result<(), SendError> {
+        let _permit = self.submissions.begin(project).await.map_err(|not_sent| match not_sent {
+            NotSent::Refused(refused) => SendError::Refused(refused),
+            NotSent::Busy => SendError::Busy,
+        })?;
         let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
         loop {
             match self.core.submit_mail(submission.clone()).await {
                 Ok(Outcome::Accepted(MailSubmitted::Queued)) => return Ok(()),
-                Ok(Outcome::Accepted(MailSubmitted::Refused(refused))) => return Err(SendError::Refused(refused)),
+                Ok(Outcome::Accepted(MailSubmitted::Refused(refused))) => {
+                    if applies_to_project(refused.code) {
+                        self.submissions.repeat(project, refused.clone(), None);
+                    }
+                    return Err(SendError::Refused(refused));
+                }
                 Ok(Outcome::Rejected) => {
                     tracing::error!("the control plane rejected the submission of a mail");
                     return Err(SendError::InvalidMessage("The mail service does not accept this mail."));
@@ -87,6 +100,12 @@ impl Mailer {
     pub fn count<T>(&self, result: &Result<T, SendError>) {
         self.metrics.count_send(result.as_ref().map_or_else(SendError::code, |_| "ok"));
     }
+}
+
+/// Returns whether the control plane would refuse every mail of the project at the moment. A full mailbox may have space
+/// for a smaller mail.
+const fn applies_to_project(code: MailRefusal) -> bool {
+    matches!(code, MailRefusal::RateLimited | MailRefusal::NotGranted)
 }
 
 #[cfg(test)]

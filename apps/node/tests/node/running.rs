@@ -70,6 +70,18 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Polls until `poll` returns a value.
+pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(value) = poll().await {
+            return value;
+        }
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
 pub struct RunningNode {
     pub visitor: Visitor,
     /// The address of the TLS listener, if the node terminates TLS.

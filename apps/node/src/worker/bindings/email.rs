@@ -75,6 +75,6 @@ const fn status(error: &SendError) -> StatusCode {
         },
         SendError::InvalidMessage(_) => StatusCode::BAD_REQUEST,
         SendError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        SendError::NoMemory | SendError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        SendError::Busy | SendError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

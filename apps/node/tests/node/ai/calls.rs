@@ -1,9 +1,11 @@
 //! Calls with a whole response, and the decisions of the control plane.
 
+use futures_util::future::join_all;
 use protocol::RefusalCode;
 use serde_json::{Value, json};
 
 use super::{HOST, MANIFEST, Rig, question, reported, tokens};
+use crate::running::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_is_settled_once_with_the_reported_usage() {
@@ -41,6 +43,11 @@ async fn models_are_listed_and_other_endpoints_refused() {
     let models: Value = serde_json::from_str(&rig.visitor().get(HOST, "/models").await.body).unwrap();
     assert_eq!(models["object"], "list");
     assert_eq!(models["data"][0], json!({ "id": "lab/small", "object": "model", "created": 0, "owned_by": "lab" }));
+    // Many calls share a request to the control plane.
+    let visitor = rig.visitor();
+    let listed = join_all((0..20).map(|_| visitor.get(HOST, "/models"))).await;
+    assert!(listed.iter().all(|response| response.status == 200));
+    assert!(rig.core.listed_ai_models() < 20);
     let unknown = rig.visitor().get(HOST, "/unknown").await;
     assert_eq!(unknown.status, 404);
     assert!(unknown.body.contains(r#""code":"unknown_endpoint""#), "{}", unknown.body);
@@ -54,11 +61,15 @@ async fn refusals_are_errors_in_the_shape_of_openai() {
         (RefusalCode::ContextLengthExceeded, 400, "context_length_exceeded", "invalid_request_error"),
         (RefusalCode::InsufficientCredit, 402, "insufficient_credit", "insufficient_quota"),
         (RefusalCode::NotGranted, 403, "not_granted", "invalid_request_error"),
-        (RefusalCode::RateLimited, 429, "rate_limited", "rate_limit_error"),
         (RefusalCode::SpendLimit, 429, "spend_limit", "rate_limit_error"),
+        (RefusalCode::RateLimited, 429, "rate_limited", "rate_limit_error"),
     ] {
         rig.core.refuse_ai_calls(Some(refusal));
-        let response = rig.post_whole("/fetch", &question("x")).await;
+        // The node repeats the previous refusal for a moment.
+        let response = eventually(code, async || {
+            Some(rig.post_whole("/fetch", &question("x")).await).filter(|response| response.body.contains(code))
+        });
+        let response = response.await;
         assert_eq!(response.status, status, "{}", response.body);
         assert_eq!(response.header("retry-after"), if code == "rate_limited" { "7" } else { "" });
         let error = json!({ "message": "The reason of the test.", "type": kind, "code": code });
@@ -72,6 +83,14 @@ async fn refusals_are_errors_in_the_shape_of_openai() {
     }
     rig.waits_for_an_empty_journal().await;
     assert_eq!((rig.upstream.calls().len(), rig.core.settled_ai_calls().len()), (0, 0));
+    // The calls of code that ignores the refusal cost the control plane few requests, and succeed soon after its end.
+    let asked = rig.core.asked_ai_calls().len();
+    let body = question("x");
+    join_all((0..50).map(|_| rig.post_whole("/fetch", &body))).await;
+    assert!(rig.core.asked_ai_calls().len() < asked + 50);
+    rig.core.refuse_ai_calls(None);
+    let admitted = async || (rig.post("/fetch", &question("x")).await.status() == 200).then_some(());
+    eventually("an admitted call", admitted).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

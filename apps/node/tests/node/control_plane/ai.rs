@@ -10,6 +10,8 @@ use super::{ControlPlane, Shared, is_node};
 /// The calls for which the node requested admission, and their settlements.
 #[derive(Default)]
 pub struct AiCalls {
+    /// The number of requests for the catalog.
+    listed: usize,
     asked: Vec<AiCallRequest>,
     settled: Vec<EndedCall>,
     refusal: Option<RefusalCode>,
@@ -40,6 +42,11 @@ impl ControlPlane {
         self.state.table.lock().unwrap().ai.fails_settlements = fails;
     }
 
+    /// Returns the number of requests for the catalog.
+    pub fn listed_ai_models(&self) -> usize {
+        self.state.table.lock().unwrap().ai.listed
+    }
+
     /// Returns the calls for which the node requested admission.
     pub fn asked_ai_calls(&self) -> Vec<AiCallRequest> {
         self.state.table.lock().unwrap().ai.asked.clone()
@@ -52,9 +59,11 @@ impl ControlPlane {
 }
 
 pub async fn models(request: HttpRequest, state: Data<Shared>) -> HttpResponse {
-    if !is_node(&request, &state.table.lock().unwrap()) {
+    let mut table = state.table.lock().unwrap();
+    if !is_node(&request, &table) {
         return HttpResponse::Unauthorized().finish();
     }
+    table.ai.listed += 1;
     HttpResponse::Ok().json(json!({ "models": [{ "id": "lab/small", "provider": "lab" }, { "id": "lab/large" }] }))
 }
 
