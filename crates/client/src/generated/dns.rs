@@ -143,15 +143,16 @@ pub struct RrsetContent {
     pub ttl: Option<i32>,
 }
 
-/// One rrset of a patch, with its complete content.
+/// One rrset of a patch, with its complete content. Its schema has no bounds, because the error of a patch names each
+/// invalid rrset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RrsetPatch {
     /// The name: `@`, a name relative to the zone, or an absolute name.
     pub name: String,
-    /// The records. An empty list deletes the rrset, if it exists.
+    /// At most 100 records. An empty list deletes the rrset, if it exists.
     pub records: Vec<String>,
-    /// The TTL in seconds.
+    /// The TTL in seconds, from 30 to 86,400.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<i32>,
     pub r#type: String,

@@ -45,8 +45,8 @@ pub struct Domain {
     pub created_at: Time,
     /// Null for an imported domain, and during the purchase.
     pub expires_at: Option<Time>,
-    /// Whether the registrar refuses a transfer to another registrar. Null for an imported domain, and during the
-    /// purchase.
+    /// Whether the registrar refuses a transfer to another registrar. Null for an imported domain, during the purchase,
+    /// and if the result of a change is unknown: then set the lock again, or sync.
     pub locked: Option<bool>,
     /// In lowercase punycode.
     pub name: String,
@@ -108,8 +108,8 @@ pub struct DomainDetail {
     pub expires_at: Option<Time>,
     /// The last 50 changes, newest first.
     pub history: Vec<DomainChange>,
-    /// Whether the registrar refuses a transfer to another registrar. Null for an imported domain, and during the
-    /// purchase.
+    /// Whether the registrar refuses a transfer to another registrar. Null for an imported domain, during the purchase,
+    /// and if the result of a change is unknown: then set the lock again, or sync.
     pub locked: Option<bool>,
     /// In lowercase punycode.
     pub name: String,

@@ -34,13 +34,7 @@ pub struct Commit {
     pub parents: Vec<String>,
 }
 
-/// The commits of a history.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Commits {
-    /// The commits, newest first. The history continues at the parents of the last commit.
-    pub items: Vec<Commit>,
-}
+pub type CommitPage = Page<Commit>;
 
 open_enum! {
     pub enum DeployStatus {
@@ -243,6 +237,8 @@ pub struct ReposCommitsQuery {
     pub r#ref: Option<String>,
     /// The largest number of items to return. Values above 200 count as 200.
     pub limit: Option<i64>,
+    /// The `nextCursor` of the previous page.
+    pub cursor: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -282,7 +278,7 @@ impl Client {
         project_name: &str,
         repo_name: &str,
         query: &ReposCommitsQuery,
-    ) -> Call<Commits> {
+    ) -> Call<CommitPage> {
         self.operation(
             "repos.commits",
             Method::GET,
@@ -291,6 +287,7 @@ impl Client {
         .query("path", query.path.as_ref())
         .query("ref", query.r#ref.as_ref())
         .query("limit", query.limit.as_ref())
+        .query("cursor", query.cursor.as_ref())
     }
 
     /// Create an empty repository

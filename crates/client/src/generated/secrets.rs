@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use super::shared::{Time, UserId};
-use crate::{Call, Client, Page, Secret};
+use crate::{Call, Client, Page, Paging, Secret};
 
 /// A new value of a secret.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,8 +66,10 @@ impl Client {
     /// List the secrets of a project, sorted by name, without their values
     ///
     /// `GET /v1/orgs/{orgSlug}/projects/{projectName}/secrets`
-    pub fn secrets_list(&self, org_slug: &str, project_name: &str) -> Call<SecretMetaPage> {
+    pub fn secrets_list(&self, org_slug: &str, project_name: &str, query: &Paging) -> Call<SecretMetaPage> {
         self.operation("secrets.list", Method::GET, &["v1", "orgs", org_slug, "projects", project_name, "secrets"])
+            .query("limit", query.limit.as_ref())
+            .query("cursor", query.cursor.as_ref())
     }
 
     /// Set the value of a secret, which creates a version
