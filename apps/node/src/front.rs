@@ -36,6 +36,8 @@ use crate::worker::proxy;
 /// [`REVALIDATE`] for protected sites: shared caches must not store the response.
 const PRIVATE: &str = "private, max-age=0, must-revalidate";
 
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
 /// The health check, available on every host.
 const HEALTH: &str = "/__svc/node/health";
 
@@ -105,10 +107,24 @@ pub fn serve(listeners: (TcpListener, Option<(TcpListener, Handshaker)>), front:
     let app = move || {
         App::new()
             .app_data(Data::clone(&front))
-            .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff")))
+            .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, NOSNIFF)))
             .default_service(web::to(handle))
     };
-    tls::serve(Server::build(), listeners, HTTP, app)
+    tls::serve(Server::build(), listeners, HTTP, app, reject)
+}
+
+/// Returns the response to a request that is not valid HTTP/1.
+fn reject(status: StatusCode) -> HttpResponse {
+    let text = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+            "The browser sent too many headers. Delete the cookies of this site."
+        }
+        StatusCode::REQUEST_TIMEOUT => "The request arrived too slowly. Try again.",
+        _ => "The server could not read the request.",
+    };
+    let mut response = page(status, text);
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    response
 }
 
 /// Responds to a request.

@@ -7,7 +7,7 @@ use actix_web::HttpServer;
 use actix_web::dev::Server as Listener;
 use anyhow::{Context as _, anyhow};
 use gateway::http::Shutdown;
-use gateway::{internal_app, public_service};
+use gateway::{internal_app, public_service, rejections};
 use kernel::ClockRng;
 use prometheus::Registry;
 use tls::{HttpSettings, bind};
@@ -57,13 +57,15 @@ impl Server {
         let tls_address = https.as_ref().map(TcpListener::local_addr).transpose()?;
         let builder =
             Listener::build().workers(config.database.threads.max(1)).shutdown_timeout(SHUTDOWN_TIMEOUT_SECONDS);
-        let public = tls::serve(builder, (http, https.zip(handshaker)), PUBLIC_HTTP, {
+        let reject = rejections(&services);
+        let app = {
             let services = services.clone();
             move || {
                 services.store().bind_pool_to_thread();
                 public_service(&services)
             }
-        })?;
+        };
+        let public = tls::serve(builder, (http, https.zip(handshaker)), PUBLIC_HTTP, app, reject)?;
         let internal = HttpServer::new(move || internal_app(&services))
             .tcp_nodelay(true)
             .workers(1)

@@ -8,7 +8,7 @@ use actix_http::Request;
 use actix_service::{IntoServiceFactory as _, Service};
 use actix_web::body::BoxBody;
 use actix_web::dev::{AppConfig, ServiceFactory, ServiceRequest, ServiceResponse};
-use actix_web::http::Method;
+use actix_web::http::{Method, StatusCode};
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY_AFTER};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
@@ -20,7 +20,7 @@ use store::Store;
 use crate::config::{Config, allows_every_origin};
 use crate::http::{
     BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, OrgWriteLimiter, Shutdown, StaticResponses,
-    UploadLimiter, guard, request_telemetry, shed_load,
+    UploadLimiter, guard, reject_malformed, request_telemetry, shed_load,
 };
 use crate::limits::Limiters;
 use crate::readiness::Readiness;
@@ -138,6 +138,12 @@ pub fn public_service(
         services.routing.public.error_formats(),
     );
     shed_load(shedder, public_app(services).into_factory())
+}
+
+/// Returns the renderer of the responses to requests that the public service does not receive.
+pub fn rejections(services: &Services) -> impl Fn(StatusCode) -> HttpResponse + Clone + Send + 'static + use<> {
+    let (config, clock_rng) = (services.config.clone(), services.clock_rng.clone());
+    move |status| reject_malformed(status, &config, &clock_rng)
 }
 
 fn public_app(services: &Services) -> App<impl AppFactory + use<>> {

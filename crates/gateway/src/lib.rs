@@ -23,7 +23,7 @@ mod require;
 mod routing;
 pub mod v1;
 
-pub use app::{Services, internal_app, public_service};
+pub use app::{Services, internal_app, public_service, rejections};
 pub use authority::find_caller_check;
 pub use config::{Config, RateLimits, SignInMethods, Site};
 pub use docs::{errors_markdown, routes_markdown};

@@ -24,7 +24,7 @@ pub(crate) const UNSUPPORTED_MEDIA_TYPE: Code = Code::new(
 pub(crate) const REQUEST_TIMEOUT: Code = Code::new(
     "request_timeout",
     Kind::Invalid,
-    "The body did not arrive in time, or more slowly than 16 KiB per second.",
+    "The request did not arrive in time, or its body more slowly than 16 KiB per second.",
 );
 pub(crate) const URI_TOO_LONG: Code = Code::new("uri_too_long", Kind::Invalid, "The URL is longer than 8 KiB.");
 pub(crate) const HEADERS_TOO_LARGE: Code =

@@ -25,6 +25,10 @@ impl RequestId {
             (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         };
         let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(is_valid);
-        Self(sent.map_or_else(|| clock_rng.id::<uuid::Uuid>().to_string(), str::to_owned))
+        sent.map_or_else(|| Self::random(clock_rng), |sent| Self(sent.to_owned()))
+    }
+
+    pub(crate) fn random(clock_rng: &ClockRng) -> Self {
+        Self(clock_rng.id::<uuid::Uuid>().to_string())
     }
 }

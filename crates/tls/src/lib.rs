@@ -2,7 +2,8 @@
 //!
 //! `files` reads the operator's certificates, and the program adds the issued ones; both are in the `store`. `handshake`
 //! selects one by the server name (SNI). `connection` and `frames` limit HTTP/2, which actix leaves open, and
-//! `unread_body` limits chunked bodies. `listen` serves an app with these.
+//! `unread_body` limits chunked bodies. `rejection` replaces the responses of actix to malformed requests. `listen` serves
+//! an app with these.
 
 mod certificate;
 mod clock;
@@ -12,6 +13,7 @@ mod frames;
 mod handshake;
 mod listen;
 mod metrics;
+mod rejection;
 mod store;
 mod unread_body;
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use actix_service::{
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Extensions};
+use actix_web::http::StatusCode;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::connection::TlsConnection;
 use crate::handshake::Handshaker;
+use crate::rejection::{Rejecting, RenderRejection, track_responses};
 use crate::unread_body::keep_chunked_bodies;
 
 /// The number of connections that may wait to be accepted.
@@ -39,7 +42,7 @@ pub struct HttpSettings {
 }
 
 /// A connection after its handshake, as the HTTP service expects it.
-type Connection = (TlsConnection, Protocol, Option<SocketAddr>);
+type Connection = (Rejecting<TlsConnection>, Protocol, Option<SocketAddr>);
 
 /// Listens on an address. Must be called within a tokio runtime.
 ///
@@ -53,7 +56,8 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves an app at the listeners, with the same worker threads and limits. Each worker thread calls `app` once per
-/// listener. The server does not handle signals.
+/// listener. `reject` renders the response to a request over HTTP/1 that the app does not receive, because it is malformed,
+/// too large or too slow. The server does not handle signals.
 ///
 /// # Errors
 /// Returns an error if a listener cannot be used.
@@ -62,6 +66,7 @@ pub fn serve<I, S, B>(
     (http, https): (TcpListener, Option<(TcpListener, Handshaker)>),
     settings: HttpSettings,
     app: impl Fn() -> I + Clone + Send + 'static,
+    reject: impl Fn(StatusCode) -> HttpResponse + Clone + Send + 'static,
 ) -> io::Result<Server>
 where
     I: IntoServiceFactory<S, Request>,
@@ -74,30 +79,38 @@ where
             Service: Service<Request, Future: 'static> + 'static,
             Future: 'static,
         > + 'static,
-    B: MessageBody + 'static,
+    B: MessageBody + Unpin + 'static,
 {
     let app = move || {
         let app = app().into_factory().map_err(|error| error.error_response());
-        map_config(keep_chunked_bodies(app), |()| AppConfig::default())
+        map_config(track_responses(keep_chunked_bodies(app)), |()| AppConfig::default())
     };
     let builder = builder.disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let mut builder = builder.listen("http", http, {
-        let (app, stopping) = (app.clone(), stopping.clone());
-        move || http_service(settings, stopping.clone(), |_: &TcpStream, _| {}).finish(app()).tcp()
+        let (app, stopping, reject) = (app.clone(), stopping.clone(), reject.clone());
+        move || {
+            let respond = http_service(settings, stopping.clone(), add_connection_data).finish(app());
+            accept_plain(Rc::new(reject.clone()), respond)
+        }
     })?;
     if let Some((listener, handshaker)) = https {
         builder = builder.listen("https", listener, move || {
-            let respond = http_service(settings, stopping.clone(), add_connection_data).finish(app());
-            terminate(handshaker.clone(), stopping.clone(), respond)
+            let respond = http_service(settings, stopping.clone(), add_tls_data).finish(app());
+            terminate(handshaker.clone(), stopping.clone(), Rc::new(reject.clone()), respond)
         })?;
     }
     Ok(builder.run())
 }
 
-fn add_connection_data(connection: &TlsConnection, data: &mut Extensions) {
-    data.insert(connection.requests());
-    data.insert(connection.presented());
+fn add_connection_data<T>(connection: &Rejecting<T>, data: &mut Extensions) {
+    data.insert(connection.responses());
+}
+
+fn add_tls_data(connection: &Rejecting<TlsConnection>, data: &mut Extensions) {
+    add_connection_data(connection, data);
+    data.insert(connection.stream().requests());
+    data.insert(connection.stream().presented());
 }
 
 /// Returns the builder of the HTTP service of connections of one type.
@@ -120,7 +133,6 @@ where
             let stopping = stopping.clone();
             async move { stopping.notified().await }
         })
-        .tcp_nodelay(true)
         .h1_allow_half_closed(settings.allows_half_closed)
         .keep_alive(settings.keep_alive)
         .client_request_timeout(CLIENT_REQUEST_TIMEOUT)
@@ -128,11 +140,33 @@ where
         .on_connect_ext(on_connect)
 }
 
+/// Returns the service of the listener for plain http.
+fn accept_plain<S>(
+    reject: RenderRejection,
+    http: S,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = (), InitError = ()>
+where
+    S: ServiceFactory<(Rejecting<TcpStream>, Protocol, Option<SocketAddr>), Config = (), Response = (), InitError = ()>
+        + 'static,
+{
+    let accept = fn_service(move |stream: TcpStream| {
+        let reject = Rc::clone(&reject);
+        async move {
+            // A connection without this option still works.
+            let _ = stream.set_nodelay(true);
+            let client = stream.peer_addr().ok();
+            Ok((Rejecting::new(stream, reject), Protocol::Http1, client))
+        }
+    });
+    accept.and_then(http.map_err(|_| ()))
+}
+
 /// Returns the service of a listener that terminates TLS: the handshake, and then the HTTP service. When the server stops,
 /// a connection with HTTP/2 is closed after its requests, which actix does not do.
 fn terminate<S>(
     handshaker: Handshaker,
     stopping: GracefulShutdownSignal,
+    reject: RenderRejection,
     http: S,
 ) -> impl ServiceFactory<
     TcpStream,
@@ -150,19 +184,19 @@ where
 {
     let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_HANDSHAKES));
     let accept = fn_service(move |stream| {
-        let (handshaker, permits) = (handshaker.clone(), Arc::clone(&permits));
+        let (handshaker, permits, reject) = (handshaker.clone(), Arc::clone(&permits), Rc::clone(&reject));
         async move {
             let _permit = permits.acquire().await.map_err(|_| ())?;
             let accepted = handshaker.accept(stream).await.map_err(|_| ())?;
             let is_http_2 = accepted.protocol == Protocol::Http2;
             let connection = TlsConnection::new(accepted.stream, is_http_2, accepted.presented);
-            Ok((connection, accepted.protocol, accepted.client))
+            Ok((Rejecting::new(connection, reject), accepted.protocol, accepted.client))
         }
     });
     let respond = apply_fn_factory(http.map_err(|_| ()), move |accepted: Connection, service| {
         let (connection, protocol, _) = &accepted;
         let is_http_2 = *protocol == Protocol::Http2;
-        let drained = connection.requests().drain(stopping.clone());
+        let drained = connection.stream().requests().drain(stopping.clone());
         let served = service.call(accepted);
         async move {
             tokio::select! {

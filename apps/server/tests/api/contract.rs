@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::support::{ApiResponse, App, Caller, eventually};
 
@@ -176,8 +177,15 @@ async fn responses_have_security_headers_and_cors_allows_only_the_dashboard() {
 
 /// Sends raw bytes, which an HTTP client would not send, and returns the response.
 async fn send_raw(app: &App, request: &[u8]) -> String {
-    let address = app.base.strip_prefix("http://").unwrap();
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    exchange(connect(app).await, request).await
+}
+
+async fn connect(app: &App) -> TcpStream {
+    TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap()
+}
+
+/// Sends the last request of a connection, and returns the response.
+async fn exchange(mut stream: TcpStream, request: &[u8]) -> String {
     stream.write_all(request).await.unwrap();
     let mut response = Vec::new();
     let read = tokio::time::timeout(std::time::Duration::from_secs(20), stream.read_to_end(&mut response)).await;
@@ -204,6 +212,33 @@ async fn oversized_and_malformed_requests_return_the_error_envelope() {
     ] {
         assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{response}");
         assert!(response.contains(&format!("\"code\":\"{code}\"")), "{response}");
+    }
+    // The HTTP library rejects these requests, on a new connection and after another request.
+    let lines: String = (0..100).map(|n| format!("X-H{n}: 1\r\n")).collect();
+    for (request, status, code) in [
+        (format!("GET /v1/me HTTP/1.1\r\nHost: x\r\n{lines}\r\n"), "431", "headers_too_large"),
+        ("GET /v1/me\r\n\r\n".to_owned(), "400", "bad_request"),
+        ("GET /v1/me HTTP/1.1\r\nHost: x\r\nno header\r\n\r\n".to_owned(), "400", "bad_request"),
+    ] {
+        for is_first in [true, false] {
+            let mut stream = connect(&app).await;
+            if !is_first {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+                let mut response = Vec::new();
+                while !response.ends_with(b"}") {
+                    assert_ne!(stream.read_buf(&mut response).await.unwrap(), 0);
+                }
+            }
+            let response = exchange(stream, request.as_bytes()).await;
+            let (head, body) = response.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{response}");
+            let body: Value = serde_json::from_str(body).unwrap();
+            let header = format!("x-request-id: {}", body["requestId"].as_str().unwrap());
+            assert!(body["code"] == code && head.lines().any(|line| line == header), "{response}");
+            for header in ["x-content-type-options: nosniff", "cache-control: no-store", "connection: close"] {
+                assert!(head.lines().any(|line| line == header), "{response}");
+            }
+        }
     }
 }
 

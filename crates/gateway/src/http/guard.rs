@@ -122,8 +122,7 @@ fn check_request(request: &ServiceRequest) -> Result<(), Problem> {
         return Err(Problem::new(&protocol::URI_TOO_LONG, "the URL is longer than 8 KiB"));
     }
     if !headers_within_limits(request.headers()) {
-        let message = "send at most 64 headers, and at most 16 KiB of headers";
-        return Err(Problem::new(&protocol::HEADERS_TOO_LARGE, message));
+        return Err(headers_too_large());
     }
     match percent_decoded(request.uri().path()) {
         Some(path) if path.chars().any(char::is_control) => {
@@ -135,6 +134,10 @@ fn check_request(request: &ServiceRequest) -> Result<(), Problem> {
         Some(_) => Ok(()),
         None => Err(Problem::bad_request("the path is not UTF-8 text in valid percent encoding")),
     }
+}
+
+pub(super) fn headers_too_large() -> Problem {
+    Problem::new(&protocol::HEADERS_TOO_LARGE, "send at most 64 headers, and at most 16 KiB of headers")
 }
 
 /// Returns whether the headers are within their limits.

@@ -19,6 +19,7 @@ mod org_write_limiter;
 mod parameter;
 mod path;
 mod query;
+mod rejection;
 mod response;
 mod route_trie;
 mod routes;
@@ -54,6 +55,7 @@ pub(crate) use parameter::SEGMENT;
 pub use path::{Path, PathParameters};
 pub(crate) use path::{path_parameters, text_path_parameters};
 pub use query::{PageBefore, Pagination, Query};
+pub(crate) use rejection::reject_malformed;
 pub use response::{
     Accepted, Bytes, Created, CreatedOrExisting, Either, EmptyOk, Json, JsonOrNoContent, NoContent, SignInRedirect,
     TemporaryRedirect,

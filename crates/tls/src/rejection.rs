@@ -1,0 +1,251 @@
+//! The responses to requests over HTTP/1 that the app does not receive.
+//!
+//! actix itself responds to a request that it cannot parse, with an empty body: 400, 431 beyond 96 header lines or 128 KiB,
+//! and 408 if the head arrives too slowly. The connection replaces this response on its way to the client. To recognize
+//! it, the connection does not rely on its content: it is written while the app has no response that is not yet sent.
+//! After a pipelined request, whose response may be sent together with it, the response of actix stays empty.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::str;
+use std::task::{Context, Poll, ready};
+
+use actix_http::{Request, Response};
+use actix_service::{Service, ServiceFactory, apply_fn_factory};
+use actix_web::HttpResponse;
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::http::StatusCode;
+use actix_web::web::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Renders the response to a request that the app does not receive.
+pub(crate) type RenderRejection = Rc<dyn Fn(StatusCode) -> HttpResponse>;
+
+/// The responses of the app on one connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AppResponses(Rc<ResponseState>);
+
+#[derive(Debug, Default)]
+struct ResponseState {
+    in_progress: Cell<usize>,
+    is_unsent: Cell<bool>,
+}
+
+/// A response of the app that actix has not yet encoded.
+struct AppResponse(AppResponses);
+
+impl AppResponses {
+    fn begin(&self) -> AppResponse {
+        self.0.in_progress.set(self.0.in_progress.get() + 1);
+        self.0.is_unsent.set(true);
+        AppResponse(self.clone())
+    }
+
+    /// Records that everything that actix encoded was written to the connection.
+    fn record_flush(&self) {
+        self.0.is_unsent.set(self.0.in_progress.get() > 0);
+    }
+}
+
+impl Drop for AppResponse {
+    fn drop(&mut self) {
+        let in_progress = &self.0.0.in_progress;
+        in_progress.set(in_progress.get().saturating_sub(1));
+    }
+}
+
+/// The body of a response of the app.
+pub(crate) struct TrackedBody<B> {
+    body: B,
+    _response: Option<AppResponse>,
+}
+
+impl<B: MessageBody + Unpin> MessageBody for TrackedBody<B> {
+    type Error = B::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_next(context)
+    }
+}
+
+/// Tracks the responses of an app, for [`Rejecting`].
+pub(crate) fn track_responses<S, B>(
+    app: S,
+) -> impl ServiceFactory<
+    Request,
+    Config = S::Config,
+    Response = Response<TrackedBody<B>>,
+    Error = HttpResponse,
+    InitError = S::InitError,
+    Service: Service<Request, Future: 'static> + 'static,
+    Future: 'static,
+>
+where
+    S: ServiceFactory<
+            Request,
+            Response = Response<B>,
+            Error = HttpResponse,
+            Service: Service<Request, Future: 'static> + 'static,
+            Future: 'static,
+        > + 'static,
+    B: MessageBody + Unpin + 'static,
+{
+    apply_fn_factory(app, |request: Request, app: &S::Service| {
+        let response = request.conn_data::<AppResponses>().map(AppResponses::begin);
+        let served = app.call(request);
+        async move {
+            match served.await {
+                Ok(served) => Ok(served.map_body(|_, body| TrackedBody { body, _response: response })),
+                Err(failed) => {
+                    Err(failed.map_body(|_, body| TrackedBody { body, _response: response }).map_into_boxed_body())
+                }
+            }
+        }
+    })
+}
+
+/// A connection that replaces the responses of actix itself.
+pub(crate) struct Rejecting<T> {
+    stream: T,
+    responses: AppResponses,
+    render: RenderRejection,
+    /// The rest of a response that is being written in place of one of actix.
+    replacement: Option<Bytes>,
+}
+
+impl<T> Rejecting<T> {
+    pub(crate) fn new(stream: T, render: RenderRejection) -> Self {
+        Self { stream, responses: AppResponses::default(), render, replacement: None }
+    }
+
+    pub(crate) const fn stream(&self) -> &T {
+        &self.stream
+    }
+
+    /// Returns the responses, which are part of the data of the connection.
+    pub(crate) fn responses(&self) -> AppResponses {
+        self.responses.clone()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Rejecting<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rejecting").field(&self.stream).finish()
+    }
+}
+
+/// Returns the response to send in place of a response of actix. Returns `None` for anything else that actix writes itself.
+fn replace(written: &[u8], render: &dyn Fn(StatusCode) -> HttpResponse) -> Option<Bytes> {
+    let text = str::from_utf8(written).ok()?;
+    let status = text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let (status_line, headers) = text.split_once("\r\ncontent-length: 0\r\n")?;
+    let (head, body) = render(status).into_parts();
+    let body = body.try_into_bytes().ok()?;
+    let length = body.len().to_string();
+    let date = headers.lines().find_map(|line| line.strip_prefix("date: "));
+    let own = [("connection", "close"), ("content-length", &length)].into_iter().chain(date.map(|date| ("date", date)));
+    let own = own.map(|(name, value)| (name, value.as_bytes()));
+    let mut response = format!("{status_line}\r\n").into_bytes();
+    for (name, value) in own.chain(head.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()))) {
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            response.extend_from_slice(part);
+        }
+    }
+    response.extend_from_slice(b"\r\n");
+    response.extend_from_slice(&body);
+    Some(response.into())
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Rejecting<T> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.replacement.is_none() && !this.responses.0.is_unsent.get() {
+            this.replacement = replace(bytes, &*this.render);
+        }
+        let Some(replacement) = &mut this.replacement else {
+            return Pin::new(&mut this.stream).poll_write(context, bytes);
+        };
+        while !replacement.is_empty() {
+            let count = ready!(Pin::new(&mut this.stream).poll_write(context, replacement))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            drop(replacement.split_to(count));
+        }
+        this.replacement = None;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        // Only HTTP/2 writes slices.
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.responses.record_flush();
+        Pin::new(&mut this.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Rejecting<T> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const EMPTY: &str =
+        "HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\ndate: Sun, 29 Nov 2026 01:00:00 GMT\r\n\r\n";
+    const RENDERED: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 8\r\n\
+        date: Sun, 29 Nov 2026 01:00:00 GMT\r\nx-own: 1\r\n\r\ntoo slow";
+
+    #[tokio::test]
+    async fn only_responses_of_actix_itself_are_replaced() {
+        // The client receives one byte at a time.
+        let (stream, mut client) = duplex(1);
+        let received = tokio::spawn(async move {
+            let mut received = String::new();
+            client.read_to_string(&mut received).await.map(|_| received)
+        });
+        let render = |status| HttpResponse::build(status).insert_header(("x-own", "1")).body("too slow");
+        let mut connection = Rejecting::new(stream, Rc::new(render));
+        // A body of the app may have any content.
+        let response = connection.responses().begin();
+        connection.write_all(EMPTY.as_bytes()).await.unwrap();
+        connection.flush().await.unwrap();
+        connection.write_all(EMPTY.as_bytes()).await.unwrap();
+        drop(response);
+        connection.write_all(EMPTY.as_bytes()).await.unwrap();
+        connection.flush().await.unwrap();
+        connection.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
+        connection.write_all(EMPTY.as_bytes()).await.unwrap();
+        drop(connection);
+        let expected = [EMPTY, EMPTY, EMPTY, "HTTP/1.1 100 Continue\r\n\r\n", RENDERED].concat();
+        assert_eq!(received.await.unwrap().unwrap(), expected);
+    }
+}
