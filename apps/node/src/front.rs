@@ -136,7 +136,7 @@ async fn respond(request: &HttpRequest, payload: Payload, front: &Front) -> Http
     if request.uri().path() == HEALTH {
         return HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok");
     }
-    let Some(host) = host(request) else { return unknown_hostname_error() };
+    let Some(host) = host(request) else { return unknown_hostname_error(request) };
     let site = front.routes.borrow().of_hostname(&host);
     let challenge = challenge_token(request);
     if let Some(token) = challenge {
@@ -146,7 +146,7 @@ async fn respond(request: &HttpRequest, payload: Payload, front: &Front) -> Http
             return response;
         }
     }
-    let Some(site) = site else { return unknown_hostname_error() };
+    let Some(site) = site else { return unknown_hostname_error(request) };
     if front.is_misdirected(request, &host) {
         return page(StatusCode::MISDIRECTED_REQUEST, "This connection is for another site. Try again.");
     }

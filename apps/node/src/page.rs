@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, ContentType, RETRY_AFTER};
+use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
+use tls::sent_request_id;
 
 use crate::random;
 
@@ -29,9 +30,9 @@ pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
-/// Returns the platform's error envelope for a hostname without a site.
-pub fn unknown_hostname_error() -> HttpResponse {
-    let request_id = random::id().to_string();
+/// Returns the platform's error envelope for a request to a hostname without a site.
+pub fn unknown_hostname_error(request: &HttpRequest) -> HttpResponse {
+    let request_id = sent_request_id(request.headers()).map_or_else(|| random::id().to_string(), str::to_owned);
     let envelope = json!({
         "code": "unknown_hostname",
         "message": "No project is served at this hostname. If you just added the hostname, try again in a minute.",

@@ -3,6 +3,7 @@
 use actix_web::dev::ServiceRequest;
 use actix_web::{HttpMessage as _, HttpRequest};
 use kernel::ClockRng;
+use tls::sent_request_id;
 
 /// A request's id: the caller's `X-Request-Id` if it is valid, otherwise a new one.
 #[derive(Debug, Clone)]
@@ -21,10 +22,7 @@ impl RequestId {
     }
 
     pub(crate) fn of(request: &ServiceRequest, clock_rng: &ClockRng) -> Self {
-        let is_valid = |id: &&str| {
-            (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        };
-        let sent = request.headers().get("x-request-id").and_then(|value| value.to_str().ok()).filter(is_valid);
+        let sent = sent_request_id(request.headers());
         sent.map_or_else(|| Self::random(clock_rng), |sent| Self(sent.to_owned()))
     }
 

@@ -14,6 +14,7 @@ mod handshake;
 mod listen;
 mod metrics;
 mod rejection;
+mod request_id;
 mod store;
 mod unread_body;
 
@@ -23,6 +24,7 @@ pub use files::CertificateFiles;
 pub use handshake::{Handshaker, Presented};
 pub use listen::{HttpSettings, bind, serve};
 pub use metrics::ListenerMetrics;
+pub use request_id::sent_request_id;
 pub use store::{ByName, CertificateStore};
 
 use std::sync::Arc;

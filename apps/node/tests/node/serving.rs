@@ -60,6 +60,9 @@ async fn unknown_host_receives_the_error_envelope() {
     assert!(envelope["message"].as_str().is_some_and(|message| !message.is_empty()));
     assert_eq!(envelope["requestId"], seen.header("x-request-id"));
     assert_eq!(seen.header("x-request-id").len(), 36);
+    let request = node.visitor.request(Method::GET, "other.localhost", "/").header("x-request-id", "build-17.a_b");
+    let seen = Visitor::send(request).await;
+    assert_eq!(seen.header("x-request-id"), "build-17.a_b");
     // A request that is not HTTP has no host.
     let malformed = node.visitor.raw_answer("GET /\r\n\r\n").await;
     assert!(malformed.starts_with("HTTP/1.1 400 ") && malformed.contains("<h1>Bad Request</h1>"), "{malformed}");
