@@ -30,11 +30,9 @@ use crate::page::{page, unknown_hostname_error};
 use crate::path;
 use crate::routes::{Routes, SiteRoute};
 use crate::serve::serve_assets;
+use crate::shared_cache::make_private;
 use crate::tls::{ChallengeRequest, Challenges, challenge_token};
 use crate::worker::proxy;
-
-/// [`REVALIDATE`] for protected sites: shared caches must not store the response.
-const PRIVATE: &str = "private, max-age=0, must-revalidate";
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
@@ -182,28 +180,23 @@ async fn respond_from(
     if let Some(response) = front.auth.respond(request, host, &site.project).await {
         return response;
     }
-    match &site.index {
-        None => page(StatusCode::SERVICE_UNAVAILABLE, "This site is being deployed. Try again in a minute."),
+    let (mut response, session) = match &site.index {
+        None => (page(StatusCode::SERVICE_UNAVAILABLE, "This site is being deployed. Try again in a minute."), None),
         Some(index) if is_for_code(request, index) => {
             let origin = front.origins.of(request);
             let session = front.auth.worker_session(request, &site.project);
             let worker = site.worker.as_ref().map_err(|reason| *reason);
-            let mut response = proxy::forward_request(request, payload, origin, session.as_ref(), worker).await;
-            if let Some(session) = session {
-                session.renew(&mut response);
-            }
-            response
+            (proxy::forward_request(request, payload, origin, session.as_ref(), worker).await, session)
         }
-        Some(index) => {
-            let mut response = serve_assets(request, &front.contents, index).await;
-            if site.access.mode != AccessMode::Public
-                && response.headers().get(CACHE_CONTROL).is_some_and(|it| it == REVALIDATE)
-            {
-                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(PRIVATE));
-            }
-            response
-        }
+        Some(index) => (serve_assets(request, &front.contents, index).await, None),
+    };
+    if site.access.mode != AccessMode::Public {
+        make_private(&mut response);
     }
+    if let Some(session) = session {
+        session.renew(&mut response);
+    }
+    response
 }
 
 /// Returns the requested hostname, in the form of the routes.

@@ -50,6 +50,7 @@ mod save;
 mod seal;
 mod serve;
 mod services;
+mod shared_cache;
 pub mod storage;
 mod system_roots;
 mod text;

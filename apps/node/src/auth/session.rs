@@ -2,12 +2,13 @@
 
 use actix_web::HttpResponse;
 use actix_web::cookie::Cookie;
-use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use actix_web::http::header::HeaderValue;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::store::TokenDigest;
 use crate::seal::SealingKey;
+use crate::shared_cache::make_private_by_default;
 
 /// The header of a request to worker code that contains the handle of the visitor's session. The node removes it from
 /// requests of visitors.
@@ -47,48 +48,17 @@ impl WorkerSession {
     /// store a response that does not prohibit it. A response that a shared cache is meant to store stays as it is.
     pub fn renew(self, response: &mut HttpResponse) {
         let Some(cookie) = self.renewal else { return };
-        if make_private(response) {
+        if make_private_by_default(response) {
             // This fails only for a malformed cookie.
             let _ = response.add_cookie(&cookie);
         }
     }
 }
 
-/// Prohibits that a shared cache stores the response (RFC 9111 section 3), and returns true. Returns false for a response
-/// that is meant for shared caches.
-fn make_private(response: &mut HttpResponse) -> bool {
-    let headers = response.headers_mut();
-    // A cache that a header targets ignores `Cache-Control` (RFC 9213 section 2.2).
-    let is_targeted = |name: &HeaderName| name.as_str().ends_with("-cache-control") || name == "surrogate-control";
-    if headers.keys().any(is_targeted) {
-        return false;
-    }
-    let values: Result<Vec<_>, _> = headers.get_all(CACHE_CONTROL).map(HeaderValue::to_str).collect();
-    let Ok(values) = values else { return false };
-    let directives: Vec<String> =
-        values.iter().flat_map(|list| list.split(',')).map(|it| it.trim().to_ascii_lowercase()).collect();
-    let has = |is_meant: fn(&str, &str) -> bool| {
-        directives.iter().map(|it| it.split_once('=').unwrap_or((it, ""))).any(|(name, value)| is_meant(name, value))
-    };
-    // With a value, `private` names only some header fields.
-    if has(|name, value| matches!(name, "public" | "s-maxage") || name == "private" && !value.is_empty()) {
-        return false;
-    }
-    if has(|name, _| matches!(name, "private" | "no-store")) {
-        return true;
-    }
-    if has(|name, value| name == "immutable" || name == "max-age" && value.trim_matches('"').parse() != Ok(0_u64)) {
-        return false;
-    }
-    let value = values.into_iter().chain(["private"]).collect::<Vec<_>>().join(", ");
-    HeaderValue::from_str(&value).is_ok_and(|value| {
-        headers.insert(CACHE_CONTROL, value);
-        true
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use actix_web::http::header::CACHE_CONTROL;
+
     use super::*;
 
     #[test]

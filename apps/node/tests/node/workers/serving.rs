@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use reqwest::{Body, Method};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -96,6 +96,26 @@ async fn worker_receives_requests_without_an_asset_unchanged() {
     assert_eq!(modules.body, r#"["hi","some text",42,200,"common"]"#);
     let seen = visitor.get(HOST, "/error").await;
     assert_eq!(seen.status, 500, "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_of_a_protected_site_cannot_use_shared_caches() {
+    const CODE: &str = r#"
+        const headers = { "cache-control": "public, max-age=60", "cdn-cache-control": "max-age=60" };
+        export default { fetch() { return new Response("inside", { headers }); } };
+    "#;
+    let Some(rig) = Rig::start().await else { return };
+    let key = sha256(b"svc_byp_key");
+    let access = json!({ "mode": "org", "password": null, "bypass": key, "version": 1 });
+    rig.core.protect("app", &[("worker/index.js", CODE.as_bytes())], access);
+    let seen = loop {
+        let seen = rig.node.visitor.get_with(HOST, "/", &[("svc-access-bypass", "svc_byp_key")]).await;
+        if seen.status == 200 {
+            break seen;
+        }
+    };
+    let headers = (seen.header("cache-control"), seen.header("cdn-cache-control"));
+    assert_eq!((seen.body.as_str(), headers), ("inside", ("private, max-age=60", "")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
