@@ -60,24 +60,33 @@ impl LocalPermits {
         Self { permits: 0, reset_at: granted.reset_at, taken_at: needed.now }
     }
 
+    /// Returns whether the clock went back since the permits were taken: even an empty bucket is full before `reset_at`.
+    /// Then Postgres decides.
+    pub(super) fn is_ahead(&self, needed: PermitRequest) -> bool {
+        self.reset_at > needed.now + needed.bucket
+    }
+
     /// Takes a permit, if one is left.
-    pub(super) fn take(&mut self, now: i64) -> bool {
-        let is_available = self.permits > 0 && now < self.taken_at + LOCAL_PERMIT_TTL_MICROS;
+    pub(super) fn take(&mut self, needed: PermitRequest) -> bool {
+        let is_available = self.has_permit(needed);
         self.permits -= i64::from(is_available);
         is_available
     }
 
+    fn has_permit(&self, needed: PermitRequest) -> bool {
+        self.permits > 0 && needed.now < self.taken_at + LOCAL_PERMIT_TTL_MICROS && !self.is_ahead(needed)
+    }
+
     /// Returns whether neither this process nor the bucket has a permit left.
     pub(super) fn is_exhausted(&self, needed: PermitRequest) -> bool {
-        let has_local = self.permits > 0 && needed.now < self.taken_at + LOCAL_PERMIT_TTL_MICROS;
-        // If the clock went back, `reset_at` is unreliable, so Postgres decides.
-        !has_local && needed.remaining(self.reset_at) == 0 && self.reset_at <= needed.now + needed.bucket
+        !self.has_permit(needed) && needed.remaining(self.reset_at) == 0 && !self.is_ahead(needed)
     }
 
     /// Adds granted permits, and takes one of them. Returns false if none is left, because concurrent requests of the
     /// caller may have received all of them. A request for zero permits already has its permit.
     pub(super) fn accept(&mut self, needed: PermitRequest, granted: PermitGrant) -> bool {
-        self.reset_at = self.reset_at.max(granted.reset_at);
+        // Concurrent responses of Postgres arrive in any order, so the later time applies.
+        self.reset_at = if self.is_ahead(needed) { granted.reset_at } else { self.reset_at.max(granted.reset_at) };
         if needed.permits == 0 {
             return true;
         }
@@ -86,7 +95,7 @@ impl LocalPermits {
         }
         self.permits += granted.permits;
         self.taken_at = needed.now;
-        self.take(needed.now)
+        self.take(needed)
     }
 
     /// Returns the number of permits that the caller has left, in this process and in the bucket.

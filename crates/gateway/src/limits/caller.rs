@@ -87,7 +87,7 @@ impl Limiters {
             local.ensure_not_exhausted(request, bucket, needed)?;
         }
         for (bucket, needed) in buckets.iter().zip(&mut needed) {
-            if local.permits.get_mut(bucket).is_some_and(|permits| permits.take(now)) {
+            if local.permits.get_mut(bucket).is_some_and(|permits| permits.take(*needed)) {
                 needed.permits = 0;
             }
         }

@@ -183,7 +183,7 @@ impl Limiters {
     fn take_local(&self, request: &HttpRequest, bucket: (Limit, Key), needed: PermitRequest) -> Result<bool, Problem> {
         let mut local = self.local();
         if let Some(permits) = local.permits.get_mut(&bucket)
-            && permits.take(needed.now)
+            && permits.take(needed)
         {
             set_headers(request, bucket.0.name(), needed, *permits);
             return Ok(true);
@@ -214,7 +214,8 @@ impl Limiters {
 
     /// Grants permits without Postgres, so that reads continue to work while Postgres is read-only.
     fn grant_locally(&self, bucket: (Limit, Key), needed: PermitRequest) -> PermitGrant {
-        let reset_at = self.local().permits.get(&bucket).map_or(needed.now, |local| local.reset_at.max(needed.now));
+        let local = self.local().permits.get(&bucket).copied().filter(|local| !local.is_ahead(needed));
+        let reset_at = local.map_or(needed.now, |local| local.reset_at.max(needed.now));
         let permits = needed.permits.min(needed.remaining(reset_at));
         PermitGrant { permits, reset_at: reset_at + permits * needed.cost }
     }
