@@ -3,13 +3,11 @@
 
 use std::sync::Arc;
 
-use actix_cors::Cors;
 use actix_http::Request;
 use actix_service::{IntoServiceFactory as _, Service};
 use actix_web::body::BoxBody;
 use actix_web::dev::{AppConfig, ServiceFactory, ServiceRequest, ServiceResponse};
-use actix_web::http::{Method, StatusCode};
-use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY_AFTER};
+use actix_web::http::StatusCode;
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, Error, HttpResponse};
@@ -17,10 +15,10 @@ use kernel::ClockRng;
 use prometheus::Registry;
 use store::Store;
 
-use crate::config::{Config, allows_every_origin};
+use crate::config::Config;
 use crate::http::{
     BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, OrgWriteLimiter, Shutdown, StaticResponses,
-    UploadLimiter, guard, reject_malformed, request_telemetry, shed_load,
+    UploadLimiter, cors, guard, reject_malformed, request_telemetry, shed_load,
 };
 use crate::limits::Limiters;
 use crate::readiness::Readiness;
@@ -183,18 +181,4 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .configure(|app| services.routing.internal.configure(app))
         .wrap(from_fn(guard))
         .wrap(from_fn(request_telemetry))
-}
-
-/// Allows the dashboard's origin (security rules, "HTTP"). No origin may send cookies.
-fn cors(config: &Config) -> Cors {
-    Cors::default()
-        .allowed_origin(&config.dashboard_origin())
-        .allowed_origin_fn(|_, request| allows_every_origin(request.uri.path()))
-        .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-        .allowed_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH])
-        .allowed_headers(["idempotency-key", "x-request-id", "x-svc-git-commit", "x-svc-git-message"])
-        .allowed_headers(["x-svc-git-branch", "x-svc-git-dirty"])
-        .expose_headers([ETAG, RETRY_AFTER])
-        .expose_headers(["x-request-id", "ratelimit", "ratelimit-policy", "idempotent-replayed"])
-        .max_age(600)
 }

@@ -173,6 +173,28 @@ async fn responses_have_security_headers_and_cors_allows_only_the_dashboard() {
         assert_eq!(from(origin, Method::GET).await.header("access-control-allow-origin"), "", "{origin}");
         assert_eq!(from(origin, Method::OPTIONS).await.header("access-control-allow-origin"), "", "{origin}");
     }
+    // The pages of the dashboard can send conditional requests. A refused preflight request learns what is allowed.
+    let preflight = async |origin: &str, method: &str, headers: &str| {
+        let send = |request: reqwest::RequestBuilder| {
+            request
+                .header("origin", origin)
+                .header("access-control-request-method", method)
+                .header("access-control-request-headers", headers)
+        };
+        app.anonymous().send(Method::OPTIONS, "/v1/me", send).await
+    };
+    for method in ["HEAD", "GET"] {
+        preflight("http://localhost:3000", method, "authorization,if-none-match").await.expect(200);
+    }
+    for (origin, method, headers, allowed) in [
+        ("http://localhost:3001", "GET", "authorization", "http://localhost:3000"),
+        ("http://localhost:3000", "TRACE", "authorization", "GET, HEAD, POST, PUT, PATCH, DELETE"),
+        ("http://localhost:3000", "GET", "x-other", "authorization, content-type, if-match, if-none-match"),
+    ] {
+        let refused = preflight(origin, method, headers).await;
+        let message = refused.expect_error(400, "bad_request")["message"].as_str().unwrap();
+        assert!(message.contains(allowed), "{message}");
+    }
 }
 
 /// Sends raw bytes, which an HTTP client would not send, and returns the response.

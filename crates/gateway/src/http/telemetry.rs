@@ -16,6 +16,7 @@ use opentelemetry::propagation::Extractor;
 use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
+use super::cors::refused_preflight;
 use super::{RouteMatch, Shutdown, StaticResponses};
 use crate::config::Config;
 use crate::limits::RateLimitHeaders;
@@ -132,7 +133,9 @@ fn ensure_envelope(response: ServiceResponse<impl MessageBody + 'static>) -> Ser
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     let is_rendered = response.response().extensions().get::<RenderedMarker>().is_some();
     if (status.is_client_error() || status.is_server_error()) && !is_json && !is_rendered {
-        let problem = if status.is_client_error() {
+        let problem = if let Some(refused) = refused_preflight(&response) {
+            refused
+        } else if status.is_client_error() {
             Problem::bad_request(status.canonical_reason().unwrap_or("the request was rejected"))
         } else {
             Problem::internal(format!("a layer returned {status} without an envelope"))
