@@ -376,11 +376,17 @@ mod tests {
         let LimitsFile { plans, rates, abuse, registrar } = toml::from_str(example).expect("a limits file");
         assert_eq!((plans, abuse), (Limits::default(), AbuseLimits::default()));
         assert_eq!(registrar, RegistrarLimits::default());
+        // Without a line, a default applies: the example has a line for each field.
+        let stated: toml::Table = example.parse().expect("a TOML file");
+        for table in ["rates", "abuse", "registrar"] {
+            let error = toml::from_str::<LimitsFile>(&format!("[{table}]\nunknown = 1")).expect_err(table).to_string();
+            let (_, fields) = error.split_once("expected").expect("the fields of the table");
+            for field in fields.split('`').skip(1).step_by(2) {
+                assert!(stated[table].get(field).is_some(), "{table}.{field}");
+            }
+        }
         let default = RateLimits::default();
-        assert_eq!(
-            (rates.sign_in, rates.credential, rates.user()),
-            (default.sign_in, default.credential, default.user())
-        );
+        assert_eq!(rates, RateLimits { user: Some(default.user()), ..default });
         // The limit of a user is twice that of a credential, unless the file sets it.
         assert_eq!(default.user().get(), 1200);
         let limits: LimitsFile = toml::from_str("[rates]\ncredential = 7").expect("a limits file");
