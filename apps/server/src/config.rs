@@ -31,7 +31,7 @@ use self::parts::{
 };
 use self::tls::{acme, tls};
 
-pub use self::values::{Addresses, CoreLink, Directories, GracePeriod, Sockets, Url};
+pub use self::values::{Addresses, CoreLink, Directories, GracePeriod, Sockets, SshHost, Url};
 
 settings::table! {
     /// Postgres connection URL: `postgres://user:password@host/database?sslmode=verify-full`, or `postgres:///database?host=/folder&user=name` for a Unix socket. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of root certificates.
@@ -115,7 +115,7 @@ settings::table! {
     /// Base URL of git repositories over HTTPS, as git clients see it. Without it, the API shows no such URLs.
     pub GIT_URL: Option<Url> = Setting::optional("SVC_GIT_URL");
     /// Host of git repositories over SSH, as git clients see it: `host` or `host:port`. Without it, the API shows no such URLs.
-    pub GIT_SSH_HOST: Option<String> = Setting::optional("SVC_GIT_SSH_HOST");
+    pub GIT_SSH_HOST: Option<SshHost> = Setting::optional("SVC_GIT_SSH_HOST");
     /// Base URL of the payments provider's API, with its version.
     pub PAYMENTS_URL: Option<url::Url> = Setting::optional("SVC_PAYMENTS_URL");
     /// The access token of the payments provider.

@@ -25,7 +25,7 @@ use settings::{Error, Flag, Setting, Settings, is_loopback_host};
 use webhooks::sns::{CertificateHosts, SnsTopic};
 use webhooks::{SigningKey, VerifyingKeys};
 
-use super::values::{Addresses, GracePeriod, Sockets, Url};
+use super::values::{Addresses, GracePeriod, Sockets, SshHost, Url};
 use super::{
     AI_MODELS, AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION,
     AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID,
@@ -81,23 +81,21 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
         name: settings.get(&SITE_NAME)?,
         public_url,
         dashboard_url: settings.get(&DASHBOARD_URL)?.0,
-        platform_domain: domain(&settings.get(&PLATFORM_DOMAIN)?),
-        mail_domain: mail_domain(settings)?,
+        platform_domain: domain_name(&settings.get(&PLATFORM_DOMAIN)?, &PLATFORM_DOMAIN)?,
+        mail_domain: settings.opt(&MAIL_DOMAIN)?.map(|name| domain_name(&name, &MAIL_DOMAIN)).transpose()?,
         nameservers: split(settings.opt(&NAMESERVERS)?),
         site_url: site_url.to_string(),
-        fallback_origin: domain(&settings.get(&FALLBACK_ORIGIN)?),
+        fallback_origin: domain_name(&settings.get(&FALLBACK_ORIGIN)?, &FALLBACK_ORIGIN)?,
         git_url: settings.opt(&GIT_URL)?.map(|Url(url)| url),
-        ssh_host: settings.opt(&GIT_SSH_HOST)?,
+        ssh_host: settings.opt(&GIT_SSH_HOST)?.map(|SshHost(host)| host),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
 
-fn mail_domain(settings: &Settings) -> Result<Option<String>, Error> {
-    let normalize = |name: String| {
-        let domain = kernel::domain::normalize(&name, Characters::Host);
-        domain.ok_or_else(|| MAIL_DOMAIN.malformed("must be a domain name such as mail.example.org"))
-    };
-    settings.opt(&MAIL_DOMAIN)?.map(normalize).transpose()
+/// Normalizes the domain name in a setting.
+fn domain_name<T>(name: &str, setting: &Setting<T>) -> Result<String, Error> {
+    let domain = kernel::domain::normalize(name, Characters::Host);
+    domain.ok_or_else(|| setting.malformed("must be a domain name such as svc.example.org"))
 }
 
 /// Returns the configuration of the authorization server for connected apps. Returns `None` without an issuer.
@@ -269,21 +267,22 @@ fn primary(settings: &Settings) -> Result<Option<PrimaryConfig>, Error> {
 }
 
 pub(super) fn code_host(settings: &Settings, public_url: &str) -> Result<Option<CodeHostLogin>, Error> {
-    let client_secret = settings.opt(&CODEHOST_CLIENT_SECRET)?;
-    let Some(client_id) = settings.opt(&CODEHOST_CLIENT_ID)? else { return Ok(None) };
-    let client_secret =
-        client_secret.ok_or_else(|| CODEHOST_CLIENT_SECRET.malformed("required with SVC_CODEHOST_CLIENT_ID"))?;
+    // Parse every setting even if the sign-in is off, so that a malformed value is always reported.
     let redirects = match settings.opt(&CODEHOST_REDIRECTS)? {
         Some(redirects) => redirects,
         None => public_url.parse().map_err(|error| PUBLIC_URL.malformed(error))?,
     };
-    let host = CodeHostConfig {
-        client_id,
-        client_secret: secret(&client_secret),
-        authorize_url: code_host_endpoint(settings, &CODEHOST_AUTHORIZE_URL)?,
-        token_url: code_host_endpoint(settings, &CODEHOST_TOKEN_URL)?,
-        user_url: code_host_endpoint(settings, &CODEHOST_USER_URL)?,
+    let authorize_url = code_host_endpoint(settings, &CODEHOST_AUTHORIZE_URL)?;
+    let token_url = code_host_endpoint(settings, &CODEHOST_TOKEN_URL)?;
+    let user_url = code_host_endpoint(settings, &CODEHOST_USER_URL)?;
+    let (client_id, client_secret) = match (settings.opt(&CODEHOST_CLIENT_ID)?, settings.opt(&CODEHOST_CLIENT_SECRET)?)
+    {
+        (None, None) => return Ok(None),
+        (Some(id), Some(client_secret)) => (id, secret(&client_secret)),
+        (None, Some(_)) => return Err(CODEHOST_CLIENT_ID.malformed("required with SVC_CODEHOST_CLIENT_SECRET")),
+        (Some(_), None) => return Err(CODEHOST_CLIENT_SECRET.malformed("required with SVC_CODEHOST_CLIENT_ID")),
     };
+    let host = CodeHostConfig { client_id, client_secret, authorize_url, token_url, user_url };
     Ok(Some(CodeHostLogin { host, redirects }))
 }
 

@@ -12,9 +12,14 @@ pub enum CoreLink {
     Off,
 }
 
-/// An http or https URL without a trailing slash.
+/// A normalized http or https URL without a trailing slash: browsers write the host of an origin in lowercase punycode, and
+/// omit a default port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url(pub(super) String);
+
+/// The host of an SSH URL, with an optional port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshHost(pub(super) String);
 
 /// Comma-separated IP addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,15 +68,29 @@ impl FromStr for GracePeriod {
 }
 
 impl FromStr for Url {
-    type Err = &'static str;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         match rest {
             Some(rest) if !rest.is_empty() && !rest.contains(['@', '?', '#', '*', ' ']) && !rest.starts_with('/') => {
-                Ok(Self(text.trim_end_matches('/').to_owned()))
+                let url = url::Url::parse(text).map_err(|error| format!("not a URL: {error}"))?;
+                Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
             }
-            _ => Err("not an http or https URL without credentials, query and fragment"),
+            _ => Err("not an http or https URL without credentials, query and fragment".to_owned()),
+        }
+    }
+}
+
+impl FromStr for SshHost {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // The parser also accepts the other parts of a URL, and an empty port.
+        let is_authority = !text.ends_with(':') && !text.contains(['@', '/', '\\', '?', '#', ' ']);
+        match url::Url::parse(&format!("http://{text}")) {
+            Ok(_) if is_authority && !text.contains(char::is_control) => Ok(Self(text.to_owned())),
+            _ => Err("must be a host, or a host and a port such as git.example.org:22"),
         }
     }
 }
@@ -101,6 +120,23 @@ impl FromStr for CoreLink {
             "off" => Ok(Self::Off),
             etcd if etcd.starts_with("etcd://") => Err("etcd is not supported in this release; use embedded or off"),
             _ => Err("must be embedded or off"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_is_written_as_a_browser_writes_an_origin() {
+        for (text, url) in [
+            ("https://Dash.example:443/", "https://dash.example"),
+            ("https://d\u{e4}sh.example", "https://xn--dsh-qla.example"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("https://dash.example/App/", "https://dash.example/App"),
+        ] {
+            assert_eq!(text.parse(), Ok(Url(url.to_owned())), "{text}");
         }
     }
 }

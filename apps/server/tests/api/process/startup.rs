@@ -21,6 +21,11 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_SEALING_KEYS", Some("")),
         ("SVC_DASHBOARD_URL", Some("*")),
         ("SVC_PUBLIC_URL", Some("https://api.example")),
+        ("SVC_PUBLIC_URL", Some("http://127.0.0.1:80800")),
+        ("SVC_PLATFORM_DOMAIN", Some("https://apps.example")),
+        ("SVC_FALLBACK_ORIGIN", Some("not a name")),
+        ("SVC_GIT_SSH_HOST", Some("a b/c")),
+        ("SVC_GIT_SSH_HOST", Some("git.example:80800")),
         ("SVC_LIMITS", Some("/nowhere.toml")),
         ("SVC_MAX_CONCURRENT_REQUESTS", Some("0")),
         ("SVC_DATABASE_CONNECTIONS", Some("0")),
@@ -39,6 +44,10 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_CODEHOST_AUTHORIZE_URL", Some("http://code.example")),
         ("SVC_CODEHOST_TOKEN_URL", Some("http://code.example")),
         ("SVC_CODEHOST_USER_URL", Some("http://10.0.0.1")),
+        ("SVC_CODEHOST_REDIRECTS", Some("nonsense")),
+        // One of the two settings is missing.
+        ("SVC_CODEHOST_CLIENT_ID", Some("svc")),
+        ("SVC_CODEHOST_CLIENT_SECRET", Some("hunter2")),
         ("SVC_OAUTH_ISSUER", Some("nonsense")),
         ("SVC_OAUTH_ISSUER", Some("https://api.example/path")),
         ("SVC_OAUTH_ISSUER", Some("https://api.example?x=1")),
@@ -67,15 +76,13 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         if value == Some("whsec_hunter2") {
             settings.push(("SVC_LENDING_URL", "https://lending.example".to_owned()));
         }
-        if name.starts_with("SVC_CODEHOST_") {
-            let client = [("SVC_CODEHOST_CLIENT_ID", "svc"), ("SVC_CODEHOST_CLIENT_SECRET", "hunter2")];
-            settings.extend(client.map(|(name, value)| (name, value.to_owned())));
-        }
         let output = command(&settings).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}: {line}");
         let named = match (name, value) {
-            ("SVC_PUBLIC_URL", _) => "SVC_ENABLE_DEV_AUTH",
+            ("SVC_PUBLIC_URL", Some("https://api.example")) => "SVC_ENABLE_DEV_AUTH",
+            ("SVC_CODEHOST_CLIENT_ID", _) => "SVC_CODEHOST_CLIENT_SECRET",
+            ("SVC_CODEHOST_CLIENT_SECRET", _) => "SVC_CODEHOST_CLIENT_ID",
             (_, Some("s3://bundles/prefix")) => "AWS_ACCESS_KEY_ID",
             (_, Some("127.0.0.1:0")) => "SVC_DNS_TSIG",
             ("SVC_OAUTH_AUDIENCE", _) | (_, Some("on")) => "SVC_OAUTH_ISSUER",
