@@ -185,6 +185,9 @@ async fn build(services: &mut Services, release: bool) -> Result<()> {
 
 /// Registers the connected app of the sandbox and `svc login --device`, unless they are registered or configured.
 async fn register_apps(database_url: &Secret, settings: &mut DevSettings) -> Result<()> {
+    if !settings.has_connected_apps {
+        return Ok(());
+    }
     let redirect_uri = format!("{}/app/callback", settings.sandbox.url());
     for (setting, name, redirect_uris) in
         [("SVC_SANDBOX_APP_CLIENT_ID", "Demo app", vec![redirect_uri]), ("SVC_OAUTH_CLI_CLIENT_ID", "svc", Vec::new())]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
-use settings::Secret;
+use anyhow::{Context as _, Result, bail, ensure};
+use settings::{Secret, is_loopback_host};
+use url::Url;
 use xtask::credential::ensure_key;
 
 use crate::setting::read_setting;
@@ -35,6 +36,8 @@ pub struct DevSettings {
     /// The address at which the checkout's own cluster serves the databases of projects. `None` if another one is
     /// configured or if it is unavailable.
     pub project_databases: Option<SocketAddr>,
+    /// Whether the authorization server for connected apps is on.
+    pub has_connected_apps: bool,
     /// The credential of the node, if configured.
     pub node_token: Option<Secret>,
     /// The credential of the git node, if configured.
@@ -121,10 +124,11 @@ impl DevSettings {
         }
         let project_databases = match read_setting::<Secret>("SVC_NODE_DATABASE_URL")? {
             Some(_) => None,
-            None => Some(listen_address("SVC_NODE_DATABASE_ADDRESS", 8432)?),
+            None => Some(database_address()?),
         };
         let [public_url, dashboard_url] =
             ["SVC_PUBLIC_URL", "SVC_DASHBOARD_URL"].map(|name| values.get(name).cloned().unwrap_or_default());
+        let has_connected_apps = read_setting::<String>("SVC_OAUTH_ISSUER")?.is_some() || may_be_issuer(&public_url);
         let mut settings = Self {
             api,
             edge,
@@ -134,6 +138,7 @@ impl DevSettings {
             internal,
             database_url: read_setting("SVC_DATABASE_URL")?,
             project_databases,
+            has_connected_apps,
             node_token: read_setting("SVC_NODE_TOKEN")?,
             git_token: read_setting("SVC_GIT_TOKEN")?,
             mail_token: read_setting("SVC_MX_TOKEN")?,
@@ -141,6 +146,10 @@ impl DevSettings {
         };
         for (name, default) in settings.sandbox.settings(&public_url, &dashboard_url)? {
             settings.set_default(name, default)?;
+        }
+        if has_connected_apps {
+            settings.set_default("SVC_OAUTH_ISSUER", public_url)?;
+            settings.set_default("SVC_OAUTH_DEVICE_FLOW", "on")?;
         }
         Ok(settings)
     }
@@ -151,7 +160,7 @@ impl DevSettings {
         self.set_default("SVC_NODE_DATABASE_SSLMODE", "disable")?;
         self.set_default("SVC_NODE_BACKUPS", format!("file://{}/backups", folder.display()))?;
         self.set("SVC_NODE_DATABASE_URL", url);
-        self.set("SVC_NODE_DATABASE_ADDRESS", reachable_address(address));
+        self.set_default("SVC_NODE_DATABASE_ADDRESS", reachable_address(address))?;
         self.set("SVC_NODE_PG_BIN", programs.display());
         Ok(())
     }
@@ -244,6 +253,9 @@ impl Display for DevSettings {
             "  Sandbox   {}  (mail, code host, DNS records, objects, payments, AI models, a connected app)",
             self.sandbox.url()
         )?;
+        if !self.has_connected_apps {
+            writeln!(f, "  Apps      cannot sign in: SVC_PUBLIC_URL is neither https nor on this machine")?;
+        }
         writeln!(f, "  Sign-in   {}/identity  (of the users of projects: svc auth)", self.sandbox.url())?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
             writeln!(f, "  Database  psql '{url}'")?;
@@ -260,6 +272,20 @@ impl Display for DevSettings {
 /// Returns the address in a setting, or by default this port of the machine itself.
 pub fn listen_address(name: &'static str, port: u16) -> Result<SocketAddr> {
     Ok(read_setting(name)?.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+}
+
+/// Returns the address of the cluster for the databases of projects. The setting may contain a name, which clients then
+/// receive.
+fn database_address() -> Result<SocketAddr> {
+    const NAME: &str = "SVC_NODE_DATABASE_ADDRESS";
+    let Some(address) = read_setting::<String>(NAME)? else { return Ok((Ipv4Addr::LOCALHOST, 8432).into()) };
+    let resolved = address.to_socket_addrs().with_context(|| format!("{NAME}={address}"))?.next();
+    resolved.with_context(|| format!("{NAME}={address}: the name has no address"))
+}
+
+/// Returns whether the server accepts the URL as the issuer of tokens.
+fn may_be_issuer(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "https" || url.host_str().is_some_and(is_loopback_host))
 }
 
 /// Returns the URL at which this machine reaches a listener.
@@ -299,11 +325,14 @@ mod tests {
         let listeners: Vec<_> = settings.listeners().collect();
         let addresses: BTreeSet<_> = listeners.iter().map(|(_, listen)| listen).collect();
         assert_eq!(addresses.len(), listeners.len(), "{listeners:?}");
+        assert_eq!(applied(&settings, Program::Server)["SVC_OAUTH_ISSUER"], settings.api_url());
     }
 
     #[test]
     fn each_configured_setting_takes_precedence() {
-        const CONFIGURED: [(Program, &str, &str); 10] = [
+        const CONFIGURED: [(Program, &str, &str); 12] = [
+            (Program::Server, "SVC_PUBLIC_URL", "http://192.0.2.1:8080"),
+            (Program::Node, "SVC_NODE_DATABASE_ADDRESS", "localhost:9432"),
             (Program::Server, "SVC_LENDING_URL", "http://127.0.0.1:1/lending"),
             (Program::Server, "SVC_CODEHOST_USER_URL", "http://127.0.0.1:1/user"),
             (Program::Server, "SVC_PAYMENTS_TOKEN_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")),
@@ -345,5 +374,8 @@ mod tests {
             assert!(names.iter().all(|name| applied.contains_key(*name)), "{names:?}: {applied:?}");
         }
         assert!(!applied(&settings, Program::Server).contains_key("SVC_PAYMENTS_TOKEN"));
+        // The server would refuse this public URL as an issuer.
+        assert!(!applied(&settings, Program::Server).contains_key("SVC_OAUTH_ISSUER"));
+        assert!(settings.project_databases.is_some_and(|address| address.port() == 9432 && address.ip().is_loopback()));
     }
 }

@@ -107,8 +107,6 @@ impl Sandbox {
             ("SVC_CODEHOST_USER_URL", url("/user")),
             // `svc login` listens for the redirect on an arbitrary loopback port.
             ("SVC_CODEHOST_REDIRECTS", format!("{api},{dashboard},http://127.0.0.1")),
-            ("SVC_OAUTH_ISSUER", api.to_owned()),
-            ("SVC_OAUTH_DEVICE_FLOW", "on".into()),
             ("SVC_LENDING_URL", url("/lending")),
             ("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".into()),
             ("SVC_PAYMENTS_URL", page("/polar/v1")),
