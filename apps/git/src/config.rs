@@ -10,7 +10,7 @@ use reqwest::header::HeaderValue;
 use settings::{ByteSize, Claim, Error, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
-use crate::limits::MaxPrograms;
+use crate::limits::ClientLimits;
 
 settings::table! {
     /// The address on which the node accepts git over HTTP. A proxy in front of it terminates TLS.
@@ -37,6 +37,10 @@ settings::table! {
     /// The maximum number of git processes that run for the anonymous clients of one address at the same time. Further
     /// ones wait.
     pub MAX_PROGRAMS_PER_ADDRESS: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_ADDRESS", "4");
+    /// The maximum number of requests per minute that the node sends to the control plane for the clients of one
+    /// address, on average. Each HTTP request of a client and each SSH command is one. Further ones are refused.
+    pub MAX_REQUESTS_PER_ADDRESS: NonZeroU32 =
+        Setting::with_default("SVC_GIT_MAX_REQUESTS_PER_MINUTE_PER_ADDRESS", "3000");
     /// The maximum size of a push: the compressed objects that the client sends.
     pub MAX_PUSH: ByteSize = Setting::with_default("SVC_GIT_MAX_PUSH", "2GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
@@ -65,8 +69,8 @@ pub struct Config {
     pub dir: PathBuf,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Networks,
-    /// The maximum numbers of concurrent git processes per client.
-    pub max_programs: MaxPrograms,
+    /// The limits of a client.
+    pub client_limits: ClientLimits,
     /// The maximum size of a push, in bytes.
     pub max_push_bytes: u64,
 }
@@ -86,9 +90,11 @@ impl Config {
             authorization: bearer(&TOKEN, &settings.get(&TOKEN)?)?,
             dir: settings.get(&DIR)?,
             trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
-            max_programs: MaxPrograms {
-                per_user: usize::try_from(settings.get(&MAX_PROGRAMS_PER_USER)?.get()).unwrap_or(usize::MAX),
-                per_address: usize::try_from(settings.get(&MAX_PROGRAMS_PER_ADDRESS)?.get()).unwrap_or(usize::MAX),
+            client_limits: ClientLimits {
+                programs_per_user: usize::try_from(settings.get(&MAX_PROGRAMS_PER_USER)?.get()).unwrap_or(usize::MAX),
+                programs_per_address: usize::try_from(settings.get(&MAX_PROGRAMS_PER_ADDRESS)?.get())
+                    .unwrap_or(usize::MAX),
+                requests_per_address: settings.get(&MAX_REQUESTS_PER_ADDRESS)?.get(),
             },
             max_push_bytes: settings.get(&MAX_PUSH)?.0,
         })

@@ -10,10 +10,11 @@ use protocol::{
     GitRepositories, GitUpdates,
 };
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::config::Config;
+use crate::limits::Busy;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of a bundle upload.
@@ -36,8 +37,15 @@ impl Core {
 
     /// Asks the control plane whether an access is allowed. The decision is not cached, so a revocation applies to the
     /// next access.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if the user is above the rate of requests.
     pub async fn authorize(&self, request: &GitAccessRequest) -> anyhow::Result<GitAccess> {
-        self.json(self.client.post(self.url("access")).json(request)).await
+        let response = answer(self.client.post(self.url("access")).json(request)).await?;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            return Err(Busy::Rate.into());
+        }
+        json(successful(response)?).await
     }
 
     /// Reports updates of refs.
@@ -116,13 +124,24 @@ impl Core {
     }
 
     async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {
-        Ok(self.send(request).await?.json().await.map_err(reqwest::Error::without_url)?)
+        json(self.send(request).await?).await
     }
 
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
-        let response = request.send().await.map_err(reqwest::Error::without_url);
-        let response = response.context("the control plane did not respond")?;
-        ensure!(response.status().is_success(), "the control plane returned {}", response.status());
-        Ok(response)
+        successful(answer(request).await?)
     }
+}
+
+async fn answer(request: RequestBuilder) -> anyhow::Result<Response> {
+    let response = request.send().await.map_err(reqwest::Error::without_url);
+    response.context("the control plane did not respond")
+}
+
+fn successful(response: Response) -> anyhow::Result<Response> {
+    ensure!(response.status().is_success(), "the control plane returned {}", response.status());
+    Ok(response)
+}
+
+async fn json<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
+    Ok(response.json().await.map_err(reqwest::Error::without_url)?)
 }

@@ -16,7 +16,7 @@ use crate::commands::CommandReader;
 use crate::core::Core;
 use crate::git::{Process, Program};
 use crate::journal::{Journal, PushGuard, StaleDeletion};
-use crate::limits::{Client, MaxPrograms, ProgramLimit, ProgramPermit};
+use crate::limits::{AccessLimit, Busy, Client, ClientLimits, ProgramLimit, ProgramPermit};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 use crate::progress::Progress;
@@ -39,6 +39,7 @@ pub struct Service {
     core: Core,
     repositories: Repositories,
     journal: Journal,
+    accesses: AccessLimit,
     programs: ProgramLimit,
     metrics: Metrics,
     /// The maximum size of a push's input, in bytes. It is twice the limit of a push, so that git itself rejects a push
@@ -91,20 +92,23 @@ impl Service {
         core: Core,
         repositories: Repositories,
         journal: Journal,
-        max_programs: MaxPrograms,
+        limits: ClientLimits,
         metrics: Metrics,
         max_push: u64,
     ) -> Self {
-        let programs = ProgramLimit::new(max_programs);
-        Self { core, repositories, journal, programs, metrics, max_input: max_push.saturating_mul(2) }
+        let (accesses, programs) = (AccessLimit::new(limits.requests_per_address), ProgramLimit::new(limits));
+        Self { core, repositories, journal, accesses, programs, metrics, max_input: max_push.saturating_mul(2) }
     }
 
-    /// Asks the control plane whether an access is allowed. A malformed path is treated like a repository that does not
-    /// exist. No anonymous client can push, so the first request of each push over HTTP, which has no credential, needs
-    /// no decision.
+    /// Asks the control plane whether an access of the client at this address is allowed. A malformed path is treated
+    /// like a repository that does not exist. No anonymous client can push, so the first request of each push over
+    /// HTTP, which has no credential, needs no decision.
+    ///
+    /// # Errors
+    /// Returns [`Busy`], or another error if the control plane is unavailable.
     pub async fn authorize(
         &self,
-        transport: Transport,
+        (transport, address): (Transport, IpAddr),
         credential: Option<Credential>,
         path: Option<RepositoryPath<'_>>,
         write: bool,
@@ -121,10 +125,12 @@ impl Service {
             Some(Credential::SshKey(fingerprint)) => (None, Some(fingerprint)),
         };
         let access = GitAccessRequest { password, ssh_key, org, project, repository, write };
-        let access = self.core.authorize(&access).await;
-        let access = access.inspect_err(|error| tracing::error!(%error, "cannot authorize a git client"));
+        let access = self.ask(address, &access).await;
         let label = match &access {
+            Err(error) if error.is::<Busy>() => "limited",
             Err(_) => "unavailable",
+            // The path was malformed.
+            Ok(GitAccess::Authenticated(_)) => "not_found",
             Ok(GitAccess::Allowed(_)) => "allowed",
             Ok(GitAccess::Unauthenticated) => "unauthenticated",
             Ok(GitAccess::Forbidden(_)) => "forbidden",
@@ -134,10 +140,38 @@ impl Service {
         access
     }
 
+    /// Asks the control plane for the user of an SSH key. Returns `None` if the key is not registered.
+    ///
+    /// # Errors
+    /// Returns [`Busy`], or another error if the control plane is unavailable.
+    pub async fn authenticate(&self, address: IpAddr, fingerprint: String) -> anyhow::Result<Option<String>> {
+        let (org, project, repository) = Default::default();
+        let access =
+            GitAccessRequest { password: None, ssh_key: Some(fingerprint), org, project, repository, write: false };
+        match self.ask(address, &access).await? {
+            GitAccess::Authenticated(user) => Ok(Some(user)),
+            GitAccess::Unauthenticated => Ok(None),
+            GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound => {
+                bail!("the control plane returned no user")
+            }
+        }
+    }
+
+    /// Sends a request to the control plane within the limits of the client.
+    async fn ask(&self, address: IpAddr, access: &GitAccessRequest) -> anyhow::Result<GitAccess> {
+        let _permit = self.accesses.admit(address).await?;
+        let access = self.core.authorize(access).await;
+        access.inspect_err(|error| {
+            if !error.is::<Busy>() {
+                tracing::error!(%error, "cannot authorize a git client");
+            }
+        })
+    }
+
     /// Starts git for an allowed access of the client at this address. Waits for a permit.
     ///
     /// # Errors
-    /// Returns [`crate::limits::Busy`], or another error, which only belongs in the log.
+    /// Returns an error for the client if [`is_refusal`]. Other errors only belong in the log.
     pub async fn start(&self, grant: &GitGrant, address: IpAddr, mode: Mode<'_>) -> anyhow::Result<Exchange> {
         let client = grant.user.clone().map_or(Client::Address(address), Client::User);
         let permit = self.programs.acquire(client).await?;
@@ -157,6 +191,11 @@ impl Service {
             }
         }
     }
+}
+
+/// Returns whether an error is the reason for the client why the node refuses an access.
+pub fn is_refusal(error: &anyhow::Error) -> bool {
+    error.is::<Busy>()
 }
 
 impl Exchange {

@@ -21,7 +21,7 @@ use protocol::{GitAccess, SecretValue};
 use settings::Networks;
 use tokio::sync::mpsc;
 
-use crate::exchange::{Credential, Exchange, Mode, Output, Service};
+use crate::exchange::{Credential, Exchange, Mode, Output, Service, is_refusal};
 use crate::git::{Program, is_protocol};
 use crate::limits::Busy;
 use crate::metrics::{Metrics, Transport};
@@ -83,12 +83,17 @@ async fn serve(
     let Ok(credential) = password(&request) else { return unauthenticated() };
     let protocol = request.headers().get(GIT_PROTOCOL).and_then(|value| value.to_str().ok());
     let protocol = protocol.filter(|protocol| is_protocol(protocol));
-    let access = service.authorize(Transport::Http, credential, asked.path, asked.program.writes()).await;
+    let address = client_address(&request, &trusted_proxies);
+    let client = (Transport::Http, address);
+    let access = service.authorize(client, credential, asked.path, asked.program.writes()).await;
     let grant = match access {
         Ok(GitAccess::Allowed(grant)) => grant,
         Ok(GitAccess::Unauthenticated) => return unauthenticated(),
         Ok(GitAccess::Forbidden(message)) => return refuse(StatusCode::FORBIDDEN, &message),
-        Ok(GitAccess::NotFound) => return refuse(StatusCode::NOT_FOUND, "The repository does not exist."),
+        Ok(GitAccess::NotFound | GitAccess::Authenticated(_)) => {
+            return refuse(StatusCode::NOT_FOUND, "The repository does not exist.");
+        }
+        Err(error) if is_refusal(&error) => return busy(&error),
         Err(_) => return unavailable(),
     };
     let program = asked.program;
@@ -108,10 +113,9 @@ async fn serve(
         Some(b"gzip" | b"x-gzip") => true,
         Some(_) => return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Encoding must be gzip."),
     };
-    let address = client_address(&request, &trusted_proxies);
     let exchange = match service.start(&grant, address, Mode { program, arguments, protocol }).await {
         Ok(exchange) => exchange,
-        Err(error) if error.is::<Busy>() => return busy(&error.to_string()),
+        Err(error) if is_refusal(&error) => return busy(&error),
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), repository = grant.repository, "cannot serve a repository");
             return unavailable();
@@ -261,8 +265,13 @@ fn unavailable() -> HttpResponse {
     retry_later(StatusCode::SERVICE_UNAVAILABLE, "The service is not available. Try again in a moment.")
 }
 
-fn busy(message: &str) -> HttpResponse {
-    retry_later(StatusCode::TOO_MANY_REQUESTS, message)
+/// Returns the response to a refused access: 429 if the client has reached its limit, otherwise 503.
+fn busy(refusal: &anyhow::Error) -> HttpResponse {
+    let status = match refusal.downcast_ref() {
+        Some(Busy::Programs(_) | Busy::Connections(_) | Busy::Rate) => StatusCode::TOO_MANY_REQUESTS,
+        Some(Busy::Anonymous | Busy::Server) | None => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    retry_later(status, &refusal.to_string())
 }
 
 fn retry_later(status: StatusCode, message: &str) -> HttpResponse {

@@ -76,12 +76,12 @@ impl GitNode {
         });
         tasks.spawn(journal.clone().deliver_all(core.clone(), deployer.clone(), changed, metrics.clone()));
         tasks.spawn(deployer.repeat());
-        let Config { max_programs, max_push_bytes, .. } = config;
+        let Config { client_limits, max_push_bytes, .. } = config;
         let service = Service::new(
             core.clone(),
             repositories.clone(),
             journal.clone(),
-            max_programs,
+            client_limits,
             metrics.clone(),
             max_push_bytes,
         );

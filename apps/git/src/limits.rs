@@ -1,9 +1,12 @@
-//! The limits per client: on the git processes of a user or an address, and on SSH connections before authentication.
+//! The limits per client: on requests to the control plane, git processes and SSH connections.
+//!
+//! Anonymous clients count by their address. An IPv6 address counts as its /64 network, and also as its /48 network,
+//! because sites and customers of hosting providers receive that many addresses.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use semaphores::KeyedSemaphores;
 use settings::rate_limit_key;
@@ -12,8 +15,20 @@ use tokio::time::timeout;
 
 /// The maximum number of git processes that run for clients at the same time. Others wait.
 const MAX_PROGRAMS: usize = 64;
-/// The maximum time for which a client waits for a permit.
+/// The maximum number of git processes that run for all anonymous clients together.
+const MAX_ANONYMOUS_PROGRAMS: usize = MAX_PROGRAMS / 2;
+/// The maximum number of concurrent requests to the control plane for clients. Others wait.
+const MAX_ACCESS_REQUESTS: usize = 32;
+/// The maximum time for which a client waits for a permit of a git process.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum time for which a client waits for a request to the control plane.
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(5);
+/// The limit of a /48 network, as a multiple of the limit of an address.
+const NETWORK_FACTOR: u8 = 2;
+/// The number of addresses above which those that are not over their rate are forgotten.
+const MAX_IDLE_ADDRESSES: usize = 10_000;
+/// A client can send the requests of this period in one burst.
+const BURST: Duration = Duration::from_secs(60);
 
 /// The client for which a git process runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,36 +38,126 @@ pub enum Client {
     Address(IpAddr),
 }
 
-/// The maximum numbers of concurrent git processes per client.
+/// The limits of a client.
 #[derive(Debug, Clone, Copy)]
-pub struct MaxPrograms {
-    pub per_user: usize,
-    /// The maximum for the anonymous clients of an address.
-    pub per_address: usize,
+pub struct ClientLimits {
+    /// The maximum number of concurrent git processes of a user.
+    pub programs_per_user: usize,
+    /// The maximum number of concurrent git processes of the anonymous clients of an address.
+    pub programs_per_address: usize,
+    /// The number of requests per minute from an address, on average.
+    pub requests_per_address: u32,
 }
 
 /// The reason why a client gets no permit in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     #[error("you run {0} git commands at the same time, the maximum; try again when one of them has ended")]
-    Client(usize),
+    Programs(usize),
+    #[error("you have {0} SSH connections, the maximum; close one of them")]
+    Connections(usize),
+    #[error("too many requests; try again in a minute")]
+    Rate,
+    #[error("the server runs too many git commands of anonymous clients; use a token, or try again in a moment")]
+    Anonymous,
     #[error("the server runs too many git commands; try again in a moment")]
     Server,
+}
+
+/// Semaphores of anonymous clients. Each client has one for its address, and one for its /48 network.
+#[derive(Debug)]
+pub struct AddressSemaphores {
+    addresses: KeyedSemaphores<IpAddr>,
+    networks: KeyedSemaphores<IpAddr>,
+}
+
+impl AddressSemaphores {
+    /// `permits` is the number of permits of an address.
+    pub fn new(permits: usize) -> Self {
+        let networks = KeyedSemaphores::new(permits.saturating_mul(NETWORK_FACTOR.into()));
+        Self { addresses: KeyedSemaphores::new(permits), networks }
+    }
+
+    /// Returns the semaphores of a client.
+    pub fn of(&self, address: IpAddr) -> impl Iterator<Item = Arc<Semaphore>> {
+        let network = network(address).map(|network| self.networks.of(network));
+        [Some(self.addresses.of(rate_limit_key(address))), network].into_iter().flatten()
+    }
+}
+
+/// Returns the /48 network of an IPv6 address.
+fn network(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V6(v6) => Some(Ipv6Addr::from_bits(v6.to_bits() >> 80 << 80).into()),
+        IpAddr::V4(_) => None,
+    }
+}
+
+/// Limits the requests to the control plane: their rate per address, and how many run at the same time. Cheap to clone.
+#[derive(Clone)]
+pub struct AccessLimit {
+    /// The average time between the requests of an address.
+    interval: Duration,
+    /// The earliest time at which the requests of an address no longer exceed the average rate, or those of a network
+    /// with this factor (GCRA).
+    paid_until: Arc<Mutex<HashMap<(IpAddr, u8), Instant>>>,
+    requests: Arc<Semaphore>,
+}
+
+impl AccessLimit {
+    /// `per_minute` is the number of requests per minute from an address, on average.
+    pub fn new(per_minute: u32) -> Self {
+        let requests = Arc::new(Semaphore::new(MAX_ACCESS_REQUESTS));
+        Self { interval: Duration::from_secs(60) / per_minute.max(1), paid_until: Arc::default(), requests }
+    }
+
+    /// Counts a request of an address, and waits until it may be sent.
+    pub async fn admit(&self, address: IpAddr) -> Result<OwnedSemaphorePermit, Busy> {
+        if !self.count(address, Instant::now()) {
+            return Err(Busy::Rate);
+        }
+        wait(Arc::clone(&self.requests), ACCESS_TIMEOUT, Busy::Server).await
+    }
+
+    /// Returns whether the rates of the address and of its network allow another request, and counts it if so.
+    fn count(&self, address: IpAddr, now: Instant) -> bool {
+        let of_network = network(address).map(|network| (network, NETWORK_FACTOR));
+        let keys = [Some((rate_limit_key(address), 1)), of_network].into_iter().flatten();
+        let mut paid_until = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if paid_until.len() > MAX_IDLE_ADDRESSES {
+            paid_until.retain(|_, paid_until| *paid_until > now);
+        }
+        let after = keys.map(|key| {
+            let paid_until = paid_until.get(&key).copied().unwrap_or(now).max(now);
+            (key, paid_until + self.interval / u32::from(key.1))
+        });
+        let after: Vec<_> = after.collect();
+        let is_admitted = after.iter().all(|(_, after)| after.duration_since(now) <= BURST);
+        if is_admitted {
+            paid_until.extend(after);
+        }
+        is_admitted
+    }
+}
+
+async fn wait(semaphore: Arc<Semaphore>, limit: Duration, busy: Busy) -> Result<OwnedSemaphorePermit, Busy> {
+    timeout(limit, semaphore.acquire_owned()).await.ok().and_then(Result::ok).ok_or(busy)
 }
 
 /// Limits the number of running git processes. Cheap to clone.
 #[derive(Clone)]
 pub struct ProgramLimit {
-    max: MaxPrograms,
+    limits: ClientLimits,
     all: Arc<Semaphore>,
+    anonymous: Arc<Semaphore>,
     users: Arc<KeyedSemaphores<String>>,
-    addresses: Arc<KeyedSemaphores<IpAddr>>,
+    addresses: Arc<AddressSemaphores>,
 }
 
-/// The permit of a git process: one permit of its client, and one of the node.
+/// The permit of a git process: permits of its client, and one of the node.
 #[derive(Debug)]
 pub struct ProgramPermit {
-    _client: OwnedSemaphorePermit,
+    _client: Vec<OwnedSemaphorePermit>,
     node: NodePermit,
 }
 
@@ -81,68 +186,32 @@ impl Drop for ProgramPermit {
 }
 
 impl ProgramLimit {
-    pub fn new(max: MaxPrograms) -> Self {
+    pub fn new(limits: ClientLimits) -> Self {
         Self {
-            max,
+            limits,
             all: Arc::new(Semaphore::new(MAX_PROGRAMS)),
-            users: Arc::new(KeyedSemaphores::new(max.per_user)),
-            addresses: Arc::new(KeyedSemaphores::new(max.per_address)),
+            anonymous: Arc::new(Semaphore::new(MAX_ANONYMOUS_PROGRAMS)),
+            users: Arc::new(KeyedSemaphores::new(limits.programs_per_user)),
+            addresses: Arc::new(AddressSemaphores::new(limits.programs_per_address)),
         }
     }
 
-    /// Waits for a permit of the client, and then for one of the node.
+    /// Waits for the permits of the client, and then for one of the node.
     pub async fn acquire(&self, client: Client) -> Result<ProgramPermit, Busy> {
-        let (semaphore, max) = match client {
-            Client::User(user) => (self.users.of(user), self.max.per_user),
-            Client::Address(address) => (self.addresses.of(rate_limit_key(address)), self.max.per_address),
-        };
-        let wait = |semaphore: Arc<Semaphore>| timeout(QUEUE_TIMEOUT, semaphore.acquire_owned());
-        let _client = wait(semaphore).await.ok().and_then(Result::ok).ok_or(Busy::Client(max))?;
-        let node = wait(Arc::clone(&self.all)).await.ok().and_then(Result::ok).ok_or(Busy::Server)?;
-        Ok(ProgramPermit { _client, node: NodePermit(Arc::new(Mutex::new(Some(node)))) })
-    }
-}
-
-/// Limits the number of connections per address. Cheap to clone.
-#[derive(Clone)]
-pub struct AddressLimit {
-    max: usize,
-    connections: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-/// A counted connection.
-pub struct CountedConnection {
-    limit: AddressLimit,
-    address: IpAddr,
-}
-
-impl AddressLimit {
-    pub fn new(max: usize) -> Self {
-        Self { max, connections: Arc::default() }
-    }
-
-    /// Counts a connection. Returns `None` above the limit.
-    pub fn count(&self, address: IpAddr) -> Option<CountedConnection> {
-        let address = rate_limit_key(address);
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = connections.entry(address).or_default();
-        if *count >= self.max {
-            return None;
-        }
-        *count += 1;
-        Some(CountedConnection { limit: self.clone(), address })
-    }
-}
-
-impl Drop for CountedConnection {
-    fn drop(&mut self) {
-        let mut connections = self.limit.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = connections.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                connections.remove(&self.address);
+        let ClientLimits { programs_per_user, programs_per_address, .. } = self.limits;
+        let semaphores: Vec<_> = match client {
+            Client::User(user) => vec![(self.users.of(user), Busy::Programs(programs_per_user))],
+            Client::Address(address) => {
+                let own = self.addresses.of(address).map(|own| (own, Busy::Programs(programs_per_address)));
+                own.chain([(Arc::clone(&self.anonymous), Busy::Anonymous)]).collect()
             }
+        };
+        let mut client = Vec::with_capacity(semaphores.len());
+        for (semaphore, busy) in semaphores {
+            client.push(wait(semaphore, QUEUE_TIMEOUT, busy).await?);
         }
+        let node = wait(Arc::clone(&self.all), QUEUE_TIMEOUT, Busy::Server).await?;
+        Ok(ProgramPermit { _client: client, node: NodePermit(Arc::new(Mutex::new(Some(node)))) })
     }
 }
 
@@ -150,9 +219,12 @@ impl Drop for CountedConnection {
 mod tests {
     use super::*;
 
+    const LIMITS: ClientLimits =
+        ClientLimits { programs_per_user: 2, programs_per_address: 1, requests_per_address: 60 };
+
     #[tokio::test]
     async fn clients_have_separate_limits() {
-        let limit = ProgramLimit::new(MaxPrograms { per_user: 2, per_address: 1 });
+        let limit = ProgramLimit::new(LIMITS);
         let user = |name: &str| Client::User(name.to_owned());
         let first = limit.acquire(user("ada")).await.unwrap();
         let _second = limit.acquire(user("ada")).await.unwrap();
@@ -167,14 +239,35 @@ mod tests {
         drop((third.await.unwrap(), next.await.unwrap()));
     }
 
+    #[tokio::test]
+    async fn anonymous_clients_leave_programs_for_users() {
+        let limit = ProgramLimit::new(LIMITS);
+        let in_network = |subnet: u16| Client::Address(Ipv6Addr::new(0x2001, 0xdb8, 1, subnet, 0, 0, 0, 1).into());
+        let (_first, _second) =
+            (limit.acquire(in_network(1)).await.unwrap(), limit.acquire(in_network(2)).await.unwrap());
+        // Two /64 networks have used the permits of their /48 network.
+        let mut third = Box::pin(limit.acquire(in_network(3)));
+        assert!(futures_util::poll!(&mut third).is_pending());
+        let mut held = Vec::new();
+        for last in 2..MAX_ANONYMOUS_PROGRAMS {
+            let address = [192, 0, 2, u8::try_from(last).unwrap()];
+            held.push(limit.acquire(Client::Address(address.into())).await.unwrap());
+        }
+        let mut anonymous = Box::pin(limit.acquire(Client::Address([198, 51, 100, 1].into())));
+        assert!(futures_util::poll!(&mut anonymous).is_pending());
+        assert!(limit.acquire(Client::User("ada".to_owned())).await.is_ok());
+    }
+
     #[test]
-    fn connections_of_an_address_are_counted() {
-        let limit = AddressLimit::new(2);
-        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let first = limit.count(one).unwrap();
-        let _second = limit.count(one).unwrap();
-        assert!(limit.count(one).is_none() && limit.count(other).is_some());
-        drop(first);
-        assert!(limit.count(one).is_some());
+    fn requests_are_counted_by_address_and_network() {
+        let limit = AccessLimit::new(LIMITS.requests_per_address);
+        let now = Instant::now();
+        let in_network = |subnet: u16| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 1, subnet, 0, 0, 0, 1));
+        let admitted = |address: IpAddr, now: Instant| (0..100).take_while(|_| limit.count(address, now)).count();
+        assert_eq!([1, 2, 3].map(|subnet| admitted(in_network(subnet), now)), [60, 60, 0]);
+        assert_eq!(admitted([192, 0, 2, 1].into(), now), 60);
+        // The permits return at the average rate.
+        let later = now + Duration::from_secs(10);
+        assert_eq!([1, 2].map(|subnet| admitted(in_network(subnet), later)), [10, 10]);
     }
 }

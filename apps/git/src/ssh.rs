@@ -7,33 +7,35 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use futures_util::FutureExt as _;
-use protocol::GitAccess;
 use russh::keys::HashAlg;
 use russh::keys::ssh_key::Algorithm;
 use russh::server::{Auth, Config, Handler, Msg, Session, VerifiedPublicKey, run_stream};
 use russh::{Channel, ChannelId, Disconnect, MethodKind, MethodSet, Preferred};
+use semaphores::KeyedSemaphores;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use self::command::{Command, end, parse, refuse};
 use self::keys::{host_key_at, is_acceptable};
-use crate::exchange::{Credential, Service};
-use crate::limits::{AddressLimit, CountedConnection};
-use crate::metrics::{Metrics, Transport};
+use crate::exchange::Service;
+use crate::limits::{AddressSemaphores, Busy};
+use crate::metrics::Metrics;
 
 /// The maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 1024;
 /// The maximum number of unauthenticated connections per address.
 const MAX_LOGINS_PER_ADDRESS: usize = 16;
-/// The maximum duration of the authentication.
-const LOGIN_GRACE: Duration = Duration::from_secs(30);
+/// The maximum number of authenticated connections per user.
+const MAX_CONNECTIONS_PER_USER: usize = 32;
+/// A connection without an open channel for this long is closed, for example because the client does not authenticate.
+/// A channel is closed if it starts no command for this long.
+const GRACE: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of channels per connection that have not started a command.
@@ -51,22 +53,49 @@ pub struct SshServer {
 struct Connection {
     service: Service,
     metrics: Metrics,
-    is_authenticated: Arc<AtomicBool>,
     address: IpAddr,
-    /// Counts the connection as unauthenticated. It is dropped when the client authenticates.
-    login: Option<CountedConnection>,
+    /// The authenticated connections of all users.
+    users: Arc<KeyedSemaphores<String>>,
+    /// Count the connection: by its address until the client authenticates, and then by its user.
+    permits: Vec<OwnedSemaphorePermit>,
     /// The fingerprint of the client's key, after authentication.
     fingerprint: Option<String>,
+    /// The reason why the client can run no command.
+    refusal: Option<Busy>,
     /// The opened channels that have not started a command.
     channels: HashMap<ChannelId, OpenChannel>,
+    /// The number of open channels, with those that run a command.
+    open: watch::Sender<usize>,
 }
 
 struct OpenChannel {
-    /// The command takes ownership of the channel. If no command arrives within [`LOGIN_GRACE`], the channel is
-    /// dropped, because its unread data would block the connection.
-    channel: Arc<Mutex<Option<Channel<Msg>>>>,
+    /// The command takes ownership of the channel. If no command arrives within [`GRACE`], the channel is dropped,
+    /// because its unread data would block the connection.
+    channel: Arc<Mutex<Option<CountedChannel>>>,
     /// The protocol version of git that the client requested.
     protocol: Option<String>,
+}
+
+/// A channel that counts as open until it is dropped.
+struct CountedChannel {
+    channel: Channel<Msg>,
+    count: ChannelCount,
+}
+
+/// Counts an open channel until it is dropped.
+struct ChannelCount(watch::Sender<usize>);
+
+impl ChannelCount {
+    fn new(open: &watch::Sender<usize>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Self(open.clone())
+    }
+}
+
+impl Drop for ChannelCount {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
 }
 
 impl SshServer {
@@ -104,7 +133,8 @@ impl SshServer {
     /// Accepts connections.
     pub async fn run(self) {
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let logins = AddressLimit::new(MAX_LOGINS_PER_ADDRESS);
+        let logins = AddressSemaphores::new(MAX_LOGINS_PER_ADDRESS);
+        let users = Arc::new(KeyedSemaphores::new(MAX_CONNECTIONS_PER_USER));
         loop {
             let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
             let (stream, address) = match self.listener.accept().await {
@@ -115,23 +145,24 @@ impl SshServer {
                     continue;
                 }
             };
-            let Some(login) = logins.count(address) else {
+            let Ok(permits) = logins.of(address).map(Semaphore::try_acquire_owned).collect() else {
                 tracing::debug!(%address, "too many SSH connections before authentication");
                 continue;
             };
-            let is_authenticated = Arc::new(AtomicBool::new(false));
             let connection = Connection {
                 service: self.service.clone(),
                 metrics: self.metrics.clone(),
-                is_authenticated: Arc::clone(&is_authenticated),
                 address,
-                login: Some(login),
+                users: Arc::clone(&users),
+                permits,
                 fingerprint: None,
+                refusal: None,
                 channels: HashMap::new(),
+                open: watch::Sender::new(0),
             };
             let config = Arc::clone(&self.config);
             tokio::spawn(async move {
-                if let Err(error) = serve(config, stream, connection, &is_authenticated).await {
+                if let Err(error) = serve(config, stream, connection).await {
                     tracing::debug!(%error, "an SSH connection failed");
                 }
                 drop(permit);
@@ -140,26 +171,29 @@ impl SshServer {
     }
 }
 
-async fn serve(
-    config: Arc<Config>,
-    stream: TcpStream,
-    connection: Connection,
-    is_authenticated: &AtomicBool,
-) -> Result<(), russh::Error> {
-    let started = timeout(LOGIN_GRACE, run_stream(config, stream, connection)).await;
+async fn serve(config: Arc<Config>, stream: TcpStream, connection: Connection) -> Result<(), russh::Error> {
+    let open = connection.open.subscribe();
+    let started = timeout(GRACE, run_stream(config, stream, connection)).await;
     let session = started.map_err(|_| russh::Error::ConnectionTimeout)??;
     let handle = session.handle();
     let mut session = session.fuse();
     tokio::select! {
         ended = &mut session => return ended,
-        () = sleep(LOGIN_GRACE) => {}
+        () = wait_until_unused(open, GRACE) => {}
     }
-    if !is_authenticated.load(Ordering::Relaxed) {
-        // The connection may have ended.
-        let _ =
-            handle.disconnect(Disconnect::ByApplication, "authentication took too long".into(), String::new()).await;
-    }
+    // The connection may have ended.
+    let _ = handle.disconnect(Disconnect::ByApplication, "the connection is not in use".into(), String::new()).await;
     session.await
+}
+
+/// Waits until a connection has no open channel for this time.
+async fn wait_until_unused(mut open: watch::Receiver<usize>, grace: Duration) {
+    // The waits fail only when the connection has ended.
+    while open.wait_for(|open| *open == 0).await.is_ok() {
+        if !timeout(grace, open.wait_for(|open| *open > 0)).await.is_ok_and(|opened| opened.is_ok()) {
+            return;
+        }
+    }
 }
 
 impl Handler for Connection {
@@ -170,17 +204,15 @@ impl Handler for Connection {
             return Ok(Auth::reject());
         }
         let fingerprint = key.public_key.fingerprint(HashAlg::Sha256).to_string();
-        let credential = Some(Credential::SshKey(fingerprint.clone()));
-        // Here, only the signature is checked. Each command asks the control plane whether its access is allowed.
-        match self.service.authorize(Transport::Ssh, credential, None, false).await {
-            Ok(GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound) => {
-                self.is_authenticated.store(true, Ordering::Relaxed);
-                self.login = None;
-            }
-            Ok(GitAccess::Unauthenticated) => return Ok(Auth::reject()),
-            // If the control plane is unavailable, the key is accepted, so that the command can report this to the
-            // user; otherwise SSH would report a refused key. The connection keeps the limits of an unauthenticated
-            // one.
+        // Each command asks the control plane whether its access is allowed. If the user has too many connections, or
+        // the control plane is unavailable, the key is accepted, so that the command can report this to the user;
+        // otherwise SSH would report a refused key. The connection keeps the limits of an unauthenticated one.
+        match self.service.authenticate(self.address, fingerprint.clone()).await {
+            Ok(Some(user)) => match self.users.of(user).try_acquire_owned() {
+                Ok(permit) => self.permits = vec![permit],
+                Err(_) => self.refusal = Some(Busy::Connections(MAX_CONNECTIONS_PER_USER)),
+            },
+            Ok(None) => return Ok(Auth::reject()),
             Err(_) => {}
         }
         self.fingerprint = Some(fingerprint);
@@ -197,10 +229,11 @@ impl Handler for Connection {
             // The reply is dropped without an answer, which rejects the channel.
             return Ok(());
         }
-        let (id, channel) = (channel.id(), Arc::new(Mutex::new(Some(channel))));
+        let (id, count) = (channel.id(), ChannelCount::new(&self.open));
+        let channel = Arc::new(Mutex::new(Some(CountedChannel { channel, count })));
         let unused = Arc::clone(&channel);
         tokio::spawn(async move {
-            sleep(LOGIN_GRACE).await;
+            sleep(GRACE).await;
             drop(unused.lock().unwrap_or_else(PoisonError::into_inner).take());
         });
         self.channels.insert(id, OpenChannel { channel, protocol: None });
@@ -227,7 +260,8 @@ impl Handler for Connection {
 
     async fn exec_request(&mut self, id: ChannelId, command: &[u8], session: &mut Session) -> Result<(), Self::Error> {
         let open = self.channels.remove(&id).and_then(|open| Some((open.take()?, open.protocol)));
-        let (Some((channel, protocol)), Some(fingerprint)) = (open, self.fingerprint.clone()) else {
+        let (Some((CountedChannel { channel, count }, protocol)), Some(fingerprint)) = (open, self.fingerprint.clone())
+        else {
             return session.channel_failure(id);
         };
         session.channel_success(id)?;
@@ -241,11 +275,14 @@ impl Handler for Connection {
             path,
             protocol,
         });
+        let refusal = self.refusal;
         tokio::spawn(async move {
+            let _count = count;
             let (reader, writer) = channel.split();
-            let code = match command {
-                Some(command) => command.run(reader, &writer).await,
-                None => {
+            let code = match (command, refusal) {
+                (_, Some(refusal)) => refuse(&writer, &refusal.to_string()).await,
+                (Some(command), None) => command.run(reader, &writer).await,
+                (None, None) => {
                     refuse(&writer, "this server runs git-upload-pack, git-receive-pack and git-upload-archive").await
                 }
             };
@@ -257,9 +294,10 @@ impl Handler for Connection {
     }
 
     async fn shell_request(&mut self, id: ChannelId, session: &mut Session) -> Result<(), Self::Error> {
-        if let Some(channel) = self.channels.remove(&id).and_then(|open| open.take()) {
+        if let Some(CountedChannel { channel, count }) = self.channels.remove(&id).and_then(|open| open.take()) {
             session.channel_success(id)?;
             tokio::spawn(async move {
+                let _count = count;
                 let (_, writer) = channel.split();
                 let code = refuse(&writer, "your key is registered; this server has no shell, use git").await;
                 if let Err(error) = end(&writer, code).await {
@@ -281,7 +319,27 @@ impl Handler for Connection {
 }
 
 impl OpenChannel {
-    fn take(&self) -> Option<Channel<Msg>> {
+    fn take(&self) -> Option<CountedChannel> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connection_is_unused_without_an_open_channel() {
+        let open = watch::Sender::new(0);
+        let (first, second) = (ChannelCount::new(&open), ChannelCount::new(&open));
+        let mut unused = pin!(wait_until_unused(open.subscribe(), Duration::ZERO));
+        drop(first);
+        assert!(poll!(&mut unused).is_pending());
+        drop(second);
+        unused.await;
     }
 }

@@ -62,6 +62,7 @@ impl GitNode {
             ("SVC_GIT_CORE_URL", format!("http://{core}")),
             ("SVC_GIT_TOKEN_FILE", credential.display().to_string()),
             ("SVC_GIT_DIR", folder.join("git").display().to_string()),
+            ("SVC_GIT_MAX_REQUESTS_PER_MINUTE_PER_ADDRESS", "1000000".to_owned()),
             ("SVC_GIT_LOG", "warn".to_owned()),
             ("PATH", path),
         ];

@@ -125,6 +125,7 @@ pub const LOAD_TEST_LIMITS: &str = "
     credential = 1000000
     oauth_address = 1000000
     oauth_client = 1000000
+    git = 1000000
     [abuse]
     tokens_per_user = 1000000
     orgs_per_user = 1000000

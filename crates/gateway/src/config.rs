@@ -81,6 +81,8 @@ pub struct RateLimits {
     /// The limit of a confidential connected app, and of an address for a public one, on each of the endpoints below
     /// `/oauth`.
     pub oauth_client: NonZeroU32,
+    /// The limit of a user on requests of git clients.
+    pub git: NonZeroU32,
 }
 
 impl RateLimits {
@@ -94,7 +96,14 @@ impl RateLimits {
 impl Default for RateLimits {
     fn default() -> Self {
         let rate = |per_minute| NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN);
-        Self { sign_in: rate(30), credential: rate(600), user: None, oauth_address: rate(120), oauth_client: rate(60) }
+        Self {
+            sign_in: rate(30),
+            credential: rate(600),
+            user: None,
+            oauth_address: rate(120),
+            oauth_client: rate(60),
+            git: rate(3000),
+        }
     }
 }
 

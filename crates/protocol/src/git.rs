@@ -10,7 +10,8 @@ use validator::Validate;
 
 use crate::secrets::SecretValue;
 
-/// A request to access a repository, with the client's password or key. An anonymous client has neither.
+/// A request to access a repository, with the client's password or key. An anonymous client has neither. If the
+/// organization, the project and the repository are empty, the request only authenticates the client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -38,6 +39,8 @@ pub struct GitAccessRequest {
 #[serde(rename_all = "camelCase")]
 pub enum GitAccess {
     Allowed(GitGrant),
+    /// The credential is valid, and the request names no repository. Contains the user.
+    Authenticated(String),
     /// The credential is missing or not valid.
     Unauthenticated,
     /// The client may read the repository, but this operation is not allowed. Contains a message for the user.

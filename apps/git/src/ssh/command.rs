@@ -14,9 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::archive;
-use crate::exchange::{Credential, Mode, Output, Service};
+use crate::exchange::{Credential, Mode, Output, Service, is_refusal};
 use crate::git::Program;
-use crate::limits::Busy;
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 
@@ -55,12 +54,14 @@ impl Command {
     async fn serve(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> Result<u8, Cow<'static, str>> {
         let credential = Some(Credential::SshKey(self.fingerprint.clone()));
         let path = RepositoryPath::parse(&self.path);
-        let access = self.service.authorize(Transport::Ssh, credential, path, self.program.writes()).await;
+        let access =
+            self.service.authorize((Transport::Ssh, self.address), credential, path, self.program.writes()).await;
         let grant = match access {
             Ok(GitAccess::Allowed(grant)) => grant,
             Ok(GitAccess::Unauthenticated) => return Err("your key is not registered any more".into()),
             Ok(GitAccess::Forbidden(message)) => return Err(message.into()),
-            Ok(GitAccess::NotFound) => return Err("repository not found".into()),
+            Ok(GitAccess::NotFound | GitAccess::Authenticated(_)) => return Err("repository not found".into()),
+            Err(error) if is_refusal(&error) => return Err(error.to_string().into()),
             Err(_) => return Err(UNAVAILABLE.into()),
         };
         let mut input = Box::pin(read_input(reader));
@@ -74,7 +75,7 @@ impl Command {
         let input = stream::iter(request).chain(input);
         let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
         let exchange = self.service.start(&grant, self.address, mode).await.map_err(|error| {
-            if error.is::<Busy>() {
+            if is_refusal(&error) {
                 return error.to_string().into();
             }
             let error = format!("{error:#}");

@@ -16,6 +16,7 @@ use super::resolve::{Lookup, ResolvedCaller, resolve};
 use super::scope::RequiredScope;
 use super::statement::Target;
 use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch};
+use crate::limits::Limiters;
 use crate::problem::Problem;
 
 /// A user with at least the role of a viewer of the path's repository, or any user if the repository is public
@@ -79,6 +80,8 @@ pub(crate) enum GitCredential<'a> {
 pub(crate) enum GitDecision {
     /// The access is allowed. Anonymous clients have no user.
     Allowed(RepoRecord, Option<GitUser>),
+    /// The credential is valid, and the client names no repository.
+    Authenticated(UserId),
     Unauthenticated,
     Forbidden(String),
     NotFound,
@@ -91,34 +94,69 @@ pub(crate) struct GitUser {
     pub(crate) credential: Option<String>,
 }
 
-/// Decides whether a git client may read or write a repository. The decision is `NotFound` for a repository that the
-/// client may not see.
-pub(crate) async fn authorize_git(
-    store: &Store,
-    repositories: &Repositories,
-    credential: Option<GitCredential<'_>>,
-    path: ProjectPath<'_>,
-    name: &str,
-    write: bool,
-) -> Result<GitDecision, Problem> {
-    let caller = match credential {
-        None => None,
-        Some(credential) => {
-            let presented = match credential {
-                GitCredential::Password(password) => PresentedCredential::access_token(password),
-                GitCredential::SshKey(fingerprint) => PresentedCredential::ssh_key(fingerprint),
-            };
-            let Some(presented) = presented else { return Ok(GitDecision::Unauthenticated) };
-            let target = Target::Project { org: path.org, project: path.project };
-            let lookup = Lookup { credential: presented, target, permit_request: None };
-            let Some(caller) = resolve(store, lookup).await? else { return Ok(GitDecision::Unauthenticated) };
-            Some((caller, presented))
+/// Decides about the accesses of git clients.
+pub(crate) struct GitAuthorizer {
+    request: HttpRequest,
+    store: web::Data<Store>,
+    repositories: web::Data<Repositories>,
+    limiters: web::Data<Limiters>,
+}
+
+impl Describe for GitAuthorizer {
+    fn describe(operation: &mut Operation) {
+        operation.code(&Code::RATE_LIMITED);
+    }
+}
+
+impl Extract for GitAuthorizer {
+    async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
+        Ok(Self {
+            request: request.clone(),
+            store: web::Data::extract(request, payload).await?,
+            repositories: web::Data::extract(request, payload).await?,
+            limiters: web::Data::extract(request, payload).await?,
+        })
+    }
+}
+
+impl GitAuthorizer {
+    /// Decides whether a git client may read or write a repository, and counts the request by the client's user. The
+    /// decision is `NotFound` for a repository that the client may not see.
+    pub(crate) async fn authorize(
+        &self,
+        credential: Option<GitCredential<'_>>,
+        path: ProjectPath<'_>,
+        name: &str,
+        write: bool,
+    ) -> Result<GitDecision, Problem> {
+        let caller = match credential {
+            None => None,
+            Some(credential) => {
+                let presented = match credential {
+                    GitCredential::Password(password) => PresentedCredential::access_token(password),
+                    GitCredential::SshKey(fingerprint) => PresentedCredential::ssh_key(fingerprint),
+                };
+                let Some(presented) = presented else { return Ok(GitDecision::Unauthenticated) };
+                let target = Target::Project { org: path.org, project: path.project };
+                let lookup = Lookup { credential: presented, target, permit_request: None };
+                let Some(caller) = resolve(&self.store, lookup).await? else {
+                    return Ok(GitDecision::Unauthenticated);
+                };
+                self.limiters.count_git(&self.request, &self.store, caller.user.id).await?;
+                Some((caller, presented))
+            }
+        };
+        if let Some((caller, _)) = &caller
+            && [path.org, path.project, name].iter().all(|part| part.is_empty())
+        {
+            return Ok(GitDecision::Authenticated(caller.user.id));
         }
-    };
-    let repo = repositories.find_by_path(path, name).await?;
-    let caller = caller.as_ref();
-    let user = caller.map(|(caller, presented)| GitUser { id: caller.user.id, credential: presented.to_stored() });
-    Ok(decide(caller.map(|(caller, _)| caller), user, repo, write))
+        let repo = self.repositories.find_by_path(path, name).await?;
+        let user = caller.as_ref();
+        let user = user.map(|(caller, presented)| GitUser { id: caller.user.id, credential: presented.to_stored() });
+        let caller = caller.as_ref().map(|(caller, _)| caller);
+        Ok(decide(caller, user, repo, write))
+    }
 }
 
 fn decide(

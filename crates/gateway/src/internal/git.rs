@@ -6,10 +6,9 @@ use kernel::{Code, RepositoryId, Secret};
 use protocol::{
     GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitReceipt, GitRepositories, GitUpdate, GitUpdates,
 };
-use store::Store;
 
 use super::id::parse_id;
-use crate::authority::{GitCredential, GitDecision, GitNodeCaller, GitUser, authorize_git};
+use crate::authority::{GitAuthorizer, GitCredential, GitDecision, GitNodeCaller, GitUser};
 use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
@@ -44,8 +43,7 @@ path_parameters! {
 
 async fn authorize(
     _: GitNodeCaller,
-    store: Data<Store>,
-    repositories: Data<Repositories>,
+    authorizer: GitAuthorizer,
     Body(request): Body<GitAccessRequest>,
 ) -> Result<Json<GitAccess>, Problem> {
     let GitAccessRequest { password, ssh_key, org, project, repository, write } = request;
@@ -56,7 +54,7 @@ async fn authorize(
         (Some(_), Some(_)) => return Err(Problem::bad_request("a client has a password or an SSH key, not both")),
     };
     let path = ProjectPath { org: &org, project: &project };
-    let decision = authorize_git(&store, &repositories, credential, path, &repository, write).await?;
+    let decision = authorizer.authorize(credential, path, &repository, write).await?;
     Ok(Json(match decision {
         GitDecision::Allowed(repo, user) => {
             let user = user.map(|GitUser { id, credential }| (id.to_string(), credential));
@@ -70,6 +68,7 @@ async fn authorize(
                 last_update: repo.last_update,
             })
         }
+        GitDecision::Authenticated(user) => GitAccess::Authenticated(user.to_string()),
         GitDecision::Unauthenticated => GitAccess::Unauthenticated,
         GitDecision::Forbidden(message) => GitAccess::Forbidden(message),
         GitDecision::NotFound => GitAccess::NotFound,

@@ -41,6 +41,8 @@ pub(crate) enum Limit {
     General,
     /// All other routes: an additional limit for each user, over all credentials.
     User,
+    /// Requests of git clients: a limit for each user.
+    Git,
 }
 
 /// The endpoints below `/oauth`, which have separate limits (contract section 3).
@@ -148,6 +150,14 @@ impl Limiters {
         self.count(request, store, (Limit::OAuthClient(endpoint), key), &text).await
     }
 
+    /// Counts a request of a git client by its user.
+    ///
+    /// # Errors
+    /// Returns 429 if the user is above the rate limit.
+    pub(crate) async fn count_git(&self, request: &HttpRequest, store: &Store, user: UserId) -> Result<(), Problem> {
+        self.count(request, store, (Limit::Git, Key::User(user)), &user.to_string()).await
+    }
+
     async fn count(
         &self,
         request: &HttpRequest,
@@ -231,6 +241,7 @@ impl Limiters {
             Limit::OAuthClient(_) => self.rates.oauth_client,
             Limit::General => self.rates.credential,
             Limit::User => self.rates.user(),
+            Limit::Git => self.rates.git,
         }
     }
 
@@ -256,6 +267,7 @@ impl Limit {
             Self::OAuthClient(OAuthEndpoint::Device) => "oauth-device-client",
             Self::General => "general",
             Self::User => "user",
+            Self::Git => "git",
         }
     }
 }

@@ -1,7 +1,11 @@
 //! The limits of each client at the git node.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::Ipv4Addr;
-use std::process::Stdio;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use base64::Engine as _;
 use serde_json::json;
@@ -16,6 +20,8 @@ use crate::support::{client, eventually};
 const MAX_PROGRAMS: usize = 8;
 /// The maximum number of SSH connections of an address that have not authenticated.
 const MAX_LOGINS: usize = 16;
+/// The maximum number of authenticated SSH connections of a user.
+const MAX_CONNECTIONS: usize = 32;
 
 /// Starts a fetch whose request never ends.
 async fn hold_program(kit: &Kit) -> TcpStream {
@@ -101,4 +107,90 @@ async fn ssh_connections_before_authentication_are_limited_by_address() {
     assert!(connect(Ipv4Addr::new(127, 0, 0, 3)).await.is_some());
     held.pop();
     eventually("a closed connection does not count", async || connect(address).await).await;
+}
+
+/// Opens an SSH connection, and waits until it has authenticated.
+fn connect_ssh(key: &Path, port: u16) -> Child {
+    let mut ssh = Command::new("ssh");
+    ssh.args(["-v", "-N", "-F", "/dev/null", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"]);
+    ssh.args(["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]);
+    ssh.arg("-i").arg(key).args(["-p", &port.to_string(), "git@127.0.0.1"]);
+    let mut ssh = ssh.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(ssh.stderr.take().unwrap());
+    assert!(log.by_ref().lines().any(|line| line.unwrap().contains("Authenticated to")));
+    ssh.stderr = Some(log.into_inner());
+    ssh
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authenticated_ssh_connections_are_limited_by_user() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let work = kit.init("work");
+    let url = kit.ssh_url("app");
+    let (key, port, mut held) = (kit.key(), kit.node.ssh, Vec::new());
+    while held.len() < MAX_CONNECTIONS {
+        // The connections are opened in parallel, because each is closed after 30 s without a channel.
+        held.extend(thread::scope(|scope| {
+            let connecting: Vec<_> =
+                (0..MAX_CONNECTIONS / 4).map(|_| scope.spawn(|| connect_ssh(&key, port))).collect();
+            connecting.into_iter().map(|connection| connection.join().unwrap()).collect::<Vec<_>>()
+        }));
+    }
+    let refused = work.fails(&["ls-remote", &url]);
+    assert!(refused.contains("svc: you have 32 SSH connections, the maximum"), "{refused}");
+    let closed = held.last_mut().unwrap();
+    closed.kill().unwrap();
+    closed.wait().unwrap();
+    eventually("a closed connection does not count", async || {
+        work.try_git(&["ls-remote", &url]).status.success().then_some(())
+    })
+    .await;
+    for connection in &mut held {
+        let _ = connection.kill();
+        connection.wait().unwrap();
+    }
+}
+
+/// Sends the first request of a fetch. Returns its status, and whether the response states when to retry.
+async fn ask(kit: &Kit, password: Option<&str>) -> (u16, bool) {
+    let url = format!("http://127.0.0.1:{}/ada/site/app.git/info/refs?service=git-upload-pack", kit.node.http);
+    let request = client().get(url);
+    let request = match password {
+        Some(password) => request.basic_auth("git", Some(password)),
+        None => request,
+    };
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), response.headers().contains_key("retry-after"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_limited_by_address() {
+    let setting = "SVC_GIT_MAX_REQUESTS_PER_MINUTE_PER_ADDRESS";
+    let kit = Kit::start_with(&[(setting, "2".to_owned())]).await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    assert_eq!(ask(&kit, None).await, (401, false));
+    assert_eq!(ask(&kit, Some("svc_pat_unknown")).await, (401, false));
+    for password in [None, Some("svc_pat_unknown"), Some(kit.token.as_str())] {
+        assert_eq!(ask(&kit, password).await, (429, true));
+    }
+    let refused = kit.init("work").fails(&["ls-remote", &kit.ssh_url("app")]);
+    assert!(refused.contains("svc: too many requests"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_limited_by_user() {
+    let two = NonZeroU32::new(2).unwrap();
+    let kit = Kit::with(|config| config.gateway.rate_limits.git = two, &[]).await;
+    kit.create("app").await;
+    let other = token(&kit.ada, &["git:read"]).await;
+    let mia = token(&kit.app.add_member(&kit.ada, "ada", "mia", "member").await, &["git:read"]).await;
+    assert_eq!(ask(&kit, Some(&kit.token)).await, (200, false));
+    assert_eq!(ask(&kit, Some(&other)).await, (200, false));
+    // All credentials of a user share the limit.
+    assert_eq!(ask(&kit, Some(&kit.token)).await, (429, true));
+    assert_eq!(ask(&kit, Some(&mia)).await, (200, false));
+    assert_eq!(ask(&kit, None).await, (401, false));
 }

@@ -335,6 +335,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
                 user: None,
                 oauth_address: NonZeroU32::MAX,
                 oauth_client: NonZeroU32::MAX,
+                git: NonZeroU32::MAX,
             },
             max_concurrent_requests: 512,
         },
