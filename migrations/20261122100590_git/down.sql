@@ -1,4 +1,5 @@
 DROP VIEW git.projects;
+DROP VIEW git.project_orgs;
 DROP TABLE git.nodes;
 DROP TABLE git.deploys;
 DROP TABLE git.ref_updates;

@@ -23,7 +23,9 @@ CREATE TABLE git.repositories (
     -- The time at which the contents of a deleted repository are erased. Null for a live repository.
     erase_at timestamptz,
     -- The number of the last ref update. The git node numbers the updates of a repository without gaps.
-    last_update bigint NOT NULL DEFAULT 0 CONSTRAINT repositories_last_update_check CHECK (last_update >= 0)
+    last_update bigint NOT NULL DEFAULT 0 CONSTRAINT repositories_last_update_check CHECK (last_update >= 0),
+    -- The size at the git node, as it last reported it.
+    size_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT repositories_size_bytes_check CHECK (size_bytes >= 0)
 );
 -- The name of a deleted repository can be reused.
 CREATE UNIQUE INDEX repositories_project_id_name_live_key ON git.repositories (project_id, name) WHERE erase_at IS NULL;
@@ -78,7 +80,10 @@ CREATE TABLE git.nodes (
     announced_at timestamptz NOT NULL
 );
 
--- The only columns of other contexts that this context reads.
+-- The organizations of all projects, with deleted ones: their repositories use storage until they are erased.
+CREATE VIEW git.project_orgs AS SELECT id, org_id FROM projects.projects;
+
+-- The paths of live projects. This context reads no other columns of other contexts than those of these two views.
 CREATE VIEW git.projects AS
     SELECT p.id, p.org_id, o.slug, p.name
         FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;

@@ -11,6 +11,7 @@ use settings::{ByteSize, Claim, Error, Networks, Secret, Setting, Settings};
 use tracing_subscriber::EnvFilter;
 
 use crate::limits::ClientLimits;
+use crate::storage::PushLimits;
 
 settings::table! {
     /// The address on which the node accepts git over HTTP. A proxy in front of it terminates TLS.
@@ -43,6 +44,8 @@ settings::table! {
         Setting::with_default("SVC_GIT_MAX_REQUESTS_PER_MINUTE_PER_ADDRESS", "3000");
     /// The maximum size of a push: the compressed objects that the client sends.
     pub MAX_PUSH: ByteSize = Setting::with_default("SVC_GIT_MAX_PUSH", "2GiB");
+    /// Pushes are refused while the file system of `SVC_GIT_DIR` has less free space than this.
+    pub MIN_FREE: ByteSize = Setting::with_default("SVC_GIT_MIN_FREE", "1GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
 }
@@ -71,8 +74,8 @@ pub struct Config {
     pub trusted_proxies: Networks,
     /// The limits of a client.
     pub client_limits: ClientLimits,
-    /// The maximum size of a push, in bytes.
-    pub max_push_bytes: u64,
+    /// The limits of the storage of a push.
+    pub push_limits: PushLimits,
 }
 
 impl Config {
@@ -96,7 +99,10 @@ impl Config {
                     .unwrap_or(usize::MAX),
                 requests_per_address: settings.get(&MAX_REQUESTS_PER_ADDRESS)?.get(),
             },
-            max_push_bytes: settings.get(&MAX_PUSH)?.0,
+            push_limits: PushLimits {
+                max_bytes: settings.get(&MAX_PUSH)?.0,
+                min_free_bytes: settings.get(&MIN_FREE)?.0,
+            },
         })
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::{
     GitAccess, GitAccessRequest, GitDeployState, GitNextDeploy, GitNodeInfo, GitObjects, GitReceipt, GitRejection,
-    GitRepositories, GitUpdates,
+    GitRepositories, GitSize, GitUpdates,
 };
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -105,6 +105,13 @@ impl Core {
         let url = self.url(&format!("repositories/{repository}/objects"));
         let listed: GitObjects = self.json(self.client.get(url)).await?;
         Ok(listed.objects)
+    }
+
+    /// Reports the size of a repository, in bytes.
+    pub async fn report_size(&self, repository: &str, size_bytes: u64) -> anyhow::Result<()> {
+        let url = self.url(&format!("repositories/{repository}/size"));
+        self.send(self.client.put(url).json(&GitSize { size_bytes })).await?;
+        Ok(())
     }
 
     /// Returns deleted repositories whose contents must be erased.

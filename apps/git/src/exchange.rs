@@ -21,6 +21,7 @@ use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 use crate::progress::Progress;
 use crate::repository::{Repositories, Repository, Use};
+use crate::storage::{PushLimits, PushStorage, SizeReporter, StorageRefusal};
 
 /// The maximum time for which the node reads the rest of an input after git has ended.
 const SKIP_TIMEOUT: Duration = Duration::from_secs(300);
@@ -32,6 +33,8 @@ const MAX_REQUEST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The maximum number of bytes of git's error output that are kept.
 const MAX_ERROR_BYTES: usize = 8 * 1024;
+/// git may write files of this size for each push, such as the list of all refs, in bytes.
+const MIN_FILE_BYTES: u64 = 64 << 20;
 
 /// Serves git clients. Cheap to clone.
 #[derive(Clone)]
@@ -39,9 +42,11 @@ pub struct Service {
     core: Core,
     repositories: Repositories,
     journal: Journal,
+    sizes: SizeReporter,
     accesses: AccessLimit,
     programs: ProgramLimit,
     metrics: Metrics,
+    min_free_bytes: u64,
     /// The maximum size of a push's input, in bytes. It is twice the limit of a push, so that git itself rejects a push
     /// that is slightly too large, and the client receives git's error.
     max_input: u64,
@@ -60,8 +65,16 @@ pub struct Exchange {
     process: Process,
     repository: Repository,
     max_input: u64,
-    push: Option<PushGuard>,
+    push: Option<Push>,
     permit: Option<ProgramPermit>,
+}
+
+/// The push of an exchange.
+struct Push {
+    guard: PushGuard,
+    storage: PushStorage,
+    repository: String,
+    sizes: SizeReporter,
 }
 
 /// A part of the output of git.
@@ -87,17 +100,18 @@ pub struct Mode<'a> {
 }
 
 impl Service {
-    /// `max_push` is the maximum size of a push, in bytes.
     pub fn new(
         core: Core,
         repositories: Repositories,
         journal: Journal,
-        limits: ClientLimits,
+        sizes: SizeReporter,
         metrics: Metrics,
-        max_push: u64,
+        (clients, pushes): (ClientLimits, PushLimits),
     ) -> Self {
-        let (accesses, programs) = (AccessLimit::new(limits.requests_per_address), ProgramLimit::new(limits));
-        Self { core, repositories, journal, accesses, programs, metrics, max_input: max_push.saturating_mul(2) }
+        let (accesses, programs) = (AccessLimit::new(clients.requests_per_address), ProgramLimit::new(clients));
+        let PushLimits { max_bytes, min_free_bytes } = pushes;
+        let max_input = max_bytes.saturating_mul(2);
+        Self { core, repositories, journal, sizes, accesses, programs, metrics, min_free_bytes, max_input }
     }
 
     /// Asks the control plane whether an access of the client at this address is allowed. A malformed path is treated
@@ -176,16 +190,28 @@ impl Service {
         let client = grant.user.clone().map_or(Client::Address(address), Client::User);
         let permit = self.programs.acquire(client).await?;
         let Mode { program, arguments, protocol } = mode;
+        let max_push = match program.writes() {
+            true => Some(grant.max_push_bytes.context("the control plane sent no limit of the push")?),
+            false => None,
+        };
+        let begin = |max| PushStorage::begin(self.repositories.clone(), self.min_free_bytes, max);
+        let storage = max_push.map(begin).transpose()?;
         let reason = if program.writes() { Use::Change } else { Use::Read };
         let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch, reason).await?;
-        let push = program.writes().then(|| self.journal.begin(&repository.path, grant, permit.node())).transpose()?;
-        let hooks = push.as_ref().map(PushGuard::hooks);
-        match self.repositories.git().serve(program, arguments, &repository.path, protocol, hooks) {
+        let begin = |storage| {
+            let guard = self.journal.begin(&repository.path, grant, permit.node())?;
+            anyhow::Ok(Push { guard, storage, repository: grant.repository.clone(), sizes: self.sizes.clone() })
+        };
+        let push = storage.map(begin).transpose()?;
+        let hooks = push.as_ref().map(|push| push.guard.hooks());
+        // A push can refer to objects of the repository, which git then copies into the new pack.
+        let max_file = max_push.map(|max| max.max(MIN_FILE_BYTES));
+        match self.repositories.git().serve(program, arguments, &repository.path, protocol, hooks, max_file) {
             Ok(process) => Ok(Exchange { process, repository, max_input: self.max_input, push, permit: Some(permit) }),
             Err(error) => {
                 if let Some(push) = push {
                     // The error is in the log.
-                    let _ = push.finish(false).await;
+                    let _ = push.guard.finish(false).await;
                 }
                 Err(error)
             }
@@ -195,7 +221,7 @@ impl Service {
 
 /// Returns whether an error is the reason for the client why the node refuses an access.
 pub fn is_refusal(error: &anyhow::Error) -> bool {
-    error.is::<Busy>()
+    error.is::<Busy>() || error.is::<StorageRefusal>()
 }
 
 impl Exchange {
@@ -221,12 +247,17 @@ impl Exchange {
             Err(error) => Err(error),
         };
         self.process.end().await;
-        if let Some(push) = self.push.take() {
-            if let Err(error) = push.finish(matches!(result, Ok(0))).await {
+        if let Some(Push { guard, repository, sizes, .. }) = self.push.take() {
+            if let Err(error) = guard.finish(matches!(result, Ok(0))).await {
                 // git has already reported success to the client. The client may have disconnected.
                 let _ = output.send(Output::Abort).await;
                 result = Err(error);
             }
+            let (permit, path) = (self.permit.take(), self.repository.path.clone());
+            tokio::spawn(async move {
+                let _permit = permit;
+                sizes.report(&repository, path).await;
+            });
             if self.process.was_killed() {
                 self.repository.clean_up();
             }
@@ -245,11 +276,14 @@ impl Exchange {
         I: Stream<Item = Result<Bytes, E>>,
         E: std::error::Error + Send + Sync + 'static,
     {
+        let max_input = if self.push.is_some() { self.max_input } else { MAX_REQUEST_BYTES };
+        let (guard, storage) = self.push.as_mut().map(|push| (&push.guard, &mut push.storage)).unzip();
+        let checks = guard.zip(storage);
         let feeder = Feeder {
-            commands: self.push.as_ref().map(|push| (push, CommandReader::default())),
+            checks: checks.map(|(push, storage)| PushChecks { push, storage, commands: CommandReader::default() }),
             stdin: self.process.stdin.take(),
             total: 0,
-            max_input: if self.push.is_some() { self.max_input } else { MAX_REQUEST_BYTES },
+            max_input,
             skips_input,
             refusal: None,
         };
@@ -285,7 +319,7 @@ impl Exchange {
         if skips_input && !is_fed {
             // No process needs the rest of the input, so the permit is released. The hooks have reported their updates.
             drop(self.permit.take());
-            if let Some(push) = &self.push {
+            if let Some(push) = guard {
                 push.deliver();
             }
             timeout(SKIP_TIMEOUT, feed).await.context("the client sends its input too slowly")??;
@@ -296,8 +330,8 @@ impl Exchange {
 
 /// Passes the input of a client to git.
 struct Feeder<'a> {
-    /// Checks the commands of a push. `None` for other programs, and after a refusal.
-    commands: Option<(&'a PushGuard, CommandReader)>,
+    /// The checks of a push. `None` for other programs, and after a refusal.
+    checks: Option<PushChecks<'a>>,
     /// `None` after a refusal, and when git no longer reads its input.
     stdin: Option<ChildStdin>,
     /// The number of bytes so far.
@@ -313,15 +347,15 @@ impl Feeder<'_> {
     async fn feed(&mut self, chunk: &[u8], output: &mpsc::Sender<Output>) -> anyhow::Result<()> {
         self.total += u64::try_from(chunk.len())?;
         ensure!(self.total <= self.max_input, "the client sent more than {} bytes", self.max_input);
-        if let Some((push, reader)) = &mut self.commands
-            && let Err(error) = check_commands(push, reader, chunk).await
+        if let Some(checks) = &mut self.checks
+            && let Err(error) = checks.check(chunk, self.total).await
         {
             // The client may have disconnected.
             let _ = output.send(Output::Refusal(error.to_string())).await;
             if !self.skips_input {
                 return Err(error);
             }
-            (self.commands, self.stdin, self.refusal) = (None, None, Some(error));
+            (self.checks, self.stdin, self.refusal) = (None, None, Some(error));
         }
         if let Some(stdin) = &mut self.stdin
             && stdin.write_all(chunk).await.is_err()
@@ -333,15 +367,31 @@ impl Feeder<'_> {
     }
 }
 
-/// Checks the commands in a part of the input of a push. Returns an error for the client if the push is refused.
-async fn check_commands(push: &PushGuard, reader: &mut CommandReader, input: &[u8]) -> anyhow::Result<()> {
-    reader.read(input)?;
-    match push.register(reader.take_updates()).await {
-        Err(error) if !error.is::<StaleDeletion>() => {
-            tracing::error!(error = format!("{error:#}"), "cannot check the commands of a push");
-            bail!("the git node cannot check the commands of the push")
+/// The checks of a push while its input arrives.
+struct PushChecks<'a> {
+    push: &'a PushGuard,
+    storage: &'a mut PushStorage,
+    commands: CommandReader,
+}
+
+impl PushChecks<'_> {
+    /// Checks a part of the input. `total` is the number of bytes with it. Returns an error for the client if the push
+    /// is refused.
+    async fn check(&mut self, input: &[u8], total: u64) -> anyhow::Result<()> {
+        let checked = match self.storage.check(total) {
+            Ok(()) => {
+                self.commands.read(input)?;
+                self.push.register(self.commands.take_updates()).await
+            }
+            refused => refused,
+        };
+        match checked {
+            Err(error) if !error.is::<StaleDeletion>() && !error.is::<StorageRefusal>() => {
+                tracing::error!(error = format!("{error:#}"), "cannot check a push");
+                bail!("the git node cannot check the push")
+            }
+            checked => checked,
         }
-        checked => checked,
     }
 }
 

@@ -136,7 +136,7 @@ impl Git {
     }
 
     /// Starts a program for a client, in its own process group. `protocol` is the protocol version that the client
-    /// requested.
+    /// requested. `max_file_bytes` limits the files that the program writes.
     pub fn serve(
         &self,
         program: Program,
@@ -144,6 +144,7 @@ impl Git {
         repository: &Path,
         protocol: Option<&str>,
         push: Option<PushHooks<'_>>,
+        max_file_bytes: Option<u64>,
     ) -> anyhow::Result<Process> {
         let set = push.map_or(HookSet::Journal, |push| push.set);
         if program.writes() {
@@ -166,6 +167,9 @@ impl Git {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = Process::start(command)?;
         process.limit(Resource::Cpu, MAX_CPU_SECONDS)?;
+        if let Some(max) = max_file_bytes {
+            process.limit(Resource::Fsize, max)?;
+        }
         Ok(process)
     }
 }

@@ -26,6 +26,7 @@ mod progress;
 mod random;
 mod repository;
 mod ssh;
+mod storage;
 mod sync;
 mod tree;
 mod update;
@@ -44,6 +45,7 @@ use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::repository::Repositories;
 use crate::ssh::SshServer;
+use crate::storage::SizeReporter;
 
 /// A git node whose sockets are open. [`GitNode::run_until`] runs it.
 pub struct GitNode {
@@ -62,7 +64,8 @@ impl GitNode {
     /// Returns an error if git is missing, or if the directory or an address cannot be used.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         let (core, metrics) = (Core::new(&config)?, Metrics::new()?);
-        let repositories = Repositories::open(&config.dir, config.max_push_bytes).context("cannot use SVC_GIT_DIR")?;
+        let repositories =
+            Repositories::open(&config.dir, config.push_limits.max_bytes).context("cannot use SVC_GIT_DIR")?;
         leftovers::end_processes(&repositories.socket())?;
         repositories.install_hooks().context("cannot install the hooks")?;
         let (journal, changed) = Journal::open(&repositories).context("cannot open the journal")?;
@@ -76,14 +79,14 @@ impl GitNode {
         });
         tasks.spawn(journal.clone().deliver_all(core.clone(), deployer.clone(), changed, metrics.clone()));
         tasks.spawn(deployer.repeat());
-        let Config { client_limits, max_push_bytes, .. } = config;
+        let sizes = SizeReporter::new(core.clone());
         let service = Service::new(
             core.clone(),
             repositories.clone(),
             journal.clone(),
-            client_limits,
+            sizes.clone(),
             metrics.clone(),
-            max_push_bytes,
+            (config.client_limits, config.push_limits),
         );
         let listening = |address| move || format!("cannot listen on {address}");
         let (address, http) =
@@ -100,7 +103,7 @@ impl GitNode {
         let url = config.internal_url.unwrap_or_else(|| format!("http://{internal_address}"));
         tasks.spawn(maintenance::announce(core.clone(), url, secret));
         tasks.spawn(maintenance::erase(core.clone(), repositories.clone()));
-        tasks.spawn(maintenance::repack(core, repositories, journal));
+        tasks.spawn(maintenance::repack(core, repositories, journal, sizes));
         tracing::info!(%address, %ssh_address, %internal_address, core = config.core_url, "listening");
         Ok(Self { address, ssh_address, internal_address, http, internal, tasks })
     }

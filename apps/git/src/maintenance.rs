@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::git::{Git, output, run};
 use crate::journal::Journal;
 use crate::repository::{Repositories, Use};
+use crate::storage::SizeReporter;
 
 /// The interval between successful announcements to the control plane.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
@@ -85,7 +86,7 @@ async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<
 
 /// Repacks repositories that received many pushes. It repacks a few at the same time, so that a large one does not
 /// delay the others.
-pub async fn repack(core: Core, repositories: Repositories, journal: Journal) {
+pub async fn repack(core: Core, repositories: Repositories, journal: Journal, sizes: SizeReporter) {
     let failed = Mutex::new(HashMap::new());
     let mut ticks = interval(REPACK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -96,7 +97,7 @@ pub async fn repack(core: Core, repositories: Repositories, journal: Journal) {
             if last.is_some_and(|last| last.elapsed() < RETRY_INTERVAL) {
                 return;
             }
-            match repack_one(&core, &repositories, &journal, &id).await {
+            match repack_one(&core, &repositories, (&journal, &sizes), &id).await {
                 Ok(()) => {
                     failures(&failed).remove(&id);
                 }
@@ -110,7 +111,12 @@ pub async fn repack(core: Core, repositories: Repositories, journal: Journal) {
     }
 }
 
-async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal, id: &str) -> anyhow::Result<()> {
+async fn repack_one(
+    core: &Core,
+    repositories: &Repositories,
+    (journal, sizes): (&Journal, &SizeReporter),
+    id: &str,
+) -> anyhow::Result<()> {
     let found = repositories.find(id, Use::Change).await?;
     let Some(repository) = found else { return Ok(()) };
     if !is_fragmented(&repository.path) {
@@ -124,6 +130,7 @@ async fn repack_one(core: &Core, repositories: &Repositories, journal: &Journal,
     let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
     let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
+    sizes.report(id, repository.path.clone()).await;
     if repacked.is_err() {
         // A failed command may have been killed, and then leaves lock files and an incomplete pack.
         repository.clean_up();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use daemon::if_exists;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -252,6 +252,12 @@ impl Repositories {
     /// Creates a temporary file without a name.
     pub fn temporary_file(&self) -> io::Result<File> {
         tempfile::tempfile_in(self.0.dir.join("new"))
+    }
+
+    /// Returns the free space of the file system, in bytes.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let disk = statvfs(&self.0.dir)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// Returns the directory of the journal.

@@ -31,6 +31,13 @@ diesel::table! {
 }
 
 diesel::table! {
+    git.project_orgs (id) {
+        id -> Uuid,
+        org_id -> Uuid,
+    }
+}
+
+diesel::table! {
     git.projects (id) {
         id -> Uuid,
         org_id -> Uuid,
@@ -64,9 +71,18 @@ diesel::table! {
         updated_at -> Timestamptz,
         erase_at -> Nullable<Timestamptz>,
         last_update -> BigInt,
+        size_bytes -> BigInt,
     }
 }
 
 diesel::joinable!(deploys -> repositories (repository_id));
 diesel::joinable!(ref_updates -> repositories (repository_id));
-diesel::allow_tables_to_appear_in_same_query!(counts, deploys, nodes, projects, ref_updates, repositories);
+diesel::allow_tables_to_appear_in_same_query!(
+    counts,
+    deploys,
+    nodes,
+    project_orgs,
+    projects,
+    ref_updates,
+    repositories
+);

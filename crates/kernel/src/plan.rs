@@ -113,6 +113,8 @@ limits! {
         pub mail_log_days: u32,
         /// Bytes of stored mail per project. Received and sent mail are limited separately.
         pub mail_bytes: u64,
+        /// The maximum number of bytes that the git repositories of an organization use on the disk.
+        pub repository_bytes: u64,
         /// Calls of AI models that a project may make in a minute.
         pub ai_requests_per_minute: u32,
         /// The maximum spend of a project on AI models in 24 hours, in microcents.
@@ -170,6 +172,7 @@ impl Default for Limits {
                 mails_per_hour: 50,
                 mail_log_days: 30,
                 mail_bytes: GIB,
+                repository_bytes: 10 * GIB,
                 ai_requests_per_minute: 60,
                 // 10 dollars.
                 ai_spend_per_day_micro_cents: 1_000_000_000,
@@ -191,6 +194,7 @@ impl Default for Limits {
                 mails_per_hour: 1000,
                 mail_log_days: 365,
                 mail_bytes: 50 * GIB,
+                repository_bytes: 500 * GIB,
                 ai_requests_per_minute: 600,
                 ai_spend_per_day_micro_cents: 100_000_000_000,
                 ai_max_input_tokens: 0,

@@ -66,6 +66,9 @@ pub struct GitGrant {
     /// The number of the last update of a ref that the control plane recorded.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 7))]
     pub last_update: i64,
+    /// The number of bytes that the client may push; null for other accesses.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 10_737_418_240_i64))]
+    pub max_push_bytes: Option<u64>,
 }
 
 /// Updates of the refs of a repository.
@@ -140,6 +143,16 @@ pub struct GitRepositories {
 pub struct GitObjects {
     /// The ids of the objects that the updates of refs list as `old`. They must stay readable.
     pub objects: Vec<String>,
+}
+
+/// The size of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitSize {
+    /// The number of bytes that it uses on the disk.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, example = 65_536))]
+    pub size_bytes: u64,
 }
 
 /// The response to a report.

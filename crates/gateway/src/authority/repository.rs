@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
-use git::{ProjectPath, RepoName, RepoRecord, Repositories, Visibility};
+use git::{ProjectPath, RepoName, RepoRecord, Repositories, RepositoryStorage, Visibility};
 use kernel::audit::Actor;
 use kernel::{CallerError, Code, Role, Scope, UserId};
 use store::Store;
@@ -12,7 +12,7 @@ use store::Store;
 use super::authenticate::authenticate;
 use super::caller::impl_caller_policies;
 use super::credential::PresentedCredential;
-use super::resolve::{Lookup, ResolvedCaller, resolve};
+use super::resolve::{Lookup, ResolvedCaller, ResolvedOrg, resolve};
 use super::scope::RequiredScope;
 use super::statement::Target;
 use crate::http::{Describe, Extract, Operation, PolicyTarget, RouteMatch};
@@ -78,13 +78,21 @@ pub(crate) enum GitCredential<'a> {
 
 /// The decision about the access of a git client (runtime specification, "Git").
 pub(crate) enum GitDecision {
-    /// The access is allowed. Anonymous clients have no user.
-    Allowed(RepoRecord, Option<GitUser>),
+    Allowed(AllowedGitAccess),
     /// The credential is valid, and the client names no repository.
     Authenticated(UserId),
     Unauthenticated,
     Forbidden(String),
     NotFound,
+}
+
+/// An allowed access of a git client.
+pub(crate) struct AllowedGitAccess {
+    pub(crate) repo: RepoRecord,
+    /// The user; `None` for an anonymous client.
+    pub(crate) user: Option<GitUser>,
+    /// The number of bytes that the client may push. `None` if it does not push.
+    pub(crate) max_push_bytes: Option<u64>,
 }
 
 /// The user of a git client.
@@ -155,7 +163,25 @@ impl GitAuthorizer {
         let user = caller.as_ref();
         let user = user.map(|(caller, presented)| GitUser { id: caller.user.id, credential: presented.to_stored() });
         let caller = caller.as_ref().map(|(caller, _)| caller);
-        Ok(decide(caller, user, repo, write))
+        let decision = decide(caller, user, repo, write);
+        match (decision, caller.and_then(|caller| caller.org.as_ref())) {
+            (GitDecision::Allowed(allowed), Some(org)) if write => self.limit_push(allowed, org).await,
+            (decision, _) => Ok(decision),
+        }
+    }
+
+    /// Limits a push to the bytes that the organization may still store. Refuses it if there are none.
+    async fn limit_push(&self, allowed: AllowedGitAccess, org: &ResolvedOrg) -> Result<GitDecision, Problem> {
+        let RepositoryStorage { limit, used } = self.repositories.storage(org.id, org.plan).await?;
+        let free = limit.saturating_sub(used);
+        if free == 0 {
+            return Ok(GitDecision::Forbidden(format!(
+                "the repositories of the organization use {used} bytes, and the {} plan allows {limit}; a deleted \
+                 repository counts until its contents are erased, 30 days later",
+                org.plan
+            )));
+        }
+        Ok(GitDecision::Allowed(AllowedGitAccess { max_push_bytes: Some(free), ..allowed }))
     }
 }
 
@@ -168,7 +194,7 @@ fn decide(
     let is_public = repo.as_ref().is_some_and(|repo| repo.visibility == Visibility::Public);
     let Some(caller) = caller else {
         return match repo {
-            Some(repo) if is_public && !write => GitDecision::Allowed(repo, None),
+            Some(repo) if is_public && !write => allow(repo, None),
             _ => GitDecision::Unauthenticated,
         };
     };
@@ -178,9 +204,13 @@ fn decide(
     let Some(repo) = repo.filter(|_| is_public || role.is_some()) else { return GitDecision::NotFound };
     let (minimum, scope) = if write { (Role::Member, Scope::GitWrite) } else { (Role::Viewer, Scope::GitRead) };
     match role {
-        _ if is_public && !write => GitDecision::Allowed(repo, user),
-        Some(role) if role >= minimum && caller.has_scope(scope) => GitDecision::Allowed(repo, user),
+        _ if is_public && !write => allow(repo, user),
+        Some(role) if role >= minimum && caller.has_scope(scope) => allow(repo, user),
         Some(role) if role >= minimum => GitDecision::Forbidden(format!("the token lacks the scope {scope}")),
         _ => GitDecision::Forbidden("pushing requires the role member in the organization".to_owned()),
     }
+}
+
+fn allow(repo: RepoRecord, user: Option<GitUser>) -> GitDecision {
+    GitDecision::Allowed(AllowedGitAccess { repo, user, max_push_bytes: None })
 }

@@ -4,11 +4,12 @@ use actix_web::web::Data;
 use git::{ProjectPath, RefUpdate, RefUpdateRecord, Repositories};
 use kernel::{Code, RepositoryId, Secret};
 use protocol::{
-    GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitReceipt, GitRepositories, GitUpdate, GitUpdates,
+    GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitReceipt, GitRepositories, GitSize, GitUpdate,
+    GitUpdates,
 };
 
 use super::id::parse_id;
-use crate::authority::{GitAuthorizer, GitCredential, GitDecision, GitNodeCaller, GitUser};
+use crate::authority::{AllowedGitAccess, GitAuthorizer, GitCredential, GitDecision, GitNodeCaller, GitUser};
 use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
@@ -29,6 +30,9 @@ pub(super) fn routes(routes: &mut Routes) {
         .codes(&[&Code::BAD_REQUEST]);
     area.get("listed_objects", "/internal/v1/git/repositories/{repositoryId}/objects", listed_objects)
         .summary("List the objects of a repository that must stay readable");
+    area.put("report_size", "/internal/v1/git/repositories/{repositoryId}/size", report_size)
+        .summary("Report the size of a repository")
+        .codes(&[&Code::BAD_REQUEST]);
     area.get("erasable", "/internal/v1/git/erasures", erasable)
         .summary("List deleted repositories whose contents are to be erased");
     area.post("erased", "/internal/v1/git/erasures", erased)
@@ -56,7 +60,7 @@ async fn authorize(
     let path = ProjectPath { org: &org, project: &project };
     let decision = authorizer.authorize(credential, path, &repository, write).await?;
     Ok(Json(match decision {
-        GitDecision::Allowed(repo, user) => {
+        GitDecision::Allowed(AllowedGitAccess { repo, user, max_push_bytes }) => {
             let user = user.map(|GitUser { id, credential }| (id.to_string(), credential));
             let (user, credential) = user.unzip();
             GitAccess::Allowed(GitGrant {
@@ -66,6 +70,7 @@ async fn authorize(
                 user,
                 credential: credential.flatten(),
                 last_update: repo.last_update,
+                max_push_bytes,
             })
         }
         GitDecision::Authenticated(user) => GitAccess::Authenticated(user.to_string()),
@@ -90,6 +95,16 @@ async fn report_updates(
     let repository: RepositoryId = parse_id("repository", &repository)?;
     repositories.record_updates(repository, updates).await?;
     Ok(Json(GitReceipt { has_deploys: repositories.next_deploy(repository).await?.is_some() }))
+}
+
+async fn report_size(
+    _: GitNodeCaller,
+    Path(repository): Path<RepositoryId>,
+    repositories: Data<Repositories>,
+    Body(GitSize { size_bytes }): Body<GitSize>,
+) -> Result<NoContent, Problem> {
+    repositories.set_size(repository, size_bytes).await?;
+    Ok(NoContent)
 }
 
 async fn announce(

@@ -1,13 +1,15 @@
 //! Repositories.
 
+use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
+use diesel::sql_types::BigInt;
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Paging, ProjectId, RepositoryId, Time};
 use store::{Connection, Prepared, Result, newest_first};
 
 use crate::model::{BranchName, RepoName, Visibility};
-use crate::schema::{counts, projects, repositories};
+use crate::schema::{counts, project_orgs, projects, repositories};
 
 /// A live repository.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
@@ -67,6 +69,12 @@ pub trait RepoRepository {
 
     /// Removes the row of a repository whose contents were erased. A no-op if the repository is not due for erasure.
     async fn repo_erase(&mut self, repository: RepositoryId, now: Time) -> Result<()>;
+
+    /// Stores the size of a repository, in bytes.
+    async fn repo_set_size(&mut self, repository: RepositoryId, size_bytes: i64) -> Result<()>;
+
+    /// Returns the sum of the sizes of an organization's repositories, in bytes, with those that are not erased yet.
+    async fn repo_stored_bytes(&mut self, org: OrgId) -> Result<i64>;
 }
 
 impl RepoRepository for Connection {
@@ -146,6 +154,21 @@ impl RepoRepository for Connection {
         let due = repositories::table.filter(repositories::id.eq(repository).and(repositories::erase_at.le(now)));
         Prepared(diesel::delete(due).as_query()).execute(self).await?;
         Ok(())
+    }
+
+    async fn repo_set_size(&mut self, repository: RepositoryId, size_bytes: i64) -> Result<()> {
+        let change = repositories::size_bytes.eq(size_bytes);
+        Prepared(diesel::update(repositories::table.find(repository)).set(change)).execute(self).await?;
+        Ok(())
+    }
+
+    async fn repo_stored_bytes(&mut self, org: OrgId) -> Result<i64> {
+        let sum = sql::<BigInt>("least(coalesce(sum(repositories.size_bytes), 0), 9223372036854775807)::bigint");
+        let query = repositories::table
+            .inner_join(project_orgs::table.on(project_orgs::id.eq(repositories::project_id)))
+            .filter(project_orgs::org_id.eq(org))
+            .select(sum);
+        Ok(query.get_result(self).await?)
     }
 }
 

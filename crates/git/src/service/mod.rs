@@ -4,8 +4,9 @@ mod browse;
 mod deploy;
 mod node;
 mod repo;
+mod storage;
 
-use kernel::{OrgId, ProjectId};
+use kernel::{Limits, OrgId, ProjectId};
 use store::{SealedColumn, Store};
 
 use crate::error::GitError;
@@ -13,6 +14,7 @@ use crate::ports::Ports;
 
 pub use node::NodeAddress;
 pub use repo::ProjectPath;
+pub use storage::RepositoryStorage;
 
 /// The sealed columns of this context.
 pub const SEALED_COLUMNS: &[SealedColumn] = &[node::SECRET];
@@ -39,6 +41,7 @@ pub struct Site {
 #[derive(Clone)]
 pub struct Repositories {
     store: Store,
+    limits: Limits,
     site: Site,
     ports: Ports,
 }
@@ -46,7 +49,7 @@ pub struct Repositories {
 impl Repositories {
     /// Creates the service.
     #[must_use]
-    pub fn new(store: Store, site: Site, ports: Ports) -> Self {
-        Self { store, site, ports }
+    pub fn new(store: Store, limits: Limits, site: Site, ports: Ports) -> Self {
+        Self { store, limits, site, ports }
     }
 }

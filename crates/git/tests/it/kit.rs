@@ -9,7 +9,7 @@ use git::{
     RepoBlob, RepoRefs, RepoTree, Repositories, RepositoryLocation, Site, Target,
 };
 use kernel::audit::Actor;
-use kernel::{OrgId, Paging, ProjectId};
+use kernel::{Limits, OrgId, Paging, ProjectId, RepositoryId};
 use testkit::TestStore;
 
 pub const AT: ProjectPath<'static> = ProjectPath { org: "acme", project: "site" };
@@ -78,7 +78,7 @@ impl Kit {
         ))
         .await;
         let ports = Ports { contents: Arc::new(NoContents) };
-        let repositories = Repositories::new(base.store.clone(), Site::default(), ports);
+        let repositories = Repositories::new(base.store.clone(), Limits::default(), Site::default(), ports);
         Self { repositories, target: Target { org, project }, base }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of creation, deletion and erasure.
 
 use git::{GitError, NewRepo};
-use kernel::Secret;
+use kernel::{Plan, Secret};
 use store::Connection;
 
 use crate::kit::{AT, Kit, actor};
@@ -39,6 +39,27 @@ async fn repositories_of_a_purged_project_are_erased_at_once() {
         kit.store.transaction_unaudited(async |tx: &mut Connection| kit.repositories.purge(tx, &projects).await);
     purge.await.unwrap();
     assert_eq!(kit.repositories.erasable().await.unwrap(), [repo.id]);
+}
+
+#[tokio::test]
+async fn repositories_use_storage_until_they_are_erased() {
+    let kit = Kit::start().await;
+    let (first, second) = (kit.create("first").await, kit.create("second").await);
+    let used = async || kit.repositories.storage(kit.target.org, Plan::Free).await.unwrap().used;
+    assert_eq!(used().await, 0);
+    for (repo, bytes) in [(&first, 900), (&second, 30), (&first, 100)] {
+        kit.repositories.set_size(repo.id, bytes).await.unwrap();
+    }
+    assert_eq!(used().await, 130);
+    assert_eq!(kit.repositories.storage(kit.store.clock_rng().id(), Plan::Free).await.unwrap().used, 0);
+    kit.delete("first").await;
+    kit.db_execute("UPDATE projects.projects SET deleted_at = now()").await;
+    assert_eq!(used().await, 130);
+    kit.clock.advance_days(30);
+    kit.repositories.erased(first.id).await.unwrap();
+    // A report that arrives after the erasure changes nothing.
+    kit.repositories.set_size(first.id, 100).await.unwrap();
+    assert_eq!(used().await, 30);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::thread;
 
 use base64::Engine as _;
 use serde_json::json;
+use testkit::bundle::incompressible;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -193,4 +194,63 @@ async fn requests_are_limited_by_user() {
     assert_eq!(ask(&kit, Some(&kit.token)).await, (429, true));
     assert_eq!(ask(&kit, Some(&mia)).await, (200, false));
     assert_eq!(ask(&kit, None).await, (401, false));
+}
+
+/// The storage limit of an organization in the test, in bytes.
+const STORAGE: usize = 300 * 1024;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repositories_of_an_organization_have_a_storage_limit() {
+    let kit = Kit::with(|config| config.limits.free.repository_bytes = STORAGE as u64, &[]).await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let work = kit.init("work");
+    let first = work.commit("a", b"a");
+    work.push();
+    let size = async || {
+        let rows = kit.app.database.rows("SELECT size_bytes FROM git.repositories WHERE size_bytes > 0").await;
+        rows.first().map(|row| row["size_bytes"].as_u64().unwrap())
+    };
+    let before = eventually("the node reports the size", size).await;
+    assert!((1..STORAGE as u64).contains(&before), "{before}");
+
+    work.commit("noise", &incompressible(500_000));
+    for url in [kit.url(&kit.token, "app"), kit.ssh_url("app")] {
+        let refused = work.fails(&["push", &url, "main"]);
+        assert!(refused.contains("bytes that the organization may still store"), "{refused}");
+        assert!(work.git(&["ls-remote", &url]).contains(&first));
+    }
+    // The refused pushes leave nothing in the repository, so a smaller push is accepted.
+    work.git(&["reset", "--quiet", "--hard", &first]);
+    let second = work.commit("b", b"b");
+    work.push();
+    assert!(work.git(&["ls-remote", "origin"]).contains(&second));
+    eventually("the node reports the new size", async || size().await.filter(|size| *size > before)).await;
+    let objects: Vec<_> = std::fs::read_dir(kit.bare().await.join("objects")).unwrap().map(|it| it.unwrap()).collect();
+    assert!(objects.iter().all(|it| ["info", "pack"].iter().any(|name| it.file_name() == *name)), "{objects:?}");
+
+    kit.app.database.run(&format!("UPDATE git.repositories SET size_bytes = {STORAGE}")).await;
+    let refused = work.fails(&["push", "origin", "main~1:refs/heads/other"]);
+    assert!(refused.contains("the free plan allows 307200"), "{refused}");
+    // A deleted repository counts until it is erased, and fetching is still possible.
+    kit.create("second").await;
+    kit.ada.delete(REPO).await.expect(204);
+    assert!(
+        work.fails(&["push", &kit.url(&kit.token, "second"), "main~1:main"]).contains("the free plan allows 307200")
+    );
+    assert_eq!(work.git(&["ls-remote", &kit.url(&kit.token, "second")]), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_are_refused_without_free_space() {
+    let kit = Kit::start_with(&[("SVC_GIT_MIN_FREE", "1000000TiB".to_owned())]).await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let work = kit.init("work");
+    work.commit("a", b"a");
+    for url in [kit.url(&kit.token, "app"), kit.ssh_url("app")] {
+        let refused = work.fails(&["push", &url, "main"]);
+        assert!(refused.contains("the git node has too little free space"), "{refused}");
+        assert_eq!(work.git(&["ls-remote", &url]), "");
+    }
 }

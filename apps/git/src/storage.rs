@@ -1,0 +1,151 @@
+//! The storage of repositories: how many bytes a push may add, and how many bytes a repository uses.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use daemon::if_exists;
+use semaphores::KeyedSemaphores;
+use tokio::task::spawn_blocking;
+
+use crate::core::Core;
+use crate::repository::Repositories;
+
+/// The free space is checked again after a push has sent this many bytes.
+const CHECK_BYTES: u64 = 16 << 20;
+/// The size of a block of the file system, as far as the limit is concerned.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The reason why a push may not store its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StorageRefusal {
+    #[error("the push is larger than the {0} bytes that the organization may still store in its repositories")]
+    Organization(u64),
+    #[error("the git node has too little free space; try again later")]
+    Disk,
+}
+
+/// The limits of the storage of a push.
+#[derive(Debug, Clone, Copy)]
+pub struct PushLimits {
+    /// The maximum size of the compressed objects that a client sends, in bytes.
+    pub max_bytes: u64,
+    /// Pushes are refused while the file system has fewer free bytes.
+    pub min_free_bytes: u64,
+}
+
+/// Checks what a running push stores.
+pub struct PushStorage {
+    repositories: Repositories,
+    min_free_bytes: u64,
+    /// The number of bytes that the organization may still store.
+    max_bytes: u64,
+    /// The number of received bytes at which the free space is checked again.
+    next_check: u64,
+}
+
+impl PushStorage {
+    /// Begins a push.
+    ///
+    /// # Errors
+    /// Returns [`StorageRefusal`], or an error of the file system.
+    pub fn begin(repositories: Repositories, min_free_bytes: u64, max_bytes: u64) -> anyhow::Result<Self> {
+        let mut storage = Self { repositories, min_free_bytes, max_bytes, next_check: 0 };
+        storage.check(0)?;
+        Ok(storage)
+    }
+
+    /// Checks a push that has sent this many bytes.
+    ///
+    /// # Errors
+    /// Returns [`StorageRefusal`], or an error of the file system.
+    pub fn check(&mut self, received: u64) -> anyhow::Result<()> {
+        if received > self.max_bytes {
+            return Err(StorageRefusal::Organization(self.max_bytes).into());
+        }
+        if received >= self.next_check {
+            self.next_check = received + CHECK_BYTES;
+            if self.repositories.free_bytes()? < self.min_free_bytes {
+                tracing::warn!("refused a push: SVC_GIT_DIR has less free space than SVC_GIT_MIN_FREE");
+                return Err(StorageRefusal::Disk.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reports the sizes of repositories to the control plane, which adds them up for each organization. Cheap to clone.
+#[derive(Clone)]
+pub struct SizeReporter {
+    core: Core,
+    /// One report of a repository runs at a time, so that an older size does not replace a newer one.
+    reports: Arc<KeyedSemaphores<String>>,
+}
+
+impl SizeReporter {
+    pub fn new(core: Core) -> Self {
+        Self { core, reports: Arc::new(KeyedSemaphores::new(1)) }
+    }
+
+    /// Measures a repository, and reports its size. The next push or repack repeats a failed report.
+    pub async fn report(&self, id: &str, path: PathBuf) {
+        let report = async {
+            let _permit = self.reports.of(id.to_owned()).acquire_owned().await?;
+            let size_bytes = spawn_blocking(move || measure(&path)).await??;
+            self.core.report_size(id, size_bytes).await
+        };
+        if let Err(error) = report.await {
+            tracing::warn!(error = format!("{error:#}"), repository = id, "failed to report the size of a repository");
+        }
+    }
+}
+
+/// Returns the size of a directory. Each file counts as whole blocks, so that many small files, such as refs, count
+/// too.
+fn measure(directory: &Path) -> io::Result<u64> {
+    let (mut bytes, mut directories) = (0, vec![directory.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        // git can remove files and directories at any time.
+        for entry in if_exists(fs::read_dir(&directory))?.into_iter().flatten() {
+            let entry = entry?;
+            let Some(metadata) = if_exists(entry.metadata())? else { continue };
+            bytes += metadata.len().next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
+            if metadata.is_dir() {
+                directories.push(entry.path());
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_count_as_whole_blocks() {
+        let folder = tempfile::tempdir().unwrap();
+        let refs = folder.path().join("refs");
+        assert_eq!(measure(&refs).unwrap(), 0);
+        fs::create_dir(&refs).unwrap();
+        fs::write(refs.join("main"), [0; 41]).unwrap();
+        fs::write(folder.path().join("pack"), vec![0; 10_000]).unwrap();
+        // A directory counts like a file, with a size that depends on the file system.
+        let directory = fs::metadata(&refs).unwrap().len().next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
+        assert_eq!(measure(folder.path()).unwrap(), directory + BLOCK_BYTES + 3 * BLOCK_BYTES);
+    }
+
+    #[test]
+    fn pushes_are_refused_above_the_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let begin = |min_free| PushStorage::begin(repositories.clone(), min_free, 1000);
+        let mut storage = begin(0).unwrap();
+        storage.check(1000).unwrap();
+        let refused = storage.check(1001).unwrap_err();
+        assert_eq!(refused.downcast_ref(), Some(&StorageRefusal::Organization(1000)));
+        let refused = begin(u64::MAX).err().unwrap();
+        assert_eq!(refused.downcast_ref(), Some(&StorageRefusal::Disk));
+    }
+}
