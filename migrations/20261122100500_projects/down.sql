@@ -1,5 +1,7 @@
 DROP VIEW projects.placements;
 DROP TABLE projects.project_counts;
+DROP TABLE projects.bundle_totals;
+DROP TABLE projects.bundles;
 DROP TABLE projects.used_access_codes;
 DROP TABLE projects.first_claims;
 DROP TABLE projects.former_hostnames;

@@ -119,6 +119,21 @@ CREATE TABLE projects.used_access_codes (
 );
 CREATE INDEX used_access_codes_expires_at_idx ON projects.used_access_codes (expires_at);
 
+-- The bundles of each organization. Bundles are never deleted, so these rows outlive the deployments.
+CREATE TABLE projects.bundles (
+    org_id uuid NOT NULL CONSTRAINT bundles_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    digest bytea NOT NULL,
+    size_bytes bigint NOT NULL CONSTRAINT bundles_size_bytes_check CHECK (size_bytes >= 0),
+    CONSTRAINT bundles_pkey PRIMARY KEY (org_id, digest)
+);
+
+-- The total size of the bundles of each organization.
+CREATE TABLE projects.bundle_totals (
+    org_id uuid CONSTRAINT bundle_totals_pkey PRIMARY KEY
+        CONSTRAINT bundle_totals_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,
+    size_bytes bigint NOT NULL CONSTRAINT bundle_totals_size_bytes_check CHECK (size_bytes >= 0)
+);
+
 -- The number of projects per organization. Triggers maintain it, because count(*) would get slower with each row.
 CREATE TABLE projects.project_counts (
     org_id uuid CONSTRAINT project_counts_pkey PRIMARY KEY CONSTRAINT project_counts_org_id_fkey REFERENCES orgs.orgs (id) ON DELETE CASCADE,

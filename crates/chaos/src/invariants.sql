@@ -39,6 +39,12 @@ FROM orgs.orgs o LEFT JOIN projects.project_counts c ON c.org_id = o.id
     LEFT JOIN projects.projects p ON p.org_id = o.id AND p.deleted_at IS NULL
 GROUP BY o.id, c.projects HAVING coalesce(c.projects, 0) <> count(p.id);
 
+-- an organization whose total of bundles differs from the sum of their sizes
+SELECT coalesce(t.org_id, b.org_id) AS org_id, t.size_bytes, b.bytes
+FROM projects.bundle_totals t
+    FULL JOIN (SELECT org_id, sum(size_bytes) AS bytes FROM projects.bundles GROUP BY org_id) b ON b.org_id = t.org_id
+WHERE t.size_bytes IS DISTINCT FROM b.bytes;
+
 -- a node whose placement count differs from its number of placements
 SELECT n.id, n.name, n.placements, count(p.project_id) AS rows
 FROM convergence.nodes n LEFT JOIN convergence.placements p ON p.node_id = n.id

@@ -118,6 +118,7 @@ pub const LOAD_TEST_LIMITS: &str = "
     mails_per_hour = 1000000
     mail_bytes = 1000000000000
     repository_bytes = 1000000000000
+    bundle_bytes = 1000000000000
     ai_requests_per_minute = 1000000
     ai_spend_per_day_micro_cents = 1000000000000
     bundle = { compressed = 52428800, unpacked = 262144000, entries = 20000 }

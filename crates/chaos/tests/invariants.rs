@@ -157,13 +157,14 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 85] = [
+const VIOLATIONS: [(&str, &str); 86] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
     ("a zone whose journal_bytes", "UPDATE dns.zones SET journal_bytes = 5 WHERE org_id IS NOT NULL"),
     ("an organization whose zone count", "UPDATE dns.zone_counts SET zones = 2"),
     ("an organization whose project count", "UPDATE projects.project_counts SET projects = 2"),
+    ("an organization whose total of bundles", "INSERT INTO projects.bundle_totals VALUES (md5('o')::uuid, 1)"),
     ("a node whose placement count", "UPDATE convergence.nodes SET placements = 0"),
     ("a project whose last_version", "UPDATE projects.projects SET last_version = 2 WHERE name = 'p'"),
     (

@@ -115,6 +115,8 @@ limits! {
         pub mail_bytes: u64,
         /// The maximum number of bytes that the git repositories of an organization use on the disk.
         pub repository_bytes: u64,
+        /// The maximum number of bytes of an organization's bundles, which are never deleted.
+        pub bundle_bytes: u64,
         /// Calls of AI models that a project may make in a minute.
         pub ai_requests_per_minute: u32,
         /// The maximum spend of a project on AI models in 24 hours, in microcents.
@@ -173,6 +175,7 @@ impl Default for Limits {
                 mail_log_days: 30,
                 mail_bytes: GIB,
                 repository_bytes: 10 * GIB,
+                bundle_bytes: 20 * GIB,
                 ai_requests_per_minute: 60,
                 // 10 dollars.
                 ai_spend_per_day_micro_cents: 1_000_000_000,
@@ -195,6 +198,7 @@ impl Default for Limits {
                 mail_log_days: 365,
                 mail_bytes: 50 * GIB,
                 repository_bytes: 500 * GIB,
+                bundle_bytes: 1024 * GIB,
                 ai_requests_per_minute: 600,
                 ai_spend_per_day_micro_cents: 100_000_000_000,
                 ai_max_input_tokens: 0,

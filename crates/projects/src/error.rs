@@ -64,6 +64,11 @@ pub enum ProjectError {
     VersionNotFound,
     #[error("this push is not the next one to deploy")]
     PushNotPending,
+    #[error(
+        "the bundles of the organization would use {bytes} bytes, and the {plan} plan allows {limit}; bundles are \
+         never deleted, so upgrade the plan, or ask the operator to raise the limit"
+    )]
+    BundleBytes { limit: u64, bytes: i64, plan: Plan },
     #[error("no such bundle")]
     BundleNotFound,
     #[error("the bundle was rejected: {0}")]
@@ -100,6 +105,13 @@ impl ProjectError {
         Kind::Conflict,
         "The organization has reached the project limit of its plan. `details` contains `limit`, `count` and `plan`.",
     );
+    /// 409: the plan's limit of bundles is reached.
+    pub const BUNDLE_BYTES_LIMIT: Code = Code::new(
+        "bundle_bytes_limit",
+        Kind::Conflict,
+        "The bundles of the organization would exceed the bytes that its plan allows. `details` contains `limit`, \
+         `bytes` and `plan`.",
+    );
     /// 400: the deletion is not confirmed.
     pub const CONFIRM_MISMATCH: Code = Code::new(
         "confirm_mismatch",
@@ -122,6 +134,7 @@ impl ApiError for ProjectError {
             Self::HostnameLimit { .. } => &Self::HOSTNAME_LIMIT,
             Self::TooManyChecks => &Code::UNAVAILABLE,
             Self::Limit { .. } => &Self::LIMIT,
+            Self::BundleBytes { .. } => &Self::BUNDLE_BYTES_LIMIT,
             Self::NotFound
             | Self::VersionNotFound
             | Self::PushNotPending
@@ -144,6 +157,7 @@ impl ApiError for ProjectError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::Limit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
+            Self::BundleBytes { limit, bytes, plan } => Some(json!({ "limit": limit, "bytes": bytes, "plan": plan })),
             Self::HostnameHeld { record, .. } => Some(json!({ "verify": record })),
             Self::HostnameLimit { of, limit, count, plan } => {
                 Some(json!({ "limit": limit, "count": count, "plan": plan, "of": of.as_str() }))

@@ -52,23 +52,29 @@ impl Bundles {
         Self(store)
     }
 
-    /// Validates and stores an upload. A rejected or interrupted upload leaves no object behind.
+    /// Validates an upload, and stores it if `admit` accepts the valid bundle. A rejected or interrupted upload leaves
+    /// no object behind.
     ///
     /// # Errors
     /// Returns [`ProjectError::Bundle`] for an invalid or too large bundle, [`ProjectError::UploadBroken`] if the body
-    /// fails, or [`ProjectError::BundleStore`].
+    /// fails, the error of `admit`, or [`ProjectError::BundleStore`].
     pub async fn receive<E>(
         &self,
         name: &str,
         limits: BundleLimits,
         mut body: impl Stream<Item = std::result::Result<Bytes, E>> + Unpin,
+        admit: impl AsyncFnOnce(&StoredBundle) -> Result<()>,
     ) -> Result<StoredBundle>
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let temporary = Path::from_iter([INCOMING, name]);
         let mut writer = ObjectWriter::new(self.0.objects.clone(), temporary.clone(), self.0.parts.clone());
-        match stream_upload(&mut body, limits, &mut writer).await {
+        let received = match stream_upload(&mut body, limits, &mut writer).await {
+            Ok(received) => admit(&received).await.map(|()| received),
+            Err(error) => Err(error),
+        };
+        match received {
             Ok(received) => {
                 // Commit in a separate task, so that the commit completes even if the request is cancelled.
                 let commit = commit(self.0.objects.clone(), writer, temporary, object_path(received.digest));

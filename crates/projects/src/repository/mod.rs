@@ -1,6 +1,7 @@
 //! Repositories: each file contains a trait on [`store::Connection`] and its SQL.
 
 mod access;
+mod bundle;
 mod claim;
 mod deployment;
 mod holder;
@@ -8,6 +9,7 @@ mod hostname;
 mod project;
 
 pub use access::*;
+pub use bundle::*;
 pub use claim::*;
 pub use deployment::*;
 pub use holder::*;

@@ -12,7 +12,7 @@ use crate::bundles::StoredBundle;
 use crate::error::ProjectError;
 use crate::model::{Author, Deployment, DeploymentStatus, Git, Rollback};
 use crate::ports::Push;
-use crate::repository::{DeploymentRecord, DeploymentRepository as _, ProjectRepository as _};
+use crate::repository::{BundleRepository as _, DeploymentRecord, DeploymentRepository as _, ProjectRepository as _};
 
 /// The source of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Projects {
     /// Stores a bundle and makes it live as the project's next version.
     ///
     /// # Errors
-    /// Returns the errors of [`crate::Bundles::receive`], [`ProjectError::NotFound`] or
+    /// Returns the errors of [`crate::Bundles::receive`], [`ProjectError::BundleBytes`], [`ProjectError::NotFound`] or
     /// [`ProjectError::PushNotPending`].
     pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
@@ -49,7 +49,9 @@ impl Projects {
         let Source { created_by, git, push } = source;
         let clock_rng = self.store.clock_rng();
         let id = clock_rng.id::<DeploymentId>();
-        let received = self.bundles.receive(&id.to_string(), self.limits.for_plan(org.plan).bundle, body).await?;
+        let limits = self.limits.for_plan(org.plan).bundle;
+        let count = async |bundle: &StoredBundle| self.count_bundle(org, bundle).await;
+        let received = self.bundles.receive(&id.to_string(), limits, body, count).await?;
         let StoredBundle { digest, size_bytes, contents } = received;
         let manifest = serde_json::to_value(&contents.manifest).map_err(store::Error::inconsistent)?;
         let mut record = DeploymentRecord {
@@ -79,6 +81,22 @@ impl Projects {
                 let deployment = found.ok_or(ProjectError::VersionNotFound)?;
                 let data = json!({ "version": deployment.version, "digest": digest });
                 Ok(Outcome::Changed(deployment, Event::in_org("deployment.create", org.id, project, data)))
+            })
+            .await
+    }
+
+    /// Counts a bundle against the organization's limit before it is stored, so that no stored bundle is uncounted,
+    /// even if its deployment fails. A counted bundle that could not be stored is not counted again.
+    async fn count_bundle(&self, org: &Org, bundle: &StoredBundle) -> Result<()> {
+        let limit = self.limits.for_plan(org.plan).bundle_bytes;
+        let size_bytes = i64::try_from(bundle.size_bytes).unwrap_or(i64::MAX);
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let Some(bytes) = tx.bundle_count(org.id, bundle.digest, size_bytes).await? else { return Ok(()) };
+                if bytes.unsigned_abs() > limit {
+                    return Err(ProjectError::BundleBytes { limit, bytes, plan: org.plan });
+                }
+                Ok(())
             })
             .await
     }

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use kernel::{ApiError as _, BundleLimits, ClockRng, Digest, Limits, Plan};
 use projects::{Bundles, ProjectError};
 
-use crate::kit::{Files, body, bundle, incompressible, site};
+use crate::kit::{Files, admit, body, bundle, incompressible, site};
 
 fn limits() -> BundleLimits {
     Limits::default().for_plan(Plan::Free).bundle
@@ -29,7 +29,7 @@ async fn stored_bundle_equals_the_upload() {
     let large = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(6 << 20)), ("assets/b", b"b")]);
     for (upload, chunk, assets) in [(site("one"), 1, 1), (site("two"), 7, 1), (large, 100_000, 2)] {
         let digest = Digest::of(&upload);
-        let received = bundles.receive("upload", limits(), body(&upload, chunk)).await.unwrap();
+        let received = bundles.receive("upload", limits(), body(&upload, chunk), admit).await.unwrap();
         assert_eq!((received.digest, received.size_bytes), (digest, upload.len() as u64));
         assert_eq!((received.contents.asset_count, received.contents.has_worker), (assets, false));
         assert_eq!(stored(&bundles, digest).await, (upload.len() as u64, upload));
@@ -45,7 +45,7 @@ async fn concurrent_uploads_of_one_bundle_are_one_object() {
     let bundles = files.bundles();
     let upload = site("same");
     let names: Vec<String> = (0..20).map(|n| format!("upload-{n}")).collect();
-    let received = join_all(names.iter().map(|name| bundles.receive(name, limits(), body(&upload, 50)))).await;
+    let received = join_all(names.iter().map(|name| bundles.receive(name, limits(), body(&upload, 50), admit))).await;
     let digest = Digest::of(&upload);
     assert!(received.iter().all(|received| received.as_ref().is_ok_and(|received| received.digest == digest)));
     assert_eq!(files.list(), [format!("bundles/{}", digest.hex())]);
@@ -57,10 +57,10 @@ async fn reading_continues_while_the_bundle_is_uploaded_again() {
     let files = Files::new();
     let bundles = files.bundles();
     let upload = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(1 << 20))]);
-    let digest = bundles.receive("first", limits(), body(&upload, 10_000)).await.unwrap().digest;
+    let digest = bundles.receive("first", limits(), body(&upload, 10_000), admit).await.unwrap().digest;
     let (_, mut reading) = bundles.open(digest).await.unwrap();
     let mut read = reading.try_next().await.unwrap().unwrap().to_vec();
-    bundles.receive("second", limits(), body(&upload, 10_000)).await.unwrap();
+    bundles.receive("second", limits(), body(&upload, 10_000), admit).await.unwrap();
     while let Some(chunk) = reading.try_next().await.unwrap() {
         read.extend_from_slice(&chunk);
     }
@@ -73,7 +73,7 @@ async fn failing_store_returns_unavailable() {
     for obstacle in ["incoming", "bundles"] {
         let files = Files::new();
         std::fs::write(files.path().join(obstacle), "").unwrap();
-        let failed = files.bundles().receive("upload", limits(), body(&site("one"), 50)).await.unwrap_err();
+        let failed = files.bundles().receive("upload", limits(), body(&site("one"), 50), admit).await.unwrap_err();
         assert!(matches!(failed, ProjectError::BundleStore(_)), "{obstacle}: {failed:?}");
         assert_eq!(failed.code(), &kernel::Code::UNAVAILABLE);
         assert_eq!(files.list(), [obstacle]);
@@ -86,7 +86,7 @@ async fn sweep_deletes_only_old_temporary_files() {
     let bundles = files.bundles();
     let hour_ago = ClockRng::system().now().plus_seconds(-3600);
     assert_eq!(bundles.sweep(hour_ago).await.unwrap(), 0);
-    let digest = bundles.receive("upload", limits(), body(&site("kept"), 50)).await.unwrap().digest;
+    let digest = bundles.receive("upload", limits(), body(&site("kept"), 50), admit).await.unwrap().digest;
     let kept = format!("bundles/{}", digest.hex());
     // Unfinished files have a suffix, finished ones do not.
     for (name, seconds) in [("old#1", 3700), ("old", 3700), ("recent#1", 3500)] {

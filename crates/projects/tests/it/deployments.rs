@@ -1,7 +1,7 @@
 //! Deployments: consecutive versions, made live and sent to the node atomically.
 
 use futures_util::future::join_all;
-use kernel::{AccessMode, ApiError as _, Digest, Kind, Paging, Plan, ResourceSet};
+use kernel::{AccessMode, ApiError as _, Digest, Kind, Limits, Paging, Plan, ResourceSet};
 use projects::{
     Deployment, DeploymentRepository as _, DeploymentStatus, Git, LiveAccess, LiveState, ProjectError, Rollback,
 };
@@ -54,6 +54,30 @@ async fn upload_becomes_the_next_live_version() {
     // Unknown keys of the manifest are kept.
     let kept = "SELECT (manifest->'future'->>'kept')::int FROM projects.deployments";
     assert_eq!(kit.db_number(kept).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_of_an_organization_have_a_size_limit() {
+    let mut limits = Limits::default();
+    let size = site("first").len().max(site("other").len()) as u64;
+    limits.free.bundle_bytes = size;
+    let kit = Kit::with(limits).await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    // The same bundle counts once.
+    for _ in 0..2 {
+        kit.deploy(&org, project, "first").await.unwrap();
+    }
+    let stored = kit.files.list();
+    let refused = kit.deploy(&org, project, "other").await.unwrap_err();
+    assert_eq!(refused.code(), &ProjectError::BUNDLE_BYTES_LIMIT);
+    assert_eq!(refused.details().unwrap()["limit"], json!(size));
+    assert_eq!((kit.files.list(), 1), (stored.clone(), stored.len()));
+    // Each organization has its own limit, also for a bundle that the store already contains.
+    let other = kit.db_org("other", Plan::Free).await;
+    let project = kit.project(&other, "shop").await.id;
+    kit.deploy(&other, project, "first").await.unwrap();
+    kit.deploy(&other, project, "other").await.unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread")]

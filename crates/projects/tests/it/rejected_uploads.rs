@@ -11,7 +11,7 @@ use kernel::{ApiError as _, BundleLimits, Code};
 use projects::ProjectError;
 use serde_json::json;
 
-use crate::kit::{Files, body, bundle, incompressible, site};
+use crate::kit::{Files, admit, body, bundle, incompressible, site};
 
 const LIMITS: BundleLimits = BundleLimits { compressed: 100_000, unpacked: 200_000, entries: 4 };
 
@@ -30,7 +30,7 @@ async fn invalid_bundles_are_rejected_with_the_reason() {
         (bundle(&[("svc.json", b"{}")]), "nothing_to_deploy", None),
         (bundle(&[("svc.json", b"{}"), ("etc/passwd", b"x")]), "unexpected_path", Some("etc/passwd")),
     ] {
-        let refused = bundles.receive("upload", LIMITS, body(&upload, 20)).await.unwrap_err();
+        let refused = bundles.receive("upload", LIMITS, body(&upload, 20), admit).await.unwrap_err();
         assert_eq!(refused.code(), &ProjectError::INVALID_BUNDLE, "{reason}");
         let details = refused.details().unwrap();
         assert_eq!(details["reason"], json!(reason));
@@ -52,7 +52,7 @@ async fn too_large_bundles_are_rejected_with_the_limit() {
         (page(&[0; 250_000]), "unpacked", 200_000),
         (bundle(&entries), "entries", 4),
     ] {
-        let refused = bundles.receive("upload", LIMITS, body(&upload, 1000)).await.unwrap_err();
+        let refused = bundles.receive("upload", LIMITS, body(&upload, 1000), admit).await.unwrap_err();
         assert_eq!(refused.code(), &kernel::Code::PAYLOAD_TOO_LARGE, "{limit}");
         assert_eq!(refused.details(), Some(json!({ "limit": max, "of": limit })));
         assert_eq!(files.list(), [""; 0], "{limit}");
@@ -67,7 +67,7 @@ async fn failed_body_differs_from_a_truncated_one() {
     for sent in [0, 1, whole.len() / 2, whole.len()] {
         let failure = stream::iter([Err(io::Error::other("connection reset"))]);
         let broken = body(&whole[..sent], 1000).chain(failure);
-        let refused = bundles.receive("upload", LIMITS, broken).await.unwrap_err();
+        let refused = bundles.receive("upload", LIMITS, broken, admit).await.unwrap_err();
         assert!(matches!(refused, ProjectError::UploadBroken(_)), "after {sent}: {refused:?}");
         assert_eq!(refused.code(), &Code::BAD_REQUEST);
         assert_eq!(files.list(), [""; 0], "after {sent}");
@@ -85,7 +85,7 @@ async fn cancelled_upload_leaves_nothing() {
     // The body stalls before its end.
     let stalled = body(&whole[..whole.len() - 1000], 1000).chain(stream::pending());
     {
-        let mut upload = pin!(bundles.receive("upload", limits, stalled));
+        let mut upload = pin!(bundles.receive("upload", limits, stalled, admit));
         while files.list().is_empty() {
             let pause = tokio::time::sleep(Duration::from_millis(10));
             tokio::select! {
@@ -100,7 +100,7 @@ async fn cancelled_upload_leaves_nothing() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
-    bundles.receive("upload", limits, body(&whole, 1000)).await.unwrap();
+    bundles.receive("upload", limits, body(&whole, 1000), admit).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +114,7 @@ async fn rest_of_a_rejected_body_is_read_up_to_a_limit() {
             polled.fetch_add(1, Ordering::SeqCst);
             Ok::<_, io::Error>(Bytes::from_static(&[b'x'; 1000]))
         });
-        let refused = bundles.receive("upload", LIMITS, endless).await.unwrap_err();
+        let refused = bundles.receive("upload", LIMITS, endless, admit).await.unwrap_err();
         assert_eq!(refused.code(), &ProjectError::INVALID_BUNDLE);
         let polled = polled.into_inner();
         assert!(polled >= chunks.min(100) && polled <= max, "{polled} chunks of {chunks}");

@@ -19,6 +19,8 @@ use sandbox::S3Server;
 use settings::Secret;
 use testkit::bundle::{body, incompressible, pack as bundle, site};
 
+use crate::kit::admit;
+
 const BUCKET: &str = "test-bundles";
 
 const LIMITS: BundleLimits = BundleLimits { compressed: 64 << 20, unpacked: 64 << 20, entries: 10 };
@@ -93,7 +95,7 @@ async fn stored_bundle_equals_the_upload() {
     for upload in [large, site("one")] {
         let digest = Digest::of(&upload);
         for _ in 0..2 {
-            let received = bundles.receive("upload", LIMITS, body(&upload, 100_000)).await.unwrap();
+            let received = bundles.receive("upload", LIMITS, body(&upload, 100_000), admit).await.unwrap();
             assert_eq!((received.digest, received.size_bytes), (digest, upload.len() as u64));
             assert!(stored(&bundles, digest).await == upload);
         }
@@ -109,13 +111,14 @@ async fn rejected_and_interrupted_uploads_leave_nothing() {
     let server = Server::start().await;
     let bundles = server.bundles("");
     let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(12 << 20))]);
-    let refused = bundles.receive("refused", LIMITS, body(&[&*whole, b"x"].concat(), 100_000)).await.unwrap_err();
+    let refused =
+        bundles.receive("refused", LIMITS, body(&[&*whole, b"x"].concat(), 100_000), admit).await.unwrap_err();
     assert_eq!(refused.code(), &ProjectError::INVALID_BUNDLE);
     wait_until_empty(&server).await;
 
     let failure = stream::iter([Err(io::Error::other("connection reset"))]);
     let broken = body(&whole[..11 << 20], 100_000).chain(failure);
-    let refused = bundles.receive("broken", LIMITS, broken).await.unwrap_err();
+    let refused = bundles.receive("broken", LIMITS, broken, admit).await.unwrap_err();
     assert_eq!(refused.code(), &Code::BAD_REQUEST);
     wait_until_empty(&server).await;
 }
@@ -127,7 +130,7 @@ async fn cancelled_upload_leaves_nothing() {
     let whole = bundle(&[("svc.json", b"{}"), ("assets/noise", &incompressible(12 << 20))]);
     let stalled = body(&whole[..11 << 20], 100_000).chain(stream::pending());
     {
-        let mut upload = pin!(bundles.receive("upload", LIMITS, stalled));
+        let mut upload = pin!(bundles.receive("upload", LIMITS, stalled, admit));
         while server.list().is_empty() {
             let pause = tokio::time::sleep(Duration::from_millis(10));
             tokio::select! {
@@ -154,7 +157,7 @@ async fn wait_until_empty(server: &Server) {
 async fn sweep_deletes_old_temporary_objects() {
     let server = Server::start().await;
     let bundles = server.bundles("p");
-    let digest = bundles.receive("upload", LIMITS, body(&site("kept"), 100)).await.unwrap().digest;
+    let digest = bundles.receive("upload", LIMITS, body(&site("kept"), 100), admit).await.unwrap().digest;
     server.objects().put(&"p/incoming/old".into(), "partial content".into()).await.unwrap();
     let now = ClockRng::system().now();
     assert_eq!(bundles.sweep(now.plus_seconds(-3600)).await.unwrap(), 0);
@@ -167,7 +170,7 @@ async fn sweep_deletes_old_temporary_objects() {
 async fn bundle_supports_range_reads() {
     let server = Server::start().await;
     let upload = site("page");
-    let digest = server.bundles("").receive("upload", LIMITS, body(&upload, 100)).await.unwrap().digest;
+    let digest = server.bundles("").receive("upload", LIMITS, body(&upload, 100), admit).await.unwrap().digest;
     let location = format!("bundles/{}", digest.hex()).into();
     assert_eq!(server.objects().get_range(&location, 3..20).await.unwrap(), &upload[3..20]);
 }
@@ -180,7 +183,7 @@ async fn forbidden_or_unreachable_bucket_returns_unavailable() {
     let unreachable = S3Config { endpoint: Some(format!("https://{closed}")), ..server.s3("") };
     for s3 in [wrong_secret, unreachable] {
         let bundles = open(s3);
-        let failed = bundles.receive("upload", LIMITS, body(&site("page"), 100)).await.unwrap_err();
+        let failed = bundles.receive("upload", LIMITS, body(&site("page"), 100), admit).await.unwrap_err();
         assert_eq!(failed.code(), &Code::UNAVAILABLE, "{failed:?}");
         assert!(!format!("{failed:?}").contains("guess"));
     }

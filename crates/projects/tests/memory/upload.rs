@@ -12,6 +12,8 @@ use futures_util::stream;
 use kernel::{BundleLimits, Limits, Plan};
 use projects::Bundles;
 
+use crate::admit;
+
 pub struct Upload(PathBuf);
 
 impl Upload {
@@ -42,7 +44,7 @@ impl Upload {
             (length > 0).then(|| Ok::<_, io::Error>(Bytes::from(bytes)))
         });
         let name = format!("upload-{}", NUMBER.fetch_add(1, Ordering::SeqCst));
-        let received = bundles.receive(&name, limits, stream::iter(chunks)).await.unwrap();
+        let received = bundles.receive(&name, limits, stream::iter(chunks), admit).await.unwrap();
         assert_eq!(received.contents.asset_count, 1);
     }
 }

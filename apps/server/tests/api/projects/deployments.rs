@@ -133,6 +133,21 @@ async fn bundle_above_the_plan_limit_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bundles_above_the_limit_of_the_organization_are_rejected() {
+    let first = site("first");
+    let limit = first.len() + 10;
+    let app = App::with(|config| config.limits.free.bundle_bytes = limit as u64).await;
+    let ada = project(&app).await;
+    ada.upload(DEPLOYMENTS, first.clone()).await.expect(201);
+    let stored = files(&app.bundles);
+    let refused = ada.upload(DEPLOYMENTS, site("second")).await;
+    let details = refused.expect_error(409, "bundle_bytes_limit")["details"].clone();
+    assert_eq!((&details["limit"], &details["plan"]), (&json!(limit), &json!("free")));
+    assert_eq!(files(&app.bundles), stored);
+    ada.upload(DEPLOYMENTS, first).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interrupted_upload_leaves_no_files() {
     let app = App::start().await;
     let ada = project(&app).await;

@@ -21,7 +21,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", DEPLOYMENTS, list).summary("List deployments, newest first");
     area.post("create", DEPLOYMENTS, create)
         .summary("Upload a bundle, and make it live")
-        .codes(&[&ProjectError::INVALID_BUNDLE, &Code::PAYLOAD_TOO_LARGE])
+        .codes(&[&ProjectError::INVALID_BUNDLE, &ProjectError::BUNDLE_BYTES_LIMIT, &Code::PAYLOAD_TOO_LARGE])
         .header("X-Svc-Git-Commit", "The commit that the bundle was built from, in hexadecimal.")
         .header("X-Svc-Git-Message", "The first line of the commit's message, percent-encoded.")
         .header("X-Svc-Git-Branch", "The branch that the bundle was built on, percent-encoded.")
