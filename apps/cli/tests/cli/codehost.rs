@@ -117,7 +117,7 @@ async fn denied_sign_in_fails() {
     let (login, start) = login(&machine);
     fixture.host.deny(true);
     let (page, fragment) = fixture.sign_in(&start).await;
-    assert!(fragment.starts_with("error=access%5Fdenied"), "{fragment}");
+    assert!(fragment.starts_with("error=access_denied"), "{fragment}");
     fixture.post_result(&page, &fragment).send().await.unwrap();
     assert_eq!(login.wait_with_output().unwrap().status.code(), Some(1));
     assert!(!machine.credentials().exists());
