@@ -147,8 +147,8 @@ CREATE TABLE mail.notifications (
     -- The id of the notification.
     id text CONSTRAINT notifications_pkey PRIMARY KEY,
     relay_id text NOT NULL,
-    -- The event, if no mail has the relay's id yet: the relay can send a notification before the server has stored the
-    -- relay's response. Null for an applied event.
+    -- The event, with the recipients that no mail with the relay's id has: the relay can send a notification before the
+    -- server has stored the relay's response. Null for an applied event.
     pending jsonb,
     received_at timestamptz NOT NULL
 );

@@ -47,7 +47,7 @@ pub trait NotificationRepository {
     /// Deletes the stored events of these notifications. The notifications stay recorded.
     async fn notification_clear(&mut self, ids: &[String]) -> Result<()>;
 
-    /// Deletes the stored events that were received before this time.
+    /// Deletes the stored events that were received before this time, and whose id of the relay no mail has.
     async fn notification_expire(&mut self, before: Time) -> Result<()>;
 }
 
@@ -62,6 +62,10 @@ const LIST_PENDING: &str = "SELECT relay_id FROM mail.notifications n
 const LOCK_PENDING: &str = "SELECT id, pending AS event FROM mail.notifications
     WHERE relay_id = $1 AND pending IS NOT NULL AND ($2 IS NULL OR received_at < $2)
     ORDER BY received_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED";
+
+const EXPIRE: &str = "UPDATE mail.notifications n SET pending = NULL
+    WHERE pending IS NOT NULL AND received_at < $1
+        AND NOT EXISTS (SELECT FROM mail.messages m WHERE m.relay_id = n.relay_id)";
 
 impl NotificationRepository for Connection {
     async fn notification_insert(&mut self, id: &str, relay_id: &str, at: Time) -> Result<bool> {
@@ -98,9 +102,7 @@ impl NotificationRepository for Connection {
     }
 
     async fn notification_expire(&mut self, before: Time) -> Result<()> {
-        let old = notifications::pending.is_not_null().and(notifications::received_at.lt(before));
-        let update = diesel::update(notifications::table.filter(old)).set(notifications::pending.eq(None::<Value>));
-        update.execute(self).await?;
+        diesel::sql_query(EXPIRE).bind::<Timestamptz, _>(before).execute(self).await?;
         Ok(())
     }
 }

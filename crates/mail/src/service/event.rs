@@ -80,15 +80,19 @@ pub(super) async fn apply_pending(
     now: Time,
 ) -> store::Result<()> {
     let pending = tx.notification_lock_pending(relay_id, expire_before).await?;
-    let mut applied = Vec::with_capacity(pending.len());
+    let mut ended = Vec::with_capacity(pending.len());
     for PendingNotification { id, event } in pending {
         let event = DeliveryEvent::deserialize(event).map_err(Error::inconsistent)?;
-        match apply(tx, relay_id, event, expire_before.is_some(), now).await? {
-            Some(rest) => tx.notification_set_pending(&id, &json!(rest)).await?,
-            None => applied.push(id),
+        let count = event.recipients.len();
+        let rest = apply(tx, relay_id, event, expire_before.is_some(), now).await?;
+        match rest.filter(|_| expire_before.is_none()) {
+            Some(rest) if rest.recipients.len() < count => tx.notification_set_pending(&id, &json!(rest)).await?,
+            // No part of the event was applied.
+            Some(_) => {}
+            None => ended.push(id),
         }
     }
-    if applied.is_empty() { Ok(()) } else { tx.notification_clear(&applied).await }
+    if ended.is_empty() { Ok(()) } else { tx.notification_clear(&ended).await }
 }
 
 /// Applies an event. Returns the part of it that belongs to no mail: the event with only the recipients that no mail
@@ -161,7 +165,7 @@ async fn change(
     if let Some(outcome) = outcome {
         if outcome.predecessors().contains(&mail.outcome) {
             mail.outcome = outcome;
-        } else if mail.outcome != outcome {
+        } else if mail.outcome != outcome || default.is_none() {
             return Ok(());
         }
     }

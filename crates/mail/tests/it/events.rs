@@ -138,7 +138,10 @@ async fn early_event_with_a_repeated_id_waits_for_its_mail() {
     let mut bounced = event(BOUNCED, "bob@example.org");
     bounced.recipients.extend(event(BOUNCED, "cy@example.org").recipients);
     kit.mail.apply_event("n1", "same", &bounced).await.unwrap();
+    let stored_by = "SELECT xmin::text::bigint FROM mail.notifications";
+    let before = kit.db_number(stored_by).await;
     kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!(kit.db_number(stored_by).await, before, "the unchanged event was stored again");
     assert_eq!((kit.outcome(shop, ada).await.0, kit.suppressed(shop).await), ("sent".to_owned(), Vec::new()));
     let bob = kit.send_as("same", blog, &["bob@example.org"]).await;
     assert_eq!(kit.outcome(blog, bob).await.0, "bounced");
@@ -169,6 +172,32 @@ async fn event_about_another_recipient_belongs_to_the_only_mail_when_it_expires(
     assert_eq!(kit.outcome(shop, repeated).await.0, "sent");
     assert_eq!(kit.suppressed(shop).await, [("eve@example.org".to_owned(), "complaint".to_owned())]);
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 0);
+}
+
+/// A run of the job expires the events of 100 ids.
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_events_beyond_a_batch_are_applied_by_the_next_run() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    kit.send_as("abc", shop, &["ada@example.org"]).await;
+    let event = r#"{"kind": "complained", "recipients": [{"address": "eve@example.org", "detail": null}]}"#;
+    kit.db_execute(&format!(
+        "INSERT INTO mail.messages SELECT (jsonb_populate_record(m,
+                 jsonb_build_object('id', gen_random_uuid(), 'relay_id', 'r' || n))).*
+             FROM mail.messages m, generate_series(1, 101) n;
+         INSERT INTO mail.notifications SELECT 'n' || n, 'r' || n, '{event}', '{}' FROM generate_series(1, 101) n",
+        kit.now()
+    ))
+    .await;
+    let complained = "SELECT count(*) FROM mail.messages WHERE outcome = 'complained'";
+    let pending = "SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL";
+    kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!((kit.db_number(complained).await, kit.db_number(pending).await), (0, 101));
+    kit.advance(24 * 3600 + 1);
+    for applied in [100, 101] {
+        kit.mail.apply_pending_events().await.unwrap();
+        assert_eq!((kit.db_number(complained).await, kit.db_number(pending).await), (applied, 101 - applied));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
