@@ -1,29 +1,22 @@
 //! Browsing: reads the contents of a repository for the control plane (contract section 10).
 
+mod history;
+mod limited_list;
 mod model;
 mod names;
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use anyhow::anyhow;
-use chrono::{DateTime, SecondsFormat};
 use gix::bstr::ByteSlice as _;
 use gix::object::Kind;
 use gix::objs::TreeRefIter;
 use gix::objs::tree::EntryKind;
-use gix::revision::walk::Sorting;
-use gix::traverse::commit::simple::CommitTimeOrder;
 use gix::{ObjectId, Repository};
-use quick_cache::sync::Cache;
-use serde::Serialize;
 
+use self::limited_list::LimitedList;
 use self::names::{components, escape, unescape};
-use crate::git::{Git, output};
 
-pub use self::model::{Blob, Commit, Commits, Entry, Person, Refs, Target, Tree};
+pub use self::history::{Histories, HistoryPart};
+pub use self::model::{Blob, Entry, Refs, Target, Tree};
 
 /// The maximum number of entries of a directory that are listed (specification, "Limits").
 const MAX_ENTRIES: usize = 1000;
@@ -33,25 +26,11 @@ const MAX_BLOB_BYTES: u64 = 1 << 20;
 const BINARY_PREFIX_BYTES: usize = 8000;
 /// The maximum size of a directory or commit object that is read, in bytes.
 const MAX_OBJECT_BYTES: u64 = 32 << 20;
-/// The length to which commit messages are cut, in bytes.
-const MAX_MESSAGE_BYTES: usize = 16 * 1024;
-/// The length to which the names and addresses of persons are cut, in bytes.
-const MAX_PERSON_BYTES: usize = 1024;
-/// The maximum number of listed parents of a commit.
-const MAX_PARENTS: usize = 1000;
 /// The maximum number of branches in a response, and of tags. If there are more, the first ones in the order of their
 /// names are listed.
 const MAX_REFS: usize = 50_000;
-/// The maximum length of a list in a response, as JSON, in bytes. The control plane refuses larger responses.
-const MAX_LIST_BYTES: usize = 8 << 20;
-/// The maximum duration of a walk through a history.
-const MAX_WALK: Duration = Duration::from_secs(5);
-/// The maximum number of cached histories. Each has at most 201 ids, and a path that fits into a URL.
-const MAX_HISTORIES: usize = 2048;
 /// The minimum length of an abbreviated commit id.
 const MIN_ID_CHARACTERS: usize = 7;
-/// The end of the year 9999, in seconds since the epoch.
-const MAX_SECONDS: i64 = 253_402_300_799;
 
 /// The reason why a browse request fails.
 #[derive(Debug, thiserror::Error)]
@@ -69,59 +48,6 @@ type Result<T> = std::result::Result<T, BrowseError>;
 /// A repository that is open for browsing.
 pub struct Browser {
     repository: Repository,
-}
-
-/// A cache of the commits that changed paths. For a path that few commits changed, git must read the whole history. The
-/// entries depend only on the commit at which the history starts, so they do not become stale. Cheap to clone.
-#[derive(Clone)]
-pub struct Histories(Arc<Cache<History, Arc<[ObjectId]>>>);
-
-/// The key of a cached history.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct History {
-    start: ObjectId,
-    path: Vec<u8>,
-    skip: u32,
-    limit: usize,
-}
-
-/// Selects a part of a history.
-#[derive(Debug, Clone, Default)]
-pub struct HistoryPart {
-    /// The id of the commit at which the history starts, if it is not the one of the requested name.
-    pub start: Option<String>,
-    /// The number of skipped commits.
-    pub skip: u32,
-    /// The maximum number of commits.
-    pub limit: usize,
-}
-
-/// The items of a list, limited in the length of their JSON.
-struct LimitedList<T> {
-    items: Vec<T>,
-    bytes: usize,
-}
-
-impl<T: Serialize> LimitedList<T> {
-    const fn new() -> Self {
-        Self { items: Vec::new(), bytes: 0 }
-    }
-
-    /// Adds an item. Returns false if it does not fit.
-    fn push(&mut self, item: T) -> Result<bool> {
-        self.bytes += serde_json::to_vec(&item).map_err(internal)?.len() + 1;
-        let fits = self.bytes <= MAX_LIST_BYTES;
-        if fits {
-            self.items.push(item);
-        }
-        Ok(fits)
-    }
-}
-
-impl Default for Histories {
-    fn default() -> Self {
-        Self(Arc::new(Cache::new(MAX_HISTORIES)))
-    }
 }
 
 /// A file or directory of a commit.
@@ -307,103 +233,5 @@ impl Browser {
         let binary = data.is_some() && contents.is_none();
         let (commit, oid) = (commit.to_string(), oid.to_string());
         Ok(Blob { commit, path, oid, size, too_large, binary, contents })
-    }
-
-    /// Returns commits of a history, newest first. If a path is given, returns only commits that changed it.
-    pub fn commits(
-        &self,
-        git: &Git,
-        Histories(cache): &Histories,
-        name: &str,
-        path: &str,
-        part: HistoryPart,
-    ) -> Result<Commits> {
-        let HistoryPart { start, skip, limit } = part;
-        let start = match start {
-            Some(id) => {
-                ObjectId::from_hex(id.as_bytes()).ok().and_then(|id| self.peel(id)).ok_or(BrowseError::NoRef)?
-            }
-            None => self.commit(name)?,
-        };
-        let path = self.find_in(start, path)?.raw;
-        // One more commit shows whether the history continues.
-        let history = History { start, path, skip, limit: limit.saturating_add(1) };
-        let ids = if history.path.is_empty() {
-            self.newest(&history)?
-        } else {
-            cache.get_or_insert_with(&history, || self.changing(git, &history))?
-        };
-        let mut items = LimitedList::new();
-        for id in ids.iter().take(limit) {
-            if !items.push(self.show(*id)?)? {
-                break;
-            }
-        }
-        let has_more = items.items.len() < ids.len();
-        Ok(Commits { start: start.to_string(), items: items.items, has_more })
-    }
-
-    fn newest(&self, history: &History) -> Result<Arc<[ObjectId]>> {
-        let sorting = Sorting::ByCommitTime(CommitTimeOrder::NewestFirst);
-        let walk = self.repository.rev_walk([history.start]).sorting(sorting).all().map_err(internal)?;
-        let (started, skip) = (Instant::now(), usize::try_from(history.skip).unwrap_or(usize::MAX));
-        let mut ids = Vec::new();
-        for (number, commit) in walk.take(skip.saturating_add(history.limit)).enumerate() {
-            if started.elapsed() > MAX_WALK {
-                return Err(anyhow!("the walk to commit {number} took too long").into());
-            }
-            let id = commit.map_err(internal)?.id;
-            if number >= skip {
-                ids.push(id);
-            }
-        }
-        Ok(ids.into())
-    }
-
-    /// Returns the commits that changed a path. Runs git for this, because git skips most commits with the filters in
-    /// the commit-graph.
-    fn changing(&self, git: &Git, History { start, path, skip, limit }: &History) -> Result<Arc<[ObjectId]>> {
-        let mut command = git.maintenance(Some(self.repository.path()));
-        command.arg("--literal-pathspecs").args([
-            "rev-list",
-            // git rejects larger numbers.
-            &format!("--skip={}", (*skip).min(i32::MAX.unsigned_abs())),
-            &format!("--max-count={limit}"),
-            &start.to_string(),
-            "--",
-        ]);
-        command.arg(OsStr::from_bytes(path));
-        let listed = tokio::runtime::Handle::current().block_on(output(command, MAX_WALK))?;
-        let ids = listed.lines().map(|line| ObjectId::from_hex(line).map_err(internal));
-        ids.collect()
-    }
-
-    fn show(&self, id: ObjectId) -> Result<Commit> {
-        let data = self.read(id, MAX_OBJECT_BYTES)?;
-        let commit = gix::objs::CommitRef::from_bytes(&data, gix::hash::Kind::Sha1).map_err(internal)?;
-        let message = commit.message.get(..MAX_MESSAGE_BYTES).unwrap_or(commit.message);
-        let encoding = commit.encoding.and_then(|label| encoding_rs::Encoding::for_label(label));
-        let decode = |text: &[u8]| match encoding {
-            Some(encoding) => encoding.decode_without_bom_handling(text).0.into_owned(),
-            None => String::from_utf8_lossy(text).into_owned(),
-        };
-        let person = |signature: gix::actor::SignatureRef<'_>| {
-            let seconds = signature.seconds().clamp(0, MAX_SECONDS);
-            let text = |text: &[u8]| decode(text.get(..MAX_PERSON_BYTES).unwrap_or(text));
-            Person {
-                name: text(signature.name),
-                email: text(signature.email),
-                at: DateTime::from_timestamp(seconds, 0)
-                    .unwrap_or_default()
-                    .to_rfc3339_opts(SecondsFormat::Millis, true),
-            }
-        };
-        Ok(Commit {
-            oid: id.to_string(),
-            message: decode(message),
-            author: person(commit.author().map_err(internal)?),
-            committer: person(commit.committer().map_err(internal)?),
-            parents: commit.parents().take(MAX_PARENTS).map(|parent| parent.to_string()).collect(),
-        })
     }
 }
