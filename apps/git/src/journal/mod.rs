@@ -266,9 +266,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Determines the outcomes of the push's transactions. The processes of the push have ended.
-    fn finish(&self, id: &str, has_succeeded: bool) -> anyhow::Result<()> {
-        let Some(push) = self.pushes().get(id).cloned() else { return Ok(()) };
+    /// Determines the outcomes of the push's transactions, and returns the push. Its processes have ended.
+    fn finish(&self, id: &str, has_succeeded: bool) -> anyhow::Result<Push> {
+        let push = self.push(id)?;
         let state = self.state(&push.repository);
         let mut book = state.book();
         let resolved = book.resolve(self.0.repositories.git(), &push.path, Some(id));
@@ -279,7 +279,11 @@ impl Journal {
         resolved?;
         let progress = push.progress();
         ensure!(!progress.has_failed, "the end of a transaction was not recorded");
-        if has_succeeded { self.check_recorded(&push, &progress) } else { Ok(()) }
+        if has_succeeded {
+            self.check_recorded(&push, &progress)?;
+        }
+        drop(progress);
+        Ok(push)
     }
 
     /// Checks that git ran the hook for each ref of a push that has the requested value. git skips a hook that it
@@ -366,17 +370,19 @@ impl PushGuard {
     /// Returns an error, which is in the log, if the push must not be reported as recorded.
     pub async fn finish(mut self, has_succeeded: bool) -> anyhow::Result<()> {
         self.is_finished = true;
-        let Push { repository, permit, .. } = self.journal.push(&self.id)?;
         let (journal, id) = (self.journal.clone(), self.id.clone());
         let finished = spawn_blocking(move || journal.finish(&id, has_succeeded)).await;
-        let finished = finished.context("the task that ends a push failed").flatten();
-        if let Err(error) = &finished {
-            tracing::error!(error = format!("{error:#}"), "failed to end a push in the journal");
-        } else {
-            permit.release();
-            self.journal.wait_for_delivery(&repository, &self.id).await;
+        match finished.context("the task that ends a push failed").flatten() {
+            Ok(push) => {
+                push.permit.release();
+                self.journal.wait_for_delivery(&push.repository, &self.id).await;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "failed to end a push in the journal");
+                Err(error)
+            }
         }
-        finished
     }
 }
 
@@ -397,4 +403,38 @@ fn is_recorded(update: &Update) -> bool {
 #[expect(clippy::disallowed_methods, reason = "kernel::ClockRng would make the node depend on Postgres")]
 fn now() -> SystemTime {
     SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn end_of_a_push_waits_a_short_time_for_the_delivery_of_its_updates() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (journal, _changed) = Journal::open(&repositories).unwrap();
+        let repository = "rep_0000000000000001";
+        let state = journal.state(repository);
+        let transaction = |push: &str| Transaction {
+            push: push.to_owned(),
+            pusher: None,
+            credential: None,
+            at: String::new(),
+            updates: Vec::new(),
+            outcome: Some(true),
+        };
+        state.book().transactions = vec![transaction("first"), transaction("second")];
+        let mut wait = pin!(journal.wait_for_delivery(repository, "first"));
+        assert!(wait.as_mut().now_or_never().is_none());
+        state.book().transactions.remove(0);
+        state.delivered.notify_waiters();
+        assert!(wait.now_or_never().is_some());
+        // The updates of the other push are never delivered.
+        journal.wait_for_delivery(repository, "second").await;
+    }
 }

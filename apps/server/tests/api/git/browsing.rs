@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::{Kit, REPO};
+use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_are_browsed() {
@@ -118,9 +119,11 @@ async fn contents_are_limited_and_commits_are_paged() {
     work.feed(&["fast-import", "--quiet"], &history);
     let long = ["x"; 4].map(|part| part.repeat(200)).join("/");
     work.git(&["push", "--quiet", "origin", "main", &format!("main:{long}")]);
-    // The control plane already has the updates when the push ends.
-    let updates = kit.ada.get(&format!("{REPO}/ref-updates")).await;
-    assert_eq!(updates.expect(200)["items"].as_array().unwrap().len(), 2);
+    eventually("the control plane has the updates", async || {
+        let updates = kit.ada.get(&format!("{REPO}/ref-updates")).await;
+        (updates.expect(200)["items"].as_array().unwrap().len() == 2).then_some(())
+    })
+    .await;
 
     let browse = async |path: &str| kit.ada.get(&format!("{REPO}/{path}")).await.expect(200).clone();
     let tree = async |path: &str| {
