@@ -143,31 +143,42 @@ pub trait CallRepository {
     async fn usage_since(&mut self, project: ProjectId, since: Time) -> Result<(AiUsage24h, i64)>;
 }
 
-/// A running sum of a project at `$2`, the start of the last 24 hours. Two rows of the ledger contain it: the project's
-/// last row before that time, and its first row after that time, without that row's own value. If the clock was set
-/// back, one of these rows may have a time that was in the future, and a sum that is too small.
-macro_rules! before {
-    ($column:literal, $own:literal) => {
+/// Joins the two rows of the ledger that contain the running sums of a project at `$2`, the start of the last 24 hours:
+/// its last call before that time, and its first call after that time.
+macro_rules! join_ledger {
+    () => {
+        "LEFT JOIN LATERAL (SELECT * FROM billing.ledger l \
+            WHERE l.kind = 'call' AND l.project_id = u.project_id AND l.created_at < $2 \
+            ORDER BY l.created_at DESC, l.ledger_id DESC LIMIT 1) earlier ON true \
+        LEFT JOIN LATERAL (SELECT * FROM billing.ledger l \
+            WHERE l.kind = 'call' AND l.project_id = u.project_id AND l.created_at >= $2 \
+            ORDER BY l.created_at, l.ledger_id LIMIT 1) later ON true"
+    };
+}
+
+/// The increase of a running sum since `$2`. The sum of the later row is without that row's own value. If the clock was
+/// set back, one of the rows may have a time that was in the future, and a sum that is too small.
+macro_rules! increase {
+    ($column:literal, $without_own:literal) => {
         concat!(
-            "greatest((SELECT l.project_",
+            "u.",
             $column,
-            " FROM billing.ledger l WHERE l.kind = 'call' AND l.project_id = p.id AND l.created_at < $2 \
-                ORDER BY l.created_at DESC, l.ledger_id DESC LIMIT 1), \
-            coalesce((SELECT l.project_",
+            " - greatest(earlier.project_",
             $column,
-            " - ",
-            $own,
-            " FROM billing.ledger l WHERE l.kind = 'call' AND l.project_id = p.id AND l.created_at >= $2 \
-                ORDER BY l.created_at, l.ledger_id LIMIT 1), u.",
+            ", coalesce(later.project_",
+            $column,
+            $without_own,
+            ", u.",
             $column,
             "))"
         )
     };
 }
+
 /// The spend of a project since `$2`, in microcents.
 macro_rules! spent {
     () => {
-        concat!("u.spent_micro_cents - ", before!("spent_micro_cents", "-l.amount_micro_cents"))
+        increase!("spent_micro_cents", " + later.amount_micro_cents")
     };
 }
 
@@ -192,8 +203,9 @@ const ADMIT: &str = concat!(
             CASE p.plan WHEN 'pro' THEN $11 ELSE $9 END AS per_minute, \
             CASE p.plan WHEN 'pro' THEN $15 ELSE $14 END AS max_input, p.plan \
         FROM billing.ai_projects p LEFT JOIN billing.accounts a ON a.org_id = p.org_id \
-            LEFT JOIN billing.project_usage u ON u.project_id = p.id \
-        WHERE p.id = $1), \
+            LEFT JOIN billing.project_usage u ON u.project_id = p.id ",
+    join_ledger!(),
+    " WHERE p.id = $1), \
     counted AS ( \
         INSERT INTO billing.project_usage AS u (project_id, minute, minute_calls) \
         SELECT id, date_trunc('minute', $3), 1 FROM target \
@@ -303,17 +315,17 @@ const PURGE: &str = "\
     DELETE FROM billing.calls WHERE id IN (SELECT id FROM billing.calls WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)";
 
 const USAGE: &str = concat!(
-    "SELECT u.calls - ",
-    before!("calls", "1"),
-    " AS calls, u.input_tokens - ",
-    before!("input_tokens", "l.input_tokens"),
-    " AS input_tokens, \
-        u.output_tokens - ",
-    before!("output_tokens", "l.output_tokens"),
+    "SELECT ",
+    increase!("calls", " - 1"),
+    " AS calls, ",
+    increase!("input_tokens", " - later.input_tokens"),
+    " AS input_tokens, ",
+    increase!("output_tokens", " - later.output_tokens"),
     " AS output_tokens, ",
     spent!(),
-    " AS spent \
-    FROM billing.project_usage u CROSS JOIN LATERAL (SELECT u.project_id AS id) p WHERE u.project_id = $1"
+    " AS spent FROM billing.project_usage u ",
+    join_ledger!(),
+    " WHERE u.project_id = $1"
 );
 
 #[derive(QueryableByName)]
