@@ -79,7 +79,7 @@ CREATE TABLE databases.generations (
 );
 CREATE INDEX generations_created_at_idx ON databases.generations (created_at);
 -- For the newest generation of a database.
-CREATE INDEX generations_database_id_idx ON databases.generations (database_id, epoch, seq);
+CREATE INDEX generations_database_id_idx ON databases.generations (database_id, seq);
 
 -- Operations on whole databases. The deletion of a database does not delete them.
 CREATE TABLE databases.operations (
