@@ -106,14 +106,11 @@ impl Ai {
     /// Returns [`AiError::NoCore`] if the control plane does not provide its catalog.
     pub async fn models(&self) -> Result<Value> {
         let mut recent = self.models.lock().await;
-        let list = match recent.take().filter(|recent| recent.fetched_at.elapsed() < MODELS_TTL) {
-            Some(known) => recent.insert(known).list.clone(),
-            None => {
-                let list = self.fetch_models().await;
-                recent.insert(RecentModels { list, fetched_at: Instant::now() }).list.clone()
-            }
-        };
-        list.ok_or(AiError::NoCore)
+        if recent.as_ref().is_none_or(|it| it.fetched_at.elapsed() >= MODELS_TTL) {
+            let list = self.fetch_models().await;
+            *recent = Some(RecentModels { list, fetched_at: Instant::now() });
+        }
+        recent.as_ref().and_then(|it| it.list.clone()).ok_or(AiError::NoCore)
     }
 
     async fn fetch_models(&self) -> Option<Value> {
