@@ -1,12 +1,11 @@
 //! Load shedding: the refusal of requests above the concurrency limit.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::chaos::{NetworkFault, Proxy};
-use futures_util::StreamExt as _;
 use futures_util::future::join_all;
-use futures_util::stream::FuturesUnordered;
 use kernel::Secret;
 use reqwest::Method;
 use sandbox::{PaymentsFault, PaymentsServer};
@@ -122,28 +121,28 @@ async fn requests_above_the_capacity_are_refused() {
 async fn requests_of_nodes_above_their_limit_are_refused() {
     let app = App::start().await;
     let node = ManualNode::new(&app).await;
-    let models = async || node.send(Method::GET, "ai/models", |request| request).await;
     let (revision, _) = node.desired(0).await;
-    let locked = app.hold("LOCK TABLE convergence.nodes").await;
-    // Authentication waits for the lock, except in requests above the limit.
-    let refused = eventually("a request is refused", async || {
-        let mut responses: FuturesUnordered<_> = (0..100).map(|_| models()).collect();
-        while let Some(response) = responses.next().await {
-            if response.body["message"].as_str().is_some_and(|message| message.contains("at capacity")) {
-                return Some(response);
-            }
+    let (path, refused) = (format!("desired?since={revision}&wait=30"), Mutex::new(None));
+    let poll = async || loop {
+        let response = node.send(Method::GET, &path, |request| request).await;
+        if response.status != 503 {
+            break;
         }
-        None
-    });
-    let refused = refused.await;
-    refused.expect_error(503, "unavailable");
-    assert_eq!(refused.header("retry-after"), "1");
-    locked.commit("").await;
-    let poll = format!("desired?since={revision}&wait=30");
+        if response.body["message"].as_str().is_some_and(|message| message.contains("at capacity")) {
+            *refused.lock().unwrap() = Some(response);
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    // Authentication waits for the lock, so the polls hold all permits until then.
+    let locked = app.hold("LOCK TABLE convergence.nodes").await;
     tokio::select! {
-        _ = join_all((0..100).map(|_| node.send(Method::GET, &poll, |request| request))) => panic!("the polls ended"),
+        _ = join_all((0..100).map(|_| poll())) => panic!("the polls ended"),
         () = async {
-            sleep(Duration::from_millis(500)).await;
+            let refused = eventually("a poll is refused", async || refused.lock().unwrap().take()).await;
+            refused.expect_error(503, "unavailable");
+            assert_eq!(refused.header("retry-after"), "1");
+            locked.commit("").await;
+            let models = async || node.send(Method::GET, "ai/models", |request| request).await;
             eventually("a request is served", async || (models().await.status == 200).then_some(())).await;
         } => {}
     }

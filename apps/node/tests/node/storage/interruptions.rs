@@ -120,7 +120,7 @@ async fn blobs_without_an_object_are_removed_after_a_start() {
 /// The last requests of a killed process can arrive at the store after the first sweep.
 #[tokio::test(flavor = "multi_thread")]
 async fn blob_that_arrives_after_a_sweep_is_removed_by_a_later_one() {
-    const FREQUENT: [Duration; 100] = [Duration::from_millis(100); 100];
+    const FREQUENT: [Duration; 1000] = [Duration::from_millis(100); 1000];
     const INTERRUPTED: [Duration; 2] = [Duration::ZERO, Duration::from_secs(3600)];
     on_each_store(async |rig| {
         let one = grant("one");
