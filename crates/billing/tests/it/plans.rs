@@ -1,6 +1,7 @@
 //! The plan that follows from subscriptions, and its cancellation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use billing::{BillingError, Cancellation, PaymentsError, RemoteSubscription, SubscriptionStatus};
 use kernel::audit::Actor;
@@ -204,7 +205,12 @@ async fn concurrent_cancellations_are_audited_once() {
                 tokio::task::yield_now().await;
             }
             gate.add_permits(1);
-            while kit.events(org).await.len() < 2 {}
+            let audited = async {
+                while kit.events(org).await.len() < 2 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), audited).await.unwrap();
             gate.add_permits(1);
         };
         let cancel = || kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel: true });
