@@ -21,22 +21,22 @@ const DEFAULT_DELAY: Duration = Duration::from_secs(1);
 pub async fn send(request: RequestBuilder, timeout: Duration) -> reqwest::Result<Response> {
     let (started, repetition) = (Instant::now(), request.try_clone());
     let response = request.timeout(timeout).send().await?;
-    let Some((repetition, delay)) = repetition.zip(delay(&response)) else { return Ok(response) };
+    let Some((repetition, delay)) = repetition.zip(retry_delay_of(&response)) else { return Ok(response) };
     let Some(timeout) = timeout.checked_sub(started.elapsed() + delay) else { return Ok(response) };
     drop(response);
     tokio::time::sleep(delay).await;
     repetition.timeout(timeout).send().await
 }
 
-fn delay(response: &Response) -> Option<Duration> {
-    let delay = retry_after(response.headers()).unwrap_or(DEFAULT_DELAY);
+fn retry_delay_of(response: &Response) -> Option<Duration> {
+    let delay = parse_retry_after(response.headers()).unwrap_or(DEFAULT_DELAY);
     (response.status() == StatusCode::TOO_MANY_REQUESTS && delay <= MAX_DELAY).then_some(delay)
 }
 
 /// Returns the wait that `Retry-After` states: a number of seconds, or a time, which is compared with the header `Date`
 /// (RFC 9110 section 10.2.3). A time in the past is zero.
 #[must_use]
-pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let value = text(RETRY_AFTER)?.trim();
     if let Ok(seconds) = value.parse() {

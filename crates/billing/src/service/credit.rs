@@ -79,8 +79,10 @@ impl Billing {
     /// # Errors
     /// Returns [`BillingError::Fields`], [`BillingError::Off`] or [`BillingError::Unavailable`].
     pub async fn check_out_credit(&self, actor: &Actor, org: OrgId, new: NewCreditCheckout) -> Result<BillingPage> {
-        let (return_to, micro_cents) =
-            InvalidFields::both(self.return_address(&new.return_to), tier("microCents", Some(new.micro_cents)))?;
+        let (return_to, micro_cents) = InvalidFields::both(
+            self.return_address(&new.return_to),
+            require_tier("microCents", Some(new.micro_cents)),
+        )?;
         let (payments, product) = self.sale_of_credit().ok_or(BillingError::Off)?;
         let checkout = Checkout {
             org,
@@ -104,7 +106,7 @@ impl Billing {
             self.disable_auto_topup(actor, org).await?;
             return Ok(None);
         }
-        let amount = tier("amountMicroCents", change.amount_micro_cents);
+        let amount = require_tier("amountMicroCents", change.amount_micro_cents);
         let limit = amount.as_ref().map_or(i64::MAX, |amount| *amount);
         let threshold = change.threshold_micro_cents.filter(|threshold| (1..limit).contains(threshold));
         let threshold = threshold
@@ -166,7 +168,7 @@ impl Billing {
 }
 
 /// Returns the amount in a field if it is for sale.
-fn tier(field: &'static str, micro_cents: Option<i64>) -> std::result::Result<i64, InvalidField> {
+fn require_tier(field: &'static str, micro_cents: Option<i64>) -> std::result::Result<i64, InvalidField> {
     micro_cents.filter(|amount| CREDIT_TIERS.contains(amount)).ok_or_else(|| {
         let tiers = CREDIT_TIERS.map(|tier| tier.to_string()).join(", ");
         InvalidField::new(field, format!("must be one of {tiers}"))

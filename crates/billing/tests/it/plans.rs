@@ -123,7 +123,7 @@ async fn malformed_events_are_rejected_and_their_ids_stay_free() {
 }
 
 /// Returns the provider's response to a change of the schedule.
-fn scheduled(cancel: bool, modified: u32) -> Result<Option<RemoteSubscription>, PaymentsError> {
+fn schedule_response(cancel: bool, modified: u32) -> Result<Option<RemoteSubscription>, PaymentsError> {
     Ok(Some(RemoteSubscription {
         status: "active".to_owned(),
         current_period_end: None,
@@ -143,12 +143,12 @@ async fn cancellation_is_shown_at_once_and_can_be_reverted() {
     assert!(matches!(cancel(true, Plan::Free).await, Err(BillingError::NotPro)));
     kit.deliver(&subscription(org, "sub_1", "active", 10)).await;
     let respond = |response| kit.provider.state().responses.push_back(response);
-    respond(scheduled(true, 20));
+    respond(schedule_response(true, 20));
     assert!(cancel(true, Plan::Pro).await.unwrap().cancel_at_period_end);
     // An event that the provider created before the cancellation does not revert it.
     kit.deliver(&subscription(org, "sub_1", "active", 15)).await;
     assert!(kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end);
-    respond(scheduled(false, 30));
+    respond(schedule_response(false, 30));
     assert!(!cancel(false, Plan::Pro).await.unwrap().cancel_at_period_end);
     // The subscription already had this state at the provider.
     respond(Ok(None));
@@ -192,7 +192,7 @@ async fn cancellation_whose_response_is_lost_is_audited() {
 /// The provider executes one of two concurrent cancellations. Either of its responses may arrive first.
 #[tokio::test]
 async fn concurrent_cancellations_are_audited_once() {
-    for responses in [[scheduled(true, 20), Ok(None)], [Ok(None), scheduled(true, 20)]] {
+    for responses in [[schedule_response(true, 20), Ok(None)], [Ok(None), schedule_response(true, 20)]] {
         let kit = Kit::start().await;
         let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
         kit.deliver(&subscription(org, "sub_1", "active", 10)).await;

@@ -19,16 +19,16 @@ impl RequestHeaders {
     /// Returns the value of a header, if it occurs once and is printable ASCII.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.single(name)?.to_str().ok()
+        self.find_single(name)?.to_str().ok()
     }
 
     /// Returns the value of a header, if it occurs once. Bytes that are not UTF-8 are replaced by U+FFFD.
     #[must_use]
     pub fn get_lossy(&self, name: &str) -> Option<Cow<'_, str>> {
-        Some(String::from_utf8_lossy(self.single(name)?.as_bytes()))
+        Some(String::from_utf8_lossy(self.find_single(name)?.as_bytes()))
     }
 
-    fn single(&self, name: &str) -> Option<&HeaderValue> {
+    fn find_single(&self, name: &str) -> Option<&HeaderValue> {
         let mut values = self.0.headers().get_all(name);
         let value = values.next()?;
         values.next().is_none().then_some(value)

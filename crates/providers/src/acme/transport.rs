@@ -64,7 +64,8 @@ impl Transport {
         let exchange = self.client.relay(parts.method, &url, parts.headers, body).await;
         let (status, headers, body) = exchange.map_err(|error| LibraryError::Other(Box::new(error)))?;
         let body = Bytes::from(body);
-        let retry_after = retry::retry_after(&headers).map(|wait| i64::try_from(wait.as_secs()).unwrap_or(i64::MAX));
+        let retry_after =
+            retry::parse_retry_after(&headers).map(|wait| i64::try_from(wait.as_secs()).unwrap_or(i64::MAX));
         self.remember(Exchange { is_shared, status: status.as_u16(), retry_after, body: body.clone() });
         let mut response = http::Response::new(());
         *response.status_mut() = status;

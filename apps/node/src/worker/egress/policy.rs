@@ -50,7 +50,7 @@ impl Policy {
     /// Returns whether workers may connect to the address. They may if it is public and not the machine's own, or if a
     /// setting permits it.
     pub fn permits(&self, address: IpAddr) -> bool {
-        let to = destination(address);
+        let to = find_destination(address);
         let is_denied = self.deny.contains(address) || self.deny.contains(to);
         !is_denied && (self.allow.contains(to) || is_public(to) && !is_own(to))
     }
@@ -58,7 +58,7 @@ impl Policy {
 
 /// Returns the address at which a connection arrives: that of IPv4 for an IPv6 address that contains one, because it is
 /// mapped to it or because NAT64 translates it.
-fn destination(address: IpAddr) -> IpAddr {
+fn find_destination(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if is_in(v6, NAT64) => {
             let [.., a, b, c, d] = v6.octets();
