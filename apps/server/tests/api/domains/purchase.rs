@@ -54,8 +54,11 @@ async fn domain_is_bought_and_connected_to_a_project() {
 async fn customer_of_an_earlier_webhook_is_charged() {
     let kit = Kit::start().await;
     let session = kit.ada.post("/v1/orgs/ada/billing/session", json!({})).await.expect(200).clone();
-    let values = format!("('{}', '{}')", kit.org, session["customerId"].as_str().unwrap());
-    kit.app.db_execute(&format!("INSERT INTO billing.customers (org_id, customer_id) VALUES {values}")).await.unwrap();
+    let customer = session["customerId"].as_str().unwrap();
+    let statement = format!(
+        "INSERT INTO billing.customers (org_id, customer_id) SELECT id, '{customer}' FROM orgs.orgs WHERE slug = 'ada'"
+    );
+    kit.app.db_execute(&statement).await.unwrap();
     let lookup = format!("/customers/external/{}", kit.org);
     kit.payments.inject_into(lookup.leak(), PaymentsFault::Unavailable);
     kit.buy("shop.com").await.expect(201);

@@ -30,6 +30,7 @@ BY_FIELD = [
     (r"ai\.set_auto_topup", r"(amount|threshold)MicroCents", "required if enabled, and the threshold is below the amount"),
     (r"access\.set", r"password", "required if the project has no password yet"),
     (r"billing\.(check_out|open_portal)|ai\.check_out_credit", r"returnTo", "an address of this installation"),
+    (r"ai\.check_out_credit", r"microCents", "an amount of the catalog of this installation"),
     (r"codehost\.callback", r"", "the state must come from a sign-in that this browser started"),
     (r"codehost\.start", r"redirect", "the deployment must allow the URL"),
     (r"credentials\.key_add", r"key", "a public key of a supported type and length"),

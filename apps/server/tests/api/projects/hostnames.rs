@@ -76,8 +76,8 @@ async fn claim_lists_its_verification_records_and_is_verified_by_txt() {
     ada.delete(&format!("{HOSTNAMES}/{name}")).await.expect(204);
     ada.delete(&format!("{HOSTNAMES}/{name}")).await.expect_error(404, "not_found");
     ada.delete(&format!("{HOSTNAMES}/site-ada.localhost")).await.expect_error(400, "bad_request");
-    let events = app.db_audit("ada").await;
-    assert_eq!(events[events.len() - 3..], ["hostname.add", "hostname.verify", "hostname.delete"]);
+    let events = app.db_audit("ada").await.into_iter().filter(|event| event.starts_with("hostname."));
+    assert_eq!(events.collect::<Vec<_>>(), ["hostname.add", "hostname.verify", "hostname.delete"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
