@@ -200,10 +200,13 @@ impl DomainRepository for Connection {
     }
 
     async fn domain_release_imported(&mut self, org: OrgId, name: &str) -> Result<()> {
+        // Update first: if the purchase is refused at the same time, the update waits for it and finds no row. Then the
+        // deletion, whose snapshot is newer, finds the imported domain. In the opposite order, neither would find it.
+        let purchased = of_org(org, name).filter(domains::previous_state.eq(DomainState::External));
+        let change = (domains::previous_state.eq(None::<DomainState>), domains::revision.eq(domains::revision + 1));
+        diesel::update(purchased).set(change).execute(self).await?;
         let imported = of_org(org, name).filter(domains::state.eq(DomainState::External));
         diesel::delete(imported).execute(self).await?;
-        let purchased = of_org(org, name).filter(domains::previous_state.eq(DomainState::External));
-        diesel::update(purchased).set(domains::previous_state.eq(None::<DomainState>)).execute(self).await?;
         Ok(())
     }
 
