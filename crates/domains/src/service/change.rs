@@ -6,7 +6,7 @@ use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::sync::RETRY_SECONDS;
-use super::{Domains, Result, call_registrar};
+use super::{Domains, Result, call_registrar, registrar_failed};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainAuthCode, DomainAutoRenew, DomainLock};
 use crate::ports::{Registrar, RegistrarError};
@@ -43,7 +43,8 @@ impl Domains {
     }
 
     /// Sets the transfer lock at the registrar. Makes no call if the lock already has this state. The lock is unknown
-    /// during the call, and afterwards if the call fails: its response may be lost.
+    /// during the call, and afterwards if the call fails, because its response may be lost, or if another change or a
+    /// read overlapped with it.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
@@ -56,30 +57,53 @@ impl Domains {
         }
         let registrar = self.registrar()?;
         self.take_requests(org, 1).await?;
-        self.store
+        let marked = self
+            .store
             .transaction_unaudited(async |tx: &mut Connection| {
-                let locked = self.lock_domain(tx, &domain).await?;
-                let next_sync_at = Some(self.now().plus_seconds(RETRY_SECONDS));
-                self.update_locked(tx, &DomainRecord { locked: None, next_sync_at, ..locked }).await?;
-                Ok::<_, DomainError>(self.store.authorize(tx, actor).await?)
+                let marked = self.store_lock(tx, &domain, domain.revision, None).await?;
+                self.store.authorize(tx, actor).await?;
+                Ok::<_, DomainError>(marked.revision)
             })
             .await?;
-        call_registrar(until, set_registrar_lock(registrar, &domain.name, change.locked)).await?;
+        let result = call_registrar(until, set_registrar_lock(registrar, &domain.name, change.locked)).await;
+        let found = result.as_ref().ok().copied();
+        if found != Some(change.locked) {
+            self.store
+                .transaction_unaudited(async |tx: &mut Connection| self.store_lock(tx, &domain, marked, found).await)
+                .await?;
+            return Err(result.err().unwrap_or(DomainError::RegistrarFailed));
+        }
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let locked = self.lock_domain(tx, &domain).await?;
-                if locked.locked == Some(change.locked) {
-                    return Ok(Outcome::Unchanged(self.view(locked)));
-                }
-                let next_sync_at = domain.next_sync_at;
-                let changed = DomainRecord { locked: Some(change.locked), next_sync_at, ..locked };
-                self.update_locked(tx, &changed).await?;
+                let changed = self.store_lock(tx, &domain, marked, found).await?;
                 let data = json!({ "domain": changed.name, "locked": change.locked });
                 let event = Event::in_org("domain.lock", org, changed.id, data);
                 self.append_history(tx, changed.id, &event, actor.user).await?;
                 Ok::<_, DomainError>(Outcome::Changed(self.view(changed), event))
             })
             .await
+    }
+
+    /// Stores the lock that the registrar has, `None` if it is unknown, and returns the stored domain. `revision` is
+    /// that of the domain before the call.
+    async fn store_lock(
+        &self,
+        tx: &mut Connection,
+        domain: &DomainRecord,
+        revision: i64,
+        found: Option<bool>,
+    ) -> Result<DomainRecord> {
+        let (now, stored) = (self.now(), self.lock_domain(tx, domain).await?);
+        let (locked, next_sync_at) = match found {
+            Some(_) if stored.revision == revision => (found, self.next_sync_at(now)),
+            // Another change of the lock, or a read, may have overlapped with the call. Read the lock when the calls in
+            // progress have ended.
+            Some(_) => (None, now.plus_seconds(self.config.request_timeout.as_secs().cast_signed())),
+            None => (None, now.plus_seconds(RETRY_SECONDS)),
+        };
+        let changed = DomainRecord { locked, next_sync_at: Some(next_sync_at), ..stored };
+        self.update_locked(tx, &changed).await?;
+        Ok(DomainRecord { revision: changed.revision + 1, ..changed })
     }
 
     /// Returns the code for a transfer to another registrar. The code is neither stored nor logged.
@@ -106,17 +130,21 @@ impl Domains {
     }
 }
 
-/// Sets the lock. The registrar refuses a change to the current state. Such a refusal counts as a success, because an
-/// earlier change can have succeeded with a lost response.
+/// Sets the lock, and returns the lock that the domain has afterwards. If the registrar refuses the change, it is the
+/// lock before, which can be the requested one: an earlier change can have succeeded with a lost response.
 async fn set_registrar_lock(
     registrar: &dyn Registrar,
     name: &str,
     locked: bool,
-) -> std::result::Result<(), RegistrarError> {
+) -> std::result::Result<bool, RegistrarError> {
     let refusal = match registrar.set_lock(name, locked).await {
+        Ok(_) => return Ok(locked),
         Err(refusal @ (RegistrarError::Rejected(_) | RegistrarError::Deferred(_))) => refusal,
-        result => return result.map(drop),
+        Err(error) => return Err(error),
     };
-    let found = registrar.read(name).await?;
-    if found.is_some_and(|found| found.locked == locked) { Ok(()) } else { Err(refusal) }
+    let found = registrar.read(name).await?.ok_or_else(|| refusal.clone())?;
+    if found.locked != locked {
+        registrar_failed(&refusal);
+    }
+    Ok(found.locked)
 }

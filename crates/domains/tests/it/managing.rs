@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domains::{
     DomainAutoRenew, DomainCheck, DomainError, DomainImport, DomainLock, DomainState, DsRecord, DsWanted, Notice,
-    UnavailableReason,
+    RegistrarError, UnavailableReason,
 };
 use kernel::Paging;
 use serde_json::json;
@@ -80,6 +80,10 @@ async fn lock_is_set_once() {
     assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)));
     kit.advance(15 * 60);
     kit.domains.sync_due().await.unwrap();
+    assert_eq!(locked().await, Some(false));
+    // After a refusal, the lock is known.
+    kit.world.state().refusals.insert(NAME.to_owned(), RegistrarError::Rejected("status 403".to_owned()));
+    assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)));
     assert_eq!(locked().await, Some(false));
 }
 
@@ -254,22 +258,6 @@ async fn ds_records_follow_the_zone() {
     assert!(at_registry().is_empty());
     kit.domains.apply_ds(zone).await.unwrap();
     assert_eq!(kit.world.state().calls, ["ds", "ds-removal-begin", "remove-ds", "ds", "ds-absent"]);
-}
-
-/// If the zone changes during the calls, the registry gets the DS records that the zone needs afterwards.
-#[tokio::test]
-async fn ds_records_follow_a_change_during_the_calls() {
-    let kit = Kit::start().await;
-    let record = DsRecord { key_tag: 1, algorithm: 13, digest_type: 2, digest: "AA".to_owned() };
-    let zone = kit.store.clock_rng().id();
-    let wanted =
-        |ds: &[DsRecord], is_ending| DsWanted { org: kit.org, name: NAME.to_owned(), ds: ds.to_vec(), is_ending };
-    kit.bought(NAME).await;
-    kit.world.state().ds_wanted.insert(zone, wanted(std::slice::from_ref(&record), false));
-    kit.world.state().on_call = Some(("add-ds", zone, wanted(&[], true)));
-    kit.domains.apply_ds(zone).await.unwrap();
-    assert!(kit.world.state().ds[NAME].is_empty());
-    assert_eq!((kit.world.calls("add-ds"), kit.world.calls("ds-absent")), (1, 1));
 }
 
 /// A domain that was transferred away is in the account again, because another organization bought it.

@@ -32,6 +32,8 @@ pub enum Fault {
     Kill,
     /// The call fails as unavailable.
     Fail,
+    /// The call waits until the test ends the pause.
+    Pause,
 }
 
 /// The state of the simulated providers. Each fault happens once. It is selected by the call and its subject: an
@@ -41,6 +43,8 @@ pub struct World {
     pub state: Arc<Mutex<State>>,
     /// The subjects of the calls that never returned.
     pub killed: watch::Sender<Vec<String>>,
+    /// Whether a call waits.
+    pub paused: watch::Sender<bool>,
     pub clock: TestClock,
 }
 
@@ -53,7 +57,7 @@ pub struct State {
     pub registrations: Vec<String>,
     /// The renewals, one for each effect.
     pub renewals: Vec<String>,
-    /// The refusals of registrations and renewals, by name.
+    /// The refusals of registrations, renewals and changes of the lock, by name.
     pub refusals: HashMap<String, RegistrarError>,
     /// The responses that the registrar replays, by idempotency key.
     replies: HashMap<String, Result<RegisteredDomain, RegistrarError>>,
@@ -65,8 +69,6 @@ pub struct State {
     pub notices: Vec<(OrgId, Notice)>,
     pub ds: HashMap<String, Vec<DsRecord>>,
     pub ds_wanted: HashMap<ZoneId, DsWanted>,
-    /// The call during which a zone starts to need other DS records.
-    pub on_call: Option<(&'static str, ZoneId, DsWanted)>,
     pub calls: Vec<String>,
     /// Every call of the registrar fails without an effect.
     pub is_registrar_down: bool,
@@ -114,6 +116,14 @@ impl World {
         self.state().calls.iter().filter(|made| *made == call).count()
     }
 
+    /// Runs `work` while a call waits because of [`Fault::Pause`], and then ends the pause.
+    pub async fn during_pause<T>(&self, work: impl Future<Output = T>) -> T {
+        self.paused.subscribe().wait_for(|paused| *paused).await.unwrap();
+        let output = work.await;
+        self.paused.send_replace(false);
+        output
+    }
+
     /// Runs a process until it ends, or until the fixture kills it because a call never returns. If `subjects` is set,
     /// only calls about these subjects kill it.
     pub async fn run<T>(&self, subjects: Option<[String; 2]>, process: impl Future<Output = T>) -> Option<T> {
@@ -136,13 +146,7 @@ impl World {
         let subject = subject.to_string();
         self.state().calls.push(call.to_owned());
         self.interrupt(&subject, call, When::Before).await?;
-        let result = {
-            let mut state = self.state();
-            if let Some((_, zone, wanted)) = state.on_call.take_if(|(during, ..)| *during == call) {
-                state.ds_wanted.insert(zone, wanted);
-            }
-            effect(&mut state)
-        };
+        let result = effect(&mut self.state());
         self.interrupt(&subject, call, When::After).await?;
         Ok(result)
     }
@@ -159,6 +163,11 @@ impl World {
         match fault {
             None => Ok(()),
             Some(Fault::Fail) => Err(Unavailable),
+            Some(Fault::Pause) => {
+                self.paused.send_replace(true);
+                self.paused.subscribe().wait_for(|paused| !paused).await.unwrap();
+                Ok(())
+            }
             Some(Fault::Kill) => {
                 self.killed.send_modify(|killed| killed.push(subject.to_owned()));
                 std::future::pending().await
@@ -254,6 +263,9 @@ impl Registrar for World {
 
     async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError> {
         let result = self.call(name, "lock", |state| {
+            if let Some(refusal) = state.refusals.get(name) {
+                return Err(refusal.clone());
+            }
             let domain = state.domain(name);
             if domain.locked == locked {
                 return Err(RegistrarError::Rejected("status 400".to_owned()));

@@ -1,9 +1,13 @@
-//! Concurrent purchases of one name.
+//! Concurrent operations on one name.
 
-use domains::DomainError;
+use diesel_async::RunQueryDsl as _;
+use domains::{DomainError, DomainImport, DomainLock, DomainRepository as _};
 use futures_util::future::join_all;
+use store::Connection;
+use tokio::sync::Notify;
 
 use crate::kit::{Kit, actor, purchase};
+use crate::providers::{Fault, When};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_organizations_gets_the_name_and_the_other_is_not_charged() {
@@ -38,4 +42,71 @@ async fn organization_that_races_itself_buys_once() {
     assert_eq!(kit.world.charges(kit.org), (1, 0));
     assert_eq!((kit.world.calls("register"), kit.world.state().registrations.len()), (1, 1));
     assert_eq!(kit.events().await, ["domain.purchase"]);
+}
+
+/// The deletion of a zone ends the import of its domain, even if a purchase of the domain is refused at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn import_ends_while_a_purchase_is_refused() {
+    const NAME: &str = "imported.example";
+    let kit = Kit::start().await;
+    kit.domains.import(&actor(), kit.org, DomainImport { name: NAME.to_owned() }).await.unwrap();
+    kit.db_execute("UPDATE domains.domains SET state = 'registering', previous_state = 'external'").await;
+    let is_refusing = Notify::new();
+    let refuse = kit.store.transaction_unaudited(async |tx: &mut Connection| {
+        let refuse = "UPDATE domains.domains SET state = 'external', previous_state = NULL, revision = revision + 1";
+        diesel::sql_query(refuse).execute(tx).await?;
+        is_refusing.notify_one();
+        kit.wait_for(1, "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await;
+        Ok::<_, store::Error>(())
+    });
+    let release = async {
+        is_refusing.notified().await;
+        kit.connection().await.domain_release_imported(kit.org, NAME).await
+    };
+    let (refused, released) = tokio::join!(refuse, release);
+    refused.unwrap();
+    released.unwrap();
+    assert_eq!(kit.state(NAME).await, None);
+}
+
+/// The lock is never shown in a state that the registrar need not have.
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_is_unknown_after_overlapping_changes_and_reads() {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Meanwhile {
+        Change,
+        LostChange,
+        Read,
+    }
+    for (round, meanwhile) in [Meanwhile::Change, Meanwhile::LostChange, Meanwhile::Read].into_iter().enumerate() {
+        let kit = Kit::start().await;
+        let name = format!("lock-{round}.example");
+        kit.bought(&name).await;
+        let set = async |locked| kit.domains.set_lock(&actor(), kit.org, &name, DomainLock { locked }).await;
+        kit.world.fault(&name, "lock", When::After, Fault::Pause);
+        let (changed, ()) = tokio::join!(
+            set(false),
+            kit.world.during_pause(async {
+                match meanwhile {
+                    Meanwhile::Change => assert_eq!(set(true).await.unwrap().locked, Some(true)),
+                    Meanwhile::LostChange => {
+                        kit.world.fault(&name, "lock", When::After, Fault::Fail);
+                        assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)));
+                    }
+                    Meanwhile::Read => {
+                        let read = kit.domains.sync(&actor(), kit.org, &name).await.unwrap();
+                        assert_eq!(read.locked, Some(false));
+                    }
+                }
+            })
+        );
+        assert_eq!(changed.unwrap().locked, None, "{meanwhile:?}");
+        let audited = if meanwhile == Meanwhile::Change { 2 } else { 1 };
+        assert_eq!(kit.count("store.audit WHERE event = 'domain.lock'").await, audited, "{meanwhile:?}");
+        // The calls have ended.
+        kit.advance(60);
+        kit.domains.sync_due().await.unwrap();
+        let found = kit.domains.get(kit.org, &name).await.unwrap().domain.locked;
+        assert_eq!(found, Some(meanwhile != Meanwhile::Read), "{meanwhile:?}");
+    }
 }
