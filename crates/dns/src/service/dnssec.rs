@@ -82,7 +82,7 @@ impl Dns {
                 let zone = self.change_signing(tx, catalog, &zone, after).await?;
                 let serial = zone.serial;
                 if is_unsigning {
-                    self.enqueue_ds(tx, zone.id).await?;
+                    self.enqueue_ds(tx, org, zone.id).await?;
                 }
                 let name = if switch.enabled { "dns.dnssec.on" } else { "dns.dnssec.off" };
                 let event = Event::in_org(name, org, zone.id, json!({ "zone": zone.name.as_str() }));
@@ -224,7 +224,7 @@ impl Dns {
                 tx.signer_check_record(check, view, now).await?;
                 let (zone, recorded) = set_ds(tx, zone, view.cds.clone(), now).await?;
                 if self.registrations.is_registered(tx, check.org, zone.name.as_str()).await? {
-                    self.enqueue_ds(tx, zone.id).await?;
+                    self.enqueue_ds(tx, check.org, zone.id).await?;
                 }
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
                 let event = Event::in_org("dns.ds.set", check.org, zone.id, data);

@@ -5,10 +5,10 @@
 //! zone stays signed until the registry has had no DS record for two days, so that no resolver has one either. The time
 //! is stored before a removal begins, because the response to the removal may be lost.
 
-use kernel::{OrgId, ZoneId};
+use kernel::{OrgId, Time, ZoneId};
 use serde::{Deserialize, Serialize};
 use store::Connection;
-use store::outbox::{withdraw, withdraw_unattempted};
+use store::outbox::{LEASE, withdraw};
 
 use super::{Dns, Result};
 use crate::error::DnsError;
@@ -41,13 +41,17 @@ pub struct WantedDs {
 }
 
 impl Dns {
-    /// Enqueues a message about a zone in the caller's transaction. The message replaces a queued message about the
-    /// zone, but not one whose delivery has begun: if that delivery dies after it has applied an earlier state, its
-    /// next attempt applies the current one.
-    pub(super) async fn enqueue_ds(&self, tx: &mut Connection, zone: ZoneId) -> Result<()> {
-        let key = zone.to_string();
-        withdraw_unattempted(tx, DS_TOPIC, &key).await?;
-        Ok(self.store.enqueue(tx, DS_TOPIC, &key, &DsMessage { zone }).await?)
+    /// Enqueues a message about a zone in the caller's transaction, which replaces the queued one. The message is due
+    /// after a lease. By then, each delivery that read an earlier state has ended, so the new one applies the current
+    /// state after all calls of the others. However often a zone changes, it has one such message.
+    pub(super) async fn enqueue_ds(&self, tx: &mut Connection, org: OrgId, zone: ZoneId) -> Result<()> {
+        let due = self.store.clock_rng().now().plus_seconds(LEASE.as_secs().cast_signed());
+        self.replace_message(tx, org, zone, &zone.to_string(), due).await
+    }
+
+    async fn replace_message(&self, tx: &mut Connection, org: OrgId, zone: ZoneId, key: &str, due: Time) -> Result<()> {
+        withdraw(tx, DS_TOPIC, key).await?;
+        Ok(self.store.enqueue_for_at(tx, DS_TOPIC, org, key, &DsMessage { zone }, due).await?)
     }
 
     /// Returns the DS records that a zone needs at its registry; `None` for a deleted zone.
@@ -82,17 +86,12 @@ impl Dns {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
-                let Some(zone) = tx.zone_lock_by_id(zone).await?.filter(|zone| zone.is_unsigning) else {
-                    return Ok(());
-                };
+                let found = tx.zone_lock_by_id(zone).await?.filter(|zone| zone.is_unsigning);
+                let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(()) };
                 let unsign_at = zone.ds_removed_at.map(|at| at.plus_seconds(HOLD_SECONDS)).filter(|at| *at > now);
                 if let Some(unsign_at) = unsign_at {
-                    // Use a separate key, so that this message does not replace the one that is being delivered.
-                    let key = format!("{} unsign", zone.id);
-                    withdraw(tx, DS_TOPIC, &key).await?;
-                    let message = DsMessage { zone: zone.id };
-                    self.store.enqueue_at(tx, DS_TOPIC, &key, &message, unsign_at).await?;
-                    return Ok(());
+                    // Use a separate key, so that this message does not replace one about a later change.
+                    return self.replace_message(tx, org, zone.id, &format!("{} unsign", zone.id), unsign_at).await;
                 }
                 let after = ZoneRecord { is_unsigning: false, ds_removed_at: None, ..zone.clone() };
                 self.change_signing(tx, catalog, &zone, after).await?;

@@ -54,7 +54,7 @@ impl Dns {
         check_overlap(tx, org, &name).await?;
         match tx.zone_find(org, &name).await? {
             // The existing zone may be signed. Its DS records are sent to the registry when the purchase is complete.
-            Some(zone) => self.enqueue_ds(tx, zone.id).await?,
+            Some(zone) => self.enqueue_ds(tx, org, zone.id).await?,
             None => {
                 self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;
             }

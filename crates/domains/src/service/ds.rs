@@ -5,7 +5,7 @@ use store::Error;
 
 use super::Domains;
 use crate::model::DomainState;
-use crate::ports::{DsWanted, RegistrarError};
+use crate::ports::RegistrarError;
 use crate::repository::DomainRepository as _;
 
 /// The number of requests to the registrar for most changes of DS records: one lists the records, and one changes them.
@@ -30,22 +30,13 @@ pub enum DsError {
 impl Domains {
     /// Makes the DS records at the registry equal to those that a zone needs: first adds the missing ones, then removes
     /// the others. For a zone whose signing ends, removes all. Does nothing if the zone's domain is not registered
-    /// here. Safe to repeat, and to call concurrently.
+    /// here. Safe to repeat. Calls may overlap, and one that read an earlier state may finish last. So call it after a
+    /// change of the zone when the calls that began before the change have ended.
     ///
     /// # Errors
     /// [`DsError`].
     pub async fn apply_ds(&self, zone: ZoneId) -> Result<(), DsError> {
-        let mut wanted = self.ports.zones.ds_wanted(zone).await?;
-        while let Some(applied) = wanted {
-            self.apply_wanted(zone, &applied).await?;
-            // If the zone needs other DS records by now, the calls of this attempt may have followed those of an
-            // attempt that applied them.
-            wanted = self.ports.zones.ds_wanted(zone).await?.filter(|current| *current != applied);
-        }
-        Ok(())
-    }
-
-    async fn apply_wanted(&self, zone: ZoneId, wanted: &DsWanted) -> Result<(), DsError> {
+        let Some(wanted) = self.ports.zones.ds_wanted(zone).await? else { return Ok(()) };
         let domain = self.store.connection().await?.domain_find(wanted.org, &wanted.name).await?;
         match domain.map(|domain| domain.state) {
             Some(DomainState::Active | DomainState::Expired) => {}

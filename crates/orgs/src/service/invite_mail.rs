@@ -63,7 +63,7 @@ impl Orgs {
         let org = tx.org_find(invite.org_id).await?.ok_or(OrgError::OrgNotFound)?.name;
         let inviter = tx.person_display_name(invite.invited_by).await?;
         let mail = InviteMail::new(&invite, token, org, inviter);
-        self.store.enqueue_at(tx, INVITE, &key, &mail, due).await?;
+        self.store.enqueue_for_at(tx, INVITE, invite.org_id, &key, &mail, due).await?;
         let (mailed_token_hash, mailed_by) = (Some(token.hash()), Some(invite.invited_by));
         Ok(InviteRecord { mailed_token_hash, mailed_by, sent_at: None, ..invite })
     }

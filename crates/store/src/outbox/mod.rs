@@ -42,7 +42,7 @@ use crate::{Connection, Error, Result, SealedColumn, Store, notify};
 
 pub(crate) use delivery::sanitize;
 pub use operator::{Filter, QueuedMessage, Retry};
-pub use worker::OutboxWorker;
+pub use worker::{LEASE, OutboxWorker};
 
 /// The column of the payloads.
 pub(crate) const PAYLOAD: SealedColumn =
@@ -166,7 +166,7 @@ impl Store {
         key: &str,
         payload: &(impl Serialize + Sync),
     ) -> Result<()> {
-        self.enqueue_at(tx, topic, key, payload, self.clock_rng().now()).await
+        self.insert(tx, topic, Uuid::nil(), key, payload, self.clock_rng().now()).await
     }
 
     /// Enqueues a message of an organization. The organizations of a topic take turns, so that one with many messages does
@@ -182,22 +182,24 @@ impl Store {
         key: &str,
         payload: &(impl Serialize + Sync),
     ) -> Result<()> {
-        self.insert(tx, topic, org.as_uuid(), key, payload, self.clock_rng().now()).await
+        self.enqueue_for_at(tx, topic, org, key, payload, self.clock_rng().now()).await
     }
 
-    /// Enqueues a message that is due at `due`, or immediately if `due` is in the past. See [`Store::enqueue`].
+    /// Enqueues a message of an organization that is due at `due`, or immediately if `due` is in the past. See
+    /// [`Store::enqueue_for`].
     ///
     /// # Errors
     /// Returns the errors of [`Store::enqueue`].
-    pub async fn enqueue_at(
+    pub async fn enqueue_for_at(
         &self,
         tx: &mut Connection,
         topic: &str,
+        org: OrgId,
         key: &str,
         payload: &(impl Serialize + Sync),
         due: Time,
     ) -> Result<()> {
-        self.insert(tx, topic, Uuid::nil(), key, payload, due).await
+        self.insert(tx, topic, org.as_uuid(), key, payload, due).await
     }
 
     async fn insert(

@@ -18,8 +18,8 @@ use super::delivery::Delivery;
 use super::{OutboxHandler, queue};
 use crate::{Result, Store};
 
-/// The lease of a claimed message.
-pub(super) const LEASE: Duration = Duration::from_secs(60);
+/// The lease of a claimed message. A delivery ends before its lease.
+pub const LEASE: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
