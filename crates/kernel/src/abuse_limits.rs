@@ -40,7 +40,7 @@ impl Default for AbuseLimits {
             orgs_per_user: 250,
             invite_mails_per_org: 100,
             invite_mails_per_user: 200,
-            notification_mails_per_recipient: 20,
+            notification_mails_per_recipient: 60,
             database_restores_per_project: 10,
             database_exports_per_project: 20,
             database_changes_per_project: 20,

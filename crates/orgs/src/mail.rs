@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use kernel::{InviteId, NotificationId, Role, Time, Token, TokenKind};
+use kernel::{InviteId, NotificationId, Role, Time, Token, TokenKind, error_chain};
 use serde::{Deserialize, Serialize};
-use store::Connection;
+use serde_json::Value;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
+use store::{Connection, Quota, Store};
 
 use crate::model::Notification;
 use crate::ports::{MailMessage, Mailer};
-use crate::repository::{InviteRecord, InviteRepository as _, NotificationRepository as _};
+use crate::repository::{InviteRecord, InviteRepository as _, NotificationRepository as _, OrgRecord};
 use crate::service::Site;
 
 /// The topic of invitation mails.
@@ -33,6 +34,8 @@ pub(crate) struct InviteMail {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct NotificationMail {
     notification: NotificationId,
+    /// The creator of the organization, or the organization itself if the creator no longer exists.
+    sender: String,
     to: String,
     org: String,
     title: String,
@@ -47,6 +50,9 @@ pub struct InviteMails {
 
 /// The outbox handler of notification mails.
 pub struct NotificationMails {
+    pub store: Store,
+    /// The maximum number of mails to an address in any hour, over all organizations of the same creator.
+    pub max_per_recipient: u32,
     pub site: Site,
     pub mailer: Arc<dyn Mailer>,
 }
@@ -81,9 +87,10 @@ impl InviteMail {
 }
 
 impl NotificationMail {
-    pub(crate) fn new(notification: &Notification, to: String, org: String) -> Self {
+    pub(crate) fn new(notification: &Notification, to: String, org: &OrgRecord) -> Self {
         let Notification { id, title, message, .. } = notification.clone();
-        Self { notification: id, to, org, title, message }
+        let sender = org.created_by.map_or_else(|| org.id.to_string(), |user| user.to_string());
+        Self { notification: id, sender, to, org: org.name.clone(), title, message }
     }
 
     fn render(self, site: &Site, id: String, date: Time) -> MailMessage {
@@ -128,11 +135,31 @@ impl OutboxHandler for NotificationMails {
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: NotificationMail = message.parse()?;
-        self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await
+        // The first attempt takes the permit for all attempts.
+        let is_permitted = message.attempts > 1 || self.take_permit(&mail).await?;
+        if is_permitted {
+            self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
+        }
+        let _ = message.response.set(Value::Bool(is_permitted));
+        Ok(())
     }
 
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
+        if message.response.get() != Some(&Value::Bool(true)) {
+            return Ok(());
+        }
         let mail: NotificationMail = message.parse_delivered()?;
         tx.notification_mark_sent(mail.notification, at).await
+    }
+}
+
+impl NotificationMails {
+    /// Returns whether another mail may be sent to the address. The mails of all organizations of a creator count
+    /// together, because anyone can create organizations and add others as admins. The mails of different creators count
+    /// separately. Otherwise a user could use up the limit of an address, and so hide the notifications of others.
+    async fn take_permit(&self, mail: &NotificationMail) -> Result<bool, DeliveryError> {
+        let key = format!("notification-mail {} {}", mail.sender, mail.to.to_lowercase());
+        let taken = self.store.permits_take(&key, Quota::at_most_per_hour(self.max_per_recipient), 1).await;
+        Ok(taken.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))?.is_none())
     }
 }

@@ -6,14 +6,22 @@ use std::time::Duration;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl as _;
 
-use crate::{Connection, Prepared, Result, Store};
+use crate::{Prepared, Result, Store};
 
-/// The size of a bucket, which refills completely in one period. A period grants at most twice this many permits: the
-/// full bucket, and the permits that return during the period.
+/// The size of a bucket, which refills completely in one period. A period grants fewer than twice this many permits: the
+/// full bucket, and the permits that return before the period ends. A quota without permits grants none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub permits: u32,
     pub period: Duration,
+}
+
+impl Quota {
+    /// Returns the quota that grants at most `limit` permits in any hour, half of them in one burst.
+    #[must_use]
+    pub fn at_most_per_hour(limit: u32) -> Self {
+        Self { permits: limit.div_ceil(2), period: Duration::from_secs(3600) }
+    }
 }
 
 /// The numbers of the parameters of a statement that takes permits of a bucket.
@@ -67,22 +75,10 @@ impl Store {
     /// # Errors
     /// Returns an error if the statement fails.
     pub async fn permits_take(&self, key: &str, quota: Quota, permits: u32) -> Result<Option<Duration>> {
-        self.permits_take_in(&mut *self.connection().await?, key, quota, permits).await
-    }
-
-    /// Like [`Self::permits_take`], in the caller's transaction. The permits return if the transaction rolls back, and
-    /// concurrent transactions wait for it.
-    ///
-    /// # Errors
-    /// Returns an error if the statement fails.
-    pub async fn permits_take_in(
-        &self,
-        connection: &mut Connection,
-        key: &str,
-        quota: Quota,
-        permits: u32,
-    ) -> Result<Option<Duration>> {
-        let quota_permits = i64::from(quota.permits.max(1));
+        if quota.permits == 0 {
+            return Ok(Some(quota.period));
+        }
+        let quota_permits = i64::from(quota.permits);
         let cost = (i64::try_from(quota.period.as_micros()).unwrap_or(i64::MAX) / quota_permits).max(1);
         let bucket = cost.saturating_mul(quota_permits);
         let now = self.clock_rng().now().unix_millis().saturating_mul(1000);
@@ -94,7 +90,7 @@ impl Store {
             .bind::<BigInt, _>(1)
             .bind::<BigInt, _>(cost)
             .bind::<BigInt, _>(bucket);
-        let Charged { granted, reset_at } = Prepared(charge).get_result(connection).await?;
+        let Charged { granted, reset_at } = Prepared(charge).get_result(&mut *self.connection().await?).await?;
         let wait = reset_at.saturating_add(cost).saturating_sub(bucket).saturating_sub(now).max(0);
         Ok((granted == 0).then(|| Duration::from_micros(wait.unsigned_abs())))
     }

@@ -22,7 +22,13 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
         let mailer = Arc::new(MailerPort(smtp));
         background
             .outbox(store.spawn_outbox_worker(Arc::new(InviteMails { site: site.clone(), mailer: mailer.clone() })));
-        background.outbox(store.spawn_outbox_worker(Arc::new(NotificationMails { site: site.clone(), mailer })));
+        let notifications = NotificationMails {
+            store: store.clone(),
+            max_per_recipient: config.abuse_limits.notification_mails_per_recipient,
+            site: site.clone(),
+            mailer,
+        };
+        background.outbox(store.spawn_outbox_worker(Arc::new(notifications)));
     }
     Ok(Orgs::new(store.clone(), config.limits, site).with_abuse_limits(config.abuse_limits))
 }

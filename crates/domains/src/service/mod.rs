@@ -106,8 +106,7 @@ impl Domains {
 
     /// Returns `None` if it took the requests, and otherwise the time until they are available.
     async fn try_take_requests(&self, org: OrgId, requests: u32) -> store::Result<Option<Duration>> {
-        let permits = self.config.registrar_requests_per_org / 2;
-        let quota = Quota { permits, period: Duration::from_secs(3600) };
+        let quota = Quota::at_most_per_hour(self.config.registrar_requests_per_org);
         self.store.permits_take(&format!("registrar-org {org}"), quota, requests).await
     }
 

@@ -1,16 +1,14 @@
 //! Use cases of notifications. Other contexts raise them through their own ports.
 
-use std::time::Duration;
-
 use kernel::{NotificationId, OrgId, Page, Paging, ProjectId};
-use store::{Connection, Quota};
+use store::Connection;
 
 use super::{Orgs, Result};
 use crate::error::OrgError;
 use crate::mail::{NOTIFICATION, NotificationMail};
 use crate::model::Notification;
 use crate::notice::Notice;
-use crate::repository::{NotificationRepository as _, OrgRecord, OrgRepository as _};
+use crate::repository::{NotificationRepository as _, OrgRepository as _};
 
 impl Orgs {
     /// Returns the notifications, newest first.
@@ -24,9 +22,8 @@ impl Orgs {
         Ok(self.store.connection().await?.notification_recent(org, project, limit).await?)
     }
 
-    /// Raises a notification in the transaction of its cause, and mails it to the admins who have an address. An admin
-    /// who recently received many notifications is not mailed. Returns `None` if the same notification was raised
-    /// recently.
+    /// Raises a notification in the transaction of its cause, and mails it to the admins who have an address. Returns
+    /// `None` if the same notification was raised recently.
     ///
     /// Locks the organization's row for kinds that have a deduplication interval.
     ///
@@ -49,24 +46,10 @@ impl Orgs {
         if self.site.sends_mail {
             let record = tx.org_find(org).await?.ok_or(OrgError::OrgNotFound)?;
             for to in tx.admin_emails(org).await? {
-                if self.take_mail_permit(tx, &record, &to).await? {
-                    let mail = NotificationMail::new(&notification, to, record.name.clone());
-                    self.store.enqueue(tx, NOTIFICATION, &id.to_string(), &mail).await?;
-                }
+                let mail = NotificationMail::new(&notification, to, &record);
+                self.store.enqueue_for(tx, NOTIFICATION, org, &id.to_string(), &mail).await?;
             }
         }
         Ok(Some(id))
-    }
-
-    /// Returns whether another mail may be sent to the address. The mails of all organizations of a creator count
-    /// together, because anyone can create organizations and add others as admins. The mails of different creators count
-    /// separately. Otherwise a user could use up the limit of an address, and so hide the notifications of others.
-    async fn take_mail_permit(&self, tx: &mut Connection, org: &OrgRecord, to: &str) -> Result<bool> {
-        let sender = org.created_by.map_or_else(|| org.id.to_string(), |user| user.to_string());
-        let key = format!("notification-mail {sender} {}", to.to_lowercase());
-        // An hour grants at most twice the permits of a quota.
-        let permits = self.abuse_limits.notification_mails_per_recipient / 2;
-        let quota = Quota { permits, period: Duration::from_secs(3600) };
-        Ok(self.store.permits_take_in(tx, &key, quota, 1).await?.is_none())
     }
 }

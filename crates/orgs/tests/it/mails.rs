@@ -23,7 +23,7 @@ impl FakeMailer {
         self.sent.lock().unwrap().clone()
     }
 
-    fn fail_next(&self, error: DeliveryError) {
+    pub fn fail_next(&self, error: DeliveryError) {
         self.errors.lock().unwrap().push_back(error);
     }
 }
@@ -42,6 +42,11 @@ fn transient_error() -> DeliveryError {
 
 pub fn invites(mailer: &Arc<FakeMailer>) -> Arc<InviteMails> {
     Arc::new(InviteMails { site: site(), mailer: mailer.clone() })
+}
+
+pub fn notifications(kit: &Kit, mailer: &Arc<FakeMailer>, max_per_recipient: u32) -> Arc<NotificationMails> {
+    let (store, mailer) = (kit.store.clone(), mailer.clone());
+    Arc::new(NotificationMails { store, max_per_recipient, site: site(), mailer })
 }
 
 /// Attempts all due messages.
@@ -263,7 +268,7 @@ async fn notification_is_mailed_to_admins_and_sent_with_the_first_mail() {
     let notice = Notice::BackupFailed { project: project("shop"), reason };
     let (queued_at, mailer) = (kit.now(), Arc::new(FakeMailer::default()));
     raise(&kit.orgs, &kit, org, notice).await.unwrap().unwrap();
-    let mails = || Arc::new(NotificationMails { site: site(), mailer: mailer.clone() });
+    let mails = || notifications(&kit, &mailer, 60);
     let sent_at = async || kit.orgs.notifications(org, &Paging::default()).await.unwrap().items[0].sent_at;
     assert_eq!(sent_at().await, None);
 

@@ -33,3 +33,23 @@ async fn concurrent_processes_take_no_permit_twice() {
     let taken = join_all((0..100).map(|_| kit.store.permits_take("a", HOUR, 1))).await;
     assert_eq!(taken.into_iter().filter(|taken| matches!(taken, Ok(None))).count(), 60);
 }
+
+#[tokio::test]
+async fn hourly_limit_holds_in_any_hour() {
+    let kit = TestStore::start().await;
+    for limit in [0, 1, 2, 3, 10] {
+        let quota = Quota::at_most_per_hour(limit);
+        let (mut granted, mut elapsed) = (0, 0);
+        while elapsed < 3600 {
+            match kit.store.permits_take(&limit.to_string(), quota, 1).await.unwrap() {
+                None => granted += 1,
+                Some(wait) => {
+                    let seconds = i64::try_from(wait.as_secs()).unwrap();
+                    kit.clock.advance(seconds);
+                    elapsed += seconds;
+                }
+            }
+        }
+        assert!(granted <= limit && granted >= limit.saturating_sub(1), "{granted} of {limit}");
+    }
+}
