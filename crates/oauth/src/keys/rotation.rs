@@ -8,6 +8,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as 
 use serde_json::json;
 use store::{Connection, Error, Outcome};
 
+use super::set::find_signing;
 use super::{KeySet, PRIVATE_KEY, PUBLICATION_SECONDS, SigningKeys};
 use crate::error::OAuthError;
 use crate::repository::{KeyRecord, KeyRepository as _};
@@ -64,12 +65,11 @@ impl SigningKeys {
         self.store
             .transaction::<_, OAuthError>(actor, async |tx: &mut Connection| {
                 tx.key_lock().await?;
-                let now = self.now();
-                let signing = tx.key_list().await?.into_iter().find(|key| key.signs_from <= now);
+                let keys = tx.key_list().await?;
                 if !tx.key_delete(key).await? {
                     return Err(OAuthError::KeyNotFound);
                 }
-                let replacement = match signing {
+                let replacement = match find_signing(&keys, |key| key.signs_from, self.now()) {
                     Some(signing) if signing.id == key => Some(self.create(tx, 0).await?.id),
                     _ => None,
                 };

@@ -32,6 +32,12 @@ pub struct PublishedKey {
     signer: Signer,
 }
 
+/// Returns the one of these keys, newest first, that signs at this time. If the clock was set back, all keys may sign
+/// only later. Then it is the oldest one, which most caches of the key set contain.
+pub(super) fn find_signing<K>(keys: &[K], signs_from: impl Fn(&K) -> Time, now: Time) -> Option<&K> {
+    keys.iter().find(|key| signs_from(key) <= now).or_else(|| keys.last())
+}
+
 impl KeySet {
     /// Opens the private keys that `previous` does not have yet.
     pub(super) fn new(store: &Store, records: Vec<KeyRecord>, previous: Option<&Self>) -> Result<Self, OAuthError> {
@@ -52,11 +58,10 @@ impl KeySet {
         self.keys.iter().filter(move |key| !key.is_retired(now))
     }
 
-    /// Returns the key that signs at this time. If the clock was set back, all keys may sign only later. Then it is the
-    /// oldest one, which most caches of the key set contain.
+    /// Returns the key that signs at this time.
     #[must_use]
     pub fn current(&self, now: Time) -> Option<&PublishedKey> {
-        self.keys.iter().find(|key| key.signs_from <= now).or_else(|| self.keys.last())
+        find_signing(&self.keys, |key| key.signs_from, now)
     }
 
     /// Returns a key that is published at this time.

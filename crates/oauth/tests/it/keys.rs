@@ -72,6 +72,12 @@ async fn clock_that_was_set_back_does_not_interrupt_sign_in() {
     kit.oauth.verify(tokens.access_token.reveal()).await.unwrap();
     kit.refresh(&tokens).await.unwrap();
     assert_eq!(kit.db_number("SELECT count(*) FROM oauth.signing_keys").await, 1);
+    // The key that signs is replaced, although it would sign only later.
+    let keys = kit.oauth.keys();
+    let old = keys.get().await.unwrap().current(kit.now()).unwrap().id;
+    keys.retire(&operator(), old).await.unwrap();
+    keys.load().await.unwrap();
+    kit.oauth.verify(kit.sign_in().await.access_token.reveal()).await.unwrap();
 }
 
 #[tokio::test]
