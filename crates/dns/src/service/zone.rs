@@ -80,7 +80,7 @@ impl Dns {
         }
         // Check between the attempts, so that no transaction waits for the lookups.
         self.release_undelegated(org, &name).await?;
-        self.zone_try_create(actor, org, &name, content).await?.ok_or_else(too_many_deleted)
+        self.zone_try_create(actor, org, &name, content).await?.ok_or_else(unchecked_zones)
     }
 
     /// Prepares [`Dns::zone_create_within`]. Call it outside transactions, because it may look up delegations.
@@ -100,8 +100,9 @@ impl Dns {
     /// Returns the errors of [`Dns::zone_create`].
     pub async fn zone_create_within(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
         let name = self.parse_new_name(org, name)?;
-        tx.catalog_lock().await?;
-        self.find_or_insert(tx, org, &name, InitialContent::default()).await?.map(drop).ok_or_else(too_many_deleted)
+        let catalog = tx.catalog_lock().await?;
+        let found = self.find_or_insert(tx, catalog, (org, &name), InitialContent::default()).await?;
+        found.map(drop).ok_or_else(unchecked_zones)
     }
 
     /// Parses the name of a new zone, which must not overlap with a domain of the platform.
@@ -126,9 +127,15 @@ impl Dns {
     ) -> Result<Option<CreatedZone>> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let Some((zone, event)) = self.find_or_insert(tx, org, name, content).await? else {
-                    return Ok(Outcome::Unchanged(None));
+                // This lookup avoids the catalog lock if the zone exists. Otherwise, a second one under the lock decides.
+                let found = match tx.zone_find(org, name).await? {
+                    Some(existing) => Some((existing, None)),
+                    None => {
+                        let catalog = tx.catalog_lock().await?;
+                        self.find_or_insert(tx, catalog, (org, name), content).await?
+                    }
                 };
+                let Some((zone, event)) = found else { return Ok(Outcome::Unchanged(None)) };
                 let zone = self.open_zone(tx, org, zone).await?;
                 let created = Some(CreatedZone { zone, is_new: event.is_some() });
                 Ok(match event {
@@ -139,21 +146,15 @@ impl Dns {
             .await
     }
 
-    /// Finds the zone of the organization, or inserts it. Returns a new zone with its audit event. Returns `None` if
-    /// deleted zones of other organizations must be checked first.
+    /// Finds the zone of the organization, or inserts it and lists it in the locked catalog. Returns a new zone with its
+    /// audit event. Returns `None` if deleted zones of other organizations must be checked first.
     async fn find_or_insert(
         &self,
         tx: &mut Connection,
-        org: OrgId,
-        name: &ZoneName,
+        catalog: ZoneRecord,
+        (org, name): (OrgId, &ZoneName),
         content: InitialContent<'_>,
     ) -> Result<Option<(ZoneRecord, Option<Event>)>> {
-        // If the zone exists, the first lookup avoids the catalog lock. Otherwise, a second lookup under the lock
-        // decides.
-        if let Some(existing) = tx.zone_find(org, name).await? {
-            return Ok(Some((existing, None)));
-        }
-        let catalog = tx.catalog_lock().await?;
         if let Some(existing) = tx.zone_find(org, name).await? {
             return Ok(Some((existing, None)));
         }
@@ -281,8 +282,8 @@ impl Dns {
     }
 }
 
-fn too_many_deleted() -> DnsError {
-    DnsError::DelegationUnknown("there are too many such zones".to_owned())
+fn unchecked_zones() -> DnsError {
+    DnsError::DelegationUnknown("not all such zones were checked".to_owned())
 }
 
 /// Returns the change that sets the apex NS rrset.
