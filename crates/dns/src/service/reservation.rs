@@ -71,14 +71,15 @@ impl Dns {
         let mut taken = Vec::new();
         for name in names {
             let zone = ZoneName::new_unchecked(name.clone());
-            if self.hosting.as_ref().is_some_and(|hosting| hosting.overlapping_domain(org, &zone).is_some()) {
+            let is_of_platform = self.hosting.as_ref().is_some_and(|it| it.overlapping_domain(org, &zone).is_some());
+            let is_taken = is_of_platform
+                || match check_overlap(connection, org, &zone).await {
+                    Ok(()) => false,
+                    Err(DnsError::ZoneTaken(_)) => true,
+                    Err(error) => return Err(error),
+                };
+            if is_taken {
                 taken.push(name.clone());
-                continue;
-            }
-            match check_overlap(connection, org, &zone).await {
-                Ok(()) => {}
-                Err(DnsError::ZoneTaken(name)) => taken.push(name),
-                Err(error) => return Err(error),
             }
         }
         Ok(taken)
