@@ -61,6 +61,12 @@ struct ClaimedRow {
 }
 
 #[derive(QueryableByName)]
+struct ResponseRow {
+    #[diesel(sql_type = Bool)]
+    has_response: bool,
+}
+
+#[derive(QueryableByName)]
 struct ExistingRow {
     #[diesel(sql_type = Uuid)]
     id: uuid::Uuid,
@@ -163,8 +169,11 @@ impl Store {
 
     /// Returns whether the request with this claim received a response that its retries receive again.
     pub async fn idempotency_has_response(&self, connection: &mut Connection, claim: uuid::Uuid) -> Result<bool> {
-        let query = diesel::sql_query("SELECT id FROM store.idempotency WHERE id = $1 AND answer IS NOT NULL");
-        Ok(query.bind::<Uuid, _>(claim).execute(connection).await? == 1)
+        let query = diesel::sql_query(
+            "SELECT EXISTS (SELECT FROM store.idempotency WHERE id = $1 AND answer IS NOT NULL) AS has_response",
+        );
+        let row: ResponseRow = Prepared(query.bind::<Uuid, _>(claim)).get_result(connection).await?;
+        Ok(row.has_response)
     }
 
     /// Releases the key unless the request committed, so that the next request may execute.
