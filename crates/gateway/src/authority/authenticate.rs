@@ -73,25 +73,27 @@ pub(crate) async fn authenticate_with(
     }
     let identity = web::Data::<Identity>::extract(request, payload).await?;
     let oauth = web::Data::<OAuth>::extract(request, payload).await?;
-    let credential = caller.credential;
-    let is_stale = match credential {
-        Credential::Grant(_) => oauth.is_stale(caller.last_used_at),
-        _ => identity.is_stale(caller.last_used_at),
-    };
-    if is_stale {
-        // Record the use in the background: the response does not depend on it, and the next request repeats a failed
-        // update.
-        actix_web::rt::spawn(async move {
-            let touched = match credential {
-                Credential::Grant(grant) => oauth.touch(grant).await.map_err(|error| error_chain(&error).to_string()),
-                credential => identity.touch(credential).await.map_err(|error| error_chain(&error).to_string()),
-            };
-            if let Err(error) = touched {
-                tracing::debug!(error, "failed to record the use of a credential");
-            }
-        });
+    match caller.credential {
+        Credential::Grant(grant) if oauth.is_use_due(caller.last_used_at) => {
+            record_use(async move { oauth.touch(grant).await });
+        }
+        Credential::Grant(_) => {}
+        credential if identity.is_use_due(caller.last_used_at) => {
+            record_use(async move { identity.touch(credential).await });
+        }
+        _ => {}
     }
     Ok(caller)
+}
+
+/// Records the use of a credential in the background: the response does not depend on it, and the next request repeats
+/// a failed update.
+fn record_use<E: std::error::Error + 'static>(touch: impl Future<Output = Result<(), E>> + 'static) {
+    actix_web::rt::spawn(async move {
+        if let Err(error) = touch.await {
+            tracing::debug!(error = %error_chain(&error), "failed to record the use of a credential");
+        }
+    });
 }
 
 /// Returns the error of a request without a valid credential: `problem`, or 429 if the address is above its rate limit.

@@ -104,9 +104,9 @@ impl Identity {
         Ok(Page::cut(sessions, paging, |session| session.id))
     }
 
-    /// Returns whether the stored last use of a credential is old enough to be updated.
+    /// Returns whether a use of a credential must be stored now, because the stored last use is too old.
     #[must_use]
-    pub fn is_stale(&self, last_used_at: Option<Time>) -> bool {
+    pub fn is_use_due(&self, last_used_at: Option<Time>) -> bool {
         last_used_at.is_none_or(|at| self.store.clock_rng().now() > at.plus_seconds(LAST_USED_RESOLUTION_SECONDS))
     }
 

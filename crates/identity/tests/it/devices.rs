@@ -76,20 +76,20 @@ async fn last_use_is_stored_at_most_every_ten_minutes() {
     let (ada, session) = sign_in(&kit, "ada", "Firefox").await;
     let (_, other) = sign_in(&kit, "ada", "Safari").await;
     let last_used_at = async || sessions(&kit, ada, session).await[1].last_used_at;
-    assert!(!kit.identity.is_stale(Some(start)));
+    assert!(!kit.identity.is_use_due(Some(start)));
 
     kit.advance(3600);
     let first = kit.now();
-    assert!(kit.identity.is_stale(Some(start)) && !kit.identity.is_stale(Some(first)));
+    assert!(kit.identity.is_use_due(Some(start)) && !kit.identity.is_use_due(Some(first)));
     kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(last_used_at().await, Some(first));
     // A second use within ten minutes writes nothing.
     kit.advance(590);
     kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(last_used_at().await, Some(first));
-    assert!(!kit.identity.is_stale(Some(first)));
+    assert!(!kit.identity.is_use_due(Some(first)));
     kit.advance(20);
-    assert!(kit.identity.is_stale(Some(first)));
+    assert!(kit.identity.is_use_due(Some(first)));
     kit.identity.touch(Credential::Session(session)).await.unwrap();
     assert_eq!(last_used_at().await, Some(kit.now()));
 

@@ -36,9 +36,9 @@ impl OAuth {
         if self.end_grant(actor, user, grant, "user").await? { Ok(()) } else { Err(OAuthError::GrantNotFound) }
     }
 
-    /// Returns whether the stored last use of a grant is old enough to be updated.
+    /// Returns whether a use of a grant must be stored now, because the stored last use is too old.
     #[must_use]
-    pub fn is_stale(&self, last_used_at: Option<Time>) -> bool {
+    pub fn is_use_due(&self, last_used_at: Option<Time>) -> bool {
         last_used_at.is_none_or(|at| self.now() > at.plus_seconds(LAST_USED_RESOLUTION_SECONDS))
     }
 
