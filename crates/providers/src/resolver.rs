@@ -147,9 +147,11 @@ impl Resolver {
         let records = self.lookup(&name, RecordType::CAA, timeout).await?;
         let name = canonical_name(&name, &records);
         let found = records.iter().filter(|record| record.name == *name).filter_map(|record| match &record.data {
-            RData::CAA(caa) => {
-                Some(CaaRecord { critical: caa.issuer_critical, tag: caa.tag.clone(), value: printable(&caa.value) })
-            }
+            RData::CAA(caa) => Some(CaaRecord {
+                critical: caa.issuer_critical,
+                tag: caa.tag.clone(),
+                value: replace_control_characters(&caa.value),
+            }),
             _ => None,
         });
         Ok(found.collect())
@@ -226,13 +228,13 @@ fn target_text(target: &Name) -> String {
 }
 
 fn joined_text(txt: &TXT) -> String {
-    let mut text = printable(&txt.txt_data.concat());
+    let mut text = replace_control_characters(&txt.txt_data.concat());
     text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     text
 }
 
 /// Returns the text of a record, which may contain any bytes. Postgres, for example, cannot store U+0000.
-fn printable(bytes: &[u8]) -> String {
+fn replace_control_characters(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace(char::is_control, "\u{fffd}")
 }
 

@@ -100,7 +100,7 @@ pub trait ZoneRepository {
     /// check.
     async fn zone_set_dnssec(&mut self, zone: &ZoneRecord, signer_check_at: Option<Time>) -> Result<()>;
 
-    /// Records that the registry may lose a DS record of the zone from now on.
+    /// Stores the time at which the removal of a DS record begins.
     async fn zone_set_ds_removed(&mut self, zone: ZoneId, now: Time) -> Result<()>;
 
     /// Returns the zones whose managed apex NS rrset differs from these records, with their organizations. Excludes the
