@@ -155,8 +155,8 @@ impl OutboxHandler for NotificationMails {
 
 impl NotificationMails {
     /// Returns whether another mail may be sent to the address. The mails of all organizations of a creator count
-    /// together, because anyone can create organizations and add others as admins. The mails of different creators count
-    /// separately. Otherwise a user could use up the limit of an address, and so hide the notifications of others.
+    /// together, because anyone can create organizations and add others as admins. The mails of different creators
+    /// count separately. Otherwise a user could use up the limit of an address, and so hide the notifications of others.
     async fn take_permit(&self, mail: &NotificationMail) -> Result<bool, DeliveryError> {
         let key = format!("notification-mail {} {}", mail.sender, mail.to.to_lowercase());
         let taken = self.store.permits_take(&key, Quota::at_most_per_hour(self.max_per_recipient), 1).await;

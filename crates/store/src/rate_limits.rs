@@ -8,8 +8,8 @@ use diesel_async::RunQueryDsl as _;
 
 use crate::{Prepared, Result, Store};
 
-/// The size of a bucket, which refills completely in one period. A period grants fewer than twice this many permits: the
-/// full bucket, and the permits that return before the period ends. A quota without permits grants none.
+/// The size of a bucket, which refills completely in one period. A period grants fewer than twice this many permits:
+/// the full bucket, and the permits that return before the period ends. A quota without permits grants none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub permits: u32,

@@ -127,7 +127,7 @@ impl Dns {
     ) -> Result<Option<CreatedZone>> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                // This lookup avoids the catalog lock if the zone exists. Otherwise, a second one under the lock decides.
+                // If the zone exists, this lookup avoids the catalog lock. Otherwise, one under the lock decides.
                 let found = match tx.zone_find(org, name).await? {
                     Some(existing) => Some((existing, None)),
                     None => {
@@ -146,8 +146,8 @@ impl Dns {
             .await
     }
 
-    /// Finds the zone of the organization, or inserts it and lists it in the locked catalog. Returns a new zone with its
-    /// audit event. Returns `None` if deleted zones of other organizations must be checked first.
+    /// Finds the zone of the organization, or inserts it and lists it in the locked catalog. Returns a new zone with
+    /// its audit event. Returns `None` if deleted zones of other organizations must be checked first.
     async fn find_or_insert(
         &self,
         tx: &mut Connection,
