@@ -41,12 +41,14 @@ pub struct WantedDs {
 }
 
 impl Dns {
-    /// Enqueues a message about a zone in the caller's transaction, which replaces the queued one. The message is due
-    /// after a lease. By then, each delivery that read an earlier state has ended, so the new one applies the current
-    /// state after all calls of the others. However often a zone changes, it has one such message.
+    /// Enqueues two messages about a zone in the caller's transaction, which replace the queued ones. The second is due
+    /// after a lease. By then, each delivery that read an earlier state has ended, so the second one applies the current
+    /// state after all calls of the others. However often a zone changes, it has only these two messages.
     pub(super) async fn enqueue_ds(&self, tx: &mut Connection, org: OrgId, zone: ZoneId) -> Result<()> {
-        let due = self.store.clock_rng().now().plus_seconds(LEASE.as_secs().cast_signed());
-        self.replace_message(tx, org, zone, &zone.to_string(), due).await
+        let now = self.store.clock_rng().now();
+        self.replace_message(tx, org, zone, &zone.to_string(), now).await?;
+        let lease_end = now.plus_seconds(LEASE.as_secs().cast_signed());
+        self.replace_message(tx, org, zone, &format!("{zone} recheck"), lease_end).await
     }
 
     async fn replace_message(&self, tx: &mut Connection, org: OrgId, zone: ZoneId, key: &str, due: Time) -> Result<()> {

@@ -30,8 +30,8 @@ pub enum DsError {
 impl Domains {
     /// Makes the DS records at the registry equal to those that a zone needs: first adds the missing ones, then removes
     /// the others. For a zone whose signing ends, removes all. Does nothing if the zone's domain is not registered
-    /// here. Safe to repeat. Calls may overlap, and one that read an earlier state may finish last. So call it after a
-    /// change of the zone when the calls that began before the change have ended.
+    /// here. Safe to repeat. Calls may overlap, and one that read an earlier state may finish last. So call it
+    /// after a change of the zone, and again when the calls that began before the change have ended.
     ///
     /// # Errors
     /// [`DsError`].
