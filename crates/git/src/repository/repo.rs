@@ -157,8 +157,10 @@ impl RepoRepository for Connection {
     }
 
     async fn repo_set_size(&mut self, repository: RepositoryId, size_bytes: i64) -> Result<()> {
-        let change = repositories::size_bytes.eq(size_bytes);
-        Prepared(diesel::update(repositories::table.find(repository)).set(change)).execute(self).await?;
+        // Most reports repeat the size, and a row that is written again becomes a dead row.
+        let changed = repositories::table.find(repository).filter(repositories::size_bytes.ne(size_bytes));
+        let update = diesel::update(changed).set(repositories::size_bytes.eq(size_bytes));
+        Prepared(update).execute(self).await?;
         Ok(())
     }
 
@@ -168,7 +170,7 @@ impl RepoRepository for Connection {
             .inner_join(project_orgs::table.on(project_orgs::id.eq(repositories::project_id)))
             .filter(project_orgs::org_id.eq(org))
             .select(sum);
-        Ok(query.get_result(self).await?)
+        Ok(Prepared(query).get_result(self).await?)
     }
 }
 
