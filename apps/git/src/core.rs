@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::{
-    GitAccess, GitAccessRequest, GitDeployState, GitNextDeploy, GitNodeInfo, GitObjects, GitReceipt, GitRejection,
-    GitRepositories, GitSize, GitUpdates,
+    GitAccess, GitAccessRequest, GitDeployState, GitKey, GitKeyUser, GitNextDeploy, GitNodeInfo, GitObjects,
+    GitReceipt, GitRejection, GitRepositories, GitSize, GitUpdates,
 };
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -41,11 +41,17 @@ impl Core {
     /// # Errors
     /// Returns [`Busy`] if the user is above the rate of requests.
     pub async fn authorize(&self, request: &GitAccessRequest) -> anyhow::Result<GitAccess> {
-        let response = answer(self.client.post(self.url("access")).json(request)).await?;
-        if response.status() == StatusCode::TOO_MANY_REQUESTS {
-            return Err(Busy::Rate.into());
-        }
-        json(successful(response)?).await
+        self.limited(self.client.post(self.url("access")).json(request)).await
+    }
+
+    /// Returns the user of an SSH key. `None` if the key is not registered.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if the user is above the rate of requests.
+    pub async fn user_of_key(&self, fingerprint: String) -> anyhow::Result<Option<String>> {
+        let key = GitKey { ssh_key: fingerprint };
+        let found: GitKeyUser = self.limited(self.client.post(self.url("user")).json(&key)).await?;
+        Ok(found.user)
     }
 
     /// Reports updates of refs.
@@ -128,6 +134,15 @@ impl Core {
 
     fn url(&self, path: &str) -> String {
         format!("{}/internal/v1/git/{path}", self.base)
+    }
+
+    /// Sends a request that the control plane counts by user.
+    async fn limited<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {
+        let response = answer(request).await?;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            return Err(Busy::Rate.into());
+        }
+        json(successful(response)?).await
     }
 
     async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {

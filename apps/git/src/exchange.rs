@@ -114,9 +114,9 @@ impl Service {
         Self { core, repositories, journal, sizes, accesses, programs, metrics, min_free_bytes, max_input }
     }
 
-    /// Asks the control plane whether an access of the client at this address is allowed. A malformed path is treated
-    /// like a repository that does not exist. No anonymous client can push, so the first request of each push over
-    /// HTTP, which has no credential, needs no decision.
+    /// Decides whether an access of the client at this address is allowed. Asks the control plane, unless the decision
+    /// is known: no anonymous client can push, such as in the first request of each push over HTTP, and no repository
+    /// has a malformed path, which is `None`.
     ///
     /// # Errors
     /// Returns [`Busy`], or another error if the control plane is unavailable.
@@ -127,30 +127,29 @@ impl Service {
         path: Option<RepositoryPath<'_>>,
         write: bool,
     ) -> anyhow::Result<GitAccess> {
-        let RepositoryPath { org, project, repository } = path.unwrap_or_default();
-        let (org, project, repository) = (org.to_owned(), project.to_owned(), repository.to_owned());
-        let (password, ssh_key) = match credential {
-            None if write => {
-                self.metrics.access(transport, "unauthenticated");
-                return Ok(GitAccess::Unauthenticated);
-            }
-            None => (None, None),
-            Some(Credential::Password(password)) => (Some(password), None),
-            Some(Credential::SshKey(fingerprint)) => (None, Some(fingerprint)),
+        let decide = async {
+            let RepositoryPath { org, project, repository } = match (path, &credential) {
+                (Some(path), Some(_)) => path,
+                (Some(path), None) if !write => path,
+                (None, Some(_)) => return Ok(GitAccess::NotFound),
+                (_, None) => return Ok(GitAccess::Unauthenticated),
+            };
+            let (org, project, repository) = (org.to_owned(), project.to_owned(), repository.to_owned());
+            let (password, ssh_key) = match credential {
+                None => (None, None),
+                Some(Credential::Password(password)) => (Some(password), None),
+                Some(Credential::SshKey(fingerprint)) => (None, Some(fingerprint)),
+            };
+            let access = GitAccessRequest { password, ssh_key, org, project, repository, write };
+            self.ask(address, self.core.authorize(&access)).await
         };
-        let access = GitAccessRequest { password, ssh_key, org, project, repository, write };
-        let access = self.ask(address, &access).await;
-        let label = match &access {
-            Err(error) if error.is::<Busy>() => "limited",
-            Err(_) => "unavailable",
-            // The path was malformed.
-            Ok(GitAccess::Authenticated(_)) => "not_found",
-            Ok(GitAccess::Allowed(_)) => "allowed",
-            Ok(GitAccess::Unauthenticated) => "unauthenticated",
-            Ok(GitAccess::Forbidden(_)) => "forbidden",
-            Ok(GitAccess::NotFound) => "not_found",
-        };
-        self.metrics.access(transport, label);
+        let access = decide.await;
+        self.count(transport, &access, |access| match access {
+            GitAccess::Allowed(_) => "allowed",
+            GitAccess::Unauthenticated => "unauthenticated",
+            GitAccess::Forbidden(_) => "forbidden",
+            GitAccess::NotFound => "not_found",
+        });
         access
     }
 
@@ -159,25 +158,27 @@ impl Service {
     /// # Errors
     /// Returns [`Busy`], or another error if the control plane is unavailable.
     pub async fn authenticate(&self, address: IpAddr, fingerprint: String) -> anyhow::Result<Option<String>> {
-        let (org, project, repository) = Default::default();
-        let access =
-            GitAccessRequest { password: None, ssh_key: Some(fingerprint), org, project, repository, write: false };
-        match self.ask(address, &access).await? {
-            GitAccess::Authenticated(user) => Ok(Some(user)),
-            GitAccess::Unauthenticated => Ok(None),
-            GitAccess::Allowed(_) | GitAccess::Forbidden(_) | GitAccess::NotFound => {
-                bail!("the control plane returned no user")
-            }
-        }
+        let user = self.ask(address, self.core.user_of_key(fingerprint)).await;
+        self.count(Transport::Ssh, &user, |user| if user.is_some() { "authenticated" } else { "unauthenticated" });
+        user
+    }
+
+    /// Counts a decision, or its failure.
+    fn count<T>(&self, transport: Transport, result: &anyhow::Result<T>, name: impl FnOnce(&T) -> &'static str) {
+        let decision = match result {
+            Ok(decision) => name(decision),
+            Err(error) if error.is::<Busy>() => "limited",
+            Err(_) => "unavailable",
+        };
+        self.metrics.access(transport, decision);
     }
 
     /// Sends a request to the control plane within the limits of the client.
-    async fn ask(&self, address: IpAddr, access: &GitAccessRequest) -> anyhow::Result<GitAccess> {
+    async fn ask<T>(&self, address: IpAddr, request: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let _permit = self.accesses.admit(address).await?;
-        let access = self.core.authorize(access).await;
-        access.inspect_err(|error| {
+        request.await.inspect_err(|error| {
             if !error.is::<Busy>() {
-                tracing::error!(%error, "cannot authorize a git client");
+                tracing::error!(error = format!("{error:#}"), "cannot authorize a git client");
             }
         })
     }

@@ -90,9 +90,7 @@ async fn serve(
         Ok(GitAccess::Allowed(grant)) => grant,
         Ok(GitAccess::Unauthenticated) => return unauthenticated(),
         Ok(GitAccess::Forbidden(message)) => return refuse(StatusCode::FORBIDDEN, &message),
-        Ok(GitAccess::NotFound | GitAccess::Authenticated(_)) => {
-            return refuse(StatusCode::NOT_FOUND, "The repository does not exist.");
-        }
+        Ok(GitAccess::NotFound) => return refuse(StatusCode::NOT_FOUND, "The repository does not exist."),
         Err(error) if is_refusal(&error) => return busy(&error),
         Err(_) => return unavailable(),
     };

@@ -1,7 +1,7 @@
 //! The path of a repository in URLs and SSH commands: `/<org>/<project>/<repo>.git`.
 
 /// The names in a path. They need no decoding, because names contain no characters that URLs encode.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepositoryPath<'a> {
     pub org: &'a str,
     pub project: &'a str,

@@ -10,8 +10,7 @@ use validator::Validate;
 
 use crate::secrets::SecretValue;
 
-/// A request to access a repository, with the client's password or key. An anonymous client has neither. If the
-/// organization, the project and the repository are empty, the request only authenticates the client.
+/// A request to access a repository, with the client's password or key. An anonymous client has neither.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -33,14 +32,30 @@ pub struct GitAccessRequest {
     pub write: bool,
 }
 
+/// An SSH key whose private key a client has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitKey {
+    /// The fingerprint: `SHA256:…`.
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub ssh_key: String,
+}
+
+/// The user who registered an SSH key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GitKeyUser {
+    /// The user; null if the key is not registered.
+    pub user: Option<String>,
+}
+
 /// The decision about an access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum GitAccess {
     Allowed(GitGrant),
-    /// The credential is valid, and the request names no repository. Contains the user.
-    Authenticated(String),
     /// The credential is missing or not valid.
     Unauthenticated,
     /// The client may read the repository, but this operation is not allowed. Contains a message for the user.

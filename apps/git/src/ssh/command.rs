@@ -60,7 +60,7 @@ impl Command {
             Ok(GitAccess::Allowed(grant)) => grant,
             Ok(GitAccess::Unauthenticated) => return Err("your key is not registered any more".into()),
             Ok(GitAccess::Forbidden(message)) => return Err(message.into()),
-            Ok(GitAccess::NotFound | GitAccess::Authenticated(_)) => return Err("repository not found".into()),
+            Ok(GitAccess::NotFound) => return Err("repository not found".into()),
             Err(error) if is_refusal(&error) => return Err(error.to_string().into()),
             Err(_) => return Err(UNAVAILABLE.into()),
         };

@@ -79,8 +79,6 @@ pub(crate) enum GitCredential<'a> {
 /// The decision about the access of a git client (runtime specification, "Git").
 pub(crate) enum GitDecision {
     Allowed(AllowedGitAccess),
-    /// The credential is valid, and the client names no repository.
-    Authenticated(UserId),
     Unauthenticated,
     Forbidden(String),
     NotFound,
@@ -146,19 +144,12 @@ impl GitAuthorizer {
                 };
                 let Some(presented) = presented else { return Ok(GitDecision::Unauthenticated) };
                 let target = Target::Project { org: path.org, project: path.project };
-                let lookup = Lookup { credential: presented, target, permit_request: None };
-                let Some(caller) = resolve(&self.store, lookup).await? else {
+                let Some(caller) = self.resolve(presented, target).await? else {
                     return Ok(GitDecision::Unauthenticated);
                 };
-                self.limiters.count_git(&self.request, &self.store, caller.user.id).await?;
                 Some((caller, presented))
             }
         };
-        if let Some((caller, _)) = &caller
-            && [path.org, path.project, name].iter().all(|part| part.is_empty())
-        {
-            return Ok(GitDecision::Authenticated(caller.user.id));
-        }
         let repo = self.repositories.find_by_path(path, name).await?;
         let user = caller.as_ref();
         let user = user.map(|(caller, presented)| GitUser { id: caller.user.id, credential: presented.to_stored() });
@@ -168,6 +159,26 @@ impl GitAuthorizer {
             (GitDecision::Allowed(allowed), Some(org)) if write => self.limit_push(allowed, org).await,
             (decision, _) => Ok(decision),
         }
+    }
+
+    /// Returns the user of an SSH key, and counts the request by this user. Returns `None` if the key is not registered.
+    pub(crate) async fn authenticate(&self, fingerprint: &str) -> Result<Option<UserId>, Problem> {
+        let Some(presented) = PresentedCredential::ssh_key(fingerprint) else { return Ok(None) };
+        let caller = self.resolve(presented, Target::Account).await?;
+        Ok(caller.map(|caller| caller.user.id))
+    }
+
+    /// Looks a credential up, and counts the request by its user.
+    async fn resolve(
+        &self,
+        credential: PresentedCredential,
+        target: Target<'_>,
+    ) -> Result<Option<ResolvedCaller>, Problem> {
+        let caller = resolve(&self.store, Lookup { credential, target, permit_request: None }).await?;
+        if let Some(caller) = &caller {
+            self.limiters.count_git(&self.request, &self.store, caller.user.id).await?;
+        }
+        Ok(caller)
     }
 
     /// Limits a push to the bytes that the organization may still store. Refuses it if there are none.

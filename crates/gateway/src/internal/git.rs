@@ -4,8 +4,8 @@ use actix_web::web::Data;
 use git::{ProjectPath, RefUpdate, RefUpdateRecord, Repositories};
 use kernel::{Code, RepositoryId, Secret};
 use protocol::{
-    GitAccess, GitAccessRequest, GitGrant, GitNodeInfo, GitObjects, GitReceipt, GitRepositories, GitSize, GitUpdate,
-    GitUpdates,
+    GitAccess, GitAccessRequest, GitGrant, GitKey, GitKeyUser, GitNodeInfo, GitObjects, GitReceipt, GitRepositories,
+    GitSize, GitUpdate, GitUpdates,
 };
 
 use super::id::parse_id;
@@ -20,6 +20,9 @@ pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("git", "Access to repositories, and updates of refs, for the git node.");
     area.post("authorize", "/internal/v1/git/access", authorize)
         .summary("Decide whether a git client may access a repository")
+        .codes(&[&Code::BAD_REQUEST]);
+    area.post("authenticate", "/internal/v1/git/user", authenticate)
+        .summary("Return the user of an SSH key")
         .codes(&[&Code::BAD_REQUEST]);
     area.post("report_updates", "/internal/v1/git/updates", report_updates)
         .summary("Report updates of refs")
@@ -73,11 +76,19 @@ async fn authorize(
                 max_push_bytes,
             })
         }
-        GitDecision::Authenticated(user) => GitAccess::Authenticated(user.to_string()),
         GitDecision::Unauthenticated => GitAccess::Unauthenticated,
         GitDecision::Forbidden(message) => GitAccess::Forbidden(message),
         GitDecision::NotFound => GitAccess::NotFound,
     }))
+}
+
+async fn authenticate(
+    _: GitNodeCaller,
+    authorizer: GitAuthorizer,
+    Body(GitKey { ssh_key }): Body<GitKey>,
+) -> Result<Json<GitKeyUser>, Problem> {
+    let user = authorizer.authenticate(&ssh_key).await?;
+    Ok(Json(GitKeyUser { user: user.map(|user| user.to_string()) }))
 }
 
 async fn report_updates(

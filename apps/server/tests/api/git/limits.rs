@@ -179,6 +179,10 @@ async fn requests_are_limited_by_address() {
     }
     let refused = kit.init("work").fails(&["ls-remote", &kit.ssh_url("app")]);
     assert!(refused.contains("svc: too many requests"), "{refused}");
+    // The sign-in and the command.
+    let limited = "svc_git_accesses_total{decision=\"limited\",transport=\"ssh\"} 2";
+    let metrics = kit.metrics().await;
+    assert!(metrics.lines().any(|line| line == limited), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
