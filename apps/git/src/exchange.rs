@@ -1,22 +1,23 @@
 //! Connects a client to a git process, for one HTTP request or one SSH channel.
 
+mod feed;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use bytes::{Bytes, BytesMut};
+use anyhow::Context as _;
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use protocol::{GitAccess, GitAccessRequest, GitGrant, SecretValue};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::feed::{Feeder, PushChecks, forward_output};
 use crate::commands::CommandReader;
 use crate::core::Core;
 use crate::git::{Process, Program};
-use crate::journal::{Journal, PushGuard, StaleDeletion};
-use crate::limits::{AccessLimit, Busy, Client, ClientLimits, ProgramLimit, ProgramPermit};
+use crate::journal::{Journal, PushGuard};
+use crate::limits::{AccessLimit, Busy, Client, ClientLimits, NodePermit, ProgramLimit, ProgramPermit};
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
 use crate::progress::Progress;
@@ -30,9 +31,6 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 /// The maximum size of an exchange's input, except for pushes, in bytes. The input lists the commits that the client
 /// has and requests, and git holds the whole list in memory.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
-const CHUNK_BYTES: usize = 64 * 1024;
-/// The maximum number of bytes of git's error output that are kept.
-const MAX_ERROR_BYTES: usize = 8 * 1024;
 /// git may write files of this size for each push, such as the list of all refs, in bytes.
 const MIN_FILE_BYTES: u64 = 64 << 20;
 
@@ -191,22 +189,15 @@ impl Service {
         let client = grant.user.clone().map_or(Client::Address(address), Client::User);
         let permit = self.programs.acquire(client).await?;
         let Mode { program, arguments, protocol } = mode;
-        let max_push = match program.writes() {
-            true => Some(grant.max_push_bytes.context("the control plane sent no limit of the push")?),
-            false => None,
-        };
-        let begin = |max| PushStorage::begin(self.repositories.clone(), self.min_free_bytes, max);
-        let storage = max_push.map(begin).transpose()?;
         let reason = if program.writes() { Use::Change } else { Use::Read };
         let repository = self.repositories.open_or_create(&grant.repository, &grant.default_branch, reason).await?;
-        let begin = |storage| {
-            let guard = self.journal.begin(&repository.path, grant, permit.node())?;
-            anyhow::Ok(Push { guard, storage, repository: grant.repository.clone(), sizes: self.sizes.clone() })
+        let push = match program.writes() {
+            true => Some(self.begin_push(grant, &repository, permit.node())?),
+            false => None,
         };
-        let push = storage.map(begin).transpose()?;
         let hooks = push.as_ref().map(|push| push.guard.hooks());
         // A push can refer to objects of the repository, which git then copies into the new pack.
-        let max_file = max_push.map(|max| max.max(MIN_FILE_BYTES));
+        let max_file = grant.max_push_bytes.map(|max| max.max(MIN_FILE_BYTES));
         match self.repositories.git().serve(program, arguments, &repository.path, protocol, hooks, max_file) {
             Ok(process) => Ok(Exchange { process, repository, max_input: self.max_input, push, permit: Some(permit) }),
             Err(error) => {
@@ -217,6 +208,14 @@ impl Service {
                 Err(error)
             }
         }
+    }
+
+    /// Checks the storage of a push, and registers the push in the journal.
+    fn begin_push(&self, grant: &GitGrant, repository: &Repository, permit: NodePermit) -> anyhow::Result<Push> {
+        let max_bytes = grant.max_push_bytes.context("the control plane sent no limit of the push")?;
+        let storage = PushStorage::begin(self.repositories.clone(), self.min_free_bytes, max_bytes)?;
+        let guard = self.journal.begin(&repository.path, grant, permit)?;
+        Ok(Push { guard, storage, repository: grant.repository.clone(), sizes: self.sizes.clone() })
     }
 }
 
@@ -326,118 +325,5 @@ impl Exchange {
             timeout(SKIP_TIMEOUT, feed).await.context("the client sends its input too slowly")??;
         }
         Ok(())
-    }
-}
-
-/// Passes the input of a client to git.
-struct Feeder<'a> {
-    /// The checks of a push. `None` for other programs, and after a refusal.
-    checks: Option<PushChecks<'a>>,
-    /// `None` after a refusal, and when git no longer reads its input.
-    stdin: Option<ChildStdin>,
-    /// The number of bytes so far.
-    total: u64,
-    max_input: u64,
-    skips_input: bool,
-    /// The reason why the rest of the input is skipped.
-    refusal: Option<anyhow::Error>,
-}
-
-impl Feeder<'_> {
-    /// Passes a part of the input to git, unless the node refuses it.
-    async fn feed(&mut self, chunk: &[u8], output: &mpsc::Sender<Output>) -> anyhow::Result<()> {
-        self.total += u64::try_from(chunk.len())?;
-        ensure!(self.total <= self.max_input, "the client sent more than {} bytes", self.max_input);
-        if let Some(checks) = &mut self.checks
-            && let Err(error) = checks.check(chunk, self.total).await
-        {
-            // The client may have disconnected.
-            let _ = output.send(Output::Refusal(error.to_string())).await;
-            if !self.skips_input {
-                return Err(error);
-            }
-            (self.checks, self.stdin, self.refusal) = (None, None, Some(error));
-        }
-        if let Some(stdin) = &mut self.stdin
-            && stdin.write_all(chunk).await.is_err()
-        {
-            // git no longer reads its input.
-            self.stdin = None;
-        }
-        Ok(())
-    }
-}
-
-/// The checks of a push while its input arrives.
-struct PushChecks<'a> {
-    push: &'a PushGuard,
-    storage: &'a mut PushStorage,
-    commands: CommandReader,
-}
-
-impl PushChecks<'_> {
-    /// Checks a part of the input. `total` is the number of bytes with it. Returns an error for the client if the push
-    /// is refused.
-    async fn check(&mut self, input: &[u8], total: u64) -> anyhow::Result<()> {
-        let checked = match self.storage.check(total) {
-            Ok(()) => {
-                self.commands.read(input)?;
-                self.push.register(self.commands.take_updates()).await
-            }
-            refused => refused,
-        };
-        match checked {
-            Err(error) if !error.is::<StaleDeletion>() && !error.is::<StorageRefusal>() => {
-                tracing::error!(error = format!("{error:#}"), "cannot check a push");
-                bail!("the git node cannot check the push")
-            }
-            checked => checked,
-        }
-    }
-}
-
-/// Copies git's output and its error output to the client.
-async fn forward_output(
-    mut stdout: ChildStdout,
-    stderr: Option<ChildStderr>,
-    output: &mpsc::Sender<Output>,
-    progress: &Progress,
-) -> anyhow::Result<()> {
-    let errors = async {
-        match stderr {
-            Some(mut stderr) => forward_errors(&mut stderr, output).await,
-            None => Ok(()),
-        }
-    };
-    let data = async {
-        let mut buffer = BytesMut::new();
-        loop {
-            buffer.reserve(CHUNK_BYTES);
-            if stdout.read_buf(&mut buffer).await? == 0 {
-                return Ok(());
-            }
-            progress.restart(Instant::now());
-            let length = buffer.len();
-            output.send(Output::Data(buffer.split().freeze())).await.context("the client disconnected")?;
-            progress.count(length, Instant::now());
-        }
-    };
-    tokio::try_join!(data, errors).map(drop)
-}
-
-/// Copies the error output to the client, up to a limit.
-async fn forward_errors(stderr: &mut (impl AsyncRead + Unpin), output: &mpsc::Sender<Output>) -> anyhow::Result<()> {
-    let (mut buffer, mut total) = (BytesMut::new(), 0);
-    loop {
-        buffer.reserve(CHUNK_BYTES);
-        let length = stderr.read_buf(&mut buffer).await?;
-        if length == 0 {
-            return Ok(());
-        }
-        let text = buffer.split().freeze();
-        total += length;
-        if total <= MAX_ERROR_BYTES {
-            output.send(Output::Error(text)).await.context("the client disconnected")?;
-        }
     }
 }
