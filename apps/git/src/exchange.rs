@@ -247,19 +247,15 @@ impl Exchange {
             Err(error) => Err(error),
         };
         self.process.end().await;
-        if let Some(Push { guard, repository, sizes, .. }) = self.push.take() {
+        if let Some(Push { guard, storage, repository, sizes }) = self.push.take() {
             if let Err(error) = guard.finish(matches!(result, Ok(0))).await {
                 // git has already reported success to the client. The client may have disconnected.
                 let _ = output.send(Output::Abort).await;
                 result = Err(error);
             }
-            let (permit, path) = (self.permit.take(), self.repository.path.clone());
-            tokio::spawn(async move {
-                let _permit = permit;
-                sizes.report(&repository, path).await;
-            });
-            if self.process.was_killed() {
-                self.repository.clean_up();
+            let was_killed = self.process.was_killed();
+            if was_killed || storage.has_input() {
+                sizes.report_change(repository, self.repository, was_killed);
             }
         }
         result

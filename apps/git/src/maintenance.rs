@@ -84,8 +84,8 @@ async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<
     Ok(())
 }
 
-/// Repacks repositories that received many pushes. It repacks a few at the same time, so that a large one does not
-/// delay the others.
+/// Repacks repositories that received many pushes, and repeats the reports of sizes. It processes a few repositories at
+/// the same time, so that a large one does not delay the others.
 pub async fn repack(core: Core, repositories: Repositories, journal: Journal, sizes: SizeReporter) {
     let failed = Mutex::new(HashMap::new());
     let mut ticks = interval(REPACK_INTERVAL);
@@ -94,17 +94,19 @@ pub async fn repack(core: Core, repositories: Repositories, journal: Journal, si
         ticks.tick().await;
         let repack = async |id: String| {
             let last: Option<Instant> = failures(&failed).get(&id).copied();
-            if last.is_some_and(|last| last.elapsed() < RETRY_INTERVAL) {
-                return;
+            if last.is_none_or(|last| last.elapsed() >= RETRY_INTERVAL) {
+                match repack_one(&core, &repositories, (&journal, &sizes), &id).await {
+                    Ok(()) => {
+                        failures(&failed).remove(&id);
+                    }
+                    Err(error) => {
+                        tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
+                        failures(&failed).insert(id.clone(), Instant::now());
+                    }
+                }
             }
-            match repack_one(&core, &repositories, (&journal, &sizes), &id).await {
-                Ok(()) => {
-                    failures(&failed).remove(&id);
-                }
-                Err(error) => {
-                    tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
-                    failures(&failed).insert(id, Instant::now());
-                }
+            if let Ok(path) = repositories.path(&id) {
+                sizes.repeat(&id, path).await;
             }
         };
         stream::iter(repositories.all()).for_each_concurrent(MAX_REPACKS, repack).await;
@@ -130,11 +132,8 @@ async fn repack_one(
     let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
     let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
-    sizes.report(id, repository.path.clone()).await;
-    if repacked.is_err() {
-        // A failed command may have been killed, and then leaves lock files and an incomplete pack.
-        repository.clean_up();
-    }
+    // A failed command may have been killed, and then leaves lock files and an incomplete pack.
+    sizes.report_change(id.to_owned(), repository, repacked.is_err());
     repacked
 }
 

@@ -279,27 +279,25 @@ impl Repositories {
 impl Repository {
     /// Removes the files that a killed git process of this use left behind. Waits until no other process changes the
     /// repository.
-    pub fn clean_up(mut self) {
+    pub async fn clean_up(mut self) {
         self.change = None;
-        tokio::spawn(async move {
-            loop {
-                // While this function waits for the lock, later changes wait too.
-                if let Ok(alone) = timeout(CLEAN_UP_WAIT, Arc::clone(&self.changes).write_owned()).await {
-                    let path = self.path.clone();
-                    let removed = spawn_blocking(move || {
-                        let _alone = alone;
-                        leftovers::remove(&path)
-                    });
-                    match removed.await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => tracing::error!(error = format!("{error:#}"), "failed to remove leftovers"),
-                        Err(error) => tracing::error!(%error, "the task that removes leftovers failed"),
-                    }
-                    return;
+        loop {
+            // While this function waits for the lock, later changes wait too.
+            if let Ok(alone) = timeout(CLEAN_UP_WAIT, Arc::clone(&self.changes).write_owned()).await {
+                let path = self.path.clone();
+                let removed = spawn_blocking(move || {
+                    let _alone = alone;
+                    leftovers::remove(&path)
+                });
+                match removed.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::error!(error = format!("{error:#}"), "failed to remove leftovers"),
+                    Err(error) => tracing::error!(%error, "the task that removes leftovers failed"),
                 }
-                sleep(CLEAN_UP_WAIT * 3).await;
+                return;
             }
-        });
+            sleep(CLEAN_UP_WAIT * 3).await;
+        }
     }
 }
 
@@ -347,12 +345,13 @@ mod tests {
         let keep = killed.path.join("objects/pack/pack-1.keep");
         fs::write(&lock, "").unwrap();
         fs::write(&keep, "").unwrap();
-        killed.clean_up();
+        let clean_up = tokio::spawn(killed.clean_up());
         tokio::task::yield_now().await;
         assert!(lock.exists());
         drop(other);
         // A change that begins later waits for the cleanup.
         let _next = open().await.unwrap();
         assert!(!lock.exists() && !keep.exists());
+        clean_up.await.unwrap();
     }
 }

@@ -1,21 +1,28 @@
 //! The storage of repositories: how many bytes a push may add, and how many bytes a repository uses.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use daemon::if_exists;
 use semaphores::KeyedSemaphores;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::core::Core;
-use crate::repository::Repositories;
+use crate::repository::{Repositories, Repository};
 
 /// The free space is checked again after a push has sent this many bytes.
 const CHECK_BYTES: u64 = 16 << 20;
 /// The size of a block of the file system, as far as the limit is concerned.
 const BLOCK_BYTES: u64 = 4096;
+/// The maximum number of repositories that are measured at the same time.
+const MAX_MEASUREMENTS: usize = 4;
+/// The age at which a report is repeated.
+const REPORT_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// The reason why a push may not store its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +48,7 @@ pub struct PushStorage {
     min_free_bytes: u64,
     /// The number of bytes that the organization may still store.
     max_bytes: u64,
+    received: u64,
     /// The number of received bytes at which the free space is checked again.
     next_check: u64,
 }
@@ -51,7 +59,7 @@ impl PushStorage {
     /// # Errors
     /// Returns [`StorageRefusal`], or an error of the file system.
     pub fn begin(repositories: Repositories, min_free_bytes: u64, max_bytes: u64) -> anyhow::Result<Self> {
-        let mut storage = Self { repositories, min_free_bytes, max_bytes, next_check: 0 };
+        let mut storage = Self { repositories, min_free_bytes, max_bytes, received: 0, next_check: 0 };
         storage.check(0)?;
         Ok(storage)
     }
@@ -61,6 +69,7 @@ impl PushStorage {
     /// # Errors
     /// Returns [`StorageRefusal`], or an error of the file system.
     pub fn check(&mut self, received: u64) -> anyhow::Result<()> {
+        self.received = received;
         if received > self.max_bytes {
             return Err(StorageRefusal::Organization(self.max_bytes).into());
         }
@@ -73,6 +82,11 @@ impl PushStorage {
         }
         Ok(())
     }
+
+    /// Returns whether the push has sent anything. The request for the list of refs does not.
+    pub const fn has_input(&self) -> bool {
+        self.received > 0
+    }
 }
 
 /// Reports the sizes of repositories to the control plane, which adds them up for each organization. Cheap to clone.
@@ -80,24 +94,74 @@ impl PushStorage {
 pub struct SizeReporter {
     core: Core,
     /// One report of a repository runs at a time, so that an older size does not replace a newer one.
-    reports: Arc<KeyedSemaphores<String>>,
+    running: Arc<KeyedSemaphores<String>>,
+    /// One report runs and one waits. The waiting one will measure all changes until then, so it replaces further ones.
+    queued: Arc<KeyedSemaphores<String>>,
+    measurements: Arc<Semaphore>,
+    /// The times of the last reports, if they succeeded.
+    reported: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 impl SizeReporter {
     pub fn new(core: Core) -> Self {
-        Self { core, reports: Arc::new(KeyedSemaphores::new(1)) }
+        Self {
+            core,
+            running: Arc::new(KeyedSemaphores::new(1)),
+            queued: Arc::new(KeyedSemaphores::new(2)),
+            measurements: Arc::new(Semaphore::new(MAX_MEASUREMENTS)),
+            reported: Arc::default(),
+        }
     }
 
-    /// Measures a repository, and reports its size. The next push or repack repeats a failed report.
-    pub async fn report(&self, id: &str, path: PathBuf) {
+    /// Reports the size of a changed repository in the background. If a git process was killed, this first removes the
+    /// files that it left behind.
+    pub fn report_change(&self, id: String, repository: Repository, was_killed: bool) {
+        let (this, path) = (self.clone(), repository.path.clone());
+        tokio::spawn(async move {
+            if was_killed {
+                repository.clean_up().await;
+            } else {
+                drop(repository);
+            }
+            this.report(&id, path).await;
+        });
+    }
+
+    /// Measures a repository, and reports its size. If this fails, [`Self::repeat`] reports it again.
+    async fn report(&self, id: &str, path: PathBuf) {
+        let Ok(queued) = self.queued.of(id.to_owned()).try_acquire_owned() else { return };
         let report = async {
-            let _permit = self.reports.of(id.to_owned()).acquire_owned().await?;
-            let size_bytes = spawn_blocking(move || measure(&path)).await??;
+            // The first permit is released first: while the next report runs, another one can wait.
+            let _permits = (queued, self.running.of(id.to_owned()).acquire_owned().await?);
+            let size_bytes = {
+                let _permit = self.measurements.acquire().await?;
+                spawn_blocking(move || measure(&path)).await??
+            };
             self.core.report_size(id, size_bytes).await
         };
-        if let Err(error) = report.await {
-            tracing::warn!(error = format!("{error:#}"), repository = id, "failed to report the size of a repository");
+        match report.await {
+            Ok(()) => {
+                self.reported().insert(id.to_owned(), Instant::now());
+            }
+            Err(error) => {
+                self.reported().remove(id);
+                let error = format!("{error:#}");
+                tracing::warn!(error, repository = id, "failed to report the size of a repository");
+            }
         }
+    }
+
+    /// Reports the size of a repository again if the last report failed or is old. At the limit of an organization, no
+    /// push can do this, because pushes are refused.
+    pub async fn repeat(&self, id: &str, path: PathBuf) {
+        let last = self.reported().get(id).copied();
+        if last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL) {
+            self.report(id, path).await;
+        }
+    }
+
+    fn reported(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -187,8 +187,8 @@ impl GitAuthorizer {
         let free = limit.saturating_sub(used);
         if free == 0 {
             return Ok(GitDecision::Forbidden(format!(
-                "the repositories of the organization use {used} bytes, and the {} plan allows {limit}; a deleted \
-                 repository counts until its contents are erased, 30 days later",
+                "the repositories of the organization use {used} bytes, and the {} plan allows {limit}; upgrade \
+                 the plan, or ask the operator",
                 org.plan
             )));
         }

@@ -181,9 +181,9 @@ async fn disconnected_client_leaves_nothing() {
     work.git(&["--git-dir", bare, "fsck", "--full"]);
 }
 
-/// The lock file of a killed git process is removed while the node runs.
+/// The files of a killed git process are removed while the node runs, and do not count as stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_program_leaves_no_lock() {
+async fn killed_program_leaves_no_files() {
     let kit = Kit::start().await;
     kit.create("app").await;
     let work = kit.init("work");
@@ -208,13 +208,21 @@ async fn killed_program_leaves_no_lock() {
     .await;
     let lock = bare.join("refs/heads/main.lock");
     std::fs::write(&lock, "").unwrap();
+    let incomplete = vec![0; 10_000_000];
+    std::fs::write(bare.join("objects/pack/tmp_pack_1"), &incomplete).unwrap();
     work.commit("a", b"2");
     assert!(work.fails(&["push", "origin", "main"]).contains("main.lock"));
     assert!(lock.exists());
+    let is_counted = async || {
+        let rows = kit.app.database.rows("SELECT size_bytes FROM git.repositories").await;
+        rows[0]["size_bytes"].as_u64().unwrap() >= incomplete.len() as u64
+    };
+    eventually("the files count", async || is_counted().await.then_some(())).await;
     let process = rustix::process::Pid::from_raw(process).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     drop(sender);
     eventually("the lock is removed", async || (!lock.exists()).then_some(())).await;
+    eventually("the files no longer count", async || (!is_counted().await).then_some(())).await;
     work.git(&["push", "--quiet", "origin", "main"]);
     push.abort();
 }

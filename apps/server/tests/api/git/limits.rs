@@ -205,7 +205,7 @@ const STORAGE: usize = 300 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repositories_of_an_organization_have_a_storage_limit() {
-    let kit = Kit::with(|config| config.limits.free.repository_bytes = STORAGE as u64, &[]).await;
+    let mut kit = Kit::with(|config| config.limits.free.repository_bytes = STORAGE as u64, &[]).await;
     kit.create("app").await;
     kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
     let work = kit.init("work");
@@ -217,6 +217,12 @@ async fn repositories_of_an_organization_have_a_storage_limit() {
     };
     let before = eventually("the node reports the size", size).await;
     assert!((1..STORAGE as u64).contains(&before), "{before}");
+    // A lost report is repeated without a push.
+    let fill = format!("UPDATE git.repositories SET size_bytes = {STORAGE}");
+    kit.app.database.run(&fill).await;
+    kit.node.kill();
+    kit.node.restart().await;
+    eventually("the node repeats the report", async || size().await.filter(|size| *size == before)).await;
 
     work.commit("noise", &incompressible(500_000));
     for url in [kit.url(&kit.token, "app"), kit.ssh_url("app")] {
@@ -233,9 +239,14 @@ async fn repositories_of_an_organization_have_a_storage_limit() {
     let objects: Vec<_> = std::fs::read_dir(kit.bare().await.join("objects")).unwrap().map(|it| it.unwrap()).collect();
     assert!(objects.iter().all(|it| ["info", "pack"].iter().any(|name| it.file_name() == *name)), "{objects:?}");
 
-    kit.app.database.run(&format!("UPDATE git.repositories SET size_bytes = {STORAGE}")).await;
-    let refused = work.fails(&["push", "origin", "main~1:refs/heads/other"]);
-    assert!(refused.contains("the free plan allows 307200"), "{refused}");
+    let refused = eventually("a push is refused", async || {
+        // The report of an earlier push may still arrive.
+        kit.app.database.run(&fill).await;
+        let push = work.try_git(&["push", "origin", "main~1:refs/heads/other"]);
+        (!push.status.success()).then(|| String::from_utf8(push.stderr).unwrap())
+    })
+    .await;
+    assert!(refused.contains("the free plan allows 307200; upgrade the plan"), "{refused}");
     // A deleted repository counts until it is erased, and fetching is still possible.
     kit.create("second").await;
     kit.ada.delete(REPO).await.expect(204);
