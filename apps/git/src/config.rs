@@ -38,6 +38,8 @@ settings::table! {
     /// The maximum number of git processes that run for the anonymous clients of one address at the same time. Further
     /// ones wait.
     pub MAX_PROGRAMS_PER_ADDRESS: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_PROGRAMS_PER_ADDRESS", "4");
+    /// The maximum number of authenticated SSH connections of one user. Further ones can run no command.
+    pub MAX_CONNECTIONS_PER_USER: NonZeroU32 = Setting::with_default("SVC_GIT_MAX_CONNECTIONS_PER_USER", "32");
     /// The maximum number of requests per minute that the node sends to the control plane for the clients of one
     /// address, on average. Each HTTP request of a client and each SSH command is one. Further ones are refused.
     pub MAX_REQUESTS_PER_ADDRESS: NonZeroU32 =
@@ -84,6 +86,9 @@ impl Config {
     /// # Errors
     /// Returns an error that names the missing or malformed setting.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
+        let count = |setting: &Setting<NonZeroU32>| {
+            Ok::<_, Error>(usize::try_from(settings.get(setting)?.get()).unwrap_or(usize::MAX))
+        };
         Ok(Self {
             listen: settings.get(&LISTEN)?,
             ssh_listen: settings.get(&SSH_LISTEN)?,
@@ -94,9 +99,9 @@ impl Config {
             dir: settings.get(&DIR)?,
             trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
             client_limits: ClientLimits {
-                programs_per_user: usize::try_from(settings.get(&MAX_PROGRAMS_PER_USER)?.get()).unwrap_or(usize::MAX),
-                programs_per_address: usize::try_from(settings.get(&MAX_PROGRAMS_PER_ADDRESS)?.get())
-                    .unwrap_or(usize::MAX),
+                programs_per_user: count(&MAX_PROGRAMS_PER_USER)?,
+                programs_per_address: count(&MAX_PROGRAMS_PER_ADDRESS)?,
+                connections_per_user: count(&MAX_CONNECTIONS_PER_USER)?,
                 requests_per_address: settings.get(&MAX_REQUESTS_PER_ADDRESS)?.get(),
             },
             push_limits: PushLimits {

@@ -92,7 +92,8 @@ impl GitNode {
         let (address, http) =
             http::listen(config.listen, service.clone(), config.trusted_proxies.clone(), metrics.clone())
                 .with_context(listening(config.listen))?;
-        let ssh = SshServer::bind(config.ssh_listen, &repositories.host_key(), service, metrics.clone()).await;
+        let (host_key, max_per_user) = (repositories.host_key(), config.client_limits.connections_per_user);
+        let ssh = SshServer::bind(config.ssh_listen, &host_key, service, max_per_user, metrics.clone()).await;
         let ssh = ssh.with_context(listening(config.ssh_listen))?;
         let ssh_address = ssh.address()?;
         tasks.spawn(ssh.run());

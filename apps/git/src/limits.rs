@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use semaphores::KeyedSemaphores;
 use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant as Deadline, timeout_at};
 
 /// The maximum number of git processes that run for clients at the same time. Others wait.
 const MAX_PROGRAMS: usize = 64;
@@ -19,7 +19,7 @@ const MAX_PROGRAMS: usize = 64;
 const MAX_ANONYMOUS_PROGRAMS: usize = MAX_PROGRAMS / 2;
 /// The maximum number of concurrent requests to the control plane for clients. Others wait.
 const MAX_ACCESS_REQUESTS: usize = 32;
-/// The maximum time for which a client waits for a permit of a git process.
+/// The maximum time for which a client waits for all permits of a git process.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum time for which a client waits for a request to the control plane.
 const ACCESS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,6 +45,8 @@ pub struct ClientLimits {
     pub programs_per_user: usize,
     /// The maximum number of concurrent git processes of the anonymous clients of an address.
     pub programs_per_address: usize,
+    /// The maximum number of authenticated SSH connections of a user.
+    pub connections_per_user: usize,
     /// The number of requests per minute from an address, on average.
     pub requests_per_address: u32,
 }
@@ -116,7 +118,7 @@ impl AccessLimit {
         if !self.count(address, Instant::now()) {
             return Err(Busy::Rate);
         }
-        wait(Arc::clone(&self.requests), ACCESS_TIMEOUT, Busy::Server).await
+        wait(Arc::clone(&self.requests), Deadline::now() + ACCESS_TIMEOUT, Busy::Server).await
     }
 
     /// Returns whether the rates of the address and of its network allow another request, and counts it if so.
@@ -140,8 +142,8 @@ impl AccessLimit {
     }
 }
 
-async fn wait(semaphore: Arc<Semaphore>, limit: Duration, busy: Busy) -> Result<OwnedSemaphorePermit, Busy> {
-    timeout(limit, semaphore.acquire_owned()).await.ok().and_then(Result::ok).ok_or(busy)
+async fn wait(semaphore: Arc<Semaphore>, deadline: Deadline, busy: Busy) -> Result<OwnedSemaphorePermit, Busy> {
+    timeout_at(deadline, semaphore.acquire_owned()).await.ok().and_then(Result::ok).ok_or(busy)
 }
 
 /// Limits the number of running git processes. Cheap to clone.
@@ -206,11 +208,12 @@ impl ProgramLimit {
                 own.chain([(Arc::clone(&self.anonymous), Busy::Anonymous)]).collect()
             }
         };
+        let deadline = Deadline::now() + QUEUE_TIMEOUT;
         let mut client = Vec::with_capacity(semaphores.len());
         for (semaphore, busy) in semaphores {
-            client.push(wait(semaphore, QUEUE_TIMEOUT, busy).await?);
+            client.push(wait(semaphore, deadline, busy).await?);
         }
-        let node = wait(Arc::clone(&self.all), QUEUE_TIMEOUT, Busy::Server).await?;
+        let node = wait(Arc::clone(&self.all), deadline, Busy::Server).await?;
         Ok(ProgramPermit { _client: client, node: NodePermit(Arc::new(Mutex::new(Some(node)))) })
     }
 }
@@ -219,8 +222,12 @@ impl ProgramLimit {
 mod tests {
     use super::*;
 
-    const LIMITS: ClientLimits =
-        ClientLimits { programs_per_user: 2, programs_per_address: 1, requests_per_address: 60 };
+    const LIMITS: ClientLimits = ClientLimits {
+        programs_per_user: 2,
+        programs_per_address: 1,
+        connections_per_user: 2,
+        requests_per_address: 60,
+    };
 
     #[tokio::test]
     async fn clients_have_separate_limits() {

@@ -31,8 +31,6 @@ use crate::metrics::Metrics;
 const MAX_CONNECTIONS: usize = 1024;
 /// The maximum number of unauthenticated connections per address.
 const MAX_LOGINS_PER_ADDRESS: usize = 16;
-/// The maximum number of authenticated connections per user.
-const MAX_CONNECTIONS_PER_USER: usize = 32;
 /// A connection without an open channel for this long is closed, for example because the client does not authenticate.
 /// A channel is closed if it starts no command for this long.
 const GRACE: Duration = Duration::from_secs(30);
@@ -46,6 +44,7 @@ pub struct SshServer {
     listener: TcpListener,
     config: Arc<Config>,
     service: Service,
+    max_per_user: usize,
     metrics: Metrics,
 }
 
@@ -56,6 +55,7 @@ struct Connection {
     address: IpAddr,
     /// The authenticated connections of all users.
     users: Arc<KeyedSemaphores<String>>,
+    max_per_user: usize,
     /// Count the connection: by its address until the client authenticates, and then by its user.
     permits: Vec<OwnedSemaphorePermit>,
     /// The fingerprint of the client's key, after authentication.
@@ -99,11 +99,12 @@ impl Drop for ChannelCount {
 }
 
 impl SshServer {
-    /// Opens the listener. Creates the host key on the first start.
+    /// Opens the listener. Creates the host key on the first start. A user can have `max_per_user` connections.
     pub async fn bind(
         address: SocketAddr,
         host_key: &Path,
         service: Service,
+        max_per_user: usize,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(address).await?;
@@ -122,7 +123,7 @@ impl SshServer {
             nodelay: true,
             ..Config::default()
         };
-        Ok(Self { listener, config: Arc::new(config), service, metrics })
+        Ok(Self { listener, config: Arc::new(config), service, max_per_user, metrics })
     }
 
     /// Returns the address that the server listens on.
@@ -134,7 +135,7 @@ impl SshServer {
     pub async fn run(self) {
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let logins = AddressSemaphores::new(MAX_LOGINS_PER_ADDRESS);
-        let users = Arc::new(KeyedSemaphores::new(MAX_CONNECTIONS_PER_USER));
+        let users = Arc::new(KeyedSemaphores::new(self.max_per_user));
         loop {
             let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
             let (stream, address) = match self.listener.accept().await {
@@ -154,6 +155,7 @@ impl SshServer {
                 metrics: self.metrics.clone(),
                 address,
                 users: Arc::clone(&users),
+                max_per_user: self.max_per_user,
                 permits,
                 fingerprint: None,
                 refusal: None,
@@ -210,7 +212,7 @@ impl Handler for Connection {
         match self.service.authenticate(self.address, fingerprint.clone()).await {
             Ok(Some(user)) => match self.users.of(user).try_acquire_owned() {
                 Ok(permit) => self.permits = vec![permit],
-                Err(_) => self.refusal = Some(Busy::Connections(MAX_CONNECTIONS_PER_USER)),
+                Err(_) => self.refusal = Some(Busy::Connections(self.max_per_user)),
             },
             Ok(None) => return Ok(Auth::reject()),
             Err(_) => {}
