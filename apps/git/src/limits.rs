@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use daemon::Rate;
 use semaphores::KeyedSemaphores;
 use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -95,14 +96,19 @@ fn network(address: IpAddr) -> Option<IpAddr> {
     }
 }
 
+/// The rates of the requests of clients, by address and by /48 network.
+#[derive(Debug, Default)]
+struct AddressRates {
+    addresses: HashMap<IpAddr, Rate>,
+    networks: HashMap<IpAddr, Rate>,
+}
+
 /// Limits the requests to the control plane: their rate per address, and how many run at the same time. Cheap to clone.
 #[derive(Clone)]
 pub struct AccessLimit {
     /// The average time between the requests of an address.
     interval: Duration,
-    /// The earliest time at which the requests of an address no longer exceed the average rate, or those of a network
-    /// with this factor (GCRA).
-    paid_until: Arc<Mutex<HashMap<(IpAddr, u8), Instant>>>,
+    rates: Arc<Mutex<AddressRates>>,
     requests: Arc<Semaphore>,
 }
 
@@ -110,7 +116,7 @@ impl AccessLimit {
     /// `per_minute` is the number of requests per minute from an address, on average.
     pub fn new(per_minute: u32) -> Self {
         let requests = Arc::new(Semaphore::new(MAX_ACCESS_REQUESTS));
-        Self { interval: Duration::from_secs(60) / per_minute.max(1), paid_until: Arc::default(), requests }
+        Self { interval: Duration::from_secs(60) / per_minute.max(1), rates: Arc::default(), requests }
     }
 
     /// Counts a request of an address, and waits until it may be sent.
@@ -123,22 +129,19 @@ impl AccessLimit {
 
     /// Returns whether the rates of the address and of its network allow another request, and counts it if so.
     fn count(&self, address: IpAddr, now: Instant) -> bool {
-        let of_network = network(address).map(|network| (network, NETWORK_FACTOR));
-        let keys = [Some((rate_limit_key(address), 1)), of_network].into_iter().flatten();
-        let mut paid_until = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if paid_until.len() > MAX_IDLE_ADDRESSES {
-            paid_until.retain(|_, paid_until| *paid_until > now);
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let AddressRates { addresses, networks } = &mut *rates;
+        for rates in [&mut *addresses, &mut *networks] {
+            if rates.len() > MAX_IDLE_ADDRESSES {
+                rates.retain(|_, rate| !rate.is_idle(now));
+            }
         }
-        let after = keys.map(|key| {
-            let paid_until = paid_until.get(&key).copied().unwrap_or(now).max(now);
-            (key, paid_until + self.interval / u32::from(key.1))
-        });
-        let after: Vec<_> = after.collect();
-        let is_admitted = after.iter().all(|(_, after)| after.duration_since(now) <= BURST);
-        if is_admitted {
-            paid_until.extend(after);
-        }
-        is_admitted
+        let new = |interval| Rate::new(interval, BURST, now);
+        let of_address = addresses.entry(rate_limit_key(address)).or_insert_with(|| new(self.interval));
+        let of_network = network(address)
+            .map(|network| networks.entry(network).or_insert_with(|| new(self.interval / u32::from(NETWORK_FACTOR))));
+        let rates: Vec<_> = [Some(of_address), of_network].into_iter().flatten().collect();
+        rates.iter().all(|rate| rate.admits(now)) && rates.into_iter().all(|rate| rate.admit(now))
     }
 }
 

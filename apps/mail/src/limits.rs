@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use daemon::Rate;
 use settings::rate_limit_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -129,33 +130,6 @@ pub enum TooManyConnections {
     Client,
 }
 
-/// A rate limiter (GCRA).
-#[derive(Debug, Clone, Copy)]
-pub struct Rate {
-    /// The average time between events.
-    interval: Duration,
-    /// The length of a burst: the events of this period can occur at once.
-    burst: Duration,
-    /// The earliest time at which the admitted events no longer exceed the average rate.
-    paid_at: Instant,
-}
-
-impl Rate {
-    pub const fn new(interval: Duration, burst: Duration, now: Instant) -> Self {
-        Self { interval, burst, paid_at: now }
-    }
-
-    /// Returns whether the rate allows another event, and counts it if so.
-    pub fn admit(&mut self, now: Instant) -> bool {
-        let paid_at = self.paid_at.max(now) + self.interval;
-        let admitted = paid_at.duration_since(now) <= self.burst;
-        if admitted {
-            self.paid_at = paid_at;
-        }
-        admitted
-    }
-}
-
 /// The clients that have or recently had connections. A client is an IPv4 address or a /64 network of IPv6 addresses.
 #[derive(Clone)]
 pub struct Clients {
@@ -248,7 +222,7 @@ impl Client {
     }
 
     fn is_idle(&self, now: Instant) -> bool {
-        self.connections == 0 && self.mails.paid_at <= now && self.guesses(now) < 1.0
+        self.connections == 0 && self.mails.is_idle(now) && self.guesses(now) < 1.0
     }
 }
 
@@ -333,15 +307,6 @@ mod tests {
         let other = clients.connect([192, 0, 2, 2].into()).unwrap();
         assert_eq!([(); 5].map(|()| one.admit_mail()), [true, true, true, false, false]);
         assert!(other.admit_mail());
-    }
-
-    #[test]
-    fn rate_recovers() {
-        let mut now = Instant::now();
-        let mut rate = Rate::new(Duration::from_secs(20), Duration::from_secs(60), now);
-        assert_eq!([(); 4].map(|()| rate.admit(now)), [true, true, true, false]);
-        now += Duration::from_secs(21);
-        assert_eq!([(); 2].map(|()| rate.admit(now)), [true, false]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use daemon::Rate;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use protocol::Recipient;
@@ -14,7 +15,6 @@ use tokio::sync::Semaphore;
 
 use crate::core::Core;
 use crate::host::HostName;
-use crate::limits::Rate;
 use crate::metrics::Metrics;
 
 /// After a lookup that found a project, the rate limit does not apply to further lookups of the domain for this time.

@@ -1,6 +1,6 @@
 //! The common part of the programs next to the control plane, such as the node: arguments, log and signals, the
-//! settings of the control plane's address and of the credential for it, backoff, the texts of errors, files that may be
-//! missing, the metrics, ids of mails, and with the feature `resolver` the DNS client.
+//! settings of the control plane's address and of the credential for it, backoff, rate limits, the texts of errors, files
+//! that may be missing, the metrics, ids of mails, and with the feature `resolver` the DNS client.
 
 mod backoff;
 mod control_plane;
@@ -9,6 +9,7 @@ mod files;
 mod mail_id;
 mod metrics;
 mod program;
+mod rate;
 #[cfg(feature = "resolver")]
 mod resolver;
 
@@ -19,5 +20,6 @@ pub use files::if_exists;
 pub use mail_id::new_mail_id;
 pub use metrics::show_metrics;
 pub use program::{Program, Stop, init_log, install_crypto_provider};
+pub use rate::Rate;
 #[cfg(feature = "resolver")]
 pub use resolver::resolver;
