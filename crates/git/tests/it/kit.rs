@@ -9,7 +9,7 @@ use git::{
     RepoBlob, RepoRefs, RepoTree, Repositories, RepositoryLocation, Site, Target,
 };
 use kernel::audit::Actor;
-use kernel::{Limits, OrgId, Paging, ProjectId, RepositoryId};
+use kernel::{Limits, OrgId, Paging, ProjectId};
 use testkit::TestStore;
 
 pub const AT: ProjectPath<'static> = ProjectPath { org: "acme", project: "site" };
