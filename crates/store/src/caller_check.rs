@@ -84,8 +84,9 @@ impl CallerCheck {
 impl Store {
     /// Checks the caller, and locks the caller's session or token and membership until the transaction ends.
     ///
-    /// Every transaction does this when it appends the audit row, so call this method only before a change that may end
-    /// the caller's own permission. Such a transaction returns [`crate::Outcome::ChangedAuthority`].
+    /// [`Store::transaction`] and [`Store::transaction_unaudited_as`] do this before the commit. So call this method
+    /// only before a change that may end the caller's own permission, for which a transaction returns
+    /// [`crate::Outcome::ChangedAuthority`], or in a transaction that may have no caller.
     ///
     /// # Errors
     /// Returns [`Error::Caller`](crate::Error::Caller) if the caller lost the permission.

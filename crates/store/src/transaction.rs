@@ -40,8 +40,7 @@ impl Store {
         self.run_transaction(Some(actor), run).await
     }
 
-    /// Runs `work` in a transaction without an audit row, for writes that are not operations of an actor, such as
-    /// observed state.
+    /// Runs `work` in a transaction without an audit row, for writes that no actor causes, such as observed state.
     ///
     /// # Errors
     /// Returns the error of `work`, or [`Error`] if the transaction fails.
@@ -50,6 +49,24 @@ impl Store {
         work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
     ) -> Result<T, E> {
         self.run_transaction(None, async |connection| work(connection).await.map(End::Commit)).await
+    }
+
+    /// Runs `work` in a transaction without an audit row, for writes that a user causes but that are not operations.
+    /// Commits them if the actor is still authorized.
+    ///
+    /// # Errors
+    /// As [`Self::transaction`].
+    pub async fn transaction_unaudited_as<T, E: From<Error>>(
+        &self,
+        actor: &Actor,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let run = async |connection: &mut Connection| {
+            let value = work(connection).await?;
+            self.authorize(connection, actor).await?;
+            Ok(End::Commit(value))
+        };
+        self.run_transaction(Some(actor), run).await
     }
 
     /// Runs `work`, which must only read, so that all its statements see the same snapshot.

@@ -57,12 +57,10 @@ impl Domains {
         }
         let registrar = self.registrar()?;
         self.take_requests(org, 1).await?;
-        let marked = self
+        let DomainRecord { revision: marked, .. } = self
             .store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                let marked = self.store_lock(tx, &domain, domain.revision, None).await?;
-                self.store.authorize(tx, actor).await?;
-                Ok::<_, DomainError>(marked.revision)
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| {
+                self.store_lock(tx, &domain, domain.revision, None).await
             })
             .await?;
         let result = call_registrar(until, set_registrar_lock(registrar, &domain.name, change.locked)).await;

@@ -95,13 +95,13 @@ impl Domains {
         }
         self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
         self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 // This call locks the catalog, so that reservations and new zones wait for each other.
                 self.ports.zones.reserve(tx, org, name.as_str()).await.map_err(|refusal| match refusal {
                     ZoneRefusal::Taken => DomainError::Taken(name.to_string()),
                     refusal => refusal.into(),
                 })?;
-                let reservation = match tx.domain_lock(org, name.as_str()).await? {
+                Ok(match tx.domain_lock(org, name.as_str()).await? {
                     Some(owned) if owned.state.is_managed() => {
                         self.ports.zones.release(tx, name.as_str()).await?;
                         return Ok(Reservation::Owned(owned.into()));
@@ -112,9 +112,7 @@ impl Domains {
                         Reservation::Purchase { domain: domain.id, saga }
                     }
                     other => self.start_purchase(tx, actor, org, name, (other, &purchase)).await?,
-                };
-                self.store.authorize(tx, actor).await?;
-                Ok(reservation)
+                })
             })
             .await
     }

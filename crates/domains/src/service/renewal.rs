@@ -95,13 +95,12 @@ impl Domains {
     /// Starts a renewal, or finds the one that the request repeats.
     async fn start_renewal(&self, actor: &Actor, domain: &DomainRecord, years: u8) -> Result<Uuid> {
         self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 let locked = self.lock_domain(tx, domain).await?;
                 if !locked.state.is_managed() {
                     return Err(DomainError::NotManaged);
                 }
                 let key = locked.id.to_string();
-                self.store.authorize(tx, actor).await?;
                 if let Some(open) = saga::find_open(tx, RENEWAL, &key).await? {
                     return Ok(open);
                 }

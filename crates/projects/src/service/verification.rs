@@ -140,13 +140,7 @@ impl Projects {
         actor: &Actor,
         write: impl AsyncFnOnce(&mut Connection) -> store::Result<()>,
     ) -> Result<()> {
-        self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                write(tx).await?;
-                self.store.authorize(tx, actor).await?;
-                Ok(())
-            })
-            .await
+        Ok(self.store.transaction_unaudited_as(actor, write).await?)
     }
 
     /// Activates a verified hostname.

@@ -73,10 +73,7 @@ impl OAuth {
         let code = Token::mint(TokenKind::AuthorizationCode, self.store.clock_rng());
         let record = self.code(user, request, scopes, &code);
         self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                // The session may have ended since the policy ran. Audit events check it again, but only the later
-                // exchange writes one. So check the session here.
-                self.store.authorize(tx, actor).await?;
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 tx.client_share(client.id).await?.ok_or_else(unknown_client)?;
                 Ok(tx.code_insert(&record).await?)
             })

@@ -103,10 +103,7 @@ impl OAuth {
         let state = if decision.approve { DeviceState::Approved } else { DeviceState::Denied };
         let now = self.now();
         self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                // The session may have ended since the policy ran. Audit events check it again, but only the later
-                // exchange writes one. So check the session here.
-                self.store.authorize(tx, actor).await?;
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 if tx.device_decide(&code, user, state, now).await? {
                     Ok(())
                 } else {

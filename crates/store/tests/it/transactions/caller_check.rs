@@ -105,6 +105,23 @@ async fn result_without_a_change_is_withheld_from_a_caller_without_permission() 
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn unaudited_writes_commit_only_while_the_caller_is_authorized() {
+    for (loss, expected) in LOSSES {
+        let (kit, store, actor) = start().await;
+        let change = async |id: i32| store.transaction_unaudited_as(&actor, async |tx| write(tx, id).await).await;
+        let failing =
+            async || store.transaction_unaudited_as(&actor, async |_| Err::<(), _>(Error::inconsistent("x"))).await;
+        change(1).await.unwrap();
+        assert!(matches!(failing().await.unwrap_err(), Error::Inconsistent(_)));
+        kit.db_execute(loss).await;
+        assert_eq!(rejection(change(2).await), expected);
+        assert_eq!(rejection(failing().await), expected);
+        assert_eq!(kit.db_notes().await, ["zero", "note 1"]);
+        assert_eq!(kit.db_audits().await, 0);
+    }
+}
+
 /// The permission ends while the change waits for a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn change_that_waited_for_a_lock_is_rejected() {
