@@ -118,6 +118,7 @@ fn reject(status: StatusCode) -> HttpResponse {
             "The browser sent too many headers. Delete the cookies of this site."
         }
         StatusCode::REQUEST_TIMEOUT => "The request arrived too slowly. Try again.",
+        status if status.is_server_error() => "The server could not process the request. Try again in a moment.",
         _ => "The server could not read the request.",
     };
     let mut response = page(status, text);
