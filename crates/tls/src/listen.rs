@@ -155,7 +155,7 @@ where
             // A connection without this option still works.
             let _ = stream.set_nodelay(true);
             let client = stream.peer_addr().ok();
-            Ok((Rejecting::new(stream, reject), Protocol::Http1, client))
+            Ok((Rejecting::new(stream, Some(reject)), Protocol::Http1, client))
         }
     });
     accept.and_then(http.map_err(|_| ()))
@@ -190,6 +190,7 @@ where
             let accepted = handshaker.accept(stream).await.map_err(|_| ())?;
             let is_http_2 = accepted.protocol == Protocol::Http2;
             let connection = TlsConnection::new(accepted.stream, is_http_2, accepted.presented);
+            let reject = (!is_http_2).then_some(reject);
             Ok((Rejecting::new(connection, reject), accepted.protocol, accepted.client))
         }
     });

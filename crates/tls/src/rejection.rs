@@ -115,13 +115,14 @@ where
 pub(crate) struct Rejecting<T> {
     stream: T,
     responses: AppResponses,
-    render: RenderRejection,
+    /// `None` on a connection with HTTP/2, whose frames may contain any bytes.
+    render: Option<RenderRejection>,
     /// The rest of a response that is being written in place of one of actix.
     replacement: Option<Bytes>,
 }
 
 impl<T> Rejecting<T> {
-    pub(crate) fn new(stream: T, render: RenderRejection) -> Self {
+    pub(crate) fn new(stream: T, render: Option<RenderRejection>) -> Self {
         Self { stream, responses: AppResponses::default(), render, replacement: None }
     }
 
@@ -166,8 +167,11 @@ fn replace(written: &[u8], render: &dyn Fn(StatusCode) -> HttpResponse) -> Optio
 impl<T: AsyncWrite + Unpin> AsyncWrite for Rejecting<T> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.replacement.is_none() && !this.responses.0.is_unsent.get() {
-            this.replacement = replace(bytes, &*this.render);
+        if let Some(render) = &this.render
+            && this.replacement.is_none()
+            && !this.responses.0.is_unsent.get()
+        {
+            this.replacement = replace(bytes, &**render);
         }
         let Some(replacement) = &mut this.replacement else {
             return Pin::new(&mut this.stream).poll_write(context, bytes);
@@ -188,7 +192,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Rejecting<T> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // Only HTTP/2 writes slices.
+        // actix writes slices only over HTTP/2.
         Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
     }
 
@@ -233,7 +237,7 @@ mod tests {
             client.read_to_string(&mut received).await.map(|_| received)
         });
         let render = |status| HttpResponse::build(status).insert_header(("x-own", "1")).body("too slow");
-        let mut connection = Rejecting::new(stream, Rc::new(render));
+        let mut connection = Rejecting::new(stream, Some(Rc::new(render)));
         // A body of the app may have any content.
         let response = connection.responses().begin();
         connection.write_all(EMPTY.as_bytes()).await.unwrap();
@@ -247,5 +251,16 @@ mod tests {
         drop(connection);
         let expected = [EMPTY, EMPTY, EMPTY, "HTTP/1.1 100 Continue\r\n\r\n", RENDERED].concat();
         assert_eq!(received.await.unwrap().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn frames_of_http_2_are_not_replaced() {
+        let (stream, mut client) = duplex(EMPTY.len());
+        let mut connection = Rejecting::new(stream, None);
+        connection.write_all(EMPTY.as_bytes()).await.unwrap();
+        drop(connection);
+        let mut received = String::new();
+        client.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, EMPTY);
     }
 }
