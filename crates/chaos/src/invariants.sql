@@ -45,6 +45,11 @@ FROM projects.bundle_totals t
     FULL JOIN (SELECT org_id, sum(size_bytes) AS bytes FROM projects.bundles GROUP BY org_id) b ON b.org_id = t.org_id
 WHERE t.size_bytes IS DISTINCT FROM b.bytes;
 
+-- a deployment whose bundle is not counted with its size
+SELECT d.id, p.org_id, d.digest FROM projects.deployments d JOIN projects.projects p ON p.id = d.project_id
+LEFT JOIN projects.bundles b ON b.org_id = p.org_id AND b.digest = d.digest
+WHERE b.size_bytes IS DISTINCT FROM d.size_bytes;
+
 -- a node whose placement count differs from its number of placements
 SELECT n.id, n.name, n.placements, count(p.project_id) AS rows
 FROM convergence.nodes n LEFT JOIN convergence.placements p ON p.node_id = n.id

@@ -19,6 +19,8 @@ const VALID: &str = "
         created_by_subject, created_at)
         VALUES (md5('d')::uuid, md5('p')::uuid, 1, sha256('d'), 1, '{}', false, 1, md5('u')::uuid, 'u', now());
     UPDATE projects.projects SET live_version = 1;
+    INSERT INTO projects.bundles (org_id, digest, size_bytes) VALUES (md5('o')::uuid, sha256('d'), 1);
+    INSERT INTO projects.bundle_totals (org_id, size_bytes) VALUES (md5('o')::uuid, 1);
     INSERT INTO convergence.nodes (id, name, token_hash, revision, created_at) VALUES (md5('n')::uuid, 'n', 'x', 6, now());
     INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at)
         VALUES (md5('p')::uuid, md5('n')::uuid, 'active', 1, now());
@@ -157,14 +159,15 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 86] = [
+const VIOLATIONS: [(&str, &str); 87] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
     ("a zone whose journal_bytes", "UPDATE dns.zones SET journal_bytes = 5 WHERE org_id IS NOT NULL"),
     ("an organization whose zone count", "UPDATE dns.zone_counts SET zones = 2"),
     ("an organization whose project count", "UPDATE projects.project_counts SET projects = 2"),
-    ("an organization whose total of bundles", "INSERT INTO projects.bundle_totals VALUES (md5('o')::uuid, 1)"),
+    ("an organization whose total of bundles", "UPDATE projects.bundle_totals SET size_bytes = 2"),
+    ("a deployment whose bundle", "UPDATE projects.bundles SET digest = sha256('e')"),
     ("a node whose placement count", "UPDATE convergence.nodes SET placements = 0"),
     ("a project whose last_version", "UPDATE projects.projects SET last_version = 2 WHERE name = 'p'"),
     (
