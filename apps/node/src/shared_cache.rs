@@ -8,21 +8,20 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 /// Prohibits that a shared cache stores the response, whatever its code says. The other directives stay.
 pub fn make_private(response: &mut HttpResponse) {
     let headers = response.headers_mut();
-    let targeted: Vec<HeaderName> = headers.keys().filter(|name| is_for_certain_caches(name)).cloned().collect();
+    let targeted: Vec<HeaderName> = headers.keys().filter(|name| is_targeted(name)).cloned().collect();
     for name in targeted {
         headers.remove(name);
     }
     let values = headers.get_all(CACHE_CONTROL).filter_map(|value| value.to_str().ok());
-    let directives = values.flat_map(|list| list.split(',')).map(str::trim);
     let is_named = |directive: &str, names: &[&str]| {
         let name = directive.split('=').next().unwrap_or_default().trim_end();
         names.iter().any(|other| name.eq_ignore_ascii_case(other))
     };
-    let mut kept: Vec<&str> =
-        directives.filter(|it| !it.is_empty() && !is_named(it, &["public", "s-maxage"])).collect();
     // With a value, `private` names only some header fields.
-    let is_private = |it: &&str| is_named(it, &["no-store"]) || it.eq_ignore_ascii_case("private");
-    if !kept.iter().any(is_private) {
+    let is_partly_private = |it: &str| is_named(it, &["private"]) && !it.eq_ignore_ascii_case("private");
+    let is_kept = |it: &&str| !is_named(it, &["public", "s-maxage"]) && !is_partly_private(it);
+    let mut kept: Vec<&str> = values.flat_map(directives).filter(is_kept).collect();
+    if !kept.iter().any(|it| is_named(it, &["private", "no-store"])) {
         kept = iter::once("private").chain(kept).collect();
     }
     let value = HeaderValue::from_str(&kept.join(", ")).unwrap_or(HeaderValue::from_static("private"));
@@ -33,13 +32,13 @@ pub fn make_private(response: &mut HttpResponse) {
 /// for shared caches, which may store every response that does not prohibit it.
 pub fn make_private_by_default(response: &mut HttpResponse) -> bool {
     let headers = response.headers_mut();
-    if headers.keys().any(is_for_certain_caches) {
+    if headers.keys().any(is_targeted) {
         return false;
     }
     let values: Result<Vec<_>, _> = headers.get_all(CACHE_CONTROL).map(HeaderValue::to_str).collect();
     let Ok(values) = values else { return false };
     let directives: Vec<String> =
-        values.iter().flat_map(|list| list.split(',')).map(|it| it.trim().to_ascii_lowercase()).collect();
+        values.iter().flat_map(|list| directives(list)).map(str::to_ascii_lowercase).collect();
     let has = |is_meant: fn(&str, &str) -> bool| {
         directives.iter().map(|it| it.split_once('=').unwrap_or((it, ""))).any(|(name, value)| is_meant(name, value))
     };
@@ -60,8 +59,18 @@ pub fn make_private_by_default(response: &mut HttpResponse) -> bool {
     })
 }
 
-/// Returns whether a header is for certain caches, which then ignore `Cache-Control` (RFC 9213 section 2.2).
-fn is_for_certain_caches(name: &HeaderName) -> bool {
+/// Returns the directives of a value of `Cache-Control`. Their own values may contain commas between quotes.
+fn directives(list: &str) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    let is_end = move |c: char| {
+        is_quoted ^= c == '"';
+        c == ',' && !is_quoted
+    };
+    list.split(is_end).map(str::trim).filter(|directive| !directive.is_empty())
+}
+
+/// Returns whether a header is a targeted field: its caches ignore `Cache-Control` (RFC 9213 section 2.2).
+fn is_targeted(name: &HeaderName) -> bool {
     name.as_str().ends_with("-cache-control") || name == "surrogate-control"
 }
 
@@ -77,7 +86,7 @@ mod tests {
             (&["Public", "S-MaxAge=60, max-age=5"], "private, max-age=5"),
             (&["max-age=5, Private"], "max-age=5, Private"),
             (&["no-store, public"], "no-store"),
-            (&["private=\"set-cookie\""], "private, private=\"set-cookie\""),
+            (&["private=\"set-cookie, x-user\", max-age=5"], "private, max-age=5"),
         ] {
             let mut response = HttpResponse::Ok();
             for value in sent {
@@ -86,6 +95,7 @@ mod tests {
             let response = response.insert_header(("cdn-cache-control", "max-age=60"));
             let mut response = response.insert_header(("surrogate-control", "max-age=60")).finish();
             make_private(&mut response);
+            assert!(make_private_by_default(&mut response), "{sent:?}");
             let headers = response.headers();
             assert_eq!(headers.get_all(CACHE_CONTROL).collect::<Vec<_>>(), [expected], "{sent:?}");
             assert_eq!(headers.len(), 1, "{headers:?}");
