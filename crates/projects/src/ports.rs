@@ -92,8 +92,11 @@ pub struct Push {
 /// The pushes that are deployed.
 #[async_trait::async_trait]
 pub trait Pushes: Send + Sync {
-    /// Records the version of a push, in the transaction that creates the version. Returns false if the push must not
-    /// be deployed: it was already deployed, another push comes first, or the repository's pushes are no longer
+    /// Returns whether a push may be deployed: it was not deployed, no other push comes first, and the repository's
+    /// pushes are still deployed. Takes no lock.
+    async fn is_next(&self, tx: &mut Connection, push: Push) -> store::Result<bool>;
+
+    /// Records the version of a push, in the transaction that creates the version. Returns false if the push may not be
     /// deployed.
     async fn complete(&self, tx: &mut Connection, push: Push, version: i32) -> store::Result<bool>;
 }

@@ -161,6 +161,10 @@ struct PushesPort(Repositories);
 
 #[async_trait]
 impl projects::Pushes for PushesPort {
+    async fn is_next(&self, tx: &mut Connection, push: Push) -> store::Result<bool> {
+        self.0.is_next_deploy(tx, push.repository, push.number).await
+    }
+
     async fn complete(&self, tx: &mut Connection, push: Push, version: i32) -> store::Result<bool> {
         let Push { repository, number } = push;
         self.0.complete_deploy(tx, repository, number, version).await

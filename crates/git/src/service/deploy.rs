@@ -36,6 +36,22 @@ impl Repositories {
         Ok(self.store.connection().await?.deploy_find(repository, number).await?)
     }
 
+    /// Returns whether a deploy is the next pending one of its repository, which still deploys the branch.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn is_next_deploy(
+        &self,
+        tx: &mut Connection,
+        repository: RepositoryId,
+        number: i64,
+    ) -> store::Result<bool> {
+        if tx.deploy_next(repository).await? != Some(number) {
+            return Ok(false);
+        }
+        Ok(tx.deploy_find(repository, number).await?.is_some_and(|deploy| deploy.is_wanted))
+    }
+
     /// Ends a pending deploy, in the transaction that creates its version. Returns false if the deploy has ended, is
     /// not the next one, or its repository no longer deploys the branch. In these cases, the caller must not create the
     /// version.

@@ -69,6 +69,9 @@ pub trait ProjectRepository {
     /// IDs.
     async fn project_purge(&mut self, deleted_before: Time, limit: i64) -> Result<Vec<ProjectId>>;
 
+    /// Returns whether the organization has the project. Takes no lock.
+    async fn project_exists(&mut self, org: OrgId, project: ProjectId) -> Result<bool>;
+
     /// Increments the project's last version and returns it, or `None` for an unknown project. Locks the project's row
     /// until the transaction ends.
     async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>>;
@@ -177,6 +180,12 @@ impl ProjectRepository for Connection {
             .load::<DetailRow>(&mut &*self)
             .await?;
         build_detail(rows, slug)
+    }
+
+    async fn project_exists(&mut self, org: OrgId, project: ProjectId) -> Result<bool> {
+        let own = projects::org_id.eq(org).and(projects::deleted_at.is_null());
+        let query = projects::table.find(project).filter(own).select(projects::id);
+        Ok(query.first::<ProjectId>(self).await.optional()?.is_some())
     }
 
     async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>> {

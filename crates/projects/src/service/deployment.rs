@@ -50,7 +50,7 @@ impl Projects {
         let clock_rng = self.store.clock_rng();
         let id = clock_rng.id::<DeploymentId>();
         let limits = self.limits.for_plan(org.plan).bundle;
-        let count = async |bundle: &StoredBundle| self.count_bundle(org, bundle).await;
+        let count = async |bundle: &StoredBundle| self.count_bundle(actor, org, (project, push), bundle).await;
         let received = self.bundles.receive(&id.to_string(), limits, body, count).await?;
         let StoredBundle { digest, size_bytes, contents } = received;
         let manifest = serde_json::to_value(&contents.manifest).map_err(store::Error::inconsistent)?;
@@ -86,12 +86,27 @@ impl Projects {
     }
 
     /// Counts a bundle against the organization's limit before it is stored, so that no stored bundle is uncounted,
-    /// even if its deployment fails. A counted bundle that could not be stored is not counted again.
-    async fn count_bundle(&self, org: &Org, bundle: &StoredBundle) -> Result<()> {
+    /// even if its deployment fails. A counted bundle that could not be stored is not counted again. A bundle that
+    /// cannot be deployed is not counted.
+    async fn count_bundle(
+        &self,
+        actor: &Actor,
+        org: &Org,
+        (project, push): (ProjectId, Option<Push>),
+        bundle: &StoredBundle,
+    ) -> Result<()> {
         let limit = self.limits.for_plan(org.plan).bundle_bytes;
         let size_bytes = i64::try_from(bundle.size_bytes).unwrap_or(i64::MAX);
         self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| {
+                if !tx.project_exists(org.id, project).await? {
+                    return Err(ProjectError::NotFound);
+                }
+                if let Some(push) = push
+                    && !self.pushes.is_next(tx, push).await?
+                {
+                    return Err(ProjectError::PushNotPending);
+                }
                 let Some(bytes) = tx.bundle_count(org.id, bundle.digest, size_bytes).await? else { return Ok(()) };
                 if bytes.unsigned_abs() > limit {
                     return Err(ProjectError::BundleBytes { limit, bytes, plan: org.plan });

@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use kernel::{AccessMode, ApiError as _, Digest, Kind, Limits, Paging, Plan, ResourceSet};
 use projects::{
-    Deployment, DeploymentRepository as _, DeploymentStatus, Git, LiveAccess, LiveState, ProjectError, Rollback,
+    Deployment, DeploymentRepository as _, DeploymentStatus, Git, LiveAccess, LiveState, ProjectError, Push, Rollback,
+    Source,
 };
 use serde_json::json;
 
@@ -149,6 +150,21 @@ async fn failed_deploy_keeps_the_live_version() {
     assert_eq!(kit.projects.detail(&org, project).await.unwrap().live, Some(first));
     assert_eq!(kit.db_number("SELECT last_version FROM projects.projects").await, 1);
     assert_eq!(kit.deploy(&org, project, "two").await.unwrap().version, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundle_that_cannot_be_deployed_is_not_counted() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let gone = kit.deploy(&org, kit.store.clock_rng().id(), "page").await;
+    assert!(matches!(gone, Err(ProjectError::NotFound)), "{gone:?}");
+    let push = Some(Push { repository: kit.store.clock_rng().id(), number: 1 });
+    let source = Source { push, ..kit.source(Git::default()) };
+    let ended = kit.projects.deploy(&kit.actor, &org, project, source, body(&site("page"), 1000)).await;
+    assert!(matches!(ended, Err(ProjectError::PushNotPending)), "{ended:?}");
+    assert_eq!(kit.db_number("SELECT count(*)::int FROM projects.bundles").await, 0);
+    assert!(kit.files.list().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

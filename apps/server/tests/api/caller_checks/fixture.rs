@@ -267,11 +267,12 @@ impl Fixture {
         self.app.db_execute(&statement).await.unwrap();
     }
 
-    /// Returns the number of changes by these callers.
+    /// Returns the number of changes by these callers, and of the counted bundles.
     pub async fn changes(&self, senders: &[&Sender]) -> usize {
         let subjects: Vec<String> = senders.iter().map(|sender| format!("'{}'", sender.subject)).collect();
         let statement = format!(
-            "SELECT a.event FROM store.audit a JOIN identity.users u ON u.id = a.actor_id WHERE u.subject IN ({})",
+            "SELECT a.event FROM store.audit a JOIN identity.users u ON u.id = a.actor_id WHERE u.subject IN ({}) \
+             UNION ALL SELECT 'bundle' FROM projects.bundles",
             subjects.join(", ")
         );
         self.app.db_rows(&statement).await.len()

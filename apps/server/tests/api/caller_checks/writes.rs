@@ -25,6 +25,7 @@ const USERS: Wait = Wait::Lock("SELECT FROM identity.users FOR UPDATE");
 /// Purchases and renewals check the permission only when they begin, because a background job may execute their steps.
 const DOMAINS: Wait = Wait::Lock("LOCK TABLE domains.domains IN ACCESS EXCLUSIVE MODE");
 const HOSTNAMES: Wait = Wait::Lock("SELECT FROM projects.hostnames FOR UPDATE");
+const BUNDLES: Wait = Wait::Lock("LOCK TABLE projects.bundles IN ACCESS EXCLUSIVE MODE");
 const ORGS: Wait = Wait::Lock("SELECT FROM orgs.orgs FOR UPDATE");
 
 /// A write that succeeds for an authorized caller.
@@ -213,7 +214,9 @@ impl Fixture {
             ),
             ("post /v1/orgs/{orgSlug}/projects/{projectName}/access/bypass", "site", vec![], AUDIT),
             ("delete /v1/orgs/{orgSlug}/projects/{projectName}/access/bypass", "site", vec![], AUDIT),
-            ("post /v1/orgs/{orgSlug}/projects/{projectName}/deployments", "site", site("three"), Wait::Body),
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/deployments", "site", site("two"), Wait::Body),
+            // This bundle is new, so it is counted before it is stored.
+            ("post /v1/orgs/{orgSlug}/projects/{projectName}/deployments", "site", site("three"), BUNDLES),
             (
                 "post /v1/orgs/{orgSlug}/projects/{projectName}/rollback",
                 "site",

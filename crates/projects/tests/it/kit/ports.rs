@@ -200,6 +200,10 @@ pub struct NoPushes;
 
 #[async_trait::async_trait]
 impl Pushes for NoPushes {
+    async fn is_next(&self, _: &mut Connection, _: Push) -> store::Result<bool> {
+        Ok(false)
+    }
+
     async fn complete(&self, _: &mut Connection, _: Push, _: i32) -> store::Result<bool> {
         Ok(false)
     }
