@@ -73,12 +73,38 @@ async fn bundles_of_an_organization_have_a_size_limit() {
     let refused = kit.deploy(&org, project, "other").await.unwrap_err();
     assert_eq!(refused.code(), &ProjectError::BUNDLE_BYTES_LIMIT);
     assert_eq!(refused.details().unwrap()["limit"], json!(size));
-    assert_eq!((kit.files.list(), 1), (stored.clone(), stored.len()));
+    assert_eq!(stored.len(), 1);
+    assert_eq!(kit.files.list(), stored);
     // Each organization has its own limit, also for a bundle that the store already contains.
     let other = kit.db_org("other", Plan::Free).await;
     let project = kit.project(&other, "shop").await.id;
     kit.deploy(&other, project, "first").await.unwrap();
     kit.deploy(&other, project, "other").await.unwrap_err();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_bundles_of_an_organization_are_counted_once() {
+    let mut limits = Limits::default();
+    let pages: Vec<String> = (0..8).map(|n| format!("page {n}")).collect();
+    let sizes: Vec<usize> = pages.iter().map(|page| site(page).len()).collect();
+    // The limit permits each of the bundles, and no two of them.
+    limits.free.bundle_bytes = *sizes.iter().max().unwrap() as u64;
+    assert!(limits.free.bundle_bytes < 2 * *sizes.iter().min().unwrap() as u64);
+    let kit = Kit::with(limits).await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let outcomes = join_all(pages.iter().map(|page| kit.deploy(&org, project, page))).await;
+    let (deployed, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!(deployed.len(), 1);
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().code(), &ProjectError::BUNDLE_BYTES_LIMIT);
+    }
+    let other = kit.db_org("other", Plan::Free).await;
+    let project = kit.project(&other, "shop").await.id;
+    for outcome in join_all(pages.iter().map(|_| kit.deploy(&other, project, &pages[0]))).await {
+        outcome.unwrap();
+    }
+    assert_eq!(kit.db_number("SELECT count(*)::int FROM projects.bundles").await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
