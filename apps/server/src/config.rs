@@ -31,7 +31,7 @@ use self::parts::{
 };
 use self::tls::{acme, tls};
 
-pub use self::values::{Addresses, CoreLink, Directories, GracePeriod, Sockets, SshHost, Url};
+pub use self::values::{Addresses, CoreLink, Directories, DomainName, GracePeriod, Sockets, SshHost, Url};
 
 settings::table! {
     /// Postgres connection URL: `postgres://user:password@host/database?sslmode=verify-full`, or `postgres:///database?host=/folder&user=name` for a Unix socket. `sslmode` is `disable` (the default) or `verify-full`; `sslrootcert` names a PEM file of root certificates.
@@ -55,19 +55,19 @@ settings::table! {
     /// Keys for sealed values: `id:base64,…`, 32 bytes each. The first key seals; every key opens.
     pub SEALING_KEYS: Secret = Setting::required("SVC_SEALING_KEYS");
     /// Parent domain of the default hostnames.
-    pub PLATFORM_DOMAIN: String = Setting::required("SVC_PLATFORM_DOMAIN");
+    pub PLATFORM_DOMAIN: DomainName = Setting::required("SVC_PLATFORM_DOMAIN");
     /// URL of a deployed project, with `{hostname}` as the placeholder. For development it may have a port or use `http`.
     pub SITE_URL: SiteUrl = Setting::with_default("SVC_SITE_URL", "https://{hostname}");
     /// Link to the nodes: `embedded` uses this Postgres. With `off`, requests that need a node fail with `no_core`.
     pub CORE: CoreLink = Setting::with_default("SVC_CORE", "embedded");
     /// CNAME target of custom hostnames.
-    pub FALLBACK_ORIGIN: String = Setting::required("SVC_FALLBACK_ORIGIN");
+    pub FALLBACK_ORIGIN: DomainName = Setting::required("SVC_FALLBACK_ORIGIN");
     /// Comma-separated IP addresses of the fallback origin, for hostnames at a zone apex, which cannot be a CNAME. If unset, the user must publish the A and AAAA records of an apex.
     pub FALLBACK_ADDRESSES: Option<Addresses> = Setting::optional("SVC_FALLBACK_ADDRESSES");
     /// Comma-separated names of the platform's nameservers. If unset, the platform hosts no zones.
     pub NAMESERVERS: Option<String> = Setting::optional("SVC_NAMESERVERS");
     /// Domain of the projects' mail addresses.
-    pub MAIL_DOMAIN: Option<String> = Setting::optional("SVC_MAIL_DOMAIN");
+    pub MAIL_DOMAIN: Option<DomainName> = Setting::optional("SVC_MAIL_DOMAIN");
     /// `ip:port` of the DNS resolver for ownership verification and for the delegations of deleted zones (default: the system's).
     pub DNS_RESOLVER: Option<SocketAddr> = Setting::optional("SVC_DNS_RESOLVER");
     /// Address of the hidden primary, over UDP and TCP, from which the platform's nameservers transfer zones. Never expose it to others. If unset, no zones are transferred.

@@ -25,7 +25,7 @@ use settings::{Error, Flag, Setting, Settings, is_loopback_host};
 use webhooks::sns::{CertificateHosts, SnsTopic};
 use webhooks::{SigningKey, VerifyingKeys};
 
-use super::values::{Addresses, GracePeriod, Sockets, SshHost, Url};
+use super::values::{Addresses, DomainName, GracePeriod, Sockets, SshHost, Url};
 use super::{
     AI_MODELS, AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION,
     AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, BUNDLE_STORE, CODEHOST_AUTHORIZE_URL, CODEHOST_CLIENT_ID,
@@ -81,21 +81,15 @@ pub(super) fn site(settings: &Settings, public_url: String, site_url: &SiteUrl) 
         name: settings.get(&SITE_NAME)?,
         public_url,
         dashboard_url: settings.get(&DASHBOARD_URL)?.0,
-        platform_domain: domain_name(&settings.get(&PLATFORM_DOMAIN)?, &PLATFORM_DOMAIN)?,
-        mail_domain: settings.opt(&MAIL_DOMAIN)?.map(|name| domain_name(&name, &MAIL_DOMAIN)).transpose()?,
+        platform_domain: settings.get(&PLATFORM_DOMAIN)?.0,
+        mail_domain: settings.opt(&MAIL_DOMAIN)?.map(|DomainName(name)| name),
         nameservers: split(settings.opt(&NAMESERVERS)?),
         site_url: site_url.to_string(),
-        fallback_origin: domain_name(&settings.get(&FALLBACK_ORIGIN)?, &FALLBACK_ORIGIN)?,
+        fallback_origin: settings.get(&FALLBACK_ORIGIN)?.0,
         git_url: settings.opt(&GIT_URL)?.map(|Url(url)| url),
         ssh_host: settings.opt(&GIT_SSH_HOST)?.map(|SshHost(host)| host),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
-}
-
-/// Normalizes the domain name in a setting.
-fn domain_name<T>(name: &str, setting: &Setting<T>) -> Result<String, Error> {
-    let domain = kernel::domain::normalize(name, Characters::Host);
-    domain.ok_or_else(|| setting.malformed("must be a domain name such as svc.example.org"))
 }
 
 /// Returns the configuration of the authorization server for connected apps. Returns `None` without an issuer.

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use kernel::domain::{Characters, normalize};
+
 /// The transport of desired state and reports between the control plane and the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoreLink {
@@ -16,6 +18,10 @@ pub enum CoreLink {
 /// omit a default port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url(pub(super) String);
+
+/// A normalized domain name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainName(pub(super) String);
 
 /// The host of an SSH URL, with an optional port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +85,14 @@ impl FromStr for Url {
             }
             _ => Err("not an http or https URL without credentials, query and fragment".to_owned()),
         }
+    }
+}
+
+impl FromStr for DomainName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        normalize(text, Characters::Host).map(Self).ok_or("must be a domain name such as svc.example.org")
     }
 }
 
