@@ -1,8 +1,8 @@
 //! The responses to requests over HTTP/1 that the app does not receive.
 //!
 //! actix itself responds to a request that it cannot parse, with an empty body: 400, 431 beyond 96 header lines or 128 KiB,
-//! and 408 if the head arrives too slowly. The connection replaces this response on its way to the client. To recognize
-//! it, the connection does not rely on its content: it is written while the app has no response that is not yet sent.
+//! and 408 if the head arrives too slowly. The connection replaces this response. To recognize it, the connection does
+//! not rely on its content: it is written while the app has no response that is not yet sent.
 //! After a pipelined request, whose response may be sent together with it, the response of actix stays empty.
 
 use std::cell::Cell;

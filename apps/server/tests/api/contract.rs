@@ -173,7 +173,8 @@ async fn responses_have_security_headers_and_cors_allows_only_the_dashboard() {
         assert_eq!(from(origin, Method::GET).await.header("access-control-allow-origin"), "", "{origin}");
         assert_eq!(from(origin, Method::OPTIONS).await.header("access-control-allow-origin"), "", "{origin}");
     }
-    // The pages of the dashboard can send conditional requests. A refused preflight request learns what is allowed.
+    // The pages of the dashboard can send conditional requests. The response to a refused preflight request names the
+    // allowed values.
     let preflight = async |origin: &str, method: &str, headers: &str| {
         let send = |request: reqwest::RequestBuilder| {
             request

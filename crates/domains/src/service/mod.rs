@@ -197,8 +197,7 @@ fn parse_path(name: &str) -> Result<DomainName> {
     DomainName::parse(name).map_err(|_| DomainError::NotFound)
 }
 
-/// Calls the registrar until `until`. Use it for all calls of a request, because each call alone may take almost as
-/// long.
+/// Calls the registrar until `until`. Use it for all calls of a request together, because each may take almost as long.
 async fn call_registrar<T>(
     until: Instant,
     calls: impl Future<Output = std::result::Result<T, RegistrarError>>,

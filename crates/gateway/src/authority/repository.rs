@@ -181,7 +181,7 @@ impl GitAuthorizer {
         Ok(caller)
     }
 
-    /// Limits a push to the bytes that the organization may still store. Refuses it if there are none.
+    /// Limits a push to the bytes that the organization may still store. Refuses it if this number is 0.
     async fn limit_push(&self, allowed: AllowedGitAccess, org: &ResolvedOrg) -> Result<GitDecision, Problem> {
         let RepositoryStorage { limit, used } = self.repositories.storage(org.id, org.plan).await?;
         let free = limit.saturating_sub(used);
