@@ -173,6 +173,7 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.config.clone())
         .app_data(services.clock_rng.clone())
         .app_data(services.store.clone())
+        .app_data(services.limiters.clone())
         .app_data(services.internal_concurrency_limit.clone())
         .app_data(services.upload_limiter.clone())
         .app_data(services.body_memory.clone())

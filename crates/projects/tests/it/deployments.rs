@@ -77,6 +77,7 @@ async fn bundles_of_an_organization_have_a_size_limit() {
     assert_eq!(kit.files.list(), stored);
     // Each organization has its own limit, also for a bundle that the store already contains.
     let other = kit.db_org("other", Plan::Free).await;
+    kit.audited().await;
     let project = kit.project(&other, "shop").await.id;
     kit.deploy(&other, project, "first").await.unwrap();
     kit.deploy(&other, project, "other").await.unwrap_err();
@@ -100,6 +101,7 @@ async fn concurrent_bundles_of_an_organization_are_counted_once() {
         assert_eq!(refused.unwrap_err().code(), &ProjectError::BUNDLE_BYTES_LIMIT);
     }
     let other = kit.db_org("other", Plan::Free).await;
+    kit.audited().await;
     let project = kit.project(&other, "shop").await.id;
     for outcome in join_all(pages.iter().map(|_| kit.deploy(&other, project, &pages[0]))).await {
         outcome.unwrap();
