@@ -176,7 +176,11 @@ async fn disconnected_client_leaves_nothing() {
         (!running).then_some(())
     })
     .await;
-    work.git(&["push", "--quiet", "origin", "main"]);
+    // The node may only now begin with a request that it had received completely.
+    eventually("a push succeeds", async || {
+        work.try_git(&["push", "--quiet", "origin", "main"]).status.success().then_some(())
+    })
+    .await;
     assert_eq!(kit.ref_updates(1).await.len(), 1);
     work.git(&["--git-dir", bare, "fsck", "--full"]);
 }
