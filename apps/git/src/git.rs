@@ -286,10 +286,10 @@ async fn end(child: &mut Child) -> bool {
     }
 }
 
-/// Returns whether a signal ended the process that git does not handle. When git handles a signal, it removes its lock
-/// files before it ends.
+/// Returns whether a signal ended the process. It may have left files behind: git removes its files when it handles a
+/// signal, but its children can still create some.
 fn was_killed(status: ExitStatus) -> bool {
-    status.signal().is_some_and(|signal| signal != Signal::TERM.as_raw())
+    status.signal().is_some()
 }
 
 /// Returns the process group of a running child.
