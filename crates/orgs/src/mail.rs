@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::{InviteId, NotificationId, Role, Time, Token, TokenKind, error_chain};
+use kernel::{InviteId, NotificationId, Role, Time, Token, TokenKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -160,6 +160,6 @@ impl NotificationMails {
     async fn take_permit(&self, mail: &NotificationMail) -> Result<bool, DeliveryError> {
         let key = format!("notification-mail {} {}", mail.sender, mail.to.to_lowercase());
         let taken = self.store.permits_take(&key, Quota::at_most_per_hour(self.max_per_recipient), 1).await;
-        Ok(taken.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))?.is_none())
+        Ok(taken.map_err(|error| DeliveryError::transient(&error))?.is_none())
     }
 }

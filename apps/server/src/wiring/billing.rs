@@ -8,7 +8,7 @@ use billing::{
     TOP_UP_TOPIC, TopUpMessage,
 };
 use gateway::http::without_write_permit;
-use kernel::{OrgId, Plan, Time, error_chain};
+use kernel::{OrgId, Plan, Time};
 use orgs::Orgs;
 use providers::OutboundError;
 use providers::payments::{Finalized, NewCheckout, PaymentsClient, Subscription};
@@ -53,7 +53,7 @@ impl OutboxHandler for TopUps {
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let TopUpMessage { id } = message.parse()?;
         // The order is stored, so each attempt continues with the same order.
-        self.0.charge_topup(id).await.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))
+        self.0.charge_topup(id).await.map_err(|error| DeliveryError::transient(&error))
     }
 
     async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {

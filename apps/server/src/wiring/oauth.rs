@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::audit::Actor;
-use kernel::{ClockRng, Time, error_chain};
+use kernel::{ClockRng, Time};
 use oauth::{OAuth, OAuthError, REVOCATION_TOPIC};
 use opentelemetry::metrics::Gauge;
 use providers::Lending;
@@ -83,7 +83,7 @@ impl OutboxHandler for Revocations {
         // The id is the same for every message about a grant, even if an operator sends the message again.
         let sent = lending.revoke(&format!("msg_{sid}"), &sid, self.clock_rng.now()).await;
         // Every response except 2xx is retried (contract section 3).
-        sent.map_err(|error| DeliveryError::Transient(error_chain(&error).to_string()))
+        sent.map_err(|error| DeliveryError::transient(&error))
     }
 
     async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {

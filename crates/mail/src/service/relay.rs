@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{MailId, Time, error_chain};
+use kernel::{MailId, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -68,7 +68,7 @@ impl MailRelay {
                 let bounce = Some("the message is no longer stored".to_owned());
                 return Ok(RelayResult { relay_id: None, bounce });
             }
-            Err(error) => return Err(transient(&error)),
+            Err(error) => return Err(DeliveryError::transient(&error)),
         };
         let envelope = Envelope { from: record.sender, to: record.recipients };
         let give_up_at = enqueued_at.plus_seconds(RELAY_PERIOD_SECONDS);
@@ -95,7 +95,9 @@ impl OutboxHandler for MailRelay {
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let RelayMessage { mail } = message.parse()?;
-        let Some(record) = self.queued(mail).await.map_err(|error| transient(&error))? else { return Ok(()) };
+        let Some(record) = self.queued(mail).await.map_err(|error| DeliveryError::transient(&error))? else {
+            return Ok(());
+        };
         let result = self.relay(record, message.created_at).await?;
         // Each attempt has its own `Message`, so its response is not set yet.
         let _ = message.response.set(json!(result));
@@ -117,10 +119,6 @@ impl OutboxHandler for MailRelay {
         }
         Ok(())
     }
-}
-
-fn transient(error: &(dyn std::error::Error + 'static)) -> DeliveryError {
-    DeliveryError::Transient(error_chain(error).to_string())
 }
 
 /// Returns the replies for the refused recipients.

@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 use async_trait::async_trait;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Time};
+use kernel::{OrgId, Time, error_chain};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -77,6 +77,14 @@ pub enum DeliveryError {
     /// No attempt will succeed: the receiver rejected the message.
     #[error("{0}")]
     Permanent(String),
+}
+
+impl DeliveryError {
+    /// Returns a transient error with the text of an error and its causes.
+    #[must_use]
+    pub fn transient(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Transient(error_chain(error).to_string())
+    }
 }
 
 /// Delivers the messages of one topic.
