@@ -7,7 +7,6 @@ use kernel::{ExportId, ProjectId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use super::wait::{Polls, end_if_deleted};
 use super::{Databases, Result, Target};
 use crate::error::DatabaseError;
 use crate::model::DatabaseExport;
@@ -50,8 +49,11 @@ impl Databases {
                 Ok(Outcome::Changed((), Event::in_org("database.export", org, project, json!({ "export": export }))))
             })
             .await?;
-        match self.export_result(project, export).await? {
-            Some(result) => result,
+        let poll = async |connection: &mut Connection| -> Result<Option<DatabaseExport>> {
+            connection.export_state(export).await?.and_then(ended).transpose()
+        };
+        match self.wait(project, TIMEOUT, poll).await? {
+            Some(result) => Ok(result),
             None => self.export_fail_unfinished(project, export).await,
         }
     }
@@ -72,23 +74,6 @@ impl Databases {
             self.publish_observed(tx, project).await?;
         }
         Ok(())
-    }
-
-    /// Waits until an export has ended, or the project was deleted. Returns `None` at the timeout.
-    async fn export_result(&self, project: ProjectId, export: ExportId) -> Result<Option<Result<DatabaseExport>>> {
-        let polls = Polls::new(TIMEOUT);
-        let poll = async || {
-            let mut connection = self.store.connection().await?;
-            match connection.export_state(export).await?.and_then(ended) {
-                None => end_if_deleted(&mut connection, project).await,
-                end => Ok(end),
-            }
-        };
-        loop {
-            if let Some(end) = polls.end(poll().await).await {
-                return end;
-            }
-        }
     }
 
     /// Ends an export at its timeout, unless its result has arrived.

@@ -7,7 +7,6 @@ use kernel::{DatabaseTokenId, Page, Paging, ProjectId, UserId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
-use super::wait::{Polls, end_if_deleted};
 use super::{Databases, Result, Target};
 use crate::error::DatabaseError;
 use crate::model::{DatabaseToken, NewDatabaseToken};
@@ -93,26 +92,10 @@ impl Databases {
                 }
             })
             .await?;
-        let confirmed = self.confirm_revocation(project, token).await?;
-        confirmed.unwrap_or(Err(DatabaseError::RevocationUnconfirmed))
-    }
-
-    /// Waits until the row of a revoked token is deleted, which happens when its node has applied the revocation, or
-    /// until the project was deleted. Returns `None` at the timeout.
-    async fn confirm_revocation(&self, project: ProjectId, token: DatabaseTokenId) -> Result<Option<Result<()>>> {
-        let polls = Polls::new(REVOCATION_TIMEOUT);
-        let poll = async || {
-            let mut connection = self.store.connection().await?;
-            if connection.token_exists(token).await? {
-                end_if_deleted(&mut connection, project).await
-            } else {
-                Ok(Some(Ok(())))
-            }
+        // The row is deleted when the node has applied the revocation.
+        let poll = async |connection: &mut Connection| -> Result<Option<()>> {
+            Ok((!connection.token_exists(token).await?).then_some(()))
         };
-        loop {
-            if let Some(end) = polls.end(poll().await).await {
-                return end;
-            }
-        }
+        self.wait(project, REVOCATION_TIMEOUT, poll).await?.ok_or(DatabaseError::RevocationUnconfirmed)
     }
 }

@@ -6,7 +6,7 @@ use kernel::ProjectId;
 use store::Connection;
 use tokio::time::Instant;
 
-use super::Result;
+use super::{Databases, Result};
 use crate::error::DatabaseError;
 use crate::repository::ProjectRepository as _;
 
@@ -18,39 +18,41 @@ const FIRST_PERIOD: Duration = Duration::from_secs(10);
 
 const LONG_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The polls of a wait.
-pub(super) struct Polls {
-    start: Instant,
-    timeout: Duration,
-}
-
-impl Polls {
-    /// Starts a wait.
-    pub(super) fn new(timeout: Duration) -> Self {
-        Self { start: Instant::now(), timeout }
-    }
-
-    /// Returns `Some` if the wait has ended. It then contains the result of the poll, or `None` at the timeout.
-    /// Otherwise sleeps until the next poll. Repeats a poll that failed because Postgres was unavailable.
-    pub(super) async fn end<T>(&self, polled: store::Result<Option<T>>) -> Option<Result<Option<T>>> {
-        let waited = self.start.elapsed();
-        match polled {
-            Ok(Some(value)) => return Some(Ok(Some(value))),
-            Ok(None) if waited >= self.timeout => return Some(Ok(None)),
-            Ok(None) => {}
-            Err(store::Error::Unavailable(_)) if waited < self.timeout => {}
-            Err(error) => return Some(Err(error.into())),
+impl Databases {
+    /// Polls until `poll` returns a result. Returns `None` at the timeout. Repeats a poll that failed because Postgres
+    /// was unavailable.
+    ///
+    /// # Errors
+    /// Returns the error of a poll, or [`DatabaseError::ProjectNotFound`] if the project was deleted, because no node
+    /// will respond.
+    pub(super) async fn wait<T>(
+        &self,
+        project: ProjectId,
+        timeout: Duration,
+        poll: impl AsyncFn(&mut Connection) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let start = Instant::now();
+        loop {
+            let polled = self.poll_once(project, &poll).await;
+            let waited = start.elapsed();
+            match polled {
+                Ok(None) | Err(DatabaseError::Store(store::Error::Unavailable(_))) if waited < timeout => {}
+                ended => return ended,
+            }
+            tokio::time::sleep(if waited < FIRST_PERIOD { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
         }
-        tokio::time::sleep(if waited < FIRST_PERIOD { FIRST_INTERVAL } else { LONG_INTERVAL }).await;
-        None
     }
-}
 
-/// Returns the error that ends a wait if the project was deleted, because no node will respond.
-pub(super) async fn end_if_deleted<T>(
-    connection: &mut Connection,
-    project: ProjectId,
-) -> store::Result<Option<Result<T>>> {
-    let owner = connection.project_plan(project).await?;
-    Ok(owner.is_none().then_some(Err(DatabaseError::ProjectNotFound)))
+    async fn poll_once<T>(
+        &self,
+        project: ProjectId,
+        poll: impl AsyncFn(&mut Connection) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let mut connection = self.store.connection().await?;
+        let result = poll(&mut connection).await?;
+        if result.is_none() && connection.project_plan(project).await?.is_none() {
+            return Err(DatabaseError::ProjectNotFound);
+        }
+        Ok(result)
+    }
 }
