@@ -54,11 +54,8 @@ pub trait InviteMailRepository {
 
 impl InviteMailRepository for Connection {
     async fn invite_mail_lock(&mut self, by: UserId) -> Result<()> {
-        // Take an advisory lock, because this context has no row for a user. Callers take the organization's row lock
-        // first.
-        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('orgs.invite_mails ' || $1::text, 0))";
-        Prepared(diesel::sql_query(lock).bind::<Uuid, _>(by)).execute(self).await?;
-        Ok(())
+        // Callers take the organization's row lock first.
+        super::lock_activity(self, "orgs.invite_mails", by).await
     }
 
     async fn invite_mail_usage(&mut self, org: OrgId, by: UserId, email: &str, since: Time) -> Result<InviteMailUsage> {

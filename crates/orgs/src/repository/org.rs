@@ -1,7 +1,6 @@
 //! Organizations, their members and their audit log.
 
 use diesel::prelude::*;
-use diesel::sql_types::Uuid;
 use diesel_async::RunQueryDsl;
 use kernel::audit::Credential;
 use kernel::{AuditId, OrgId, Paging, Plan, Provider, Role, Time, UserId};
@@ -141,10 +140,7 @@ impl OrgRepository for Connection {
     }
 
     async fn org_lock_creation(&mut self, by: UserId) -> Result<()> {
-        // Take an advisory lock, because this context has no row for a user.
-        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('orgs.orgs ' || $1::text, 0))";
-        Prepared(diesel::sql_query(lock).bind::<Uuid, _>(by)).execute(self).await?;
-        Ok(())
+        super::lock_activity(self, "orgs.orgs", by).await
     }
 
     async fn org_count_created(&mut self, by: UserId) -> Result<i64> {
