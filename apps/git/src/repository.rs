@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use daemon::if_exists;
-use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -256,8 +256,7 @@ impl Repositories {
 
     /// Returns the free space of the file system, in bytes.
     pub fn free_bytes(&self) -> io::Result<u64> {
-        let disk = statvfs(&self.0.dir)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+        daemon::free_bytes(&self.0.dir)
     }
 
     /// Returns the directory of the journal.

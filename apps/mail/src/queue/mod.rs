@@ -106,7 +106,7 @@ impl Queue {
 
     /// Returns whether the file system has space for a mail of this size.
     pub fn has_space(&self, size: u64) -> bool {
-        let free = rustix::fs::statvfs(&self.0.directory).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
+        let free = daemon::free_bytes(&self.0.directory);
         free.is_ok_and(|free| free >= size.saturating_add(self.0.limits.free_bytes))
     }
 
