@@ -46,7 +46,7 @@ struct History {
 }
 
 /// Selects a part of a history.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct HistoryPart {
     /// The id of the commit at which the history starts, if it is not the one of the requested name.
     pub start: Option<String>,

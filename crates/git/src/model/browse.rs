@@ -136,7 +136,7 @@ kernel::text! {
 }
 
 /// A position in a history. The history of a commit never changes, so a position stays valid when branches move.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommitPosition {
     /// The commit at which the history starts.

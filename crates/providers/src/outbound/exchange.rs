@@ -8,7 +8,7 @@ use url::Url;
 use super::error::OutboundError;
 
 /// A request with a credential.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a Url,
@@ -20,7 +20,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// The credential of a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum Credential<'a> {
     Bearer(&'a Secret),
     /// HTTP Basic (RFC 7617).
