@@ -72,13 +72,14 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Polls until `poll` returns a value.
 pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
-    let began = Instant::now();
+    let (began, mut pause) = (Instant::now(), Duration::from_millis(5));
     loop {
         if let Some(value) = poll().await {
             return value;
         }
         assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
-        sleep(Duration::from_millis(50)).await;
+        sleep(pause).await;
+        pause = Duration::from_millis(50).min(pause * 2);
     }
 }
 

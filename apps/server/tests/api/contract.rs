@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::overload::connect;
 use crate::support::{ApiResponse, App, Caller, eventually};
 
 /// Returns the field errors of a response, as `path: message`.
@@ -203,10 +204,6 @@ async fn send_raw(app: &App, request: &[u8]) -> String {
     exchange(connect(app).await, request).await
 }
 
-async fn connect(app: &App) -> TcpStream {
-    TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap()
-}
-
 /// Sends the last request of a connection, and returns the response.
 async fn exchange(mut stream: TcpStream, request: &[u8]) -> String {
     stream.write_all(request).await.unwrap();
@@ -332,7 +329,7 @@ async fn slow_request_body_holds_no_permit() {
          Content-Type: application/json\r\nContent-Length: 15\r\n\r\n{{\"name\":",
         ada.token.as_deref().unwrap()
     );
-    let mut slow = tokio::net::TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
+    let mut slow = connect(&app).await;
     slow.write_all(head.as_bytes()).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     // The server waits up to five seconds for the rest of the body. A slow server may still read the head.

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls};
 
 use super::program::Program;
 use crate::control_plane::ControlPlane;
-use crate::running::{Dir, environment, until};
+use crate::running::{self, Dir, environment, until};
 use crate::timeout::TIMEOUT;
 use crate::visitor::Visitor;
 
@@ -263,12 +263,7 @@ impl Kit {
 
 /// Waits until an asynchronous condition holds.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let (began, mut pause) = (Instant::now(), Duration::from_millis(5));
-    while !condition().await {
-        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
-        sleep(pause).await;
-        pause = Duration::from_millis(50).min(pause * 2);
-    }
+    running::eventually(what, async || condition().await.then_some(())).await;
 }
 
 /// Returns a number that a statement returns.

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::{HOST, Rig};
 use crate::control_plane::sha256;
+use crate::running::eventually;
 use crate::visitor::Visitor;
 
 const ECHO: &str = r#"
@@ -108,12 +109,11 @@ async fn code_of_a_protected_site_cannot_use_shared_caches() {
     let key = sha256(b"svc_byp_key");
     let access = json!({ "mode": "org", "password": null, "bypass": key, "version": 1 });
     rig.core.protect("app", &[("worker/index.js", CODE.as_bytes())], access);
-    let seen = loop {
+    let seen = eventually("the protected site is served", async || {
         let seen = rig.node.visitor.get_with(HOST, "/", &[("svc-access-bypass", "svc_byp_key")]).await;
-        if seen.status == 200 {
-            break seen;
-        }
-    };
+        (seen.status == 200).then_some(seen)
+    })
+    .await;
     let headers = (seen.header("cache-control"), seen.header("cdn-cache-control"));
     assert_eq!((seen.body.as_str(), headers), ("inside", ("private, max-age=60", "")));
 }
