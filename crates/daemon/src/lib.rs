@@ -1,6 +1,6 @@
 //! The common part of the programs next to the control plane, such as the node: arguments, log and signals, the
-//! settings of the control plane's address and of the credential for it, backoff, rate limits, the texts of errors, files
-//! that may be missing, free space, the metrics, ids of mails, and with the feature `resolver` the DNS client.
+//! settings of the control plane's address and of the credential for it, backoff, rate limits, the texts of errors,
+//! files that may be missing, free space, the metrics, ids of mails, and with the feature `resolver` the DNS client.
 
 mod backoff;
 mod control_plane;
