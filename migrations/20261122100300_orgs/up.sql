@@ -70,7 +70,7 @@ CREATE TABLE orgs.notifications (
     kind text NOT NULL CONSTRAINT notifications_kind_check CHECK (kind IN (
         'limit.projects', 'limit.storage', 'limit.email', 'limit.ai_credit', 'backup.failed', 'backup.stale',
         'restore.completed', 'restore.failed', 'database.deleted', 'domain.expiring', 'payment.failed',
-        'limit.database', 'hostname.unproved', 'hostname.taken_over', 'certificate.failed'
+        'limit.database', 'hostname.unproved', 'hostname.taken_over', 'certificate.failed', 'zone.taken_over'
     )),
     -- The project and its name at that time. Null for a notification about the organization as a whole.
     project_id uuid,

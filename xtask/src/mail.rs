@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use clap::Subcommand;
 use dns::ZoneRepository as _;
-use dns::{Dns, Hosting, LookupFailure, NsRecords, Ports, Precondition, RrsetPatch, RrsetsPatch, ZoneName};
+use dns::{Dns, Hosting, LookupFailure, NsRecords, Ports, Precondition, RrsetPatch, RrsetsPatch, TxtRecords, ZoneName};
 use kernel::audit::Actor;
 use kernel::{Limits, OrgId, Plan};
 use mail::dkim_record;
@@ -120,6 +120,10 @@ impl dns::Organizations for OrgsPort {
     async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
         Ok(connection.org_find(org).await?.map(|org| org.plan))
     }
+
+    async fn raise(&self, _tx: &mut Connection, _org: OrgId, notice: dns::Notice) -> store::Result<()> {
+        Err(store::Error::inconsistent(format!("xtask sends no notifications: {notice:?}")))
+    }
 }
 
 /// Writing rrsets needs neither the public DNS nor the registry.
@@ -129,8 +133,16 @@ struct NoLookups;
 #[async_trait]
 impl dns::Resolver for NoLookups {
     async fn ns(&self, names: &[String], _timeout: Duration) -> Vec<NsRecords> {
-        names.iter().map(|_| Err(LookupFailure::Unavailable("xtask looks up no delegations".to_owned()))).collect()
+        names.iter().map(|_| Err(no_lookup())).collect()
     }
+
+    async fn txt(&self, names: &[String], _timeout: Duration) -> Vec<TxtRecords> {
+        names.iter().map(|_| Err(no_lookup())).collect()
+    }
+}
+
+fn no_lookup() -> LookupFailure {
+    LookupFailure::Unavailable("xtask looks up no DNS records".to_owned())
 }
 
 #[async_trait]

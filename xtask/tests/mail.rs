@@ -34,11 +34,19 @@ impl dns::Organizations for Port {
     async fn plan(&self, _connection: &mut Connection, _org: OrgId) -> store::Result<Option<Plan>> {
         Ok(Some(Plan::Free))
     }
+
+    async fn raise(&self, _tx: &mut Connection, _org: OrgId, _notice: dns::Notice) -> store::Result<()> {
+        Ok(())
+    }
 }
 
 #[async_trait]
 impl dns::Resolver for Port {
     async fn ns(&self, names: &[String], _timeout: Duration) -> Vec<NsRecords> {
+        names.iter().map(|_| Err(LookupFailure::NoSuchName)).collect()
+    }
+
+    async fn txt(&self, names: &[String], _timeout: Duration) -> Vec<dns::TxtRecords> {
         names.iter().map(|_| Err(LookupFailure::NoSuchName)).collect()
     }
 }

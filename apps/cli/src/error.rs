@@ -127,9 +127,11 @@ impl CliError {
             "forbidden" => {
                 "`svc orgs list` shows your role; ask an admin of the organization for a higher one".to_owned()
             }
-            "hostname_taken" if envelope.details.as_ref().is_some_and(|it| it.contains_key("verify")) => {
+            "hostname_taken" | "zone_taken" | "domain_taken"
+                if envelope.details.as_ref().is_some_and(|it| it.contains_key("verify")) =>
+            {
                 "if you own the domain, publish the TXT record at its DNS provider, then run the same command again: \
-                 the hostname moves to your project"
+                 the name becomes yours"
                     .to_owned()
             }
             "operation_in_progress" => "wait until the other operation on the database is complete".to_owned(),

@@ -1,5 +1,6 @@
 //! Errors of the DNS use cases.
 
+use kernel::ownership::{TakeoverObstacle, VerifyRecord};
 use kernel::{ApiError, Code, InvalidField, Kind, Plan};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,16 +17,23 @@ pub enum DnsError {
     ZoneNotFound,
     #[error("the zone has no such rrset")]
     RrsetNotFound,
-    #[error("{0} overlaps with a zone of another organization")]
-    ZoneTaken(String),
+    /// Another organization has an overlapping zone, or is registering an overlapping domain. `takeover` is the record
+    /// with which the organization proves its ownership, and the reason why it does not prove it now. `None` if no
+    /// record helps, because the other organization registers the domain here.
+    #[error("{name} overlaps with a zone of another organization{}", describe_takeover(takeover.as_ref()))]
+    ZoneTaken { name: String, takeover: Option<(VerifyRecord, TakeoverObstacle)> },
+    /// A zone of another organization is delegated to this platform, so the organization cannot take it over.
+    /// `nameservers` as in [`Self::ZoneDelegated`].
+    #[error("another organization has the zone {zone}, and {}", describe_use(zone, nameservers))]
+    ZoneInUse { zone: String, nameservers: Vec<String> },
     /// A deleted zone of another organization is still delegated to this platform. `nameservers` lists the delegation's
     /// NS targets that belong to this platform. It is empty if the delegation's nameservers do not serve the zone.
     #[error("{}", describe_delegation(zone, nameservers))]
     ZoneDelegated { zone: String, nameservers: Vec<String> },
-    /// The delegation of another organization's deleted zone could not be looked up, for this reason.
+    /// The delegation or the TXT record of another organization's zone could not be looked up, for this reason.
     #[error(
-        "the name overlaps with a deleted zone of another organization, whose delegation could not be checked: {0}; \
-         try again in a moment"
+        "the name overlaps with a zone or a deleted zone of another organization, whose DNS records could not be \
+         checked: {0}; try again in a moment"
     )]
     DelegationUnknown(String),
     #[error("too many concurrent reads of large zones; try again in a moment")]
@@ -89,8 +97,10 @@ impl DnsError {
     pub const ZONE_TAKEN: Code = Code::new(
         "zone_taken",
         Kind::Conflict,
-        "Another organization has this zone, a parent of it or a subdomain of it; or it had such a zone, whose public NS \
-         records still name this platform's nameservers (`details.zone`).",
+        "Another organization has this zone, a parent of it or a subdomain of it. `details.verify` is the TXT record that \
+         proves your ownership. Publish it, then send the same request again with a new `Idempotency-Key`, if it has \
+         one. If the public NS records of the other zone, or of such a zone that was deleted, name this platform's \
+         nameservers, `details` contains its name (`zone`) and these `nameservers` instead.",
     );
     /// 409: the plan's limit on zones is reached.
     pub const ZONE_LIMIT: Code = Code::new(
@@ -130,7 +140,7 @@ impl ApiError for DnsError {
         match self {
             Self::NotConfigured => &Self::NOT_CONFIGURED,
             Self::ZoneNotFound | Self::RrsetNotFound => &Code::NOT_FOUND,
-            Self::ZoneTaken(_) | Self::ZoneDelegated { .. } => &Self::ZONE_TAKEN,
+            Self::ZoneTaken { .. } | Self::ZoneInUse { .. } | Self::ZoneDelegated { .. } => &Self::ZONE_TAKEN,
             Self::DelegationUnknown(_) | Self::TooManyReads => &Code::UNAVAILABLE,
             Self::ZoneLimit { .. } => &Self::ZONE_LIMIT,
             Self::ZoneBytesLimit { .. } => &Self::ZONE_BYTES_LIMIT,
@@ -154,7 +164,10 @@ impl ApiError for DnsError {
             Self::InvalidField(malformed) => Some(malformed.details()),
             Self::InvalidItems(items) => Some(json!({ "items": items })),
             Self::InvalidLines(lines) => Some(json!({ "lines": lines })),
-            Self::ZoneDelegated { zone, nameservers } => Some(json!({ "zone": zone, "nameservers": nameservers })),
+            Self::ZoneTaken { takeover, .. } => takeover.as_ref().map(|(record, _)| json!({ "verify": record })),
+            Self::ZoneInUse { zone, nameservers } | Self::ZoneDelegated { zone, nameservers } => {
+                Some(json!({ "zone": zone, "nameservers": nameservers }))
+            }
             Self::ZoneLimit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
             Self::ZoneBytesLimit { limit, bytes, plan, .. } => {
                 Some(json!({ "limit": limit, "bytes": bytes, "plan": plan }))
@@ -165,6 +178,21 @@ impl ApiError for DnsError {
             _ => None,
         }
     }
+}
+
+fn describe_takeover(takeover: Option<&(VerifyRecord, TakeoverObstacle)>) -> String {
+    takeover.map(|(record, obstacle)| format!("; {}", obstacle.advice(record))).unwrap_or_default()
+}
+
+fn describe_use(zone: &str, nameservers: &[String]) -> String {
+    let finding = if nameservers.is_empty() {
+        "its public delegation does not work".to_owned()
+    } else {
+        format!("its public NS records name this platform's nameservers ({})", nameservers.join(", "))
+    };
+    format!(
+        "{finding}; to take it over, first remove the NS records of {zone} at its registrar or in the zone above it"
+    )
 }
 
 fn describe_delegation(zone: &str, nameservers: &[String]) -> String {

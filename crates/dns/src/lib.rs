@@ -24,11 +24,11 @@ pub use error::{DnsError, ItemError};
 pub use hosting::{Hosting, InvalidHosting};
 pub use model::*;
 pub use name::{InvalidName, NameError, OwnerName, WireName, ZoneName};
-pub use ports::{LookupFailure, NsRecords, Organizations, Ports, Registrations, Resolver};
+pub use ports::{LookupFailure, Notice, NsRecords, Organizations, Ports, Registrations, Resolver, TxtRecords};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
 pub use repository::*;
 pub use service::{
     AtSerial, ChallengeResult, CreatedZone, DS_TOPIC, Dns, DsMessage, ImportResult, InitialContent, LinkResult,
-    Observation, Precondition, RrsetChanges, WantedDs, ZoneReader,
+    Observation, Precondition, ProvedZones, RrsetChanges, WantedDs, ZoneReader,
 };

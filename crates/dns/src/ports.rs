@@ -31,21 +31,37 @@ pub trait Registrations: Debug + Send + Sync {
 pub trait Organizations: Debug + Send + Sync {
     /// Returns the organization's plan, or `None` for an unknown organization.
     async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>>;
+
+    /// Raises a notification in the caller's transaction.
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
+}
+
+/// The notifications that this context raises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Another organization took over these zones (`zone.taken_over`); not empty.
+    ZonesTakenOver { zones: Vec<String> },
 }
 
 /// The targets of a name's NS records, lowercase and without the final dot. Empty if the name exists but has no NS
 /// records.
 pub type NsRecords = Result<Vec<String>, LookupFailure>;
 
+/// The texts of a name's TXT records. Empty if the name exists but has no TXT records.
+pub type TxtRecords = Result<Vec<String>, LookupFailure>;
+
 /// A failed DNS lookup.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupFailure {
     /// The name does not exist.
+    #[error("the name does not exist")]
     NoSuchName,
     /// The resolver responds, but it failed to resolve the name (SERVFAIL). This is the response for a delegation to
     /// nameservers that do not serve the zone.
+    #[error("the name server failed to resolve the name")]
     ServerFailure,
     /// There is no usable response. The message is for users.
+    #[error("{0}")]
     Unavailable(String),
 }
 
@@ -55,4 +71,7 @@ pub trait Resolver: Debug + Send + Sync {
     /// Looks up the NS records of all names concurrently, and returns them in the order of the names. Does not follow
     /// aliases. The timeout applies to all lookups together.
     async fn ns(&self, names: &[String], timeout: Duration) -> Vec<NsRecords>;
+
+    /// Looks up the TXT records of all names, like [`Self::ns`]. Follows aliases.
+    async fn txt(&self, names: &[String], timeout: Duration) -> Vec<TxtRecords>;
 }

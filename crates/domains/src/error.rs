@@ -12,6 +12,9 @@ pub enum DomainError {
     NotFound,
     #[error("another organization has {0}, or a zone that overlaps with it")]
     Taken(String),
+    /// Another organization has an overlapping zone, as this error of the `dns` context states.
+    #[error("{0}")]
+    ZoneTaken(Box<dyn ApiError>),
     #[error("the registrar does not offer {0}")]
     NameUnavailable(String),
     #[error("the price is {price_cents} cents, not the expected {expected_cents} cents; check the name again")]
@@ -47,7 +50,8 @@ impl DomainError {
     pub const TAKEN: Code = Code::new(
         "domain_taken",
         Kind::Conflict,
-        "Another organization has the domain, is buying it, or has a zone that overlaps with it.",
+        "Another organization has the domain, is buying it, or has a zone that overlaps with it. For an import, `details` \
+         is that of `zone_taken`.",
     );
     /// 409: the registrar does not offer the name.
     pub const NAME_UNAVAILABLE: Code =
@@ -106,7 +110,7 @@ impl DomainError {
 impl From<ZoneRefusal> for DomainError {
     fn from(refusal: ZoneRefusal) -> Self {
         match refusal {
-            ZoneRefusal::Taken => Self::Taken("the name".to_owned()),
+            ZoneRefusal::Taken(error) => Self::ZoneTaken(error),
             ZoneRefusal::Platform(_) => Self::Field(InvalidField::new("name", refusal)),
             ZoneRefusal::Other(error) => Self::Zone(error),
             ZoneRefusal::Store(error) => Self::Store(error),
@@ -118,7 +122,7 @@ impl ApiError for DomainError {
     fn code(&self) -> &'static Code {
         match self {
             Self::NotFound => &Code::NOT_FOUND,
-            Self::Taken(_) => &Self::TAKEN,
+            Self::Taken(_) | Self::ZoneTaken(_) => &Self::TAKEN,
             Self::NameUnavailable(_) => &Self::NAME_UNAVAILABLE,
             Self::PriceChanged { .. } => &Self::PRICE_CHANGED,
             Self::PaymentFailed => &Self::PAYMENT_FAILED,
@@ -141,7 +145,7 @@ impl ApiError for DomainError {
                 Some(json!({ "priceCents": price_cents, "expectedPriceCents": expected_cents }))
             }
             Self::Field(invalid) => Some(invalid.details()),
-            Self::Zone(error) => error.details(),
+            Self::ZoneTaken(error) | Self::Zone(error) => error.details(),
             Self::Store(error) => error.details(),
             _ => None,
         }

@@ -243,12 +243,14 @@ pub trait Zones: Send + Sync {
     /// releases the name. Does not check the plan's limit, because [`Self::reserve`] checked it. Locks the catalog.
     async fn create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 
-    /// Prepares [`Self::create`]. It may take seconds, because it looks up the delegations of deleted zones.
-    async fn prepare(&self, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
+    /// Prepares [`Self::create`]. It may take seconds, because it looks up DNS records. Returns the zones of other
+    /// organizations that overlap with the name and give way, because the organization has proved that it owns the name.
+    async fn prepare(&self, org: OrgId, name: &str) -> Result<Vec<ZoneId>, ZoneRefusal>;
 
     /// Creates the zone of an imported domain in the caller's transaction, or finds the organization's existing zone.
-    /// Locks the catalog, so call it before any statement that locks a row.
-    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal>;
+    /// `proved` is the result of [`Self::prepare`]. Locks the catalog, so call it before any statement that locks a row.
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str, proved: Vec<ZoneId>)
+    -> Result<(), ZoneRefusal>;
 
     /// Returns which of these names overlap with a zone or a reserved name of another organization, or with a domain of
     /// the platform.
@@ -281,9 +283,9 @@ pub struct DsWanted {
 /// The reason why an organization cannot have a zone.
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneRefusal {
-    /// Another organization has an overlapping zone or reservation.
-    #[error("the name overlaps with a zone of another organization")]
-    Taken,
+    /// Another organization has an overlapping zone or reservation. The error's details are those of the response.
+    #[error("{0}")]
+    Taken(Box<dyn ApiError>),
     /// The name belongs to the platform.
     #[error("overlaps with a domain of this platform: {0}")]
     Platform(String),

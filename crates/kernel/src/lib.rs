@@ -14,6 +14,7 @@ mod email;
 mod error_chain;
 mod id;
 mod named_project;
+pub mod ownership;
 mod page;
 mod plan;
 mod provider;

@@ -41,6 +41,8 @@ pub enum Notice {
     HostnameAcquired { project: NamedProject, hostname: String },
     /// The certificate of a hostname of the project was not issued.
     CertificateFailed { project: NamedProject, hostname: String, reason: String },
+    /// Another organization took over these zones; not empty.
+    ZonesTakenOver { zones: Vec<String> },
 }
 
 /// The purpose of a declined charge.
@@ -81,6 +83,7 @@ impl Notice {
                 (Kind::HostnameTakenOver, Some(project), None)
             }
             Self::CertificateFailed { project, .. } => (Kind::CertificateFailed, Some(project), None),
+            Self::ZonesTakenOver { .. } => (Kind::ZoneTakenOver, None, None),
         }
     }
 
@@ -174,7 +177,29 @@ impl Notice {
                 format!("{hostname} has no certificate"),
                 format!("{reason}. The platform retries the order. Check the hostname's DNS records in {project}."),
             ),
+            Self::ZonesTakenOver { zones } => {
+                let names = listed(zones);
+                (
+                    format!("Another organization took over {names}"),
+                    format!(
+                        "A TXT record in the public DNS proves that the other organization owns the domain, which was \
+                         not delegated to this platform. These zones are deleted, with all their records: {names}. If \
+                         you own the domain, delete that record, create the zone again and publish the TXT record that \
+                         you receive."
+                    ),
+                )
+            }
         }
+    }
+}
+
+/// Lists the first names.
+fn listed(names: &[String]) -> String {
+    const MAX_SHOWN: usize = 3;
+    let shown = names.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more zones"),
     }
 }
 

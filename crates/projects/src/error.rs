@@ -1,9 +1,8 @@
 //! The errors of projects and bundles.
 
+use kernel::ownership::{TakeoverObstacle, VerifyRecord};
 use kernel::{ApiError, Code, InvalidField, Kind, Plan};
 use serde_json::{Value, json};
-
-use crate::model::VerifyRecord;
 
 /// A limit of the hostnames of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,19 +11,6 @@ pub enum HostnameLimit {
     Custom,
     /// Custom hostnames that are pending.
     Pending,
-}
-
-/// The reason why a project cannot take a hostname over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TakeoverObstacle {
-    /// The TXT record of the project is not published.
-    NotPublished,
-    /// The lookup of the record failed, with this message.
-    LookupFailed(String),
-    /// The TXT record of the current project is published, too.
-    HolderProves,
-    /// The hostname changed during the request.
-    Changed,
 }
 
 /// A rejected request, or a dependency that is unavailable.
@@ -199,27 +185,5 @@ impl std::fmt::Display for HostnameLimit {
             Self::Custom => "custom hostnames per project",
             Self::Pending => "unverified custom hostnames per project",
         })
-    }
-}
-
-impl TakeoverObstacle {
-    /// Returns the next step for the user. `record` is the DNS record with which the user's project can prove its
-    /// ownership.
-    fn advice(&self, record: &VerifyRecord) -> String {
-        let VerifyRecord { name, value, .. } = record;
-        match self {
-            Self::NotPublished => format!(
-                "to take it over, publish the TXT record {name} with the value {value} at the DNS provider of the \
-                 domain, then send the request again"
-            ),
-            Self::LookupFailed(reason) => {
-                format!("the lookup of the TXT record {name} failed: {reason}; try again in a moment")
-            }
-            Self::HolderProves => format!(
-                "its TXT record is published next to yours; to take the hostname over, delete all values at {name} \
-                 except {value}, then send the request again"
-            ),
-            Self::Changed => "it changed during the request; send the request again".to_owned(),
-        }
     }
 }

@@ -1,10 +1,6 @@
-//! Validates the hostnames that a project may claim, and derives their verification tokens.
+//! Validates the hostnames that a project may claim.
 
 use kernel::domain::{self, Characters, InvalidDomain};
-use kernel::{Digest, ProjectId};
-
-/// The length of a verification token: 160 bits, in hexadecimal digits.
-const TOKEN_DIGITS: usize = 40;
 
 /// A custom hostname in its stored form: lowercase punycode, without a trailing dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,18 +43,6 @@ impl HostName {
     }
 }
 
-/// Returns the token with which a project proves the ownership of a hostname. The token depends only on the project and
-/// the hostname. So the project sees the same record before and after it has the hostname, and another project cannot
-/// use the record.
-///
-/// The token is not a secret: it is published in the DNS. It is a proof because only the owner of the domain can
-/// publish it there.
-pub(crate) fn verification_token(project: ProjectId, name: &str) -> String {
-    let mut token = Digest::of(format!("svc-verify\n{project}\n{name}").as_bytes()).hex();
-    token.truncate(TOKEN_DIGITS);
-    token
-}
-
 /// Normalizes any hostname, including names under the platform's domains.
 pub(crate) fn normalize(text: &str) -> Option<String> {
     domain::normalize(text, Characters::Host)
@@ -71,17 +55,6 @@ mod tests {
     fn parse(text: &str) -> Result<String, InvalidHostName> {
         let own = ["svc.example".to_owned(), "localhost".to_owned()];
         HostName::parse(text, &own).map(|name| name.0)
-    }
-
-    #[test]
-    fn verification_token_belongs_to_one_project_and_hostname() {
-        let [a, b] = [1, 2].map(|n| ProjectId::from_uuid(uuid::Uuid::from_u128(n)));
-        let token = verification_token(a, "www.example.org");
-        assert!(token.len() == TOKEN_DIGITS && token.bytes().all(|b| b.is_ascii_hexdigit()), "{token}");
-        assert_eq!(token, verification_token(a, "www.example.org"));
-        for other in [verification_token(b, "www.example.org"), verification_token(a, "example.org")] {
-            assert_ne!(token, other);
-        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod site_url;
 
 pub use bundle;
 pub use bundles::{Bundles, StoredBundle};
-pub use error::{HostnameLimit, ProjectError, TakeoverObstacle};
+pub use error::{HostnameLimit, ProjectError};
 pub use hostname::{HostName, InvalidHostName};
 pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
 pub use model::*;

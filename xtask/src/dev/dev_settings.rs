@@ -254,7 +254,10 @@ impl Display for DevSettings {
             self.sandbox.url()
         )?;
         if !self.has_connected_apps {
-            writeln!(f, "  Apps      cannot sign in: SVC_PUBLIC_URL is neither https nor on this machine")?;
+            writeln!(
+                f,
+                "  Apps      cannot sign in: SVC_PUBLIC_URL is not an https origin or an address of this machine"
+            )?;
         }
         writeln!(f, "  Sign-in   {}/identity  (of the users of projects: svc auth)", self.sandbox.url())?;
         if let Some(url) = self.values.get("SVC_DATABASE_URL") {
@@ -285,7 +288,8 @@ fn database_address() -> Result<SocketAddr> {
 
 /// Returns whether the server accepts the URL as the issuer of tokens.
 fn may_be_issuer(url: &str) -> bool {
-    Url::parse(url).is_ok_and(|url| url.scheme() == "https" || url.host_str().is_some_and(is_loopback_host))
+    Url::parse(url)
+        .is_ok_and(|url| url.path() == "/" && (url.scheme() == "https" || url.host_str().is_some_and(is_loopback_host)))
 }
 
 /// Returns the URL at which this machine reaches a listener.

@@ -9,16 +9,17 @@ use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use dns::primary::{Notifier, Primary};
 use dns::signer::Signer;
-use dns::{Dns, LookupFailure, NsRecords, Ports};
+use dns::{Dns, LookupFailure, Notice, NsRecords, Ports, TxtRecords};
 use domains::DomainRepository as _;
 use futures_util::{StreamExt as _, stream};
 use gateway::http::without_write_permit;
 use kernel::{OrgId, Plan};
-use orgs::OrgRepository as _;
+use orgs::{OrgRepository as _, Orgs};
 use providers::{LookupError, Resolver};
 use store::{Connection, Store};
 use tokio::time::Instant;
 
+use super::error::IntoStoreError;
 use crate::config::{Config, DNS_CATALOG, DNS_RESOLVER};
 use crate::jobs::{Background, HOUR, Job, SECOND};
 
@@ -29,11 +30,12 @@ const MAX_CONCURRENT_LOOKUPS: usize = 16;
 pub(super) fn wire(
     config: &Config,
     store: &Store,
+    orgs: &Orgs,
     background: &mut Background,
 ) -> anyhow::Result<(Dns, Option<SocketAddr>)> {
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
     let ports = Ports {
-        organizations: Arc::new(OrgsPort),
+        organizations: Arc::new(OrgsPort(orgs.clone())),
         resolver: Arc::new(ResolverPort(resolver)),
         registrations: Arc::new(DomainsPort),
     };
@@ -63,12 +65,18 @@ pub(super) fn wire(
 }
 
 #[derive(Debug)]
-struct OrgsPort;
+struct OrgsPort(Orgs);
 
 #[async_trait]
 impl dns::Organizations for OrgsPort {
     async fn plan(&self, connection: &mut Connection, org: OrgId) -> store::Result<Option<Plan>> {
         Ok(connection.org_find(org).await?.map(|org| org.plan))
+    }
+
+    async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        let Notice::ZonesTakenOver { zones } = notice;
+        let notice = orgs::Notice::ZonesTakenOver { zones };
+        self.0.raise(tx, org, notice).await.map(drop).map_err(IntoStoreError::into_store_error)
     }
 }
 
@@ -95,15 +103,31 @@ impl dns::Resolver for ResolverPort {
         let deadline = Instant::now() + timeout;
         let lookup = |name: &String| {
             let (resolver, name) = (self.0.clone(), name.clone());
-            async move { resolver.ns(&name, deadline.saturating_duration_since(Instant::now())).await.map_err(failure) }
+            async move { resolver.ns(&name, deadline.saturating_duration_since(Instant::now())).await }
         };
-        let lookups: Vec<_> = names.iter().map(lookup).collect();
-        let records = without_write_permit(stream::iter(lookups).buffered(MAX_CONCURRENT_LOOKUPS).collect()).await;
-        records.unwrap_or_else(|| {
-            let busy = || LookupFailure::Unavailable("too many concurrent changes to the organization".to_owned());
-            names.iter().map(|_| Err(busy())).collect()
-        })
+        look_up(names.iter().map(lookup).collect()).await
     }
+
+    async fn txt(&self, names: &[String], timeout: Duration) -> Vec<TxtRecords> {
+        let deadline = Instant::now() + timeout;
+        let lookup = |name: &String| {
+            let (resolver, name) = (self.0.clone(), name.clone());
+            async move { resolver.txt(&name, deadline.saturating_duration_since(Instant::now())).await }
+        };
+        look_up(names.iter().map(lookup).collect()).await
+    }
+}
+
+/// Performs lookups concurrently, and returns their results in the order of the lookups.
+async fn look_up(
+    lookups: Vec<impl Future<Output = Result<Vec<String>, LookupError>>>,
+) -> Vec<Result<Vec<String>, LookupFailure>> {
+    let count = lookups.len();
+    let records = stream::iter(lookups).buffered(MAX_CONCURRENT_LOOKUPS).map(|found| found.map_err(failure));
+    without_write_permit(records.collect()).await.unwrap_or_else(|| {
+        let busy = || LookupFailure::Unavailable("too many concurrent changes to the organization".to_owned());
+        std::iter::repeat_with(|| Err(busy())).take(count).collect()
+    })
 }
 
 fn failure(error: LookupError) -> LookupFailure {

@@ -53,7 +53,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let orgs = orgs::wire(config, &store, &mut background)?;
     let identity = identity::wire(config, &store, &orgs, &mut background)?;
     let mut convergence = convergence::wire(config, &store);
-    let (dns, primary) = dns::wire(config, &store, &mut background)?;
+    let (dns, primary) = dns::wire(config, &store, &orgs, &mut background)?;
     let resources = resources::wire(config, &store, &orgs, &mut convergence)?;
     let git = git::wire(config, &store);
     let mail = mail::wire(config, &store, &orgs, &convergence, &mut background)?;

@@ -33,6 +33,12 @@ impl ZoneName {
         &self.0
     }
 
+    /// Returns whether the name is that of the other zone or below it.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        domain::is_within(&self.0, &other.0)
+    }
+
     /// Returns the name in wire format.
     #[must_use]
     pub fn wire(&self) -> WireName {

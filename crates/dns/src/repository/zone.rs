@@ -45,6 +45,14 @@ impl ZoneRecord {
     }
 }
 
+/// A zone of another organization that overlaps with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldZone {
+    pub id: ZoneId,
+    pub org: OrgId,
+    pub name: ZoneName,
+}
+
 /// Zones on a [`store::Connection`].
 pub trait ZoneRepository {
     /// Returns the zones of an organization, sorted by name.
@@ -73,9 +81,15 @@ pub trait ZoneRepository {
     /// Locks the catalog until the transaction ends, and returns it. Transactions lock the catalog before zones.
     async fn catalog_lock(&mut self) -> Result<ZoneRecord>;
 
-    /// Returns whether another organization has this zone, a parent of it or a subdomain of it. The caller holds the
-    /// catalog lock.
-    async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool>;
+    /// Returns the zones of other organizations that have this name, enclose it or are below it, except those in
+    /// `except`, sorted by path. If the caller holds the catalog lock, the result is valid until the transaction ends.
+    async fn zones_overlapping(
+        &mut self,
+        org: OrgId,
+        name: &ZoneName,
+        except: &[ZoneId],
+        limit: i64,
+    ) -> Result<Vec<HeldZone>>;
 
     /// Returns the number of an organization's zones. If the caller holds the catalog lock, the number is valid until
     /// the transaction ends.
@@ -83,6 +97,9 @@ pub trait ZoneRepository {
 
     /// Returns the number of the last change of a zone. Returns `None` if the zone does not exist.
     async fn zone_last_change(&mut self, zone: ZoneId) -> Result<Option<i64>>;
+
+    /// Returns the most specific zone that contains a name, if it belongs to the organization.
+    async fn zone_enclosing(&mut self, org: OrgId, name: &str) -> Result<Option<ZoneName>>;
 
     /// Returns the organization's zones that contain a name, the most specific one first.
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
@@ -191,12 +208,21 @@ impl ZoneRepository for Connection {
         one.first::<ZoneRow>(self).await?.try_into()
     }
 
-    async fn zone_overlaps(&mut self, org: OrgId, name: &ZoneName) -> Result<bool> {
+    async fn zones_overlapping(
+        &mut self,
+        org: OrgId,
+        name: &ZoneName,
+        except: &[ZoneId],
+        limit: i64,
+    ) -> Result<Vec<HeldZone>> {
         let (first, end) = path_range(name);
         let below = zones::path.ge(first).and(zones::path.lt(end));
         let related = zones::name.eq_any(with_parents(name.as_str())).or(below);
         let other_orgs = zones::table.filter(zones::org_id.is_not_null()).filter(zones::org_id.ne(org)).filter(related);
-        Ok(diesel::select(diesel::dsl::exists(other_orgs)).get_result(self).await?)
+        let rest = other_orgs.filter(zones::id.ne_all(except)).order(zones::path).limit(limit);
+        let rows: Vec<(ZoneId, OrgId, String)> =
+            rest.select((zones::id, zones::org_id.assume_not_null(), zones::name)).load(self).await?;
+        Ok(rows.into_iter().map(|(id, org, name)| HeldZone { id, org, name: ZoneName::new_unchecked(name) }).collect())
     }
 
     async fn zone_count(&mut self, org: OrgId) -> Result<i64> {
@@ -206,6 +232,14 @@ impl ZoneRepository for Connection {
 
     async fn zone_last_change(&mut self, zone: ZoneId) -> Result<Option<i64>> {
         Ok(zones::table.find(zone).select(zones::last_change_number).first(self).await.optional()?)
+    }
+
+    async fn zone_enclosing(&mut self, org: OrgId, name: &str) -> Result<Option<ZoneName>> {
+        let found = zones::table.filter(zones::org_id.is_not_null()).filter(zones::name.eq_any(with_parents(name)));
+        let found = found.select((zones::name, zones::org_id.assume_not_null()));
+        let zones: Vec<(String, OrgId)> = found.load(self).await?;
+        let nearest = zones.into_iter().max_by_key(|(name, _)| name.len()).filter(|(_, owner)| *owner == org);
+        Ok(nearest.map(|(name, _)| ZoneName::new_unchecked(name)))
     }
 
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>> {

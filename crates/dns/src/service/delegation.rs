@@ -5,15 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kernel::ownership::VerifyRecord;
 use kernel::{KeyedSemaphores, OrgId, ZoneId};
 use store::Connection;
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::takeover::ProvedZones;
 use super::{Dns, Result};
 use crate::ZoneName;
 use crate::error::DnsError;
-use crate::ports::{LookupFailure, NsRecords, Resolver};
+use crate::ports::{LookupFailure, NsRecords, Resolver, TxtRecords};
 use crate::repository::{
-    DeletedZone, DeletedZoneRepository as _, ReservationRepository as _, ZoneRecord, ZoneRepository as _,
+    DeletedZone, DeletedZoneRepository as _, HeldZone, ReservationRepository as _, ZoneRecord, ZoneRepository as _,
 };
 
 /// The timeout of a check.
@@ -25,6 +28,9 @@ const MAX_CHECKS: usize = 4;
 
 /// The number of deleted zones in one check.
 const MAX_CHECKED_ZONES: i64 = 50;
+
+/// The number of zones in one check. All checks before the creation of a zone cover as many zones as the pro plan allows.
+const MAX_CHECKED_HELD_ZONES: i64 = 250;
 
 /// The number of concurrent checks of an organization, so that one organization cannot exhaust the resolver.
 const MAX_CHECKS_PER_ORG: usize = 4;
@@ -47,15 +53,14 @@ pub(super) struct Delegations {
     permits: KeyedSemaphores<OrgId>,
 }
 
-/// The public delegation of a deleted zone.
+/// The public delegation of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Delegation {
+pub(super) enum Delegation {
     /// The delegation does not exist, or names only nameservers of others.
     Elsewhere,
     /// The delegation names these nameservers, which belong to this platform.
     Here(Vec<String>),
-    /// The nameservers of the delegation do not serve the zone. This includes ours, which no longer serve a deleted
-    /// zone.
+    /// The nameservers of the delegation do not serve the zone. For a deleted zone, this includes ours.
     Broken,
     /// The lookup failed for this reason.
     Unknown(String),
@@ -66,10 +71,24 @@ impl Delegations {
         Self { resolver, permits: KeyedSemaphores::new(MAX_CHECKS_PER_ORG) }
     }
 
+    /// Returns a permit for a check.
+    pub(super) fn permit(&self, org: OrgId) -> Result<OwnedSemaphorePermit> {
+        self.permits
+            .of(org)
+            .try_acquire_owned()
+            .map_err(|_| DnsError::DelegationUnknown("too many concurrent checks for this organization".to_owned()))
+    }
+
+    /// Looks up the TXT records at the names of these records, in their order.
+    pub(super) async fn txt(&self, records: &[VerifyRecord]) -> Vec<TxtRecords> {
+        let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
+        self.resolver.txt(&names, LOOKUP_TIMEOUT).await
+    }
+
     /// Looks up the delegations of zones, in the order of the zones. Distinguishes [`Delegation::Broken`] from
     /// [`Delegation::Unknown`] only if the zones share a top-level domain.
-    async fn find(&self, zones: &[DeletedZone], ours: &[String]) -> Vec<Delegation> {
-        let mut names: Vec<String> = zones.iter().map(|zone| zone.name.as_str().to_owned()).collect();
+    pub(super) async fn find(&self, zones: &[&ZoneName], ours: &[String]) -> Vec<Delegation> {
+        let mut names: Vec<String> = zones.iter().map(|zone| zone.as_str().to_owned()).collect();
         // Also look up the top-level domain. If the resolver fails for it as well, the resolver itself is broken.
         names.extend(names.first().and_then(|name| name.rsplit('.').next()).map(str::to_owned));
         let mut found = self.resolver.ns(&names, LOOKUP_TIMEOUT).await;
@@ -96,27 +115,34 @@ fn classify(records: NsRecords, ours: &[String], resolver_works: bool) -> Delega
 }
 
 impl Dns {
-    /// Checks the delegations of the deleted zones of other organizations that overlap with the name of a new zone.
-    /// Removes the deleted zones that are not delegated here, so that the organization can create its zone.
+    /// Checks the zones and the deleted zones of other organizations that overlap with the name of a new zone. Returns
+    /// the zones for which the organization has proved that it may create its zone. Removes the deleted zones that are
+    /// not delegated here.
     ///
     /// Call this outside transactions and without a connection, because the lookups take seconds.
-    pub(super) async fn release_undelegated(&self, org: OrgId, name: &ZoneName) -> Result<()> {
+    pub(super) async fn resolve_conflicts(&self, org: OrgId, name: &ZoneName) -> Result<ProvedZones> {
+        let mut proved = ProvedZones::default();
         for _ in 0..MAX_CHECKS {
-            let deleted = find_conflicts(&mut *self.store.connection().await?, org, name).await?;
-            if deleted.is_empty() {
-                return Ok(());
+            let conflicts = find_conflicts(&mut *self.store.connection().await?, org, name, &proved).await?;
+            if conflicts.is_empty() {
+                break;
             }
-            self.check_delegations(org, &deleted).await?;
+            // The zones first: without a proof of ownership, the deleted zones do not matter.
+            if !conflicts.held.is_empty() {
+                self.require_stronger_proof(org, name, &conflicts.held).await?;
+                proved.0.extend(conflicts.held.iter().map(|zone| zone.id));
+            }
+            if !conflicts.deleted.is_empty() {
+                self.check_delegations(org, &conflicts.deleted).await?;
+            }
         }
-        Ok(())
+        Ok(proved)
     }
 
     async fn check_delegations(&self, org: OrgId, zones: &[DeletedZone]) -> Result<()> {
-        let permits = self.delegations.permits.of(org);
-        let Ok(_permit) = permits.try_acquire() else {
-            return Err(DnsError::DelegationUnknown("too many concurrent checks for this organization".to_owned()));
-        };
-        let delegations = self.delegations.find(zones, self.hosting()?.nameservers()).await;
+        let _permit = self.delegations.permit(org)?;
+        let names: Vec<&ZoneName> = zones.iter().map(|zone| &zone.name).collect();
+        let delegations = self.delegations.find(&names, self.hosting()?.nameservers()).await;
         self.purge_undelegated(zones, &delegations).await?;
         let mut unknown = None;
         for (zone, delegation) in zones.iter().zip(delegations) {
@@ -151,7 +177,8 @@ impl Dns {
             if due.is_empty() {
                 return Ok(purged);
             }
-            let delegations = self.delegations.find(&due, hosting.nameservers()).await;
+            let names: Vec<&ZoneName> = due.iter().map(|zone| &zone.name).collect();
+            let delegations = self.delegations.find(&names, hosting.nameservers()).await;
             purged += self.purge_undelegated(&due, &delegations).await?;
             // If the resolver is broken, stop: each further batch would take seconds.
             if delegations.iter().all(|it| matches!(it, Delegation::Unknown(_))) {
@@ -175,19 +202,45 @@ impl Dns {
     }
 }
 
-/// Returns the deleted zones of other organizations that overlap with the name of a new zone. Fails if the name
-/// overlaps with a zone of another organization, or with a name that another organization is registering. If the caller
-/// holds the catalog lock, the result is valid until the transaction ends.
-pub(super) async fn find_conflicts(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<Vec<DeletedZone>> {
-    check_overlap(tx, org, name).await?;
-    Ok(tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?)
+/// The zones of other organizations that overlap with the name of a new zone.
+pub(super) struct Conflicts {
+    held: Vec<HeldZone>,
+    deleted: Vec<DeletedZone>,
+}
+
+impl Conflicts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.deleted.is_empty()
+    }
+}
+
+/// Returns the zones and the deleted zones of other organizations that overlap with the name of a new zone, except the
+/// proved ones. Fails if the name overlaps with one that another organization is registering. If the caller holds the
+/// catalog lock, the result is valid until the transaction ends.
+pub(super) async fn find_conflicts(
+    tx: &mut Connection,
+    org: OrgId,
+    name: &ZoneName,
+    proved: &ProvedZones,
+) -> Result<Conflicts> {
+    if tx.reservation_overlaps(org, name).await? {
+        return Err(taken(name));
+    }
+    let held = tx.zones_overlapping(org, name, &proved.0, MAX_CHECKED_HELD_ZONES).await?;
+    let deleted = tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?;
+    Ok(Conflicts { held, deleted })
 }
 
 /// Checks that the name overlaps with no zone of another organization, and with no name that another organization is
 /// registering. If the caller holds the catalog lock, the result is valid until the transaction ends.
 pub(super) async fn check_overlap(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<()> {
-    if tx.zone_overlaps(org, name).await? || tx.reservation_overlaps(org, name).await? {
-        return Err(DnsError::ZoneTaken(name.as_str().to_owned()));
+    if tx.reservation_overlaps(org, name).await? || !tx.zones_overlapping(org, name, &[], 1).await?.is_empty() {
+        return Err(taken(name));
     }
     Ok(())
+}
+
+/// Returns the error for a name that cannot be taken over.
+pub(super) fn taken(name: &ZoneName) -> DnsError {
+    DnsError::ZoneTaken { name: name.as_str().to_owned(), takeover: None }
 }

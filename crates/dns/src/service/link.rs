@@ -14,7 +14,7 @@ use crate::{OwnerName, RecordSet, RecordType};
 pub enum LinkResult {
     /// The records exist. `changed` states whether this call wrote them.
     Linked { changed: bool },
-    /// The organization has no zone that contains the name.
+    /// The organization has no zone that contains the name, or another organization has a more specific one.
     NoZone,
     /// The zone would exceed a limit.
     Full { zone: String },
@@ -25,8 +25,8 @@ pub enum LinkResult {
 }
 
 impl Dns {
-    /// Returns the organization's most specific zone that contains a name. Returns `None` if there is no such zone or
-    /// this installation does not host zones.
+    /// Returns the most specific zone that contains a name. Returns `None` if there is no such zone, if it belongs to
+    /// another organization, or if this installation does not host zones.
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
@@ -34,8 +34,7 @@ impl Dns {
         if self.hosting.is_none() {
             return Ok(None);
         }
-        let zones = connection.zones_enclosing(org, host).await?;
-        Ok(zones.into_iter().next().map(|zone| zone.as_str().to_owned()))
+        Ok(connection.zone_enclosing(org, host).await?.map(|zone| zone.as_str().to_owned()))
     }
 
     /// Writes the records that point a hostname to the platform, in the caller's transaction.
@@ -74,15 +73,15 @@ impl Dns {
         })
     }
 
-    /// Locks the organization's most specific zone that contains a name. Returns the zone and the owner name in it.
-    /// Returns `None` if there is no such zone.
+    /// Locks the most specific zone that contains a name. Returns the zone and the owner name in it. Returns `None` if
+    /// there is no such zone, or if it belongs to another organization.
     pub(super) async fn lock_enclosing_zone(
         &self,
         tx: &mut Connection,
         org: OrgId,
         host: &str,
     ) -> Result<Option<(ZoneRecord, OwnerName)>> {
-        let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().next() else { return Ok(None) };
+        let Some(name) = tx.zone_enclosing(org, host).await? else { return Ok(None) };
         // The zone was deleted concurrently.
         let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(None) };
         Ok(OwnerName::parse(host, &zone.name).ok().map(|owner| (zone, owner)))

@@ -10,6 +10,7 @@ mod link;
 mod read;
 mod reservation;
 mod rrset;
+mod takeover;
 mod zone;
 mod zonefile;
 
@@ -35,6 +36,7 @@ pub use ds::{DS_TOPIC, DsMessage, WantedDs};
 pub use link::LinkResult;
 pub use read::ZoneReader;
 pub use rrset::RrsetChanges;
+pub use takeover::ProvedZones;
 pub use zone::{CreatedZone, InitialContent};
 pub use zonefile::ImportResult;
 

@@ -5,6 +5,7 @@ use kernel::OrgId;
 use store::Connection;
 
 use super::delegation::check_overlap;
+use super::takeover::Replaced;
 use super::{Dns, InitialContent, Result};
 use crate::ZoneName;
 use crate::error::DnsError;
@@ -56,7 +57,8 @@ impl Dns {
             // The existing zone may be signed. Its DS records are sent to the registry when the purchase is complete.
             Some(zone) => self.enqueue_ds(tx, org, zone.id).await?,
             None => {
-                self.insert_zone(tx, catalog, (org, &name), InitialContent::default()).await?;
+                let unopposed = (catalog, Replaced::default());
+                self.insert_zone(tx, unopposed, (org, &name), InitialContent::default()).await?;
             }
         }
         Ok(tx.reservation_delete(&name).await?)
@@ -75,7 +77,7 @@ impl Dns {
             let is_taken = is_of_platform
                 || match check_overlap(connection, org, &zone).await {
                     Ok(()) => false,
-                    Err(DnsError::ZoneTaken(_)) => true,
+                    Err(DnsError::ZoneTaken { .. }) => true,
                     Err(error) => return Err(error),
                 };
             if is_taken {

@@ -8,6 +8,7 @@ use store::{Connection, Outcome};
 use super::delegation::find_conflicts;
 use super::dnssec::ACTIVE_INTERVAL;
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
+use super::takeover::{ProvedZones, Replaced};
 use super::{Dns, Precondition, Result, ZoneReader, load_zone};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
@@ -75,21 +76,21 @@ impl Dns {
         content: InitialContent<'_>,
     ) -> Result<CreatedZone> {
         let name = self.parse_new_name(org, &new.name)?;
-        if let Some(created) = self.zone_try_create(actor, org, &name, content).await? {
+        if let Some(created) = self.zone_try_create(actor, org, (&name, &ProvedZones::default()), content).await? {
             return Ok(created);
         }
         // Check between the attempts, so that no transaction waits for the lookups.
-        self.release_undelegated(org, &name).await?;
-        self.zone_try_create(actor, org, &name, content).await?.ok_or_else(unchecked_zones)
+        let proved = self.resolve_conflicts(org, &name).await?;
+        self.zone_try_create(actor, org, (&name, &proved), content).await?.ok_or_else(unchecked_zones)
     }
 
-    /// Prepares [`Dns::zone_create_within`]. Call it outside transactions, because it may look up delegations.
+    /// Prepares [`Dns::zone_create_within`]. Call it outside transactions, because it may look up DNS records.
     ///
     /// # Errors
     /// Returns the errors of [`Dns::zone_create`], except [`DnsError::ZoneLimit`].
-    pub async fn zone_prepare(&self, org: OrgId, name: &str) -> Result<()> {
+    pub async fn zone_prepare(&self, org: OrgId, name: &str) -> Result<ProvedZones> {
         let name = self.parse_new_name(org, name)?;
-        self.release_undelegated(org, &name).await
+        self.resolve_conflicts(org, &name).await
     }
 
     /// Creates a zone in the caller's transaction, or finds the organization's existing zone. Writes no audit event,
@@ -98,10 +99,16 @@ impl Dns {
     ///
     /// # Errors
     /// Returns the errors of [`Dns::zone_create`].
-    pub async fn zone_create_within(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
+    pub async fn zone_create_within(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        name: &str,
+        proved: &ProvedZones,
+    ) -> Result<()> {
         let name = self.parse_new_name(org, name)?;
         let catalog = tx.catalog_lock().await?;
-        let found = self.find_or_insert(tx, catalog, (org, &name), InitialContent::default()).await?;
+        let found = self.find_or_insert(tx, catalog, org, (&name, proved), InitialContent::default()).await?;
         found.map(drop).ok_or_else(unchecked_zones)
     }
 
@@ -117,12 +124,12 @@ impl Dns {
         }
     }
 
-    /// Creates a zone. Returns `None` if deleted zones of other organizations must be checked first.
+    /// Creates a zone. Returns `None` if zones of other organizations must be checked first.
     async fn zone_try_create(
         &self,
         actor: &Actor,
         org: OrgId,
-        name: &ZoneName,
+        (name, proved): (&ZoneName, &ProvedZones),
         content: InitialContent<'_>,
     ) -> Result<Option<CreatedZone>> {
         self.store
@@ -132,7 +139,7 @@ impl Dns {
                     Some(existing) => Some((existing, None)),
                     None => {
                         let catalog = tx.catalog_lock().await?;
-                        self.find_or_insert(tx, catalog, (org, name), content).await?
+                        self.find_or_insert(tx, catalog, org, (name, proved), content).await?
                     }
                 };
                 let Some((zone, event)) = found else { return Ok(Outcome::Unchanged(None)) };
@@ -146,37 +153,40 @@ impl Dns {
             .await
     }
 
-    /// Finds the zone of the organization, or inserts it and lists it in the locked catalog. Returns a new zone with
-    /// its audit event. Returns `None` if deleted zones of other organizations must be checked first.
+    /// Finds the zone of the organization, or inserts it and lists it in the locked catalog, in place of the proved
+    /// zones. Returns a new zone with its audit event. Returns `None` if zones of other organizations must be checked
+    /// first.
     async fn find_or_insert(
         &self,
         tx: &mut Connection,
         catalog: ZoneRecord,
-        (org, name): (OrgId, &ZoneName),
+        org: OrgId,
+        (name, proved): (&ZoneName, &ProvedZones),
         content: InitialContent<'_>,
     ) -> Result<Option<(ZoneRecord, Option<Event>)>> {
         if let Some(existing) = tx.zone_find(org, name).await? {
             return Ok(Some((existing, None)));
         }
         self.check_zone_count(tx, org).await?;
-        if !find_conflicts(tx, org, name).await?.is_empty() {
+        if !find_conflicts(tx, org, name, proved).await?.is_empty() {
             return Ok(None);
         }
-        let (zone, event) = self.insert_zone(tx, catalog, (org, name), content).await?;
+        let replaced = self.take_over(tx, name, proved).await?;
+        let (zone, event) = self.insert_zone(tx, (catalog, replaced), (org, name), content).await?;
         Ok(Some((zone, Some(event))))
     }
 
-    /// Inserts a zone and lists it in the locked catalog. Returns its audit event.
+    /// Inserts a zone and lists it in the locked catalog, in place of the replaced zones. Returns its audit event.
     pub(super) async fn insert_zone(
         &self,
         tx: &mut Connection,
-        catalog: ZoneRecord,
+        (catalog, replaced): (ZoneRecord, Replaced),
         (org, name): (OrgId, &ZoneName),
         content: InitialContent<'_>,
     ) -> Result<(ZoneRecord, Event)> {
         let hosting = self.hosting()?;
         let dnssec = if content.dnssec { DnssecState::Signing } else { DnssecState::Off };
-        let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone()) };
+        let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone(), replaced.serial) };
         tx.deleted_zone_purge(&zone.name).await?;
         tx.zone_insert(org, &zone).await?;
         if content.dnssec {
@@ -187,10 +197,18 @@ impl Dns {
         let edits = self.plan_patch(tx, &zone, content.rrsets).await?;
         let zone =
             if edits.is_empty() { zone } else { self.write_edits(tx, zone, &edits, MAX_JOURNAL_ENTRIES).await? };
-        let listed = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
-        self.apply_edits(tx, catalog, &listed).await?;
+        let count = replaced.count;
+        let mut listing = replaced.delisted;
+        listing.extend(catalog_rrsets(&zone, true));
+        self.edit_catalog(tx, catalog, listing).await?;
         let name = zone.name.as_str();
-        let data = if content.dnssec { json!({ "zone": name, "dnssec": true }) } else { json!({ "zone": name }) };
+        let mut data = json!({ "zone": name });
+        if content.dnssec {
+            data["dnssec"] = true.into();
+        }
+        if count > 0 {
+            data["takenOver"] = count.into();
+        }
         let event = Event::in_org("dns.zone.create", org, zone.id, data);
         Ok((zone, event))
     }
@@ -211,15 +229,31 @@ impl Dns {
                 if is_signed && self.registrations.is_registered(tx, org, zone.name.as_str()).await? {
                     return Err(DnsError::DnssecOn(zone.name.as_str().to_owned()));
                 }
-                tx.zone_delete(zone.id).await?;
-                self.registrations.release_imported(tx, org, zone.name.as_str()).await?;
+                let gone = self.remove_zone(tx, org, &zone).await?;
                 self.remember_deleted(tx, org, &zone).await?;
-                let gone = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, false), Some(ManagedBy::System)).await?;
-                self.apply_edits(tx, catalog, &gone).await?;
+                self.edit_catalog(tx, catalog, gone).await?;
                 let data = json!({ "zone": zone.name.as_str(), "rrsets": zone.rrset_count });
                 Ok(Outcome::Changed((), Event::in_org("dns.zone.delete", org, zone.id, data)))
             })
             .await
+    }
+
+    /// Deletes a locked zone of an organization and ends the import of its domain. Returns the changes that remove it
+    /// from the catalog.
+    pub(super) async fn remove_zone(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        zone: &ZoneRecord,
+    ) -> Result<Vec<RrsetChange>> {
+        tx.zone_delete(zone.id).await?;
+        self.registrations.release_imported(tx, org, zone.name.as_str()).await?;
+        Ok(catalog_rrsets(zone, false))
+    }
+
+    async fn edit_catalog(&self, tx: &mut Connection, catalog: ZoneRecord, changes: Vec<RrsetChange>) -> Result<()> {
+        let edits = self.plan_edits(tx, &catalog, changes, Some(ManagedBy::System)).await?;
+        self.apply_edits(tx, catalog, &edits).await.map(drop)
     }
 
     /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of changed zones.
@@ -260,14 +294,14 @@ impl Dns {
         }
     }
 
-    /// Returns a new zone that is not stored yet.
-    fn new_zone(&self, org: OrgId, name: ZoneName) -> ZoneRecord {
+    /// Returns a new zone that is not stored yet. Its serial is at least `serial`.
+    fn new_zone(&self, org: OrgId, name: ZoneName, serial: Option<u32>) -> ZoneRecord {
         let now = self.store.clock_rng().now();
         ZoneRecord {
             id: self.store.clock_rng().id(),
             org: Some(org),
             name,
-            serial: serial::at(now),
+            serial: serial.unwrap_or_else(|| serial::at(now)),
             rrset_count: 0,
             bytes: 0,
             last_change_number: 0,

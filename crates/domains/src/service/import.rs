@@ -8,7 +8,6 @@ use store::{Connection, Outcome};
 use super::{Created, Domains, Result, or_taken};
 use crate::error::DomainError;
 use crate::model::{DomainImport, DomainName, DomainState};
-use crate::ports::ZoneRefusal;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
 impl Domains {
@@ -16,28 +15,24 @@ impl Domains {
     /// of the zone ends the import.
     ///
     /// # Errors
-    /// [`DomainError::Field`], [`DomainError::Taken`], [`DomainError::DnsNotConfigured`], [`DomainError::Zone`].
+    /// [`DomainError::Field`], [`DomainError::Taken`], [`DomainError::ZoneTaken`], [`DomainError::DnsNotConfigured`],
+    /// [`DomainError::Zone`].
     pub async fn import(&self, actor: &Actor, org: OrgId, import: DomainImport) -> Result<Created> {
         let nameservers = self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;
         let name = DomainName::parse(&import.name).map_err(|error| InvalidField::new("name", error))?;
-        let taken = || DomainError::Taken(name.to_string());
-        let refused = |refusal| match refusal {
-            ZoneRefusal::Taken => taken(),
-            refusal => refusal.into(),
-        };
         let existing = self.store.connection().await?.domain_find(org, name.as_str()).await?;
         if let Some(domain) = existing.filter(|domain| domain.state != DomainState::TransferredOut) {
             return Ok(Created { domain: self.view(domain), is_new: false });
         }
-        self.ports.zones.prepare(org, name.as_str()).await.map_err(refused)?;
+        let proved = self.ports.zones.prepare(org, name.as_str()).await?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                self.ports.zones.create(tx, org, name.as_str()).await.map_err(refused)?;
+                self.ports.zones.create(tx, org, name.as_str(), proved.clone()).await?;
                 let new = self.new_domain(org, &name, DomainState::External, true);
                 let new = DomainRecord { nameservers: nameservers.clone(), ..new };
                 let domain = match tx.domain_lock(org, name.as_str()).await? {
                     None if tx.domain_insert(&new).await? => new,
-                    None => return Err(taken()),
+                    None => return Err(DomainError::Taken(name.to_string())),
                     Some(left) if left.state == DomainState::TransferredOut => {
                         let back =
                             DomainRecord { id: left.id, revision: left.revision, created_at: left.created_at, ..new };

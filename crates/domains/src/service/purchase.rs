@@ -11,7 +11,6 @@ use super::purchase_saga::{PURCHASE, PurchaseSaga, Refusal};
 use super::{CONTACT, Created, Domains, Result, or_taken};
 use crate::error::DomainError;
 use crate::model::{Contact, DomainName, DomainPurchase, DomainState};
-use crate::ports::ZoneRefusal;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
 /// The number of requests to the registrar for a purchase: price, registration and nameservers.
@@ -43,7 +42,7 @@ impl Domains {
     /// # Errors
     /// After these errors, the purchase has ended, the name is free, and any charge is refunded:
     /// [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`],
-    /// [`DomainError::NameUnavailable`], [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]. After these
+    /// [`DomainError::ZoneTaken`], [`DomainError::NameUnavailable`], [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]. After these
     /// errors, the name stays reserved, and the purchase continues: [`DomainError::Incomplete`],
     /// [`DomainError::RegistrarFailed`]. Also [`DomainError::RegistrarNotConfigured`],
     /// [`DomainError::DnsNotConfigured`], [`DomainError::Zone`], [`DomainError::TooManyRequests`].
@@ -97,10 +96,7 @@ impl Domains {
         self.store
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 // This call locks the catalog, so that reservations and new zones wait for each other.
-                self.ports.zones.reserve(tx, org, name.as_str()).await.map_err(|refusal| match refusal {
-                    ZoneRefusal::Taken => DomainError::Taken(name.to_string()),
-                    refusal => refusal.into(),
-                })?;
+                self.ports.zones.reserve(tx, org, name.as_str()).await?;
                 Ok(match tx.domain_lock(org, name.as_str()).await? {
                     Some(owned) if owned.state.is_managed() => {
                         self.ports.zones.release(tx, name.as_str()).await?;

@@ -159,7 +159,10 @@ impl TestZones {
              WHERE org <> '{id}' AND (name = '{name}' OR name LIKE '{below}') \
              UNION ALL SELECT FROM test.names WHERE org <> '{id}' AND name = '{name}')"
         );
-        if execute(tx, taken).await? > 0 { Err(ZoneRefusal::Taken) } else { Ok(()) }
+        if execute(tx, taken).await? > 0 {
+            return Err(ZoneRefusal::Taken(Box::new(DomainError::Taken(name.to_owned()))));
+        }
+        Ok(())
     }
 }
 
@@ -194,11 +197,11 @@ impl Zones for TestZones {
         self.world.interrupt(name, "zone", When::After).await.map_err(failed)
     }
 
-    async fn prepare(&self, _: OrgId, _: &str) -> Result<(), ZoneRefusal> {
-        Ok(())
+    async fn prepare(&self, _: OrgId, _: &str) -> Result<Vec<ZoneId>, ZoneRefusal> {
+        Ok(Vec::new())
     }
 
-    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<(), ZoneRefusal> {
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str, _: Vec<ZoneId>) -> Result<(), ZoneRefusal> {
         self.lock_and_check(tx, org, name).await?;
         let values = format!("('{name}', '{}') ON CONFLICT DO NOTHING", org.as_uuid());
         execute(tx, format!("INSERT INTO test.zones VALUES {values}")).await?;

@@ -23,7 +23,10 @@ async fn one_of_two_organizations_gets_the_name_and_the_other_is_not_charged() {
         assert_eq!(winner, again, "{results:?}");
         let loser = if winner == one { two } else { one };
         assert!(
-            results.iter().filter_map(|result| result.as_ref().err()).all(|it| matches!(it, DomainError::Taken(_)))
+            results
+                .iter()
+                .filter_map(|result| result.as_ref().err())
+                .all(|it| matches!(it, DomainError::Taken(_) | DomainError::ZoneTaken(_)))
         );
         assert_eq!((kit.world.charges(winner), kit.world.charges(loser)), ((1, 0), (0, 0)));
         assert_eq!(kit.world.state().registrations.iter().filter(|it| **it == name).count(), 1);

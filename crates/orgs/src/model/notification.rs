@@ -21,6 +21,7 @@ kernel::words! {
         HostnameUnproved = "hostname.unproved",
         HostnameTakenOver = "hostname.taken_over",
         CertificateFailed = "certificate.failed",
+        ZoneTakenOver = "zone.taken_over",
     } example LimitProjects
 }
 

@@ -36,6 +36,7 @@ fn one_of_each_kind() -> Vec<Notice> {
         Notice::HostnameUnproved { project: project(), hostname: hostname(), until: at },
         Notice::HostnameTakenOver { project: project(), hostname: hostname() },
         Notice::CertificateFailed { project: project(), hostname: hostname(), reason: reason() },
+        Notice::ZonesTakenOver { zones: vec!["example.org".to_owned()] },
     ]
 }
 
@@ -84,10 +85,11 @@ async fn notification_is_listed_with_its_texts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_the_contract_can_be_raised() {
-    const CONTRACT: &str = "limit.projects limit.storage limit.email limit.ai_credit backup.failed backup.stale \
+async fn every_kind_can_be_raised() {
+    // The kinds of the contract, and one for taken zones.
+    const KINDS: &str = "limit.projects limit.storage limit.email limit.ai_credit backup.failed backup.stale \
         restore.completed restore.failed database.deleted domain.expiring payment.failed limit.database \
-        hostname.unproved hostname.taken_over certificate.failed";
+        hostname.unproved hostname.taken_over certificate.failed zone.taken_over";
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
     for notice in one_of_each_kind() {
@@ -96,7 +98,7 @@ async fn every_kind_of_the_contract_can_be_raised() {
     let mut listed = listed(&kit, org).await;
     listed.reverse();
     let kinds: Vec<&str> = listed.iter().map(|shown| shown.kind.as_str()).collect();
-    assert_eq!(kinds, CONTRACT.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(kinds, KINDS.split_whitespace().collect::<Vec<_>>());
     assert!(listed.iter().map(|shown| shown.kind).eq(NotificationKind::ALL.iter().copied()));
 }
 

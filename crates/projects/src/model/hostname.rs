@@ -1,6 +1,7 @@
 //! Hostnames and their ownership verification (contract section 5).
 
 use kernel::Time;
+use kernel::ownership::{VerifyRecord, VerifyRecordType};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
@@ -35,14 +36,6 @@ kernel::words! {
         Txt = "txt",
         /// A CNAME to the fallback origin.
         Cname = "cname",
-    }
-}
-
-kernel::words! {
-    /// The type of a verification record.
-    pub enum VerifyRecordType {
-        Txt = "TXT",
-        Cname = "CNAME",
     }
 }
 
@@ -107,24 +100,6 @@ impl HostnameTls {
     pub const OFF: Self = Self { state: TlsState::Off, expires_at: None, last_error: None };
 }
 
-/// A DNS record to publish.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(
-    feature = "openapi",
-    schema(example = json!({
-        "type": "TXT",
-        "name": "_svc-verify.www.example.org",
-        "value": "svc-verify=6c1b3f0d9e2a4875b1c0d9e8f7a6b5c4d3e2f1a0",
-    }))
-)]
-pub struct VerifyRecord {
-    #[serde(rename = "type")]
-    pub kind: VerifyRecordType,
-    pub name: String,
-    pub value: String,
-}
-
 /// The result of one ownership check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -147,15 +122,6 @@ pub struct NewHostname {
     #[validate(length(min = 1, max = 1024))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www.example.org"))]
     pub name: String,
-}
-
-impl VerifyRecord {
-    /// Creates the TXT record that proves the ownership of a hostname with this token (contract section 5).
-    #[must_use]
-    pub fn txt(hostname: &str, token: &str) -> Self {
-        let (name, value) = (format!("_svc-verify.{hostname}"), format!("svc-verify={token}"));
-        Self { kind: VerifyRecordType::Txt, name, value }
-    }
 }
 
 impl Hostname {

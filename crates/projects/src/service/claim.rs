@@ -5,6 +5,7 @@
 //! transaction that takes the name over then checks that the holder has not changed since the lookup.
 
 use kernel::audit::{Actor, Event};
+use kernel::ownership::{TakeoverObstacle, VerifyRecord, verification_token};
 use kernel::{InvalidField, NamedProject, Plan, ProjectId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
@@ -12,9 +13,9 @@ use store::{Connection, Outcome};
 use super::hostname::{CLAIM_SECONDS, INTERACTIVE_TIMEOUT, JOB};
 use super::verification::ACTIVE_CHECK_SECONDS;
 use super::{Org, Projects, Result};
-use crate::error::{HostnameLimit, ProjectError, TakeoverObstacle};
-use crate::hostname::{HostName, verification_token};
-use crate::model::{Hostname, HostnameKind, HostnameState, HostnameTls, NewHostname, Proof, VerifyRecord};
+use crate::error::{HostnameLimit, ProjectError};
+use crate::hostname::HostName;
+use crate::model::{Hostname, HostnameKind, HostnameState, HostnameTls, NewHostname, Proof};
 use crate::ports::Notice;
 use crate::repository::{
     ClaimRepository as _, Holder, HolderRepository as _, HostnameRepository as _, NameStatus, NewClaim, Party,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kernel::audit::{Actor, Event};
+use kernel::ownership::VerifyRecord;
 use kernel::{NamedProject, OrgId, ProjectId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
@@ -10,7 +11,7 @@ use store::{Connection, Outcome};
 use super::hostname::CLAIM_SECONDS;
 use super::{Projects, Result};
 use crate::error::ProjectError;
-use crate::model::{Check, HostnameState, Proof, VerifyRecord};
+use crate::model::{Check, HostnameState, Proof};
 use crate::ports::{LookupFailure, Notice, PublishedRecords};
 use crate::repository::{
     Claim, ClaimRepository as _, FailedVerification, HostnameRepository as _, ProjectRepository as _,

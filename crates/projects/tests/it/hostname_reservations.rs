@@ -1,8 +1,9 @@
 //! How long a claim reserves a name, and how many hostnames a project may have.
 
 use futures_util::future::join_all;
+use kernel::ownership::TakeoverObstacle;
 use kernel::{ApiError as _, Limits, Plan};
-use projects::{HostnameLimit, ProjectDeletion, ProjectError, TakeoverObstacle};
+use projects::{HostnameLimit, ProjectDeletion, ProjectError};
 use serde_json::json;
 
 use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use kernel::ownership::{TakeoverObstacle, VerifyRecord, VerifyRecordType};
 use kernel::{ApiError as _, NamedProject, OrgId, Plan, ProjectId};
-use projects::{Hostname, NewHsts, Notice, Org, ProjectError, TakeoverObstacle, VerifyRecord, VerifyRecordType};
+use projects::{Hostname, NewHsts, Notice, Org, ProjectError};
 use serde_json::json;
 use testkit::Audit;
 

@@ -1,10 +1,9 @@
 //! Custom hostnames: claims, verification and deletion.
 
 use futures_util::future::join_all;
+use kernel::ownership::{VerifyRecord, VerifyRecordType};
 use kernel::{ApiError as _, Plan, Time};
-use projects::{
-    Check, Hostname, HostnameKind, HostnameTls, ProjectDeletion, ProjectError, Proof, VerifyRecord, VerifyRecordType,
-};
+use projects::{Check, Hostname, HostnameKind, HostnameTls, ProjectDeletion, ProjectError, Proof};
 use serde_json::json;
 
 use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};

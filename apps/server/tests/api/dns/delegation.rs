@@ -3,21 +3,12 @@
 use sandbox::{DnsFault, DnsServer, RecordType};
 use serde_json::{Value, json};
 
-use super::create;
 use super::slow_resolver::SlowResolver;
+use super::{create, setup_with_resolver};
 use crate::support::{ApiResponse, App, Caller, client};
 
 const OURS: [&str; 2] = ["NS2.svc.example.", "ns.other.example."];
 const ELSEWHERE: [&str; 1] = ["ns.other.example."];
-
-/// Returns a deployment with the DNS server that it queries, Ada and Bob.
-async fn setup() -> (App, DnsServer, Caller, Caller) {
-    let dns = DnsServer::start().await;
-    let address = dns.address();
-    let app = App::with(|config| config.dns_resolver = Some(address)).await;
-    let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
-    (app, dns, ada, bob)
-}
 
 async fn try_create(caller: &Caller, org: &str, name: &str) -> ApiResponse {
     caller.post(&format!("/v1/orgs/{org}/dns/zones"), json!({ "name": name })).await
@@ -39,7 +30,7 @@ fn assert_delegated(response: &ApiResponse, zone: &str, nameservers: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_zone_that_is_still_delegated_here_cannot_be_taken_over() {
-    let (app, dns, ada, bob) = setup().await;
+    let (app, dns, ada, bob) = setup_with_resolver().await;
     dns.set("example.org", RecordType::NS, &OURS);
     dns.set("www.example.org", RecordType::A, &["192.0.2.1"]);
     create_and_delete(&ada, "example.org").await;
@@ -67,7 +58,7 @@ async fn deleted_zone_that_is_still_delegated_here_cannot_be_taken_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn zone_above_a_deleted_zone_is_taken_while_that_is_delegated_here() {
-    let (_app, dns, ada, bob) = setup().await;
+    let (_app, dns, ada, bob) = setup_with_resolver().await;
     dns.set("deep.sub.example.org", RecordType::NS, &OURS);
     create_and_delete(&ada, "deep.sub.example.org").await;
     create_and_delete(&ada, "gone.example.org").await;
@@ -82,7 +73,7 @@ async fn zone_above_a_deleted_zone_is_taken_while_that_is_delegated_here() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_delegation_is_unavailable_and_a_lame_one_is_taken() {
-    let (app, dns, ada, bob) = setup().await;
+    let (app, dns, ada, bob) = setup_with_resolver().await;
     create_and_delete(&ada, "example.org").await;
     let unreachable =
         app.another_with(|config| config.dns_resolver = Some("255.255.255.255:53".parse().unwrap())).await;
@@ -108,7 +99,7 @@ async fn unknown_delegation_is_unavailable_and_a_lame_one_is_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn powerdns_route_rejects_a_zone_that_is_still_delegated_here() {
-    let (app, dns, ada, bob) = setup().await;
+    let (app, dns, ada, bob) = setup_with_resolver().await;
     dns.set("example.org", RecordType::NS, &OURS);
     create_and_delete(&ada, "example.org").await;
     let token = bob.post("/v1/me/tokens", json!({ "name": "pdns", "scopes": ["dns:write"] })).await;

@@ -10,9 +10,11 @@ mod memory;
 mod races;
 mod rrsets;
 mod slow_resolver;
+mod takeovers;
 mod zonefile;
 mod zones;
 
+use sandbox::DnsServer;
 use serde_json::{Value, json};
 
 use crate::support::{App, Caller};
@@ -26,6 +28,15 @@ async fn setup() -> (App, Caller) {
     let ada = app.sign_in("ada").await;
     create(&ada, "ada", "example.org").await;
     (app, ada)
+}
+
+/// Returns a deployment with the DNS server that it queries, Ada and Bob.
+async fn setup_with_resolver() -> (App, DnsServer, Caller, Caller) {
+    let dns = DnsServer::start().await;
+    let address = dns.address();
+    let app = App::with(|config| config.dns_resolver = Some(address)).await;
+    let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
+    (app, dns, ada, bob)
 }
 
 async fn create(caller: &Caller, org: &str, name: &str) -> Value {

@@ -29,10 +29,10 @@ async fn deleted_zones_are_purged_after_30_days_if_they_are_not_delegated_here()
     for name in ["gone.example", "elsewhere.example", "here.example", "broken.example", "unknown.example"] {
         kit.create_and_delete(name).await;
     }
-    kit.delegations.set("elsewhere.example", Ok(vec!["ns.other.example".to_owned()]));
-    kit.delegations.set("here.example", Ok(vec!["ns.other.example".to_owned(), "ns.svc.example".to_owned()]));
-    kit.delegations.set("broken.example", Err(LookupFailure::ServerFailure));
-    kit.delegations.set("unknown.example", Err(LookupFailure::Unavailable("no response".to_owned())));
+    kit.public.set("elsewhere.example", Ok(vec!["ns.other.example".to_owned()]));
+    kit.public.set("here.example", Ok(vec!["ns.other.example".to_owned(), "ns.svc.example".to_owned()]));
+    kit.public.set("broken.example", Err(LookupFailure::ServerFailure));
+    kit.public.set("unknown.example", Err(LookupFailure::Unavailable("no response".to_owned())));
     kit.advance(30 * DAY - 1);
     assert_eq!(kit.dns.purge_deleted_zones().await.unwrap(), 0);
     kit.advance(1);
@@ -40,7 +40,7 @@ async fn deleted_zones_are_purged_after_30_days_if_they_are_not_delegated_here()
     assert_eq!(kit.remembered().await, ["broken.example", "here.example", "unknown.example"]);
     // The next check is a day later.
     for name in ["broken.example", "here.example", "unknown.example"] {
-        kit.delegations.set(name, Ok(Vec::new()));
+        kit.public.set(name, Ok(Vec::new()));
     }
     assert_eq!(kit.dns.purge_deleted_zones().await.unwrap(), 0);
     kit.advance(DAY);
@@ -99,7 +99,7 @@ async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
     assert!(matches!(refused, DnsError::DelegationUnknown(_)), "{refused}");
     assert_eq!(kit.remembered().await.len(), 20);
     // Only the last zone of the list is still delegated here.
-    kit.delegations.set(&kit.remembered().await[19], Ok(vec!["ns.svc.example".to_owned()]));
+    kit.public.set(&kit.remembered().await[19], Ok(vec!["ns.svc.example".to_owned()]));
     let refused = kit.create(other, "larger.example").await.unwrap_err();
     assert!(matches!(refused, DnsError::ZoneDelegated { .. }), "{refused}");
 }

@@ -7,18 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dns::{
-    Dns, DnsError, Hosting, LookupFailure, NewZone, NsRecords, Organizations, Ports, Precondition, Registrations,
-    Resolver, RrsetContent, ServedRepository as _, ServedZone,
+    Dns, DnsError, Hosting, LookupFailure, NewZone, Notice, NsRecords, Organizations, Ports, Precondition,
+    Registrations, Resolver, RrsetContent, ServedRepository as _, ServedZone, TxtRecords,
 };
 use kernel::audit::Actor;
+use kernel::ownership::VerifyRecord;
 use kernel::{Limits, OrgId, Plan};
 use testkit::TestStore;
 
 pub struct Kit {
     pub dns: Dns,
     pub org: OrgId,
-    pub delegations: Arc<PublicDelegations>,
-    pub plans: Arc<Plans>,
+    pub public: Arc<PublicDns>,
+    pub organizations: Arc<TestOrganizations>,
     pub registered: Arc<Registered>,
     base: TestStore,
 }
@@ -57,17 +58,17 @@ impl Kit {
         let base = TestStore::start().await;
         let mut hosting = Hosting::new(&["ns.svc.example".to_owned()], "fallback.svc.example").unwrap();
         (hosting.has_primary, hosting.has_signer) = (true, true);
-        let delegations = Arc::<PublicDelegations>::default();
-        let plans = Arc::new(Plans(Mutex::new(Plan::Free)));
+        let public = Arc::<PublicDns>::default();
+        let organizations = Arc::<TestOrganizations>::default();
         let registered = Arc::<Registered>::default();
         let ports =
-            Ports { organizations: plans.clone(), resolver: delegations.clone(), registrations: registered.clone() };
+            Ports { organizations: organizations.clone(), resolver: public.clone(), registrations: registered.clone() };
         let dns = Dns::new(base.store.clone(), Some(hosting), limits, ports);
         let org: OrgId = base.store.clock_rng().id();
         let insert =
             format!("INSERT INTO orgs.orgs VALUES ('{}', 'acme', 'Acme', 'free', false, now())", org.as_uuid());
         base.db_execute(&insert).await;
-        let kit = Self { dns, org, delegations, plans, registered, base };
+        let kit = Self { dns, org, public, organizations, registered, base };
         kit.dns.zone_create(&actor(), org, NewZone { name: ZONE.to_owned() }).await.unwrap();
         kit
     }
@@ -87,20 +88,22 @@ pub fn actor() -> Actor {
     Actor::service("test")
 }
 
-/// The plan of every organization.
-#[derive(Debug)]
-pub struct Plans(Mutex<Plan>);
-
-impl Plans {
-    pub fn set(&self, plan: Plan) {
-        *self.0.lock().unwrap() = plan;
-    }
+/// The organizations: whether all have the pro plan, and the notifications that they received.
+#[derive(Debug, Default)]
+pub struct TestOrganizations {
+    pub are_pro: AtomicBool,
+    pub notices: Mutex<Vec<(OrgId, Notice)>>,
 }
 
 #[async_trait::async_trait]
-impl Organizations for Plans {
+impl Organizations for TestOrganizations {
     async fn plan(&self, _: &mut store::Connection, _: OrgId) -> store::Result<Option<Plan>> {
-        Ok(Some(*self.0.lock().unwrap()))
+        Ok(Some(if self.are_pro.load(Ordering::SeqCst) { Plan::Pro } else { Plan::Free }))
+    }
+
+    async fn raise(&self, _: &mut store::Connection, org: OrgId, notice: Notice) -> store::Result<()> {
+        self.notices.lock().unwrap().push((org, notice));
+        Ok(())
     }
 }
 
@@ -119,20 +122,42 @@ impl Registrations for Registered {
     }
 }
 
-/// The NS records in the public DNS. A name without records does not exist.
+/// The NS and TXT records in the public DNS. A name without records does not exist.
 #[derive(Debug, Default)]
-pub struct PublicDelegations(Mutex<HashMap<String, NsRecords>>);
+pub struct PublicDns {
+    delegations: Mutex<HashMap<String, NsRecords>>,
+    texts: Mutex<HashMap<String, TxtRecords>>,
+}
 
-impl PublicDelegations {
+impl PublicDns {
     pub fn set(&self, name: &str, records: NsRecords) {
-        self.0.lock().unwrap().insert(name.to_owned(), records);
+        self.delegations.lock().unwrap().insert(name.to_owned(), records);
+    }
+
+    pub fn set_texts(&self, name: &str, texts: TxtRecords) {
+        self.texts.lock().unwrap().insert(name.to_owned(), texts);
+    }
+
+    /// Adds a text to the name of this record.
+    pub fn publish(&self, record: &VerifyRecord) {
+        let mut texts = self.texts.lock().unwrap();
+        let of_name = texts.entry(record.name.clone()).or_insert_with(|| Ok(Vec::new()));
+        of_name.as_mut().unwrap().push(record.value.clone());
     }
 }
 
+fn find(names: &[String], records: &Mutex<HashMap<String, NsRecords>>) -> Vec<NsRecords> {
+    let records = records.lock().unwrap();
+    names.iter().map(|name| records.get(name).cloned().unwrap_or(Err(LookupFailure::NoSuchName))).collect()
+}
+
 #[async_trait::async_trait]
-impl Resolver for PublicDelegations {
+impl Resolver for PublicDns {
     async fn ns(&self, names: &[String], _: Duration) -> Vec<NsRecords> {
-        let records = self.0.lock().unwrap();
-        names.iter().map(|name| records.get(name).cloned().unwrap_or(Err(LookupFailure::NoSuchName))).collect()
+        find(names, &self.delegations)
+    }
+
+    async fn txt(&self, names: &[String], _: Duration) -> Vec<TxtRecords> {
+        find(names, &self.texts)
     }
 }

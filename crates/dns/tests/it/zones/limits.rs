@@ -1,5 +1,7 @@
 //! The limits of a plan: zones per organization, and bytes per zone.
 
+use std::sync::atomic::Ordering;
+
 use dns::{
     DnsError, ImportResult, InitialContent, LinkResult, NewZone, Precondition, RrsetContent, RrsetPatch, RrsetsPatch,
 };
@@ -129,7 +131,7 @@ async fn change_that_exceeds_the_bytes_of_the_plan_is_rejected() {
         .await;
     assert_eq!(link.unwrap(), LinkResult::Full { zone: ZONE.to_owned() });
     // The larger plan allows more.
-    kit.plans.set(Plan::Pro);
+    kit.organizations.are_pro.store(true, Ordering::SeqCst);
     patch_texts(&kit, &[("b", 900)], false).await.unwrap();
     assert_exceeds(put_text(&kit, "c", 200).await, (2000, Plan::Pro));
 }
@@ -137,9 +139,9 @@ async fn change_that_exceeds_the_bytes_of_the_plan_is_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn zone_above_the_limit_can_shrink_but_not_grow() {
     let kit = Kit::with(limits(1000, 10_000)).await;
-    kit.plans.set(Plan::Pro);
+    kit.organizations.are_pro.store(true, Ordering::SeqCst);
     put_text(&kit, "a", 5000).await.unwrap();
-    kit.plans.set(Plan::Free);
+    kit.organizations.are_pro.store(false, Ordering::SeqCst);
     let before = bytes(&kit).await;
     assert_exceeds(put_text(&kit, "b", 10).await, (1000, Plan::Free));
     assert_exceeds(put_text(&kit, "a", 5001).await, (1000, Plan::Free));
@@ -170,6 +172,6 @@ async fn concurrent_creates_respect_the_zone_limit() {
     kit.dns.zone_delete(&actor(), kit.org, ZONE, &Precondition::Any).await.unwrap();
     create("another.example".to_owned()).await.unwrap();
     create("more.example".to_owned()).await.unwrap_err();
-    kit.plans.set(Plan::Pro);
+    kit.organizations.are_pro.store(true, Ordering::SeqCst);
     create("more.example".to_owned()).await.unwrap();
 }

@@ -11,3 +11,4 @@ mod reading;
 mod registered;
 mod reservations;
 mod signing;
+mod takeovers;

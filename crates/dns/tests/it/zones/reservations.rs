@@ -27,9 +27,9 @@ async fn reserved_name_excludes_zones_of_others_until_its_zone_exists() {
     for _ in 0..2 {
         kit.reserve(kit.org, "new.example").await.unwrap();
     }
-    assert!(matches!(kit.reserve(other, "new.example").await, Err(DnsError::ZoneTaken(_))));
+    assert!(matches!(kit.reserve(other, "new.example").await, Err(DnsError::ZoneTaken { .. })));
     for name in ["new.example", "below.new.example"] {
-        assert!(matches!(kit.create(other, name).await, Err(DnsError::ZoneTaken(_))), "{name}");
+        assert!(matches!(kit.create(other, name).await, Err(DnsError::ZoneTaken { .. })), "{name}");
     }
     kit.create(other, "renew.example").await.unwrap();
     let names = ["new.example", "free.example"].map(str::to_owned);
@@ -41,7 +41,7 @@ async fn reserved_name_excludes_zones_of_others_until_its_zone_exists() {
     }
     assert_eq!(kit.db_number("SELECT count(*) FROM dns.reservations").await, 0);
     assert_eq!(kit.db_number("SELECT count(*) FROM dns.zones WHERE name = 'new.example'").await, 1);
-    assert!(matches!(kit.create(other, "new.example").await, Err(DnsError::ZoneTaken(_))));
+    assert!(matches!(kit.create(other, "new.example").await, Err(DnsError::ZoneTaken { .. })));
     // A released name is free.
     kit.reserve(kit.org, "freed.example").await.unwrap();
     let release = async |tx: &mut Connection| kit.dns.name_release(tx, "freed.example").await;
@@ -49,7 +49,7 @@ async fn reserved_name_excludes_zones_of_others_until_its_zone_exists() {
     kit.create(other, "freed.example").await.unwrap();
     // An existing zone of another organization, also one below the name, prevents the reservation.
     kit.create(other, "sub.late.example").await.unwrap();
-    assert!(matches!(kit.reserve(kit.org, "late.example").await, Err(DnsError::ZoneTaken(_))));
+    assert!(matches!(kit.reserve(kit.org, "late.example").await, Err(DnsError::ZoneTaken { .. })));
 }
 
 /// If two organizations compete for a name, the first commit excludes the other.

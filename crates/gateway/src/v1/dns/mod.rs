@@ -9,6 +9,7 @@ use ::dns::{
     RrsetContent, RrsetsPatch, Zone, ZoneDetail,
 };
 use kernel::Page;
+use kernel::ownership::VerifyRecord;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -39,7 +40,12 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", ZONES, list).summary("List the zones of an organization, sorted by name");
     area.post("create", ZONES, create)
         .summary("Create a zone, or return the existing one of the organization")
-        .codes(&[&DnsError::ZONE_TAKEN, &DnsError::ZONE_LIMIT])
+        .description(
+            "The owner of a domain takes over a zone that another organization created for it: see the error \
+             `zone_taken`.",
+        )
+        .codes(&[&DnsError::ZONE_LIMIT])
+        .error_detail::<VerifyRecord>(&DnsError::ZONE_TAKEN, "verify")
         .link("dns.get", "zone", "/name")
         .link("dns.patch", "zone", "/name")
         .link("dns.delete", "zone", "/name");

@@ -6,6 +6,7 @@ use ::domains::{
     Created, Domain, DomainCheck, DomainDetail, DomainError, DomainImport, DomainOffers, DomainPurchase, Domains,
 };
 use actix_web::web::Data;
+use kernel::ownership::VerifyRecord;
 use kernel::{DomainId, Page};
 
 use crate::authority::InOrg;
@@ -49,7 +50,8 @@ pub(super) fn routes(routes: &mut Routes) {
     area.post("import", "/v1/orgs/{orgSlug}/domains/import", import)
         .summary("Import a domain that is registered elsewhere (201), or return the imported one (200)")
         .description("Creates a zone, and calls no registrar. Then set the returned nameservers at the registrar.")
-        .codes(&[&DomainError::TAKEN, &DomainError::DNS_NOT_CONFIGURED, &::dns::DnsError::ZONE_LIMIT])
+        .codes(&[&DomainError::DNS_NOT_CONFIGURED, &::dns::DnsError::ZONE_LIMIT])
+        .error_detail::<VerifyRecord>(&DomainError::TAKEN, "verify")
         .link("domains.get", "domainName", "/name");
     area.get("get", "/v1/orgs/{orgSlug}/domains/{domainName}", get).summary("Get a domain with its last 50 changes");
     registration::routes(&mut area);

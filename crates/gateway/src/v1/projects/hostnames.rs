@@ -2,7 +2,8 @@
 
 use actix_web::web::Data;
 use kernel::Page;
-use projects::{Hostname, NewHostname, NewHsts, ProjectError, Projects, VerifyRecord};
+use kernel::ownership::VerifyRecord;
+use projects::{Hostname, NewHostname, NewHsts, ProjectError, Projects};
 
 use crate::authority::InProject;
 use crate::authority::role::{Admin, Member, Viewer};

@@ -1,0 +1,207 @@
+//! Zones that the owner of a domain takes over from other organizations.
+
+use std::sync::atomic::Ordering;
+
+use dns::{DnsError, LinkResult, LookupFailure, Notice, Precondition};
+use kernel::ownership::{TakeoverObstacle, VerifyRecord, verification_token};
+use kernel::{Limits, OrgId};
+use serde_json::{Value, json};
+use store::Connection;
+
+use super::kit::{Kit, actor};
+
+const NAME: &str = "late.example";
+
+/// The record with which an organization proves that it owns a name.
+fn record(org: OrgId, name: &str) -> VerifyRecord {
+    VerifyRecord::txt(name, &verification_token(org, name))
+}
+
+impl Kit {
+    /// Returns the names of the zones and their organizations, by name.
+    async fn zones(&self) -> Vec<(String, OrgId)> {
+        let rows = self.db_rows("SELECT name, org_id FROM dns.zones WHERE org_id IS NOT NULL ORDER BY name").await;
+        let org = |row: &Value| OrgId::from_uuid(row["org_id"].as_str().unwrap().parse().unwrap());
+        rows.iter().map(|row| (row["name"].as_str().unwrap().to_owned(), org(row))).collect()
+    }
+
+    async fn serial(&self, org: OrgId, name: &str) -> u32 {
+        self.dns.zone_entry(org, name).await.unwrap().serial
+    }
+
+    async fn obstacle(&self, name: &str) -> TakeoverObstacle {
+        match self.create(self.org, name).await {
+            Err(DnsError::ZoneTaken { takeover: Some((shown, obstacle)), .. }) => {
+                assert_eq!(shown, record(self.org, name));
+                obstacle
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn owner_takes_over_the_zones_at_and_below_its_name() {
+    let kit = Kit::start().await;
+    let (holder, other) = (kit.other_org().await, kit.other_org().await);
+    let below = format!("a.b.{NAME}");
+    kit.create(holder, NAME).await.unwrap();
+    kit.create(holder, &format!("www.{NAME}")).await.unwrap();
+    kit.create(holder, "holder.example").await.unwrap();
+    // The zone of the third organization is not related to that of the holder.
+    assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::NotPublished);
+    kit.public.publish(&record(other, &below));
+    kit.create(other, &below).await.unwrap();
+    kit.public.set_texts(&record(other, &below).name, Ok(Vec::new()));
+    // A zone whose serial is ahead of the clock.
+    kit.db_execute(&format!("UPDATE dns.zones SET serial = serial + 1000 WHERE name = '{NAME}'")).await;
+    let serial = kit.serial(holder, NAME).await;
+    // The record of another organization proves nothing.
+    kit.public.publish(&record(other, NAME));
+    assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::NotPublished);
+    let listed = "SELECT count(*) FROM dns.rrsets r JOIN dns.zones z ON z.id = r.zone_id AND z.org_id IS NULL \
+                  WHERE r.kind = 'PTR'";
+    assert_eq!(kit.db_number(listed).await, 5);
+
+    kit.public.publish(&record(kit.org, NAME));
+    kit.create(kit.org, NAME).await.unwrap();
+    let expected = [("example.org", kit.org), ("holder.example", holder), (NAME, kit.org)];
+    assert_eq!(kit.zones().await, expected.map(|(name, org)| (name.to_owned(), org)));
+    assert!(kit.serial(kit.org, NAME).await > serial);
+    assert_eq!(kit.db_number(listed).await, 3);
+    // The deleted zones were not delegated here, so nothing has to be remembered.
+    assert_eq!(kit.db_number("SELECT count(*) FROM dns.deleted_zones").await, 0);
+    let mut notices = std::mem::take(&mut *kit.organizations.notices.lock().unwrap());
+    notices.sort_by_key(|(org, _)| *org != holder);
+    let lost = |names: &[&str]| Notice::ZonesTakenOver { zones: names.iter().map(|it| (*it).to_owned()).collect() };
+    assert_eq!(notices, [(holder, lost(&[NAME, &format!("www.{NAME}")])), (other, lost(&[&below]))]);
+    let events = "SELECT event, org_id, data FROM store.audit \
+                  WHERE event = 'dns.zone.taken_over' OR data ? 'takenOver' ORDER BY data ->> 'zone', event";
+    let event = |event, org: OrgId, data| json!({ "event": event, "org_id": org.as_uuid(), "data": data });
+    let expected = [
+        event("dns.zone.taken_over", other, json!({ "zone": below })),
+        event("dns.zone.create", kit.org, json!({ "zone": NAME, "takenOver": 3 })),
+        event("dns.zone.taken_over", holder, json!({ "zone": NAME })),
+        event("dns.zone.taken_over", holder, json!({ "zone": format!("www.{NAME}") })),
+    ];
+    assert_eq!(kit.db_rows(events).await, expected);
+}
+
+#[tokio::test]
+async fn zone_that_is_in_use_or_proved_by_its_holder_stays() {
+    let kit = Kit::start().await;
+    let holder = kit.other_org().await;
+    let below = format!("sub.{NAME}");
+    kit.create(holder, NAME).await.unwrap();
+    kit.create(holder, &below).await.unwrap();
+    let zones = kit.zones().await;
+    let own = record(kit.org, NAME);
+    for failure in [LookupFailure::ServerFailure, LookupFailure::Unavailable("no response".to_owned())] {
+        kit.public.set_texts(&own.name, Err(failure.clone()));
+        assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::LookupFailed(failure.to_string()));
+    }
+    kit.public.set_texts(&own.name, Ok(vec![own.value.clone()]));
+    for name in [NAME, &below] {
+        // The public NS records name this platform, do not work, or are unknown.
+        for (records, nameservers) in [
+            (Ok(vec!["ns.other.example".to_owned(), "ns.svc.example".to_owned()]), vec!["ns.svc.example".to_owned()]),
+            (Err(LookupFailure::ServerFailure), Vec::new()),
+        ] {
+            kit.public.set(name, records);
+            match kit.create(kit.org, NAME).await {
+                Err(DnsError::ZoneInUse { zone, nameservers: found }) => {
+                    assert_eq!((&*zone, found), (name, nameservers))
+                }
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        kit.public.set(name, Err(LookupFailure::Unavailable("no response".to_owned())));
+        assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::DelegationUnknown(_))), "{name}");
+        kit.public.set(name, Ok(vec!["ns.other.example".to_owned()]));
+        // The holder publishes its record, too.
+        let of_holder = record(holder, name);
+        kit.public.publish(&of_holder);
+        assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::HolderProves, "{name}");
+        let rest = if name == NAME { vec![own.value.clone()] } else { Vec::new() };
+        kit.public.set_texts(&of_holder.name, Ok(rest));
+    }
+    // The holder registers the domain here.
+    kit.registered.0.store(true, Ordering::SeqCst);
+    assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::ZoneTaken { takeover: None, .. })));
+    kit.registered.0.store(false, Ordering::SeqCst);
+    assert_eq!(kit.zones().await, zones);
+    assert!(kit.organizations.notices.lock().unwrap().is_empty());
+
+    kit.create(kit.org, NAME).await.unwrap();
+    assert_eq!(kit.zones().await.len(), 2);
+}
+
+#[tokio::test]
+async fn proved_zone_below_the_zone_of_another_organization_serves_its_own_part() {
+    let kit = Kit::start().await;
+    let holder = kit.other_org().await;
+    let shop = format!("shop.{NAME}");
+    kit.create(holder, NAME).await.unwrap();
+    assert_eq!(kit.obstacle(&shop).await, TakeoverObstacle::NotPublished);
+    kit.public.publish(&record(kit.org, &shop));
+    // It does not matter whether the zone above is delegated here.
+    kit.public.set(NAME, Ok(vec!["ns.svc.example".to_owned()]));
+    kit.create(kit.org, &shop).await.unwrap();
+    assert_eq!(kit.zones().await.len(), 3);
+
+    let link = async |org, host: &str| {
+        let host = format!("{host}{NAME}");
+        let linked = async |tx: &mut Connection| {
+            let zone = kit.dns.enclosing_zone(tx, org, &host).await?;
+            Ok::<_, DnsError>((zone, kit.dns.link(tx, org, &host).await?))
+        };
+        kit.store.transaction_unaudited(linked).await.unwrap()
+    };
+    let linked = LinkResult::Linked { changed: true };
+    assert_eq!(link(kit.org, "www.shop.").await, (Some(shop), linked.clone()));
+    for (org, host) in [(holder, "www.shop."), (holder, "shop."), (kit.org, "www.")] {
+        assert_eq!(link(org, host).await, (None, LinkResult::NoZone), "{host}");
+    }
+    assert_eq!(link(holder, "www.").await, (Some(NAME.to_owned()), linked));
+    // The part of the other organization does not become the holder's by its deletion of the zone above.
+    kit.dns.zone_delete(&actor(), holder, NAME, &Precondition::Any).await.unwrap();
+    assert!(matches!(kit.create(holder, NAME).await, Err(DnsError::ZoneTaken { .. })));
+}
+
+#[tokio::test]
+async fn plan_limit_prevents_a_takeover() {
+    let mut limits = Limits::default();
+    limits.free.zones = 1;
+    let kit = Kit::with(limits).await;
+    let holder = kit.other_org().await;
+    kit.create(holder, NAME).await.unwrap();
+    kit.public.publish(&record(kit.org, NAME));
+    assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::ZoneLimit { .. })));
+    assert!(kit.zones().await.contains(&(NAME.to_owned(), holder)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_requests_take_a_zone_over_once() {
+    let kit = Kit::start().await;
+    let holder = kit.other_org().await;
+    for round in 0..5 {
+        let name = format!("race-{round}.example");
+        kit.create(holder, &name).await.unwrap();
+        kit.public.publish(&record(kit.org, &name));
+        let create = || kit.create(kit.org, &name);
+        let delete = async || kit.dns.zone_delete(&actor(), holder, &name, &Precondition::Any).await;
+        let (first, second, deleted) = tokio::join!(create(), create(), delete());
+        for created in [first, second] {
+            // The holder deleted the zone between the check and the transaction.
+            assert!(matches!(created, Ok(()) | Err(DnsError::DelegationUnknown(_))), "{created:?}");
+        }
+        create().await.unwrap();
+        assert!(matches!(deleted, Ok(()) | Err(DnsError::ZoneNotFound)), "{deleted:?}");
+        let events = format!(
+            "SELECT count(*) FROM store.audit WHERE event = 'dns.zone.taken_over' AND data ->> 'zone' = '{name}'"
+        );
+        let notices = std::mem::take(&mut *kit.organizations.notices.lock().unwrap()).len();
+        let expected = usize::from(deleted.is_err());
+        assert_eq!((kit.db_number(&events).await, notices), (expected as i64, expected), "{deleted:?}");
+    }
+}
