@@ -26,6 +26,13 @@ pub enum DnsError {
     /// `nameservers` as in [`Self::ZoneDelegated`].
     #[error("another organization has the zone {zone}, and {}", describe_use(zone, nameservers))]
     ZoneInUse { zone: String, nameservers: Vec<String> },
+    /// A zone of another organization below the name is proved by this record of that organization.
+    #[error(
+        "another organization has the zone {zone}, and its TXT record is published; to take it over, delete the value {} \
+         at {}, then send the request again",
+        record.value, record.name
+    )]
+    ZoneProved { zone: String, record: VerifyRecord },
     /// A deleted zone of another organization is still delegated to this platform. `nameservers` lists the delegation's
     /// NS targets that belong to this platform. It is empty if the delegation's nameservers do not serve the zone.
     #[error("{}", describe_delegation(zone, nameservers))]
@@ -140,7 +147,9 @@ impl ApiError for DnsError {
         match self {
             Self::NotConfigured => &Self::NOT_CONFIGURED,
             Self::ZoneNotFound | Self::RrsetNotFound => &Code::NOT_FOUND,
-            Self::ZoneTaken { .. } | Self::ZoneInUse { .. } | Self::ZoneDelegated { .. } => &Self::ZONE_TAKEN,
+            Self::ZoneTaken { .. } | Self::ZoneInUse { .. } | Self::ZoneProved { .. } | Self::ZoneDelegated { .. } => {
+                &Self::ZONE_TAKEN
+            }
             Self::DelegationUnknown(_) | Self::TooManyReads => &Code::UNAVAILABLE,
             Self::ZoneLimit { .. } => &Self::ZONE_LIMIT,
             Self::ZoneBytesLimit { .. } => &Self::ZONE_BYTES_LIMIT,
@@ -168,6 +177,7 @@ impl ApiError for DnsError {
             Self::ZoneInUse { zone, nameservers } | Self::ZoneDelegated { zone, nameservers } => {
                 Some(json!({ "zone": zone, "nameservers": nameservers }))
             }
+            Self::ZoneProved { zone, .. } => Some(json!({ "zone": zone })),
             Self::ZoneLimit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
             Self::ZoneBytesLimit { limit, bytes, plan, .. } => {
                 Some(json!({ "limit": limit, "bytes": bytes, "plan": plan }))

@@ -30,5 +30,5 @@ pub use record_set::{InvalidSet, RecordSet};
 pub use repository::*;
 pub use service::{
     AtSerial, ChallengeResult, CreatedZone, DS_TOPIC, Dns, DsMessage, ImportResult, InitialContent, LinkResult,
-    Observation, Precondition, ProvedZones, RrsetChanges, WantedDs, ZoneReader,
+    Observation, Precondition, RrsetChanges, WantedDs, ZoneReader,
 };

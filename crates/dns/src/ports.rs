@@ -39,8 +39,9 @@ pub trait Organizations: Debug + Send + Sync {
 /// The notifications that this context raises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Another organization took over these zones (`zone.taken_over`); not empty.
-    ZonesTakenOver { zones: Vec<String> },
+    /// Another organization took over these zones (`zone.taken_over`), at least one. `record` is the name of the TXT
+    /// record that proves the ownership.
+    ZonesTakenOver { zones: Vec<String>, record: String },
 }
 
 /// The targets of a name's NS records, lowercase and without the final dot. Empty if the name exists but has no NS

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use kernel::audit::Actor;
+use kernel::ownership::ZoneProof;
 use kernel::{ApiError, OrgId, Secret, Time, ZoneId};
 use store::Connection;
 
@@ -243,14 +245,13 @@ pub trait Zones: Send + Sync {
     /// releases the name. Does not check the plan's limit, because [`Self::reserve`] checked it. Locks the catalog.
     async fn create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 
-    /// Prepares [`Self::create`]. It may take seconds, because it looks up DNS records. Returns the zones of other
-    /// organizations that overlap with the name and give way, because the organization has proved that it owns the name.
-    async fn prepare(&self, org: OrgId, name: &str) -> Result<Vec<ZoneId>, ZoneRefusal>;
+    /// Prepares [`Self::create`]. It may take seconds, because it looks up DNS records. Returns the proof that the
+    /// organization owns the name, which is needed if zones of other organizations overlap with it.
+    async fn prepare(&self, actor: &Actor, org: OrgId, name: &str) -> Result<ZoneProof, ZoneRefusal>;
 
     /// Creates the zone of an imported domain in the caller's transaction, or finds the organization's existing zone.
-    /// `proved` is the result of [`Self::prepare`]. Locks the catalog, so call it before any statement that locks a row.
-    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str, proved: Vec<ZoneId>)
-    -> Result<(), ZoneRefusal>;
+    /// `proof` is the result of [`Self::prepare`]. Locks the catalog, so call it before any statement that locks a row.
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str, proof: &ZoneProof) -> Result<(), ZoneRefusal>;
 
     /// Returns which of these names overlap with a zone or a reserved name of another organization, or with a domain of
     /// the platform.

@@ -1,8 +1,8 @@
-//! Proofs that an organization or a project owns a DNS name (contract section 5).
+//! Proofs that an organization or a project owns a DNS name (contract sections 5 and 6).
 
 use serde::Serialize;
 
-use crate::Digest;
+use crate::{Digest, Time, ZoneId};
 
 /// The length of a token: 160 bits, in hexadecimal digits.
 const TOKEN_DIGITS: usize = 40;
@@ -53,6 +53,17 @@ pub fn verification_token(owner: impl std::fmt::Display, name: &str) -> String {
     let mut token = Digest::of(format!("svc-verify\n{owner}\n{name}").as_bytes()).hex();
     token.truncate(TOKEN_DIGITS);
     token
+}
+
+/// The proof with which an organization creates a zone that overlaps with zones of other organizations. The default
+/// proves nothing.
+#[derive(Debug, Clone, Default)]
+pub struct ZoneProof {
+    /// The time of the proof. Overlapping zones that were created or deleted later need no check: otherwise, others
+    /// could prevent the creation by creating zones all the time.
+    pub at: Option<Time>,
+    /// The overlapping zones that were checked: they give way, or are above the name.
+    pub checked: Vec<ZoneId>,
 }
 
 /// The reason why a name cannot be taken over from its holder.

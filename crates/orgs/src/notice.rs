@@ -41,8 +41,9 @@ pub enum Notice {
     HostnameAcquired { project: NamedProject, hostname: String },
     /// The certificate of a hostname of the project was not issued.
     CertificateFailed { project: NamedProject, hostname: String, reason: String },
-    /// Another organization took over these zones; not empty.
-    ZonesTakenOver { zones: Vec<String> },
+    /// Another organization took over these zones, at least one. `record` is the name of the TXT record that proves its
+    /// ownership.
+    ZonesTakenOver { zones: Vec<String>, record: String },
 }
 
 /// The purpose of a declined charge.
@@ -177,15 +178,15 @@ impl Notice {
                 format!("{hostname} has no certificate"),
                 format!("{reason}. The platform retries the order. Check the hostname's DNS records in {project}."),
             ),
-            Self::ZonesTakenOver { zones } => {
+            Self::ZonesTakenOver { zones, record } => {
                 let names = listed(zones);
                 (
                     format!("Another organization took over {names}"),
                     format!(
-                        "A TXT record in the public DNS proves that the other organization owns the domain, which was \
-                         not delegated to this platform. These zones are deleted, with all their records: {names}. If \
-                         you own the domain, delete that record, create the zone again and publish the TXT record that \
-                         you receive."
+                        "The other organization has proved that it owns the domain, with the TXT record at {record} or \
+                         with its zone of a domain above it. These zones are deleted, with all their records: {names}. \
+                         If you own the domain, delete that record, create the zone again and publish the TXT record \
+                         that you receive."
                     ),
                 )
             }

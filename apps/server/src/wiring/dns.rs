@@ -74,8 +74,8 @@ impl dns::Organizations for OrgsPort {
     }
 
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
-        let Notice::ZonesTakenOver { zones } = notice;
-        let notice = orgs::Notice::ZonesTakenOver { zones };
+        let Notice::ZonesTakenOver { zones, record } = notice;
+        let notice = orgs::Notice::ZonesTakenOver { zones, record };
         self.0.raise(tx, org, notice).await.map(drop).map_err(IntoStoreError::into_store_error)
     }
 }
@@ -132,7 +132,8 @@ async fn look_up(
 
 fn failure(error: LookupError) -> LookupFailure {
     match error {
-        LookupError::NoSuchName => LookupFailure::NoSuchName,
+        // A name that is too long for the DNS does not exist either.
+        LookupError::NoSuchName | LookupError::InvalidName => LookupFailure::NoSuchName,
         LookupError::ServerFailure => LookupFailure::ServerFailure,
         error => LookupFailure::Unavailable(error.to_string()),
     }

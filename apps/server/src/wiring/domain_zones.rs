@@ -1,8 +1,10 @@
 //! The port of domains to the hosted zones, and the DS records of zones at their registries.
 
 use async_trait::async_trait;
-use dns::{DS_TOPIC, Dns, DnsError, Ds, DsMessage, ProvedZones, WantedDs};
+use dns::{DS_TOPIC, Dns, DnsError, Ds, DsMessage, WantedDs};
 use domains::{Domains, DsRecord, DsWanted, ZoneRefusal, Zones};
+use kernel::audit::Actor;
+use kernel::ownership::ZoneProof;
 use kernel::{ApiError as _, OrgId, Time, ZoneId};
 use store::Connection;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -29,18 +31,12 @@ impl Zones for ZonesPort {
         self.0.zone_create_reserved(tx, org, name).await.map_err(|error| error.into_store_error())
     }
 
-    async fn prepare(&self, org: OrgId, name: &str) -> Result<Vec<ZoneId>, ZoneRefusal> {
-        self.0.zone_prepare(org, name).await.map(|proved| proved.0).map_err(refusal)
+    async fn prepare(&self, actor: &Actor, org: OrgId, name: &str) -> Result<ZoneProof, ZoneRefusal> {
+        self.0.zone_prepare(actor, org, name).await.map_err(refusal)
     }
 
-    async fn create(
-        &self,
-        tx: &mut Connection,
-        org: OrgId,
-        name: &str,
-        proved: Vec<ZoneId>,
-    ) -> Result<(), ZoneRefusal> {
-        self.0.zone_create_within(tx, org, name, &ProvedZones(proved)).await.map_err(refusal)
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str, proof: &ZoneProof) -> Result<(), ZoneRefusal> {
+        self.0.zone_create_within(tx, org, name, proof).await.map_err(refusal)
     }
 
     async fn taken(&self, connection: &mut Connection, org: OrgId, names: &[String]) -> store::Result<Vec<String>> {

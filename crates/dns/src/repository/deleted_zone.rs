@@ -36,8 +36,15 @@ pub trait DeletedZoneRepository {
     async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<()>;
 
     /// Returns the deleted zones of other organizations that have this name, enclose it or are below it, sorted by
-    /// path. If the caller holds the catalog lock, the result is valid until the transaction ends.
-    async fn deleted_zones_related(&mut self, org: OrgId, name: &ZoneName, limit: i64) -> Result<Vec<DeletedZone>>;
+    /// path. Omits those that were deleted after `until`, if given. If the caller holds the catalog lock, the result is
+    /// valid until the transaction ends.
+    async fn deleted_zones_related(
+        &mut self,
+        org: OrgId,
+        name: &ZoneName,
+        until: Option<Time>,
+        limit: i64,
+    ) -> Result<Vec<DeletedZone>>;
 
     /// Leases deleted zones whose delegations are due for a check. They are due again at `leased_until`.
     async fn deleted_zones_lease(&mut self, now: Time, leased_until: Time, limit: i64) -> Result<Vec<DeletedZone>>;
@@ -105,12 +112,22 @@ impl DeletedZoneRepository for Connection {
         Ok(())
     }
 
-    async fn deleted_zones_related(&mut self, org: OrgId, name: &ZoneName, limit: i64) -> Result<Vec<DeletedZone>> {
+    async fn deleted_zones_related(
+        &mut self,
+        org: OrgId,
+        name: &ZoneName,
+        until: Option<Time>,
+        limit: i64,
+    ) -> Result<Vec<DeletedZone>> {
         let (first, end) = path_range(name);
         let below = deleted_zones::path.ge(first).and(deleted_zones::path.lt(end));
         let related = deleted_zones::name.eq_any(with_parents(name.as_str())).or(below);
         let found = deleted_zones::table.filter(deleted_zones::org_id.ne(org)).filter(related);
         let found = found.order(deleted_zones::path).limit(limit).select(DeletedZoneRow::as_select());
+        let mut found = found.into_boxed();
+        if let Some(until) = until {
+            found = found.filter(deleted_zones::deleted_at.lt(until));
+        }
         let rows: Vec<DeletedZoneRow> = found.load(self).await?;
         Ok(rows.into_iter().map(DeletedZone::from).collect())
     }

@@ -2,6 +2,7 @@
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
+use kernel::ownership::ZoneProof;
 use kernel::{OrgId, Paging, Time, ZoneId};
 use store::{Connection, Error, Prepared, Result, any_of};
 
@@ -78,16 +79,17 @@ pub trait ZoneRepository {
     /// Locks a zone until the transaction ends, and returns it.
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
-    /// Locks the catalog until the transaction ends, and returns it. Transactions lock the catalog before zones.
+    /// Locks the catalog until the transaction ends, and returns it. Transactions lock the catalog before zones, and a
+    /// zone before the zones below it.
     async fn catalog_lock(&mut self) -> Result<ZoneRecord>;
 
-    /// Returns the zones of other organizations that have this name, enclose it or are below it, except those in
-    /// `except`, sorted by path. If the caller holds the catalog lock, the result is valid until the transaction ends.
+    /// Returns the zones of other organizations that have this name, enclose it or are below it, and that the proof does
+    /// not cover, sorted by path. If the caller holds the catalog lock, the result is valid until the transaction ends.
     async fn zones_overlapping(
         &mut self,
         org: OrgId,
         name: &ZoneName,
-        except: &[ZoneId],
+        proof: &ZoneProof,
         limit: i64,
     ) -> Result<Vec<HeldZone>>;
 
@@ -101,7 +103,8 @@ pub trait ZoneRepository {
     /// Returns the most specific zone that contains a name, if it belongs to the organization.
     async fn zone_enclosing(&mut self, org: OrgId, name: &str) -> Result<Option<ZoneName>>;
 
-    /// Returns the organization's zones that contain a name, the most specific one first.
+    /// Returns the organization's zones that contain a name, the least specific one first: the order in which transactions
+    /// lock zones.
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
 
     /// Writes a new zone, without rrsets.
@@ -212,16 +215,19 @@ impl ZoneRepository for Connection {
         &mut self,
         org: OrgId,
         name: &ZoneName,
-        except: &[ZoneId],
+        proof: &ZoneProof,
         limit: i64,
     ) -> Result<Vec<HeldZone>> {
         let (first, end) = path_range(name);
         let below = zones::path.ge(first).and(zones::path.lt(end));
         let related = zones::name.eq_any(with_parents(name.as_str())).or(below);
         let other_orgs = zones::table.filter(zones::org_id.is_not_null()).filter(zones::org_id.ne(org)).filter(related);
-        let rest = other_orgs.filter(zones::id.ne_all(except)).order(zones::path).limit(limit);
-        let rows: Vec<(ZoneId, OrgId, String)> =
-            rest.select((zones::id, zones::org_id.assume_not_null(), zones::name)).load(self).await?;
+        let rest = other_orgs.filter(zones::id.ne_all(&proof.checked)).order(zones::path).limit(limit);
+        let mut rest = rest.select((zones::id, zones::org_id.assume_not_null(), zones::name)).into_boxed();
+        if let Some(at) = proof.at {
+            rest = rest.filter(zones::created_at.lt(at));
+        }
+        let rows: Vec<(ZoneId, OrgId, String)> = rest.load(self).await?;
         Ok(rows.into_iter().map(|(id, org, name)| HeldZone { id, org, name: ZoneName::new_unchecked(name) }).collect())
     }
 
@@ -245,7 +251,7 @@ impl ZoneRepository for Connection {
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>> {
         let found = zones::table.filter(zones::org_id.eq(org)).filter(zones::name.eq_any(with_parents(name)));
         let mut names: Vec<String> = found.select(zones::name).load(self).await?;
-        names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
+        names.sort_unstable_by_key(String::len);
         Ok(names.into_iter().map(ZoneName::new_unchecked).collect())
     }
 

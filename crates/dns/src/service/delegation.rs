@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ownership::VerifyRecord;
+use kernel::audit::Actor;
+use kernel::ownership::{VerifyRecord, ZoneProof};
 use kernel::{KeyedSemaphores, OrgId, ZoneId};
 use store::Connection;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::takeover::ProvedZones;
 use super::{Dns, Result};
 use crate::ZoneName;
 use crate::error::DnsError;
@@ -22,15 +22,12 @@ use crate::repository::{
 /// The timeout of a check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The maximum number of checks before the creation of a zone. Several checks are needed if there are many deleted
-/// zones, or if they change concurrently.
+/// The maximum number of checks before the creation of a zone. Several checks are needed if there are many zones, or if
+/// they change concurrently.
 const MAX_CHECKS: usize = 4;
 
-/// The number of deleted zones in one check.
-const MAX_CHECKED_ZONES: i64 = 50;
-
-/// The number of zones in one check. All checks before the creation of a zone cover as many zones as the pro plan allows.
-const MAX_CHECKED_HELD_ZONES: i64 = 250;
+/// The number of zones, and of deleted zones, in one check.
+pub(super) const MAX_CHECKED_ZONES: i64 = 50;
 
 /// The number of concurrent checks of an organization, so that one organization cannot exhaust the resolver.
 const MAX_CHECKS_PER_ORG: usize = 4;
@@ -116,27 +113,36 @@ fn classify(records: NsRecords, ours: &[String], resolver_works: bool) -> Delega
 
 impl Dns {
     /// Checks the zones and the deleted zones of other organizations that overlap with the name of a new zone. Returns
-    /// the zones for which the organization has proved that it may create its zone. Removes the deleted zones that are
-    /// not delegated here.
+    /// the organization's proof that it may create the zone. Removes the deleted zones that are not delegated here.
     ///
     /// Call this outside transactions and without a connection, because the lookups take seconds.
-    pub(super) async fn resolve_conflicts(&self, org: OrgId, name: &ZoneName) -> Result<ProvedZones> {
-        let mut proved = ProvedZones::default();
+    pub(super) async fn resolve_conflicts(&self, actor: &Actor, org: OrgId, name: &ZoneName) -> Result<ZoneProof> {
+        let (mut proof, mut authority) = (ZoneProof::default(), None);
         for _ in 0..MAX_CHECKS {
-            let conflicts = find_conflicts(&mut *self.store.connection().await?, org, name, &proved).await?;
+            let conflicts = find_conflicts(&mut *self.store.connection().await?, org, name, &proof).await?;
             if conflicts.is_empty() {
                 break;
             }
             // The zones first: without a proof of ownership, the deleted zones do not matter.
             if !conflicts.held.is_empty() {
-                self.require_stronger_proof(org, name, &conflicts.held).await?;
-                proved.0.extend(conflicts.held.iter().map(|zone| zone.id));
+                let now = self.store.clock_rng().now();
+                let proved = match authority.take() {
+                    Some(proved) => proved,
+                    None => self.prove(org, name).await?,
+                };
+                self.require_weaker(org, (name, &proved), &conflicts.held).await?;
+                proof.at.get_or_insert(now);
+                proof.checked.extend(conflicts.held.iter().map(|zone| zone.id));
+                authority = Some(proved);
+                if conflicts.is_full() {
+                    self.release_held(actor, org, name, &proof).await?;
+                }
             }
             if !conflicts.deleted.is_empty() {
                 self.check_delegations(org, &conflicts.deleted).await?;
             }
         }
-        Ok(proved)
+        Ok(proof)
     }
 
     async fn check_delegations(&self, org: OrgId, zones: &[DeletedZone]) -> Result<()> {
@@ -212,32 +218,40 @@ impl Conflicts {
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.deleted.is_empty()
     }
+
+    /// Returns whether there may be further zones.
+    fn is_full(&self) -> bool {
+        self.held.len() as i64 == MAX_CHECKED_ZONES
+    }
 }
 
-/// Returns the zones and the deleted zones of other organizations that overlap with the name of a new zone, except the
-/// proved ones. Fails if the name overlaps with one that another organization is registering. If the caller holds the
+/// Returns the zones and the deleted zones of other organizations that overlap with the name of a new zone, and that the
+/// proof does not cover. Fails if the name overlaps with one that another organization is registering. If the caller holds the
 /// catalog lock, the result is valid until the transaction ends.
 pub(super) async fn find_conflicts(
     tx: &mut Connection,
     org: OrgId,
     name: &ZoneName,
-    proved: &ProvedZones,
+    proof: &ZoneProof,
 ) -> Result<Conflicts> {
     if tx.reservation_overlaps(org, name).await? {
         return Err(taken(name));
     }
-    let held = tx.zones_overlapping(org, name, &proved.0, MAX_CHECKED_HELD_ZONES).await?;
-    let deleted = tx.deleted_zones_related(org, name, MAX_CHECKED_ZONES).await?;
+    let held = tx.zones_overlapping(org, name, proof, MAX_CHECKED_ZONES).await?;
+    let deleted = tx.deleted_zones_related(org, name, proof.at, MAX_CHECKED_ZONES).await?;
     Ok(Conflicts { held, deleted })
 }
 
 /// Checks that the name overlaps with no zone of another organization, and with no name that another organization is
-/// registering. If the caller holds the catalog lock, the result is valid until the transaction ends.
+/// registering. Zones do not matter if the organization already has the zone of this name. If the caller holds the
+/// catalog lock, the result is valid until the transaction ends.
 pub(super) async fn check_overlap(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<()> {
-    if tx.reservation_overlaps(org, name).await? || !tx.zones_overlapping(org, name, &[], 1).await?.is_empty() {
-        return Err(taken(name));
-    }
-    Ok(())
+    let is_reserved = tx.reservation_overlaps(org, name).await?;
+    let overlaps = async |tx: &mut Connection| {
+        let others = tx.zones_overlapping(org, name, &ZoneProof::default(), 1).await?;
+        Ok::<_, DnsError>(!others.is_empty() && tx.zone_find(org, name).await?.is_none())
+    };
+    if is_reserved || overlaps(tx).await? { Err(taken(name)) } else { Ok(()) }
 }
 
 /// Returns the error for a name that cannot be taken over.

@@ -36,7 +36,6 @@ pub use ds::{DS_TOPIC, DsMessage, WantedDs};
 pub use link::LinkResult;
 pub use read::ZoneReader;
 pub use rrset::RrsetChanges;
-pub use takeover::ProvedZones;
 pub use zone::{CreatedZone, InitialContent};
 pub use zonefile::ImportResult;
 

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use kernel::audit::Event;
-use kernel::ownership::{TakeoverObstacle, VerifyRecord, verification_token};
-use kernel::{OrgId, ZoneId};
+use kernel::OrgId;
+use kernel::audit::{Actor, Event};
+use kernel::ownership::{TakeoverObstacle, VerifyRecord, ZoneProof, verification_token};
 use serde_json::json;
 use store::Connection;
 
-use super::delegation::{Delegation, taken};
+use super::delegation::{Delegation, MAX_CHECKED_ZONES, taken};
 use super::edit::RrsetChange;
 use super::{Dns, Result};
 use crate::ZoneName;
@@ -20,11 +20,13 @@ use crate::repository::{HeldZone, ZoneRepository as _};
 /// The service that writes the audit events of the organizations that lose a zone.
 const SERVICE: &str = "zones";
 
-/// The zones of other organizations that overlap with a name, and that do not prevent an organization from creating its
-/// zone: it has proved that it owns the name. The zones at and below the name are taken over. A zone above the name
-/// stays, because its domain may have another owner.
-#[derive(Debug, Clone, Default)]
-pub struct ProvedZones(pub Vec<ZoneId>);
+/// How an organization proves that it owns a name.
+pub(super) enum Authority {
+    /// It published its TXT record. These are all texts at the name of the record.
+    Texts(Vec<String>),
+    /// It has a zone above the name, and that zone is delegated here.
+    ZoneAbove,
+}
 
 /// The zones that a new zone replaces.
 #[derive(Default)]
@@ -39,79 +41,126 @@ pub(super) struct Replaced {
 }
 
 impl Dns {
-    /// Checks that the organization proves its ownership of a name by TXT, and that each of these zones, which overlap
-    /// with the name, may give way: it is neither delegated here nor proved by its organization's TXT record.
+    /// Looks up how the organization proves that it owns the name.
+    pub(super) async fn prove(&self, org: OrgId, name: &ZoneName) -> Result<Authority> {
+        let _permit = self.delegations.permit(org)?;
+        let above = self.store.connection().await?.zones_enclosing(org, name.as_str()).await?;
+        let above: Vec<&ZoneName> = above.iter().filter(|zone| *zone != name).collect();
+        if !above.is_empty() {
+            let delegations = self.delegations.find(&above, self.hosting()?.nameservers()).await;
+            if delegations.iter().any(|delegation| matches!(delegation, Delegation::Here(_))) {
+                return Ok(Authority::ZoneAbove);
+            }
+        }
+        let record = proof(org, name);
+        let published = self.delegations.txt(std::slice::from_ref(&record)).await.pop().unwrap_or_else(no_record);
+        let obstacle = match published {
+            Ok(texts) if texts.contains(&record.value) => return Ok(Authority::Texts(texts)),
+            Ok(_) | Err(LookupFailure::NoSuchName) => TakeoverObstacle::NotPublished,
+            Err(failure) => TakeoverObstacle::LookupFailed(failure.to_string()),
+        };
+        Err(refused(name, record, obstacle))
+    }
+
+    /// Checks that each of these zones, which overlap with the name, may give way to the organization that owns the
+    /// name, or may stay above it.
     ///
     /// Call this outside transactions and without a connection, because the lookups take seconds.
-    pub(super) async fn require_stronger_proof(&self, org: OrgId, name: &ZoneName, held: &[HeldZone]) -> Result<()> {
-        let _permit = self.delegations.permit(org)?;
-        let record = proof(org, name);
-        let refused = |obstacle| DnsError::ZoneTaken {
-            name: name.as_str().to_owned(),
-            takeover: Some((record.clone(), obstacle)),
+    pub(super) async fn require_weaker(
+        &self,
+        org: OrgId,
+        (name, authority): (&ZoneName, &Authority),
+        held: &[HeldZone],
+    ) -> Result<()> {
+        let texts = match authority {
+            Authority::Texts(texts) => texts,
+            // The zone above decides on all names below it.
+            Authority::ZoneAbove => return Ok(()),
         };
-        let published = self.delegations.txt(std::slice::from_ref(&record)).await.pop().unwrap_or_else(no_record);
-        match published {
-            Ok(texts) if texts.contains(&record.value) => {}
-            Ok(_) | Err(LookupFailure::NoSuchName) => return Err(refused(TakeoverObstacle::NotPublished)),
-            Err(failure) => return Err(refused(TakeoverObstacle::LookupFailed(failure.to_string()))),
+        let _permit = self.delegations.permit(org)?;
+        if held.iter().any(|zone| zone.name == *name && texts.contains(&proof(zone.org, name).value)) {
+            return Err(refused(name, proof(org, name), TakeoverObstacle::HolderProves));
         }
-        let lost: Vec<&HeldZone> = held.iter().filter(|zone| zone.name.is_within(name)).collect();
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<&ZoneName> = lost.iter().map(|zone| &zone.name).collect();
-        let delegations = self.delegations.find(&names, self.hosting()?.nameservers()).await;
-        let proofs: Vec<VerifyRecord> = lost.iter().map(|zone| proof(zone.org, &zone.name)).collect();
-        let published = self.delegations.txt(&proofs).await;
-        for ((zone, delegation), (of_holder, published)) in
-            lost.iter().zip(delegations).zip(proofs.iter().zip(published))
-        {
-            let zone = zone.name.as_str().to_owned();
+        let below: Vec<&HeldZone> = held.iter().filter(|it| it.name != *name && it.name.is_within(name)).collect();
+        let proofs: Vec<VerifyRecord> = below.iter().map(|zone| proof(zone.org, &zone.name)).collect();
+        let names: Vec<&ZoneName> = held.iter().map(|zone| &zone.name).collect();
+        let nameservers = self.hosting()?.nameservers();
+        let (delegations, published) =
+            tokio::join!(self.delegations.find(&names, nameservers), self.delegations.txt(&proofs));
+        for (held, delegation) in names.into_iter().zip(delegations) {
+            let is_below = held != name && held.is_within(name);
+            let zone = held.as_str().to_owned();
             match delegation {
-                Delegation::Elsewhere => {}
                 Delegation::Here(nameservers) => return Err(DnsError::ZoneInUse { zone, nameservers }),
-                Delegation::Broken => return Err(DnsError::ZoneInUse { zone, nameservers: Vec::new() }),
-                Delegation::Unknown(reason) => return Err(DnsError::DelegationUnknown(format!("{zone}: {reason}"))),
+                Delegation::Broken if held == name => {
+                    return Err(DnsError::ZoneInUse { zone, nameservers: Vec::new() });
+                }
+                Delegation::Unknown(reason) if !is_below => {
+                    return Err(DnsError::DelegationUnknown(format!("{zone}: {reason}")));
+                }
+                // The owner of the name may have delegated a name below it to nameservers that are not public.
+                Delegation::Elsewhere | Delegation::Broken | Delegation::Unknown(_) => {}
             }
-            match published {
-                Ok(texts) if texts.contains(&of_holder.value) => return Err(refused(TakeoverObstacle::HolderProves)),
-                Ok(_) | Err(LookupFailure::NoSuchName) => {}
-                Err(failure) => return Err(DnsError::DelegationUnknown(format!("{}: {failure}", of_holder.name))),
+        }
+        for ((zone, record), published) in below.into_iter().zip(proofs).zip(published) {
+            if published.is_ok_and(|texts| texts.contains(&record.value)) {
+                return Err(DnsError::ZoneProved { zone: zone.name.as_str().to_owned(), record });
             }
         }
         Ok(())
     }
 
-    /// Deletes the proved zones at and below the name, in the transaction that creates the zone of this name and has
-    /// locked the catalog. Their organizations get a notification and audit events, which do not name the other
-    /// organization.
+    /// Deletes the zones that give way, in a separate transaction. This bounds the transaction that creates the zone.
+    pub(super) async fn release_held(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        name: &ZoneName,
+        proof: &ZoneProof,
+    ) -> Result<()> {
+        self.store
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| {
+                let catalog = tx.catalog_lock().await?;
+                let replaced = self.take_over(tx, org, name, proof).await?;
+                self.edit_catalog(tx, catalog, replaced.delisted).await
+            })
+            .await
+    }
+
+    /// Deletes the zones of other organizations at and below the name that give way, in a transaction that has locked
+    /// the catalog. Their organizations get a notification and audit events, which do not name the other organization.
     pub(super) async fn take_over(
         &self,
         tx: &mut Connection,
+        org: OrgId,
         name: &ZoneName,
-        proved: &ProvedZones,
+        proof: &ZoneProof,
     ) -> Result<Replaced> {
         let mut replaced = Replaced::default();
+        let Some(at) = proof.at else { return Ok(replaced) };
         let mut lost: BTreeMap<OrgId, Vec<String>> = BTreeMap::new();
-        for &id in &proved.0 {
-            let Some(zone) = tx.zone_lock_by_id(id).await?.filter(|zone| zone.name.is_within(name)) else { continue };
-            let Some(holder) = zone.org else { continue };
+        for held in tx.zones_overlapping(org, name, &ZoneProof::default(), MAX_CHECKED_ZONES).await? {
+            let Some(zone) = tx.zone_lock_by_id(held.id).await?.filter(|zone| {
+                zone.name.is_within(name) && (proof.checked.contains(&zone.id) || zone.created_at >= at)
+            }) else {
+                continue;
+            };
             let zone_name = zone.name.as_str().to_owned();
-            if self.registrations.is_registered(tx, holder, &zone_name).await? {
+            if self.registrations.is_registered(tx, held.org, &zone_name).await? {
                 return Err(taken(name));
             }
-            replaced.delisted.extend(self.remove_zone(tx, holder, &zone).await?);
+            replaced.delisted.extend(self.remove_zone(tx, held.org, &zone).await?);
             replaced.count += 1;
             if zone.name == *name {
                 replaced.serial = Some(zone.next_serial(self.store.clock_rng().now()));
             }
-            let event = Event::in_org("dns.zone.taken_over", holder, zone.id, json!({ "zone": zone_name }));
+            let event = Event::in_org("dns.zone.taken_over", held.org, zone.id, json!({ "zone": zone_name }));
             self.store.append_system_event(tx, SERVICE, &event).await?;
-            lost.entry(holder).or_default().push(zone_name);
+            lost.entry(held.org).or_default().push(zone_name);
         }
         for (holder, zones) in lost {
-            self.organizations.raise(tx, holder, Notice::ZonesTakenOver { zones }).await?;
+            let record = VerifyRecord::txt(name.as_str(), "").name;
+            self.organizations.raise(tx, holder, Notice::ZonesTakenOver { zones, record }).await?;
         }
         Ok(replaced)
     }
@@ -120,6 +169,10 @@ impl Dns {
 /// Returns the record with which an organization proves that it owns a name.
 fn proof(org: OrgId, name: &ZoneName) -> VerifyRecord {
     VerifyRecord::txt(name.as_str(), &verification_token(org, name.as_str()))
+}
+
+fn refused(name: &ZoneName, record: VerifyRecord, obstacle: TakeoverObstacle) -> DnsError {
+    DnsError::ZoneTaken { name: name.as_str().to_owned(), takeover: Some((record, obstacle)) }
 }
 
 fn no_record() -> TxtRecords {

@@ -1,6 +1,7 @@
 //! Use cases of zones.
 
 use kernel::audit::{Actor, Event};
+use kernel::ownership::ZoneProof;
 use kernel::{InvalidField, OrgId, Page, Paging, ZoneId};
 use serde_json::json;
 use store::{Connection, Outcome};
@@ -8,7 +9,7 @@ use store::{Connection, Outcome};
 use super::delegation::find_conflicts;
 use super::dnssec::ACTIVE_INTERVAL;
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
-use super::takeover::{ProvedZones, Replaced};
+use super::takeover::Replaced;
 use super::{Dns, Precondition, Result, ZoneReader, load_zone};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
@@ -76,21 +77,24 @@ impl Dns {
         content: InitialContent<'_>,
     ) -> Result<CreatedZone> {
         let name = self.parse_new_name(org, &new.name)?;
-        if let Some(created) = self.zone_try_create(actor, org, (&name, &ProvedZones::default()), content).await? {
+        if let Some(created) = self.zone_try_create(actor, org, (&name, &ZoneProof::default()), content).await? {
             return Ok(created);
         }
         // Check between the attempts, so that no transaction waits for the lookups.
-        let proved = self.resolve_conflicts(org, &name).await?;
-        self.zone_try_create(actor, org, (&name, &proved), content).await?.ok_or_else(unchecked_zones)
+        let proof = self.resolve_conflicts(actor, org, &name).await?;
+        self.zone_try_create(actor, org, (&name, &proof), content).await?.ok_or_else(unchecked_zones)
     }
 
     /// Prepares [`Dns::zone_create_within`]. Call it outside transactions, because it may look up DNS records.
     ///
     /// # Errors
     /// Returns the errors of [`Dns::zone_create`], except [`DnsError::ZoneLimit`].
-    pub async fn zone_prepare(&self, org: OrgId, name: &str) -> Result<ProvedZones> {
+    pub async fn zone_prepare(&self, actor: &Actor, org: OrgId, name: &str) -> Result<ZoneProof> {
         let name = self.parse_new_name(org, name)?;
-        self.resolve_conflicts(org, &name).await
+        if self.store.connection().await?.zone_find(org, &name).await?.is_some() {
+            return Ok(ZoneProof::default());
+        }
+        self.resolve_conflicts(actor, org, &name).await
     }
 
     /// Creates a zone in the caller's transaction, or finds the organization's existing zone. Writes no audit event,
@@ -104,11 +108,11 @@ impl Dns {
         tx: &mut Connection,
         org: OrgId,
         name: &str,
-        proved: &ProvedZones,
+        proof: &ZoneProof,
     ) -> Result<()> {
         let name = self.parse_new_name(org, name)?;
         let catalog = tx.catalog_lock().await?;
-        let found = self.find_or_insert(tx, catalog, org, (&name, proved), InitialContent::default()).await?;
+        let found = self.find_or_insert(tx, catalog, org, (&name, proof), InitialContent::default()).await?;
         found.map(drop).ok_or_else(unchecked_zones)
     }
 
@@ -129,7 +133,7 @@ impl Dns {
         &self,
         actor: &Actor,
         org: OrgId,
-        (name, proved): (&ZoneName, &ProvedZones),
+        (name, proof): (&ZoneName, &ZoneProof),
         content: InitialContent<'_>,
     ) -> Result<Option<CreatedZone>> {
         self.store
@@ -139,7 +143,7 @@ impl Dns {
                     Some(existing) => Some((existing, None)),
                     None => {
                         let catalog = tx.catalog_lock().await?;
-                        self.find_or_insert(tx, catalog, org, (name, proved), content).await?
+                        self.find_or_insert(tx, catalog, org, (name, proof), content).await?
                     }
                 };
                 let Some((zone, event)) = found else { return Ok(Outcome::Unchanged(None)) };
@@ -153,25 +157,25 @@ impl Dns {
             .await
     }
 
-    /// Finds the zone of the organization, or inserts it and lists it in the locked catalog, in place of the proved
-    /// zones. Returns a new zone with its audit event. Returns `None` if zones of other organizations must be checked
+    /// Finds the zone of the organization, or inserts it and lists it in the locked catalog, in place of the zones
+    /// that give way. Returns a new zone with its audit event. Returns `None` if zones of other organizations must be checked
     /// first.
     async fn find_or_insert(
         &self,
         tx: &mut Connection,
         catalog: ZoneRecord,
         org: OrgId,
-        (name, proved): (&ZoneName, &ProvedZones),
+        (name, proof): (&ZoneName, &ZoneProof),
         content: InitialContent<'_>,
     ) -> Result<Option<(ZoneRecord, Option<Event>)>> {
         if let Some(existing) = tx.zone_find(org, name).await? {
             return Ok(Some((existing, None)));
         }
         self.check_zone_count(tx, org).await?;
-        if !find_conflicts(tx, org, name, proved).await?.is_empty() {
+        if !find_conflicts(tx, org, name, proof).await?.is_empty() {
             return Ok(None);
         }
-        let replaced = self.take_over(tx, name, proved).await?;
+        let replaced = self.take_over(tx, org, name, proof).await?;
         let (zone, event) = self.insert_zone(tx, (catalog, replaced), (org, name), content).await?;
         Ok(Some((zone, Some(event))))
     }
@@ -251,7 +255,12 @@ impl Dns {
         Ok(catalog_rrsets(zone, false))
     }
 
-    async fn edit_catalog(&self, tx: &mut Connection, catalog: ZoneRecord, changes: Vec<RrsetChange>) -> Result<()> {
+    pub(super) async fn edit_catalog(
+        &self,
+        tx: &mut Connection,
+        catalog: ZoneRecord,
+        changes: Vec<RrsetChange>,
+    ) -> Result<()> {
         let edits = self.plan_edits(tx, &catalog, changes, Some(ManagedBy::System)).await?;
         self.apply_edits(tx, catalog, &edits).await.map(drop)
     }

@@ -24,10 +24,10 @@ impl Domains {
         if let Some(domain) = existing.filter(|domain| domain.state != DomainState::TransferredOut) {
             return Ok(Created { domain: self.view(domain), is_new: false });
         }
-        let proved = self.ports.zones.prepare(org, name.as_str()).await?;
+        let proof = self.ports.zones.prepare(actor, org, name.as_str()).await?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                self.ports.zones.create(tx, org, name.as_str(), proved.clone()).await?;
+                self.ports.zones.create(tx, org, name.as_str(), &proof).await?;
                 let new = self.new_domain(org, &name, DomainState::External, true);
                 let new = DomainRecord { nameservers: nameservers.clone(), ..new };
                 let domain = match tx.domain_lock(org, name.as_str()).await? {

@@ -10,6 +10,7 @@ use domains::{
     Contact, Created, Domain, DomainError, DomainPurchase, Domains, DomainsConfig, DsWanted, Ports, ZoneRefusal, Zones,
 };
 use kernel::audit::Actor;
+use kernel::ownership::ZoneProof;
 use kernel::{OrgId, ZoneId};
 use serde_json::json;
 use store::{Connection, Store};
@@ -197,11 +198,11 @@ impl Zones for TestZones {
         self.world.interrupt(name, "zone", When::After).await.map_err(failed)
     }
 
-    async fn prepare(&self, _: OrgId, _: &str) -> Result<Vec<ZoneId>, ZoneRefusal> {
-        Ok(Vec::new())
+    async fn prepare(&self, _: &Actor, _: OrgId, _: &str) -> Result<ZoneProof, ZoneRefusal> {
+        Ok(ZoneProof::default())
     }
 
-    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str, _: Vec<ZoneId>) -> Result<(), ZoneRefusal> {
+    async fn create(&self, tx: &mut Connection, org: OrgId, name: &str, _: &ZoneProof) -> Result<(), ZoneRefusal> {
         self.lock_and_check(tx, org, name).await?;
         let values = format!("('{name}', '{}') ON CONFLICT DO NOTHING", org.as_uuid());
         execute(tx, format!("INSERT INTO test.zones VALUES {values}")).await?;

@@ -36,7 +36,7 @@ fn one_of_each_kind() -> Vec<Notice> {
         Notice::HostnameUnproved { project: project(), hostname: hostname(), until: at },
         Notice::HostnameTakenOver { project: project(), hostname: hostname() },
         Notice::CertificateFailed { project: project(), hostname: hostname(), reason: reason() },
-        Notice::ZonesTakenOver { zones: vec!["example.org".to_owned()] },
+        Notice::ZonesTakenOver { zones: vec!["example.org".to_owned()], record: "_svc-verify.example.org".to_owned() },
     ]
 }
 

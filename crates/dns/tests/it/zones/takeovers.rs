@@ -73,7 +73,10 @@ async fn owner_takes_over_the_zones_at_and_below_its_name() {
     assert_eq!(kit.db_number("SELECT count(*) FROM dns.deleted_zones").await, 0);
     let mut notices = std::mem::take(&mut *kit.organizations.notices.lock().unwrap());
     notices.sort_by_key(|(org, _)| *org != holder);
-    let lost = |names: &[&str]| Notice::ZonesTakenOver { zones: names.iter().map(|it| (*it).to_owned()).collect() };
+    let lost = |names: &[&str]| Notice::ZonesTakenOver {
+        zones: names.iter().map(|it| (*it).to_owned()).collect(),
+        record: record(kit.org, NAME).name,
+    };
     assert_eq!(notices, [(holder, lost(&[NAME, &format!("www.{NAME}")])), (other, lost(&[&below]))]);
     let events = "SELECT event, org_id, data FROM store.audit \
                   WHERE event = 'dns.zone.taken_over' OR data ? 'takenOver' ORDER BY data ->> 'zone', event";
@@ -101,30 +104,35 @@ async fn zone_that_is_in_use_or_proved_by_its_holder_stays() {
         assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::LookupFailed(failure.to_string()));
     }
     kit.public.set_texts(&own.name, Ok(vec![own.value.clone()]));
-    for name in [NAME, &below] {
-        // The public NS records name this platform, do not work, or are unknown.
-        for (records, nameservers) in [
-            (Ok(vec!["ns.other.example".to_owned(), "ns.svc.example".to_owned()]), vec!["ns.svc.example".to_owned()]),
-            (Err(LookupFailure::ServerFailure), Vec::new()),
-        ] {
-            kit.public.set(name, records);
-            match kit.create(kit.org, NAME).await {
-                Err(DnsError::ZoneInUse { zone, nameservers: found }) => {
-                    assert_eq!((&*zone, found), (name, nameservers))
-                }
-                other => panic!("{name}: {other:?}"),
-            }
+    let here = || Ok(vec!["ns.other.example".to_owned(), "ns.svc.example".to_owned()]);
+    for (name, records, nameservers) in [
+        (NAME, here(), vec!["ns.svc.example".to_owned()]),
+        (&below, here(), vec!["ns.svc.example".to_owned()]),
+        (NAME, Err(LookupFailure::ServerFailure), Vec::new()),
+    ] {
+        kit.public.set(name, records);
+        match kit.create(kit.org, NAME).await {
+            Err(DnsError::ZoneInUse { zone, nameservers: found }) => assert_eq!((&*zone, found), (name, nameservers)),
+            other => panic!("{name}: {other:?}"),
         }
-        kit.public.set(name, Err(LookupFailure::Unavailable("no response".to_owned())));
-        assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::DelegationUnknown(_))), "{name}");
         kit.public.set(name, Ok(vec!["ns.other.example".to_owned()]));
-        // The holder publishes its record, too.
-        let of_holder = record(holder, name);
-        kit.public.publish(&of_holder);
-        assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::HolderProves, "{name}");
-        let rest = if name == NAME { vec![own.value.clone()] } else { Vec::new() };
-        kit.public.set_texts(&of_holder.name, Ok(rest));
     }
+    kit.public.set(NAME, Err(LookupFailure::Unavailable("no response".to_owned())));
+    assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::DelegationUnknown(_))));
+    kit.public.set(NAME, Ok(vec!["ns.other.example".to_owned()]));
+
+    // The holder publishes its record, too.
+    kit.public.publish(&record(holder, NAME));
+    assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::HolderProves);
+    kit.public.set_texts(&own.name, Ok(vec![own.value.clone()]));
+    let of_holder = record(holder, &below);
+    kit.public.publish(&of_holder);
+    match kit.create(kit.org, NAME).await {
+        Err(DnsError::ZoneProved { zone, record }) => assert_eq!((zone, record), (below.clone(), of_holder.clone())),
+        other => panic!("{other:?}"),
+    }
+    kit.public.set_texts(&of_holder.name, Err(LookupFailure::ServerFailure));
+
     // The holder registers the domain here.
     kit.registered.0.store(true, Ordering::SeqCst);
     assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::ZoneTaken { takeover: None, .. })));
@@ -132,6 +140,8 @@ async fn zone_that_is_in_use_or_proved_by_its_holder_stays() {
     assert_eq!(kit.zones().await, zones);
     assert!(kit.organizations.notices.lock().unwrap().is_empty());
 
+    // The owner may have delegated the name below to nameservers that the public cannot reach.
+    kit.public.set(&below, Err(LookupFailure::ServerFailure));
     kit.create(kit.org, NAME).await.unwrap();
     assert_eq!(kit.zones().await.len(), 2);
 }
@@ -144,8 +154,10 @@ async fn proved_zone_below_the_zone_of_another_organization_serves_its_own_part(
     kit.create(holder, NAME).await.unwrap();
     assert_eq!(kit.obstacle(&shop).await, TakeoverObstacle::NotPublished);
     kit.public.publish(&record(kit.org, &shop));
-    // It does not matter whether the zone above is delegated here.
+    // The zone of the holder answers for the domain, so the holder decides on the names below it.
     kit.public.set(NAME, Ok(vec!["ns.svc.example".to_owned()]));
+    assert!(matches!(kit.create(kit.org, &shop).await, Err(DnsError::ZoneInUse { zone, .. }) if zone == NAME));
+    kit.public.set(NAME, Ok(vec!["ns.other.example".to_owned()]));
     kit.create(kit.org, &shop).await.unwrap();
     assert_eq!(kit.zones().await.len(), 3);
 
@@ -158,14 +170,40 @@ async fn proved_zone_below_the_zone_of_another_organization_serves_its_own_part(
         kit.store.transaction_unaudited(linked).await.unwrap()
     };
     let linked = LinkResult::Linked { changed: true };
-    assert_eq!(link(kit.org, "www.shop.").await, (Some(shop), linked.clone()));
+    assert_eq!(link(kit.org, "www.shop.").await, (Some(shop.clone()), linked.clone()));
     for (org, host) in [(holder, "www.shop."), (holder, "shop."), (kit.org, "www.")] {
         assert_eq!(link(org, host).await, (None, LinkResult::NoZone), "{host}");
     }
     assert_eq!(link(holder, "www.").await, (Some(NAME.to_owned()), linked));
-    // The part of the other organization does not become the holder's by its deletion of the zone above.
-    kit.dns.zone_delete(&actor(), holder, NAME, &Precondition::Any).await.unwrap();
-    assert!(matches!(kit.create(holder, NAME).await, Err(DnsError::ZoneTaken { .. })));
+
+    // The holder can take its part over when its domain is delegated here, although the other zone answers for it.
+    assert!(matches!(kit.create(holder, &shop).await, Err(DnsError::ZoneTaken { .. })));
+    kit.public.set(NAME, Ok(vec!["ns.svc.example".to_owned()]));
+    kit.public.set(&shop, Ok(vec!["ns.svc.example".to_owned()]));
+    kit.create(holder, &shop).await.unwrap();
+    assert!(!kit.zones().await.contains(&(shop, kit.org)));
+}
+
+#[tokio::test]
+async fn any_number_of_zones_below_the_name_is_taken_over() {
+    let mut limits = Limits::default();
+    limits.free.zones = 200;
+    let kit = Kit::with(limits).await;
+    let holder = kit.other_org().await;
+    for n in 0..120 {
+        kit.create(holder, &format!("z{n}.{NAME}")).await.unwrap();
+    }
+    kit.advance(1);
+    kit.public.publish(&record(kit.org, NAME));
+    kit.create(kit.org, NAME).await.unwrap();
+    assert_eq!(kit.zones().await.len(), 2);
+    let events = "SELECT count(*) FROM store.audit WHERE event = 'dns.zone.taken_over'";
+    assert_eq!(kit.db_number(events).await, 120);
+    let notices = kit.organizations.notices.lock().unwrap().clone();
+    let names = |notice: &Notice| match notice {
+        Notice::ZonesTakenOver { zones, .. } => zones.len(),
+    };
+    assert_eq!(notices.iter().map(|(_, notice)| names(notice)).sum::<usize>(), 120);
 }
 
 #[tokio::test]
@@ -180,28 +218,38 @@ async fn plan_limit_prevents_a_takeover() {
     assert!(kit.zones().await.contains(&(NAME.to_owned(), holder)));
 }
 
+/// The holder cannot prevent the takeover: neither by deleting its zone nor by creating others all the time.
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_requests_take_a_zone_over_once() {
+async fn concurrent_changes_do_not_prevent_a_takeover() {
     let kit = Kit::start().await;
     let holder = kit.other_org().await;
     for round in 0..5 {
         let name = format!("race-{round}.example");
         kit.create(holder, &name).await.unwrap();
+        kit.advance(1);
         kit.public.publish(&record(kit.org, &name));
         let create = || kit.create(kit.org, &name);
         let delete = async || kit.dns.zone_delete(&actor(), holder, &name, &Precondition::Any).await;
-        let (first, second, deleted) = tokio::join!(create(), create(), delete());
-        for created in [first, second] {
-            // The holder deleted the zone between the check and the transaction.
-            assert!(matches!(created, Ok(()) | Err(DnsError::DelegationUnknown(_))), "{created:?}");
-        }
-        create().await.unwrap();
+        let churn = async || {
+            for n in 0..10 {
+                let below = format!("z{n}.{name}");
+                let created = kit.create(holder, &below).await;
+                assert!(matches!(created, Ok(()) | Err(DnsError::ZoneTaken { .. })), "{created:?}");
+                let deleted = kit.dns.zone_delete(&actor(), holder, &below, &Precondition::Any).await;
+                assert!(matches!(deleted, Ok(()) | Err(DnsError::ZoneNotFound)), "{deleted:?}");
+            }
+        };
+        let (first, second, deleted, ()) = tokio::join!(create(), create(), delete(), churn());
+        first.and(second).unwrap();
         assert!(matches!(deleted, Ok(()) | Err(DnsError::ZoneNotFound)), "{deleted:?}");
+        let of_others = format!(
+            "SELECT count(*) FROM dns.zones WHERE name LIKE '%{name}' AND (org_id <> '{}' OR name <> '{name}')",
+            kit.org.as_uuid()
+        );
+        assert_eq!(kit.db_number(&of_others).await, 0);
         let events = format!(
             "SELECT count(*) FROM store.audit WHERE event = 'dns.zone.taken_over' AND data ->> 'zone' = '{name}'"
         );
-        let notices = std::mem::take(&mut *kit.organizations.notices.lock().unwrap()).len();
-        let expected = usize::from(deleted.is_err());
-        assert_eq!((kit.db_number(&events).await, notices), (expected as i64, expected), "{deleted:?}");
+        assert_eq!(kit.db_number(&events).await, i64::from(deleted.is_err()), "{deleted:?}");
     }
 }
