@@ -20,6 +20,7 @@ use crate::auth::config::AuthConfig;
 use crate::database::config::DatabaseConfig;
 use crate::storage::config::StorageConfig;
 use crate::tls::config::TlsConfig;
+use crate::worker::available_memory;
 use crate::worker::config::{Config as Workers, EgressConfig, UidRange};
 
 settings::table! {
@@ -46,6 +47,9 @@ settings::table! {
     pub WORKERD: Option<PathBuf> = Setting::optional("SVC_NODE_WORKERD");
     /// The memory limit of a worker process; at least `64MiB`, which `workerd` itself needs.
     pub WORKER_MEMORY: ByteSize = Setting::with_default("SVC_NODE_WORKER_MEMORY", "256MiB");
+    /// The limit on the memory of all worker processes together; at least `SVC_NODE_WORKER_MEMORY` (default: three
+    /// quarters of the machine's memory, or of the limit of the node's control group if that is lower).
+    pub WORKERS_MEMORY: Option<ByteSize> = Setting::optional("SVC_NODE_WORKERS_MEMORY");
     /// Unused user ids for worker processes; used only if the node runs as root.
     pub WORKER_UIDS: UidRange = Setting::with_default("SVC_NODE_WORKER_UIDS", "200000-265535");
     /// Networks that workers may connect to in addition to public addresses: CIDRs, separated by commas. For
@@ -147,6 +151,8 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_NODE_", "SVC_EDGE_"], except: 
 
 /// A worker process without requests for this long is stopped until the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// A worker process without requests for this long may be stopped to free memory.
+const MIN_IDLE: Duration = Duration::from_secs(10);
 /// The time for a call of `email()`. With the start of the process, it must end before the lease of the mail.
 const EMAIL_TIMEOUT: Duration = Duration::from_secs(30);
 /// `workerd` itself needs about this much memory.
@@ -238,6 +244,13 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     if memory < MIN_MEMORY {
         return Err(WORKER_MEMORY.malformed("it must be at least 64MiB"));
     }
+    let total_memory = match settings.opt(&WORKERS_MEMORY)? {
+        Some(ByteSize(total)) if total < memory => {
+            return Err(WORKERS_MEMORY.malformed("it must be at least SVC_NODE_WORKER_MEMORY"));
+        }
+        Some(ByteSize(total)) => total,
+        None => (available_memory() / 4 * 3).max(memory),
+    };
     let Some(workerd) = settings.opt(&WORKERD)? else { return Ok(None) };
     if !cfg!(target_os = "linux") {
         return Err(WORKERD.malformed("workers run only on Linux"));
@@ -247,8 +260,8 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     }
     // The running executable, even if the file on disk was replaced.
     let launcher = PathBuf::from("/proc/self/exe");
-    let (idle, email_timeout) = (IDLE_TIMEOUT, EMAIL_TIMEOUT);
-    Ok(Some(Workers { workerd, launcher, memory, uids, idle, email_timeout, egress }))
+    let (idle, min_idle, email_timeout) = (IDLE_TIMEOUT, MIN_IDLE, EMAIL_TIMEOUT);
+    Ok(Some(Workers { workerd, launcher, memory, total_memory, uids, idle, min_idle, email_timeout, egress }))
 }
 
 #[cfg(test)]
@@ -272,6 +285,18 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_of_all_workers_suffices_for_one_and_is_a_part_of_the_machine() {
+        let total = |given: &[(&str, &str)]| {
+            let program = [("SVC_NODE_WORKERD", "/proc/self/exe")];
+            read(&[&program, given].concat()).unwrap().workers.unwrap().total_memory
+        };
+        assert!((64 << 20..available_memory()).contains(&total(&[("SVC_NODE_WORKER_MEMORY", "64MiB")])));
+        assert_eq!(total(&[("SVC_NODE_WORKER_MEMORY", "900TiB")]), 900 << 40);
+        assert_eq!(total(&[("SVC_NODE_WORKERS_MEMORY", "256MiB")]), 256 << 20);
+    }
+
+    #[test]
     fn malformed_setting_is_named_without_its_value() {
         for (name, value) in [
             ("SVC_NODE_TOKEN", "hush\n"),
@@ -281,6 +306,7 @@ mod tests {
             ("SVC_NODE_CACHE_BYTES", "much"),
             ("SVC_NODE_WORKERD", "/hush"),
             ("SVC_NODE_WORKER_MEMORY", "0"),
+            ("SVC_NODE_WORKERS_MEMORY", "255MiB"),
             ("SVC_NODE_WORKER_UIDS", "0-hush"),
             ("SVC_NODE_EGRESS_ALLOW", "hush/8"),
             ("SVC_NODE_EGRESS_DENY", "10.0.0.0/33,hush"),

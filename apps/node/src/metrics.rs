@@ -7,7 +7,7 @@ use actix_web::dev::Server;
 use actix_web::web::{self, Data};
 use actix_web::{App, HttpServer};
 use daemon::show_metrics;
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use crate::ai::AiMetrics;
 use crate::auth::AuthMetrics;
@@ -18,6 +18,9 @@ use crate::pg::CallMetrics;
 use crate::storage::StorageMetrics;
 use crate::tls::TlsMetrics;
 
+/// The outcome of a start for which no memory was free.
+pub const START_WITHOUT_MEMORY: &str = "no_memory";
+
 /// The metrics. Clones share their values.
 #[derive(Clone)]
 pub struct Metrics {
@@ -25,10 +28,16 @@ pub struct Metrics {
     pub worker_protections: IntGaugeVec,
     /// The connections that workers requested, by outcome.
     pub egress_connections: IntCounterVec,
-    /// The starts of worker processes, by outcome: `ready` or `failed`.
+    /// The starts of worker processes, by outcome: `ready`, `failed` or [`START_WITHOUT_MEMORY`].
     pub worker_starts: IntCounterVec,
     /// Replacements of a served worker by one that has started, by cause: `deploy` or `environment`.
     pub worker_swaps: IntCounterVec,
+    /// The private memory of all worker processes in bytes.
+    pub worker_memory: IntGauge,
+    /// The limit on this memory; 0 on a node that does not run worker code.
+    pub worker_memory_limit: IntGauge,
+    /// Idle worker processes that were stopped to free memory.
+    pub worker_memory_stops: IntCounter,
     /// The metrics of the object storage.
     pub storage: StorageMetrics,
     /// The metrics of the databases.
@@ -68,6 +77,20 @@ impl Metrics {
         for counters in [&egress_connections, &worker_starts, &worker_swaps] {
             registry.register(Box::new(counters.clone()))?;
         }
+        // An alert needs this series before the first event.
+        worker_starts.with_label_values(&[START_WITHOUT_MEMORY]);
+        let worker_memory =
+            IntGauge::new("svc_node_worker_memory_bytes", "Private memory of all worker processes in bytes")?;
+        let worker_memory_limit = IntGauge::new(
+            "svc_node_worker_memory_limit_bytes",
+            "Limit on the memory of all worker processes in bytes",
+        )?;
+        for gauge in [&worker_memory, &worker_memory_limit] {
+            registry.register(Box::new(gauge.clone()))?;
+        }
+        let worker_memory_stops =
+            IntCounter::new("svc_node_worker_memory_stops_total", "Idle worker processes stopped to free memory")?;
+        registry.register(Box::new(worker_memory_stops.clone()))?;
         let storage = StorageMetrics::new(&registry)?;
         let (databases, backups) = (DatabaseMetrics::new(&registry)?, BackupMetrics::new(&registry)?);
         let (calls, ai) = (CallMetrics::new(&registry)?, AiMetrics::new(&registry)?);
@@ -78,6 +101,9 @@ impl Metrics {
             egress_connections,
             worker_starts,
             worker_swaps,
+            worker_memory,
+            worker_memory_limit,
+            worker_memory_stops,
             storage,
             databases,
             backups,
@@ -88,6 +114,11 @@ impl Metrics {
             tls,
             registry,
         })
+    }
+
+    /// Counts a start of a worker process.
+    pub fn count_start(&self, outcome: &str) {
+        self.worker_starts.with_label_values(&[outcome]).inc();
     }
 }
 
@@ -106,7 +137,7 @@ mod tests {
     use super::*;
 
     /// The counters of the recommended alerts (docs/operations.md and the pages of the features).
-    const COUNTERS_OF_ALERTS: [&str; 7] = [
+    const COUNTERS_OF_ALERTS: [&str; 8] = [
         r#"svc_node_ai_calls_total{outcome="no_upstream"} 0"#,
         r#"svc_node_auth_sign_ins_total{outcome="provider_failed",provider="codehost"} 0"#,
         r#"svc_node_backup_checks_total{outcome="damaged"} 0"#,
@@ -114,6 +145,7 @@ mod tests {
         r#"svc_node_database_reconcile_failures_total 0"#,
         r#"svc_node_storage_operations_total{operation="get",outcome="storage_unavailable"} 0"#,
         r#"svc_node_storage_operations_total{operation="put",outcome="storage_unavailable"} 0"#,
+        r#"svc_node_worker_starts_total{outcome="no_memory"} 0"#,
     ];
 
     #[test]

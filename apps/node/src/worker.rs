@@ -4,7 +4,7 @@
 //! project has its own process with its own user id, namespaces, kernel limits and a watchdog.
 //!
 //! `launch` runs in the new process: it applies the protections (`sandbox`) and then executes `workerd`. `detect` finds
-//! out which protections the machine offers. The process reads its configuration (`definition`) from its standard
+//! out which protections the machine offers. `budget` limits the memory of all processes together. The process reads its configuration (`definition`) from its standard
 //! input. Through the sockets in its folder, it reaches the egress proxy, which is its only way to the network, and
 //! `bindings`, which implement the objects in `env`.
 //!
@@ -12,6 +12,7 @@
 //! version of one project, which manages its `Process`.
 
 pub mod bindings;
+mod budget;
 mod capnp;
 mod cgroup;
 pub mod config;
@@ -38,6 +39,7 @@ mod version;
 mod watchdog;
 mod workers;
 
+pub use cgroup::available_memory;
 pub use fleet::Unavailable;
 pub use process::RequestGuard;
 pub use version::{Rejection, VersionCode, Worker};

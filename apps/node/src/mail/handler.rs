@@ -48,6 +48,8 @@ enum Failure {
     NotStarted,
     #[error("The code is not running, because it crashed or did not start.")]
     BackingOff,
+    #[error("The node has no memory to start the code.")]
+    NoMemory,
     #[error("The code has too many concurrent requests.")]
     Full,
     #[error("The node could not read the mail.")]
@@ -94,6 +96,7 @@ impl Handlers {
         })?;
         let guard = worker.admit_request().await.map_err(|rejection| match rejection {
             Rejection::BackingOff(_) => Failure::BackingOff,
+            Rejection::NoMemory => Failure::NoMemory,
             Rejection::Full => Failure::Full,
         })?;
         let time = worker.email_timeout();

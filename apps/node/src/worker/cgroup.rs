@@ -21,11 +21,14 @@ use anyhow::Context as _;
 
 use super::config::MAX_THREADS;
 use crate::digest::Digest;
-use mount::{CONTROLLERS, Version, own_groups};
+use mount::{CONTROLLERS, Version, own_groups, own_memory_limit};
 
 /// The difference between the memory limits of the control group and of the watchdog. Without it, the watchdog would
 /// never act first.
 const MEMORY_MARGIN: u64 = 64 << 20;
+/// The part of the limit on all workers by which the limit of their parent group is higher. The kernel's own memory for
+/// a process counts in the group, but not in the node's measurements.
+const TOTAL_MARGIN_DIVISOR: u64 = 4;
 /// The CPU weight of all workers together, in version 2 and in version 1. The defaults of other groups are 100 and
 /// 1024.
 const TOTAL_WEIGHT: [(&str, &str); 2] = [("cpu.weight", "50"), ("cpu.shares", "512")];
@@ -56,9 +59,28 @@ pub struct Cgroup {
     folders: Vec<PathBuf>,
 }
 
+/// Returns the memory in bytes that the node and its workers can use: that of the machine, or the lowest limit of a
+/// control group of the node if that is lower.
+pub fn available_memory() -> u64 {
+    own_memory_limit().unwrap_or(u64::MAX).min(machine_memory())
+}
+
+/// Returns the memory of the machine in bytes. The unit of systemd hides `/proc/meminfo` from the node.
+#[cfg(target_os = "linux")]
+fn machine_memory() -> u64 {
+    let machine = rustix::system::sysinfo();
+    machine.totalram.saturating_mul(machine.mem_unit.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn machine_memory() -> u64 {
+    u64::MAX
+}
+
 impl Cgroups {
-    /// Prepares the groups of the node with this folder. `memory` is the memory limit of a process in bytes. Blocks.
-    pub fn open(run: &Path, memory: u64) -> anyhow::Result<Self> {
+    /// Prepares the groups of the node with this folder. `memory` is the memory limit of a process in bytes,
+    /// `total_memory` that of all processes. Blocks.
+    pub fn open(run: &Path, memory: u64, total_memory: u64) -> anyhow::Result<Self> {
         // Each node of the machine has its own name, which it keeps across restarts.
         let digest = Digest::of(fs::canonicalize(run)?.as_os_str().as_encoded_bytes()).to_string();
         let name = format!("svc-workers-{}", digest.chars().rev().take(16).collect::<String>());
@@ -76,6 +98,7 @@ impl Cgroups {
                 enable_controllers(&parent)?;
             }
             write_if_present(&parent, TOTAL_WEIGHT)?;
+            limit_total(&parent, total_memory);
             parents.folders.push(parent);
         }
         Ok(Self { parents: Arc::new(parents), memory })
@@ -104,17 +127,22 @@ impl Cgroup {
         self.folders.iter().map(|folder| folder.join("cgroup.procs"))
     }
 
-    /// Returns whether the kernel killed a process of the group because of its memory limit. Blocks.
+    /// Returns whether the kernel killed a process of the group because of its memory limit, and not because of the limit
+    /// of all workers. Blocks.
     pub fn exceeded_memory(&self) -> bool {
-        let file = match self.parents.version {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
-        };
-        let events = self.folders.iter().filter_map(|folder| fs::read_to_string(folder.join(file)).ok());
-        let killed = |events: String| {
-            events.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count.trim() != "0"))
-        };
-        events.into_iter().any(killed)
+        match self.parents.version {
+            Version::One => {
+                self.has_counted("memory.oom_control", "oom_kill ") && self.has_counted("memory.failcnt", "")
+            }
+            Version::Two => self.has_counted("memory.events", "oom_kill ") && self.has_counted("memory.events", "oom "),
+        }
+    }
+
+    /// Returns whether a line of this file begins with the key, and then has a count that is not 0.
+    fn has_counted(&self, file: &str, key: &str) -> bool {
+        let texts = self.folders.iter().filter_map(|folder| fs::read_to_string(folder.join(file)).ok());
+        let is_counted = |line: &str| line.strip_prefix(key).is_some_and(|count| count.trim() != "0");
+        texts.into_iter().any(|text| text.lines().any(is_counted))
     }
 }
 
@@ -187,6 +215,18 @@ fn remove_children(parent: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Limits the memory of all workers in the group. This bounds the harm to other programs if all workers are busy and
+/// grow: the kernel then kills a worker.
+fn limit_total(parent: &Path, memory: u64) {
+    let margin = (memory / TOTAL_MARGIN_DIVISOR).max(MEMORY_MARGIN);
+    let limit = memory.saturating_add(margin).to_string();
+    // Fails with version 1 if processes that a killed node left still use more.
+    let limited = write_if_present(parent, [("memory.max", &limit), ("memory.limit_in_bytes", &limit)]);
+    if let Err(error) = limited {
+        tracing::warn!(%error, "failed to limit the memory of all workers in their control group");
+    }
 }
 
 /// Writes those values whose files exist: each version and controller has different files.

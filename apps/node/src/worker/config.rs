@@ -19,10 +19,15 @@ pub struct Config {
     pub launcher: PathBuf,
     /// The memory limit of a process in bytes.
     pub memory: u64,
+    /// The limit on the memory of all processes in bytes.
+    pub total_memory: u64,
     /// The user ids of worker processes, if the node runs as root.
     pub uids: UidRange,
     /// A process without requests for this long is stopped.
     pub idle: Duration,
+    /// A process without requests for this long may be stopped to free memory. Until then, its code may still work
+    /// after a response (`waitUntil`).
+    pub min_idle: Duration,
     /// The timeout of a call of `email()`, including the download of the mail. It does not include the start of the
     /// process.
     pub email_timeout: Duration,

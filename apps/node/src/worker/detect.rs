@@ -34,7 +34,7 @@ pub fn detect(config: &Config, run: &Path, metrics: &Metrics) -> Available {
     if !geteuid().is_root() {
         missing.push((Protection::UserId, "the node does not run as root".to_owned()));
     }
-    let cgroups = Cgroups::open(run, config.memory);
+    let cgroups = Cgroups::open(run, config.memory, config.total_memory);
     let cgroups = cgroups.map_err(|error| missing.push((Protection::Cgroup, format!("{error:#}")))).ok();
     for protection in Protection::ALL {
         let reason = missing.iter().find(|(other, _)| *other == protection).map(|(_, reason)| reason);

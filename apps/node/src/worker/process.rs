@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use super::budget::MemoryShare;
 use super::capnp::Message;
 use super::definition::heap_limit;
 use super::folder::{EMAIL_SOCKET, FolderHandle, HTTP_SOCKET, PROBE_SOCKET, Socket};
@@ -33,8 +34,11 @@ const HEAP_IS_FULL: &str = "<--- Last few GCs --->";
 
 /// A process that responded at least once. It may have exited since.
 pub struct Process {
+    /// The project's id.
+    pub project: String,
     pub pid: u32,
     pub started_at: Instant,
+    pub memory_share: MemoryShare,
     sockets: OnceLock<Sockets>,
     kill: Arc<Notify>,
     exit_reason: Mutex<Option<ExitReason>>,
@@ -100,8 +104,10 @@ impl Process {
         project: &str,
         index: &Arc<Index>,
         environment: &Arc<Environment>,
+        memory_share: MemoryShare,
     ) -> Result<Arc<Self>, String> {
-        let (process, handle) = Self::spawn(workers, project, index, environment).await.map_err(|error| {
+        let spawned = Self::spawn(workers, project, index, environment, memory_share).await;
+        let (process, handle) = spawned.map_err(|error| {
             tracing::error!(project, error = format!("{error:#}"), "failed to start a worker");
             "The node could not start the worker. If this persists, contact the operator.".to_owned()
         })?;
@@ -140,6 +146,7 @@ impl Process {
         project: &str,
         index: &Arc<Index>,
         environment: &Arc<Environment>,
+        memory_share: MemoryShare,
     ) -> anyhow::Result<(Arc<Self>, FolderHandle)> {
         let registration = workers.bindings.register(project, Arc::clone(index));
         let (resources, configuration) = {
@@ -158,8 +165,19 @@ impl Process {
         tokio::spawn(supervise(child, Arc::clone(&kill), exited, resources));
         let (started_at, exit_reason) = (Instant::now(), Mutex::new(None));
         let (usage, _) = watch::channel(Usage { in_flight: 0, last_request_at: started_at, closed: false });
-        let (sockets, memory) = (OnceLock::new(), workers.config.memory);
-        let process = Self { pid, started_at, sockets, kill, exit_reason, usage, exit, output, memory };
+        let process = Self {
+            project: project.to_owned(),
+            pid,
+            started_at,
+            memory_share,
+            sockets: OnceLock::new(),
+            kill,
+            exit_reason,
+            usage,
+            exit,
+            output,
+            memory: workers.config.memory,
+        };
         Ok((Arc::new(process), handle))
     }
 
@@ -189,18 +207,28 @@ impl Process {
     pub fn kill(&self, reason: ExitReason) {
         self.exit_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.usage.send_modify(|usage| usage.closed = true);
+        self.memory_share.release();
         self.kill.notify_one();
     }
 
-    /// Stops the process if it had no request for this long.
-    pub fn stop_if_idle(&self, idle: Duration) {
+    /// Stops the process if it had no request for this long. Returns whether this call stopped it.
+    pub fn stop_if_idle(&self, idle: Duration) -> bool {
         let close = |usage: &mut Usage| {
-            usage.closed |= usage.in_flight == 0 && usage.last_request_at.elapsed() >= idle;
-            usage.closed
+            let is_idle = usage.is_idle(idle);
+            usage.closed |= is_idle;
+            is_idle
         };
-        if self.usage.send_if_modified(close) {
+        let is_stopped = self.usage.send_if_modified(close);
+        if is_stopped {
             self.kill(ExitReason::Stopped);
         }
+        is_stopped
+    }
+
+    /// Returns the end of the last request, if the process runs and had no request for this long.
+    pub fn idle_since(&self, idle: Duration) -> Option<Instant> {
+        let usage = *self.usage.borrow();
+        (self.exit.borrow().is_none() && usage.is_idle(idle)).then_some(usage.last_request_at)
     }
 
     /// Returns whether a request is in flight, or was within this time.
@@ -240,6 +268,12 @@ impl Process {
 
     fn sockets(&self) -> io::Result<&Sockets> {
         self.sockets.get().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Usage {
+    fn is_idle(&self, idle: Duration) -> bool {
+        !self.closed && self.in_flight == 0 && self.last_request_at.elapsed() >= idle
     }
 }
 

@@ -86,13 +86,12 @@ fn not_run(reason: Unavailable) -> HttpResponse {
 }
 
 fn unavailable(rejection: &Rejection) -> HttpResponse {
-    let (message, delay) = match rejection {
-        Rejection::BackingOff(delay) => {
-            ("The code of this site is not running at the moment. Try again in a minute.", *delay)
-        }
-        Rejection::Full => ("This site has too many concurrent requests. Try again in a moment.", Duration::ZERO),
+    let message = match rejection {
+        Rejection::BackingOff(_) => "The code of this site is not running at the moment. Try again in a minute.",
+        Rejection::NoMemory => "This server has no memory to start the code of this site. Try again in a moment.",
+        Rejection::Full => "This site has too many concurrent requests. Try again in a moment.",
     };
-    with_retry_after(page(StatusCode::SERVICE_UNAVAILABLE, message), delay)
+    with_retry_after(page(StatusCode::SERVICE_UNAVAILABLE, message), rejection.retry_after())
 }
 
 fn outgoing_request(

@@ -15,6 +15,7 @@ use super::workers::Workers;
 use crate::digest::Digest;
 use crate::environment::CurrentEnvironment;
 use crate::index::Index;
+use crate::metrics::START_WITHOUT_MEMORY;
 
 /// The longest delay before a crashing worker is restarted.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
@@ -24,6 +25,14 @@ const HEALTHY_UPTIME: Duration = Duration::from_secs(5 * 60);
 const GRACE_PERIOD: Duration = Duration::from_secs(1);
 /// How long an old version may finish its requests in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// The delay before another attempt to start a worker for which the node had no memory.
+const MEMORY_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// How long a new version waits for memory before its deployment is reported as failed.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The message for the project's members if the node has no memory for a new version.
+const NO_MEMORY: &str = "The node has no memory for another worker, because all running ones are in use. It tries again \
+    every few seconds. If this persists, contact the operator.";
 
 /// A version of a project. Its process is started on demand, one start at a time, always with the current environment.
 pub struct Worker {
@@ -66,12 +75,22 @@ pub struct VersionCode<'a> {
 pub enum Rejection {
     /// The worker is not running and is not restarted before this time has passed.
     BackingOff(Duration),
+    /// The worker is not running, and too little memory is free to start it.
+    NoMemory,
     /// The limit of requests in flight is reached.
     Full,
 }
 
-/// The worker is not running and is not restarted before this time has passed.
-struct BackingOff(Duration);
+impl Rejection {
+    /// Returns the time after which a retry can succeed.
+    pub const fn retry_after(&self) -> Duration {
+        match self {
+            Self::BackingOff(delay) => *delay,
+            Self::NoMemory => MEMORY_RETRY_DELAY,
+            Self::Full => Duration::ZERO,
+        }
+    }
+}
 
 impl Worker {
     /// Creates a worker without a process. `previous` ran the same bundle with another environment.
@@ -118,14 +137,17 @@ impl Worker {
         }
         let worker = Arc::clone(self);
         let started = self.workers.runtime.spawn(async move { worker.ensure_running(true).await });
-        let started = started.await.unwrap_or(Err(BackingOff(GRACE_PERIOD)));
-        started.map_err(|BackingOff(delay)| Rejection::BackingOff(delay))
+        started.await.unwrap_or(Err(Rejection::BackingOff(GRACE_PERIOD)))
     }
 
     /// Starts the process of a version that is not served yet; retries until it succeeds.
     pub async fn start_until_ready(self: Arc<Self>) -> Arc<Self> {
-        while let Err(BackingOff(delay)) = self.ensure_running(false).await {
-            sleep(delay).await;
+        let began = Instant::now();
+        while let Err(rejection) = self.ensure_running(false).await {
+            if matches!(rejection, Rejection::NoMemory) && began.elapsed() >= MEMORY_TIMEOUT {
+                self.report_failure(&mut *self.restart.lock().await, NO_MEMORY.to_owned());
+            }
+            sleep(rejection.retry_after()).await;
         }
         self
     }
@@ -197,7 +219,7 @@ impl Worker {
         self.current().as_ref().and_then(Process::admit_request)
     }
 
-    async fn ensure_running(self: &Arc<Self>, is_served: bool) -> Result<RequestGuard, BackingOff> {
+    async fn ensure_running(self: &Arc<Self>, is_served: bool) -> Result<RequestGuard, Rejection> {
         let mut restart = self.restart.lock().await;
         if let Some(guard) = self.admit_if_running() {
             return Ok(guard);
@@ -209,20 +231,23 @@ impl Worker {
         }
         let now = Instant::now();
         if let Some(delay) = restart.retry_at.and_then(|at| at.checked_duration_since(now)) {
-            return Err(BackingOff(delay));
+            return Err(Rejection::BackingOff(delay));
         }
         if self.retired.load(Ordering::Relaxed) {
-            return Err(BackingOff(GRACE_PERIOD));
+            return Err(Rejection::BackingOff(GRACE_PERIOD));
         }
         // The start uses the current environment even after a crash: the environment of the previous process may
         // contain a value that was revoked since.
         let Some(environment) = self.workers.environments.get(&self.project) else {
-            return Err(BackingOff(GRACE_PERIOD));
+            return Err(Rejection::BackingOff(GRACE_PERIOD));
+        };
+        let Some(memory) = self.workers.budget.reserve() else {
+            self.workers.metrics.count_start(START_WITHOUT_MEMORY);
+            return Err(Rejection::NoMemory);
         };
         self.generation.store(environment.generation, Ordering::Relaxed);
-        let started = Process::start(&self.workers, &self.project, &self.index, &environment.parts).await;
-        let outcome = if started.is_ok() { "ready" } else { "failed" };
-        self.workers.metrics.worker_starts.with_label_values(&[outcome]).inc();
+        let started = Process::start(&self.workers, &self.project, &self.index, &environment.parts, memory).await;
+        self.workers.metrics.count_start(if started.is_ok() { "ready" } else { "failed" });
         let (process, guard) = match started {
             Ok(process) => match process.admit_request() {
                 Some(guard) => (process, guard),
@@ -236,7 +261,8 @@ impl Worker {
             self.report_recovery();
         }
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&process));
-        tokio::spawn(watch(Arc::clone(&process), self.workers.config.clone()));
+        self.workers.budget.add(&process);
+        tokio::spawn(watch(Arc::clone(&process), self.workers.config.clone(), Arc::clone(&self.workers.budget)));
         tokio::spawn(handle_exit(process, Arc::downgrade(self)));
         Ok(guard)
     }
@@ -248,15 +274,20 @@ impl Worker {
         }
     }
 
-    /// Handles a failed start. Reports each error once until it changes.
-    fn on_start_failed(&self, restart: &mut RestartState, message: String) -> BackingOff {
+    /// Handles a failed start.
+    fn on_start_failed(&self, restart: &mut RestartState, message: String) -> Rejection {
+        self.report_failure(restart, message);
+        restart.back_off()
+    }
+
+    /// Reports why the worker does not start. Reports each error once until it changes.
+    fn report_failure(&self, restart: &mut RestartState, message: String) {
         self.has_failed_to_start.store(true, Ordering::Relaxed);
         if restart.last_error.as_ref() != Some(&message) {
             self.is_reported_down.store(true, Ordering::Relaxed);
             self.report(DeploymentState::Failed, Some(message.clone()));
             restart.last_error = Some(message);
         }
-        restart.back_off()
     }
 
     /// Handles the exit of the current process. Both `ensure_running` and `handle_exit` wait for the exit, so only the
@@ -286,10 +317,10 @@ impl Worker {
 }
 
 impl RestartState {
-    fn back_off(&mut self) -> BackingOff {
+    fn back_off(&mut self) -> Rejection {
         let delay = self.backoff.next_delay();
         self.retry_at = Some(Instant::now() + delay);
-        BackingOff(delay)
+        Rejection::BackingOff(delay)
     }
 }
 

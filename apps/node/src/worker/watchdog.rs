@@ -9,6 +9,7 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
 
+use super::budget::MemoryBudget;
 use super::config::Config;
 use super::folder::Socket;
 use super::process::{ExitReason, Process};
@@ -26,23 +27,32 @@ const STUCK_CPU_TIME: Duration = Duration::from_millis(1500);
 /// The probe timeout of every process, regardless of its CPU time.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The memory of a process in bytes.
+struct Memory {
+    resident: u64,
+    /// The part of the resident memory that belongs to no file, and that the process does not share.
+    private: u64,
+}
+
 /// Watches the process until it exits.
-pub async fn watch(process: Arc<Process>, config: Config) {
+pub async fn watch(process: Arc<Process>, config: Config, budget: Arc<MemoryBudget>) {
     tokio::select! {
-        _ = process.wait_for_exit() => {}
-        () = watch_resources(&process, &config) => {}
+        _ = process.wait_for_exit() => process.memory_share.release(),
+        () = watch_resources(&process, &config, &budget) => {}
         () = watch_responses(&process) => {}
     }
 }
 
-async fn watch_resources(process: &Process, config: &Config) {
+async fn watch_resources(process: &Process, config: &Config, budget: &MemoryBudget) {
     loop {
-        match resident_bytes(process.pid) {
-            Some(bytes) if bytes > config.memory => {
+        if let Some(Memory { resident, private }) = memory_of(process.pid) {
+            if resident > config.memory {
                 return process.kill(ExitReason::exceeded_memory(config.memory));
             }
-            _ => process.stop_if_idle(config.idle),
+            process.memory_share.set(private);
+            budget.enforce();
         }
+        process.stop_if_idle(config.idle);
         sleep(if process.was_used_within(RECENT_USE) {
             MEMORY_CHECK_INTERVAL
         } else {
@@ -95,11 +105,13 @@ pub async fn probe(socket: &Socket) -> io::Result<()> {
     if status == *b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// Returns the resident memory in bytes; `None` if the process has exited.
-fn resident_bytes(pid: u32) -> Option<u64> {
+/// Returns the memory of the process; `None` if it has exited.
+fn memory_of(pid: u32) -> Option<Memory> {
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * page_size() as u64)
+    let mut pages = pages.split(' ').skip(1);
+    let mut next = || Some(pages.next()?.parse::<u64>().ok()? * page_size() as u64);
+    let (resident, shared) = (next()?, next()?);
+    Some(Memory { resident, private: resident.saturating_sub(shared) })
 }
 
 /// Returns the CPU time of the process; zero if it has exited.

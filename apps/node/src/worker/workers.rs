@@ -6,6 +6,7 @@ use actix_web::dev::Server;
 use tokio::runtime::Handle;
 
 use super::bindings::{self, Bindings};
+use super::budget::MemoryBudget;
 use super::config::Config;
 use super::detect::{Available, detect};
 use super::egress::Egress;
@@ -28,6 +29,7 @@ pub struct Workers {
     pub uids: Uids,
     pub egress: Egress,
     pub available: Available,
+    pub budget: Arc<MemoryBudget>,
     pub observer: Observer,
     pub metrics: Metrics,
     pub runtime: Handle,
@@ -51,6 +53,7 @@ impl Workers {
         let uids = Uids::new(config.uids);
         let egress = Egress::new(&config.egress, &metrics)?;
         let available = detect(&config, &cache.run_dir(), &metrics);
+        let budget = Arc::new(MemoryBudget::new(&config, &metrics));
         let workers = Self {
             config,
             cache,
@@ -61,6 +64,7 @@ impl Workers {
             uids,
             egress,
             available,
+            budget,
             observer,
             metrics,
             runtime,

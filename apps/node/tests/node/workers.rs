@@ -7,6 +7,7 @@ mod environment;
 mod escape;
 mod isolation;
 mod lifetime;
+mod memory;
 mod name_server;
 mod protections;
 mod serving;
@@ -62,8 +63,10 @@ pub fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config 
         workerd,
         launcher: env!("CARGO_BIN_EXE_svc-node").into(),
         memory: 256 << 20,
+        total_memory: 16 << 30,
         uids: unused_uids(),
         idle: Duration::from_secs(900),
+        min_idle: Duration::from_secs(10),
         email_timeout: Duration::from_secs(30),
         egress: EgressConfig::default(),
     };

@@ -39,6 +39,23 @@ pub fn own_groups() -> anyhow::Result<(Version, Vec<PathBuf>)> {
     Ok((Version::One, folders))
 }
 
+/// Returns the lowest memory limit of this process's groups in bytes; `None` without a limit. The groups need not have
+/// all [`CONTROLLERS`].
+pub fn own_memory_limit() -> Option<u64> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let unified = find_unified(&mounts, &groups).map(|group| (group, "memory.max"));
+    let separate = find_controller(&mounts, &groups, "memory").map(|group| (group, "memory.limit_in_bytes"));
+    unified.into_iter().chain(separate).filter_map(|(group, file)| lowest_limit(&group, file)).min()
+}
+
+/// Returns the lowest number in this file of the group and the groups that contain it. The file contains `max` without
+/// a limit.
+fn lowest_limit(group: &Path, file: &str) -> Option<u64> {
+    let read = |group: &Path| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok();
+    group.ancestors().filter_map(read).min()
+}
+
 fn find_unified(mounts: &str, groups: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().filter_map(Mount::parse).find(|mount| mount.kind == "cgroup2")?.folder(group)
@@ -82,6 +99,20 @@ impl<'a> Mount<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lowest_limit_of_a_group_and_its_parents_applies() {
+        let root = std::env::temp_dir().join(format!("svc-cgroup-{}", std::process::id()));
+        let (slice, service) = (root.join("slice"), root.join("slice/service"));
+        fs::create_dir_all(&service).unwrap();
+        assert_eq!(lowest_limit(&service, "memory.max"), None);
+        for (group, limit) in [(&root, "4096\n"), (&slice, "1024\n"), (&service, "max\n")] {
+            fs::write(group.join("memory.max"), limit).unwrap();
+        }
+        assert_eq!(lowest_limit(&service, "memory.max"), Some(1024));
+        assert_eq!(lowest_limit(&root, "memory.max"), Some(4096));
+        fs::remove_dir_all(root).unwrap();
+    }
 
     #[test]
     fn groups_are_found_in_both_versions_and_in_containers() {

@@ -84,8 +84,10 @@ impl Targets {
             workerd: "/usr/bin/perl".into(),
             launcher: env!("CARGO_BIN_EXE_svc-node").into(),
             memory: 256 << 20,
+            total_memory: 256 << 20,
             uids: self.uids,
             idle: std::time::Duration::MAX,
+            min_idle: std::time::Duration::MAX,
             email_timeout: std::time::Duration::MAX,
             egress: EgressConfig::default(),
         };

@@ -20,7 +20,7 @@ use crate::visitor::{Visitor, get_text};
 const CODE: &str = "export default { fetch() { return new Response('from code'); } };";
 
 /// Returns whether the metrics show the protection.
-fn is_shown(metrics: &str, protection: Protection) -> bool {
+pub fn is_shown(metrics: &str, protection: Protection) -> bool {
     let line = format!("svc_node_worker_protection{{protection=\"{}\"}} ", protection.name());
     let value = metrics.lines().find_map(|it| it.strip_prefix(&line));
     assert!(matches!(value, Some("0" | "1")), "{metrics}");
@@ -81,6 +81,8 @@ async fn control_group_limits_the_worker_and_is_removed() {
     };
     assert_eq!(read(["memory.max", "memory.limit_in_bytes"]), (320 << 20).to_string());
     assert_eq!(read(["pids.max", "pids.max"]), "64");
+    // The limit of all workers is a quarter above that of the configuration.
+    assert_eq!(read(["../memory.max", "../memory.limit_in_bytes"]), (20_u64 << 30).to_string());
     assert!(["100", "1024"].contains(&read(["cpu.weight", "cpu.shares"]).as_str()));
     rig.core.remove("app");
     until("the removal of the control groups", || found.iter().all(|group| !group.exists())).await;
