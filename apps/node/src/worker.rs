@@ -4,9 +4,9 @@
 //! project has its own process with its own user id, namespaces, kernel limits and a watchdog.
 //!
 //! `launch` runs in the new process: it applies the protections (`sandbox`) and then executes `workerd`. `detect` finds
-//! out which protections the machine offers. `budget` limits the memory of all processes together. The process reads its configuration (`definition`) from its standard
-//! input. Through the sockets in its folder, it reaches the egress proxy, which is its only way to the network, and
-//! `bindings`, which implement the objects in `env`.
+//! out which protections the machine offers. `budget` limits the memory of all processes together. The process reads
+//! its configuration (`definition`) from its standard input. Through the sockets in its folder, it reaches the egress
+//! proxy, which is its only way to the network, and `bindings`, which implement the objects in `env`.
 //!
 //! The reconciler starts and stops versions through `fleet`, and `proxy` forwards requests. Both use [`Worker`], one
 //! version of one project, which manages its `Process`.

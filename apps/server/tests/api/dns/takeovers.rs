@@ -141,7 +141,8 @@ async fn zone_of_a_registered_domain_is_not_taken_over() {
     app.db_execute(
         "UPDATE domains.domains SET state = 'active', registered_at = now(), expires_at = now() + interval '1 year'",
     )
-    .await;
+    .await
+    .unwrap();
     for (response, code) in [(try_create(&bob).await, "zone_taken"), (import(&bob, "bob").await, "domain_taken")] {
         assert_eq!(response.expect_error(409, code)["details"], Value::Null);
     }
