@@ -261,6 +261,7 @@ open_enum! {
         HostnameUnproved = "hostname.unproved",
         HostnameTakenOver = "hostname.taken_over",
         CertificateFailed = "certificate.failed",
+        ZoneTakenOver = "zone.taken_over",
     }
 }
 

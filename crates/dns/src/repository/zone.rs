@@ -52,6 +52,7 @@ pub struct HeldZone {
     pub id: ZoneId,
     pub org: OrgId,
     pub name: ZoneName,
+    pub created_at: Time,
 }
 
 /// Zones on a [`store::Connection`].
@@ -223,12 +224,14 @@ impl ZoneRepository for Connection {
         let related = zones::name.eq_any(with_parents(name.as_str())).or(below);
         let other_orgs = zones::table.filter(zones::org_id.is_not_null()).filter(zones::org_id.ne(org)).filter(related);
         let rest = other_orgs.filter(zones::id.ne_all(&proof.checked)).order(zones::path).limit(limit);
-        let mut rest = rest.select((zones::id, zones::org_id.assume_not_null(), zones::name)).into_boxed();
+        let columns = (zones::id, zones::org_id.assume_not_null(), zones::name, zones::created_at);
+        let mut rest = rest.select(columns).into_boxed();
         if let Some(at) = proof.at {
             rest = rest.filter(zones::created_at.lt(at));
         }
-        let rows: Vec<(ZoneId, OrgId, String)> = rest.load(self).await?;
-        Ok(rows.into_iter().map(|(id, org, name)| HeldZone { id, org, name: ZoneName::new_unchecked(name) }).collect())
+        let rows: Vec<(ZoneId, OrgId, String, Time)> = rest.load(self).await?;
+        let held = |(id, org, name, created_at)| HeldZone { id, org, name: ZoneName::new_unchecked(name), created_at };
+        Ok(rows.into_iter().map(held).collect())
     }
 
     async fn zone_count(&mut self, org: OrgId) -> Result<i64> {

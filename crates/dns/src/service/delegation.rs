@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use kernel::audit::Actor;
 use kernel::ownership::{VerifyRecord, ZoneProof};
-use kernel::{KeyedSemaphores, OrgId, ZoneId};
+use kernel::{KeyedSemaphores, OrgId, Time, ZoneId};
 use store::Connection;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::takeover::Authority;
 use super::{Dns, Result};
 use crate::ZoneName;
 use crate::error::DnsError;
@@ -27,7 +28,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
 const MAX_CHECKS: usize = 4;
 
 /// The number of zones, and of deleted zones, in one check.
-pub(super) const MAX_CHECKED_ZONES: i64 = 50;
+const MAX_CHECKED_ZONES: i64 = 50;
 
 /// The number of concurrent checks of an organization, so that one organization cannot exhaust the resolver.
 const MAX_CHECKS_PER_ORG: usize = 4;
@@ -115,9 +116,18 @@ impl Dns {
     /// Checks the zones and the deleted zones of other organizations that overlap with the name of a new zone. Returns
     /// the organization's proof that it may create the zone. Removes the deleted zones that are not delegated here.
     ///
+    /// `proved` is the result of [`Dns::prove`], with the time before it, if it is already known. Otherwise it is looked
+    /// up if zones overlap.
+    ///
     /// Call this outside transactions and without a connection, because the lookups take seconds.
-    pub(super) async fn resolve_conflicts(&self, actor: &Actor, org: OrgId, name: &ZoneName) -> Result<ZoneProof> {
-        let (mut proof, mut authority) = (ZoneProof::default(), None);
+    pub(super) async fn resolve_conflicts(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        name: &ZoneName,
+        mut proved: Option<(Time, Authority)>,
+    ) -> Result<ZoneProof> {
+        let mut proof = ZoneProof { at: proved.as_ref().map(|(at, _)| *at), checked: Vec::new() };
         for _ in 0..MAX_CHECKS {
             let conflicts = find_conflicts(&mut *self.store.connection().await?, org, name, &proof).await?;
             if conflicts.is_empty() {
@@ -125,15 +135,14 @@ impl Dns {
             }
             // The zones first: without a proof of ownership, the deleted zones do not matter.
             if !conflicts.held.is_empty() {
-                let now = self.store.clock_rng().now();
-                let proved = match authority.take() {
+                let (at, authority) = match proved.take() {
                     Some(proved) => proved,
-                    None => self.prove(org, name).await?,
+                    None => (self.store.clock_rng().now(), self.prove(org, name).await?),
                 };
-                self.require_weaker(org, (name, &proved), &conflicts.held).await?;
-                proof.at.get_or_insert(now);
+                self.require_weaker(org, (name, &authority), &conflicts.held).await?;
+                proof.at = Some(at);
                 proof.checked.extend(conflicts.held.iter().map(|zone| zone.id));
-                authority = Some(proved);
+                proved = Some((at, authority));
                 if conflicts.is_full() {
                     self.release_held(actor, org, name, &proof).await?;
                 }

@@ -9,7 +9,7 @@ use kernel::ownership::{TakeoverObstacle, VerifyRecord, ZoneProof, verification_
 use serde_json::json;
 use store::Connection;
 
-use super::delegation::{Delegation, MAX_CHECKED_ZONES, taken};
+use super::delegation::{Delegation, taken};
 use super::edit::RrsetChange;
 use super::{Dns, Result};
 use crate::ZoneName;
@@ -139,12 +139,10 @@ impl Dns {
         let mut replaced = Replaced::default();
         let Some(at) = proof.at else { return Ok(replaced) };
         let mut lost: BTreeMap<OrgId, Vec<String>> = BTreeMap::new();
-        for held in tx.zones_overlapping(org, name, &ZoneProof::default(), MAX_CHECKED_ZONES).await? {
-            let Some(zone) = tx.zone_lock_by_id(held.id).await?.filter(|zone| {
-                zone.name.is_within(name) && (proof.checked.contains(&zone.id) || zone.created_at >= at)
-            }) else {
-                continue;
-            };
+        let mut held = tx.zones_overlapping(org, name, &ZoneProof::default(), i64::MAX).await?;
+        held.retain(|it| it.name.is_within(name) && (proof.checked.contains(&it.id) || it.created_at >= at));
+        for held in held {
+            let Some(zone) = tx.zone_lock_by_id(held.id).await? else { continue };
             let zone_name = zone.name.as_str().to_owned();
             if self.registrations.is_registered(tx, held.org, &zone_name).await? {
                 return Err(taken(name));

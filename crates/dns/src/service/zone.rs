@@ -81,7 +81,17 @@ impl Dns {
             return Ok(created);
         }
         // Check between the attempts, so that no transaction waits for the lookups.
-        let proof = self.resolve_conflicts(actor, org, &name).await?;
+        let proof = self.resolve_conflicts(actor, org, &name, None).await?;
+        if let Some(created) = self.zone_try_create(actor, org, (&name, &proof), content).await? {
+            return Ok(created);
+        }
+        // Others changed their zones since the check. With a proof, this does not matter.
+        let at = self.store.clock_rng().now();
+        let authority = match self.prove(org, &name).await {
+            Err(DnsError::ZoneTaken { .. }) => return Err(unchecked_zones()),
+            proved => proved?,
+        };
+        let proof = self.resolve_conflicts(actor, org, &name, Some((at, authority))).await?;
         self.zone_try_create(actor, org, (&name, &proof), content).await?.ok_or_else(unchecked_zones)
     }
 
@@ -94,7 +104,7 @@ impl Dns {
         if self.store.connection().await?.zone_find(org, &name).await?.is_some() {
             return Ok(ZoneProof::default());
         }
-        self.resolve_conflicts(actor, org, &name).await
+        self.resolve_conflicts(actor, org, &name, None).await
     }
 
     /// Creates a zone in the caller's transaction, or finds the organization's existing zone. Writes no audit event,
