@@ -3,7 +3,7 @@
 use kernel::audit::{Actor, Event};
 use kernel::ownership::ZoneProof;
 use kernel::{InvalidField, OrgId, Page, Paging, ZoneId};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use store::{Connection, Outcome};
 
 use super::delegation::find_conflicts;
@@ -216,14 +216,14 @@ impl Dns {
         listing.extend(catalog_rrsets(&zone, true));
         self.edit_catalog(tx, catalog, listing).await?;
         let name = zone.name.as_str();
-        let mut data = json!({ "zone": name });
+        let mut data = Map::from_iter([("zone".to_owned(), Value::from(name))]);
         if content.dnssec {
-            data["dnssec"] = true.into();
+            data.insert("dnssec".to_owned(), true.into());
         }
         if count > 0 {
-            data["takenOver"] = count.into();
+            data.insert("takenOver".to_owned(), count.into());
         }
-        let event = Event::in_org("dns.zone.create", org, zone.id, data);
+        let event = Event::in_org("dns.zone.create", org, zone.id, data.into());
         Ok((zone, event))
     }
 
