@@ -100,34 +100,38 @@ struct ResolverPort(Resolver);
 #[async_trait]
 impl dns::Resolver for ResolverPort {
     async fn ns(&self, names: &[String], timeout: Duration) -> Vec<NsRecords> {
-        let deadline = Instant::now() + timeout;
-        let lookup = |name: &String| {
-            let (resolver, name) = (self.0.clone(), name.clone());
-            async move { resolver.ns(&name, deadline.saturating_duration_since(Instant::now())).await }
-        };
-        look_up(names.iter().map(lookup).collect()).await
+        self.look_up(names, timeout, |resolver, name, left| async move { resolver.ns(&name, left).await }).await
     }
 
     async fn txt(&self, names: &[String], timeout: Duration) -> Vec<TxtRecords> {
-        let deadline = Instant::now() + timeout;
-        let lookup = |name: &String| {
-            let (resolver, name) = (self.0.clone(), name.clone());
-            async move { resolver.txt(&name, deadline.saturating_duration_since(Instant::now())).await }
-        };
-        look_up(names.iter().map(lookup).collect()).await
+        self.look_up(names, timeout, |resolver, name, left| async move { resolver.txt(&name, left).await }).await
     }
 }
 
-/// Performs lookups concurrently, and returns their results in the order of the lookups.
-async fn look_up(
-    lookups: Vec<impl Future<Output = Result<Vec<String>, LookupError>>>,
-) -> Vec<Result<Vec<String>, LookupFailure>> {
-    let count = lookups.len();
-    let records = stream::iter(lookups).buffered(MAX_CONCURRENT_LOOKUPS).map(|found| found.map_err(failure));
-    without_write_permit(records.collect()).await.unwrap_or_else(|| {
-        let busy = || LookupFailure::Unavailable("too many concurrent changes to the organization".to_owned());
-        std::iter::repeat_with(|| Err(busy())).take(count).collect()
-    })
+impl ResolverPort {
+    /// Looks up all names concurrently, and returns the results in the order of the names. The timeout applies to all
+    /// lookups together.
+    async fn look_up<F: Future<Output = Result<Vec<String>, LookupError>> + Send>(
+        &self,
+        names: &[String],
+        timeout: Duration,
+        lookup: impl Fn(Resolver, String, Duration) -> F + Copy + Send,
+    ) -> Vec<Result<Vec<String>, LookupFailure>> {
+        let deadline = Instant::now() + timeout;
+        let begin = |name: &String| {
+            let (resolver, name) = (self.0.clone(), name.clone());
+            async move {
+                let left = deadline.saturating_duration_since(Instant::now());
+                lookup(resolver, name, left).await.map_err(failure)
+            }
+        };
+        let lookups: Vec<_> = names.iter().map(begin).collect();
+        let records = without_write_permit(stream::iter(lookups).buffered(MAX_CONCURRENT_LOOKUPS).collect()).await;
+        records.unwrap_or_else(|| {
+            let busy = || LookupFailure::Unavailable("too many concurrent changes to the organization".to_owned());
+            names.iter().map(|_| Err(busy())).collect()
+        })
+    }
 }
 
 fn failure(error: LookupError) -> LookupFailure {

@@ -52,7 +52,7 @@ impl Dns {
                 return Ok(Authority::ZoneAbove);
             }
         }
-        let record = proof(org, name);
+        let record = record_of(org, name);
         let published = self.delegations.txt(std::slice::from_ref(&record)).await.pop().unwrap_or_else(no_record);
         let obstacle = match published {
             Ok(texts) if texts.contains(&record.value) => return Ok(Authority::Texts(texts)),
@@ -78,11 +78,11 @@ impl Dns {
             Authority::ZoneAbove => return Ok(()),
         };
         let _permit = self.delegations.permit(org)?;
-        if held.iter().any(|zone| zone.name == *name && texts.contains(&proof(zone.org, name).value)) {
-            return Err(refused(name, proof(org, name), TakeoverObstacle::HolderProves));
+        if held.iter().any(|zone| zone.name == *name && texts.contains(&record_of(zone.org, name).value)) {
+            return Err(refused(name, record_of(org, name), TakeoverObstacle::HolderProves));
         }
         let below: Vec<&HeldZone> = held.iter().filter(|it| it.name != *name && it.name.is_within(name)).collect();
-        let proofs: Vec<VerifyRecord> = below.iter().map(|zone| proof(zone.org, &zone.name)).collect();
+        let proofs: Vec<VerifyRecord> = below.iter().map(|zone| record_of(zone.org, &zone.name)).collect();
         let names: Vec<&ZoneName> = held.iter().map(|zone| &zone.name).collect();
         let nameservers = self.hosting()?.nameservers();
         let (delegations, published) =
@@ -157,15 +157,15 @@ impl Dns {
             lost.entry(held.org).or_default().push(zone_name);
         }
         for (holder, zones) in lost {
-            let record = VerifyRecord::txt(name.as_str(), "").name;
-            self.organizations.raise(tx, holder, Notice::ZonesTakenOver { zones, record }).await?;
+            let notice = Notice::ZonesTakenOver { zones, record: record_of(org, name).name };
+            self.organizations.raise(tx, holder, notice).await?;
         }
         Ok(replaced)
     }
 }
 
 /// Returns the record with which an organization proves that it owns a name.
-fn proof(org: OrgId, name: &ZoneName) -> VerifyRecord {
+fn record_of(org: OrgId, name: &ZoneName) -> VerifyRecord {
     VerifyRecord::txt(name.as_str(), &verification_token(org, name.as_str()))
 }
 
