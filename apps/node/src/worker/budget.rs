@@ -62,13 +62,13 @@ impl MemoryBudget {
     pub fn reserve(&self) -> Option<MemoryShare> {
         let state = self.lock();
         let excess = self.in_use.get() + START_ALLOWANCE - self.limit;
-        let idle = self.idle_processes(&state);
-        if idle.iter().map(|process| process.memory_share.bytes()).sum::<i64>() < excess {
-            return None;
-        }
-        // A process can receive a request before it is stopped.
-        if self.stop(&idle, excess) > 0 {
-            return None;
+        if excess > 0 {
+            let idle = self.idle_processes(&state);
+            let available: i64 = idle.iter().map(|process| process.memory_share.bytes()).sum();
+            // A process can receive a request before it is stopped.
+            if available < excess || self.stop(&idle, excess) > 0 {
+                return None;
+            }
         }
         self.in_use.add(START_ALLOWANCE);
         Some(MemoryShare { in_use: self.in_use.clone(), bytes: Mutex::new(Some(START_ALLOWANCE)) })
