@@ -67,7 +67,10 @@ impl Zones for ZonesPort {
 }
 
 /// Gives the registries the DS records of zones.
-pub(super) struct DsUpdates(pub(super) Domains);
+pub(super) struct DsUpdates {
+    pub(super) domains: Domains,
+    pub(super) dns: Dns,
+}
 
 #[async_trait]
 impl OutboxHandler for DsUpdates {
@@ -77,11 +80,17 @@ impl OutboxHandler for DsUpdates {
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let DsMessage { zone } = message.parse()?;
-        self.0.apply_ds(zone).await.map_err(|error| DeliveryError::Transient(error.to_string()))
+        self.domains.apply_ds(zone).await.map_err(|error| DeliveryError::Transient(error.to_string()))
     }
 
     async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
         Ok(())
+    }
+
+    async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> store::Result<()> {
+        let DsMessage { zone } = message.parse_delivered()?;
+        let enqueued = self.dns.ds_retry_next_day(tx, zone, &message.key).await;
+        enqueued.map_err(|error| error.into_store_error())
     }
 }
 

@@ -62,7 +62,8 @@ pub(super) fn wire(
     };
     let jobs = service(Caller::Job);
     background.outbox(store.spawn_outbox_worker(Arc::new(RenewalCharges(jobs.clone()))));
-    background.outbox(store.spawn_outbox_worker(Arc::new(super::domain_zones::DsUpdates(jobs.clone()))));
+    let ds_updates = super::domain_zones::DsUpdates { domains: jobs.clone(), dns: dns.clone() };
+    background.outbox(store.spawn_outbox_worker(Arc::new(ds_updates)));
     background.job(Job::every(SECOND, "domains.resume"), jobs.clone(), async |domains| domains.resume().await);
     background.job(Job::every(MINUTE, "domains.sync"), jobs.clone(), async |domains| domains.sync_due().await);
     background.job(Job::every(HOUR, "domains.notify_expiring"), jobs, async |domains| domains.notify_expiring().await);

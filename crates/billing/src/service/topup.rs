@@ -152,22 +152,38 @@ impl Billing {
         Ok(self.store.connection().await?.topup_set_order(topup.id, &order).await?)
     }
 
+    /// Ends a top-up that could not be charged within the retry period, in the transaction that makes its message a dead
+    /// letter. Otherwise it would prevent all later top-ups. If the order was charged after all, its webhook still adds
+    /// the credit.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres fails.
+    pub async fn give_up_topup(&self, tx: &mut Connection, id: Uuid) -> store::Result<()> {
+        match tx.topup_find(id).await? {
+            Some(topup) => self.end_declined(tx, &topup, "unavailable").await,
+            None => Ok(()),
+        }
+    }
+
     /// Turns auto top-up off, because the bank declined the charge or the provider rejected the order.
     async fn decline_topup(&self, topup: &TopUpRecord, reason: &str) -> Result<(), TopUpError> {
         self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                if !tx.topup_end_pending(topup.id, TopUpState::Declined).await? {
-                    return Ok(());
-                }
-                self.ports.organizations.raise(tx, topup.org, Notice::TopUpDeclined).await?;
-                if tx.auto_topup_disable(topup.org).await? {
-                    let data = json!({ "reason": reason, "topup": topup.id });
-                    let event = Event::in_org("ai.autotopup.off", topup.org, topup.org, data);
-                    self.store.append_system_event(tx, ACTOR, &event).await?;
-                }
-                Ok(())
-            })
+            .transaction_unaudited(async |tx: &mut Connection| Ok(self.end_declined(tx, topup, reason).await?))
             .await
+    }
+
+    /// Ends a pending top-up as declined, notifies the organization, and turns auto top-up off.
+    async fn end_declined(&self, tx: &mut Connection, topup: &TopUpRecord, reason: &str) -> store::Result<()> {
+        if !tx.topup_end_pending(topup.id, TopUpState::Declined).await? {
+            return Ok(());
+        }
+        self.ports.organizations.raise(tx, topup.org, Notice::TopUpDeclined).await?;
+        if tx.auto_topup_disable(topup.org).await? {
+            let data = json!({ "reason": reason, "topup": topup.id });
+            let event = Event::in_org("ai.autotopup.off", topup.org, topup.org, data);
+            self.store.append_system_event(tx, ACTOR, &event).await?;
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use billing::{AutoTopupChange, BillingError, Charge, Notice, PaymentsError, TOP_UP_TOPIC};
 use futures_util::future::join_all;
 use kernel::{Limits, OrgId, ProjectId};
+use store::Connection;
 use testkit::random_id;
 use uuid::Uuid;
 
@@ -225,6 +226,38 @@ async fn rejected_order_turns_auto_topup_off() {
     kit.billing.set_auto_topup(&actor(), org, ON).await.unwrap();
     kit.call(project, 1, 1).await;
     assert_eq!(states(&kit).await, ["declined", "pending"]);
+}
+
+/// As if the provider was down until the outbox made the message a dead letter.
+#[tokio::test]
+async fn topup_of_a_dead_letter_is_declined_and_never_charged() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    kit.clock.advance(1);
+    let topup = queued(&kit).await[0];
+    kit.provider.state().charges.push_back(Err(PaymentsError::Unavailable("status 503".to_owned())));
+    kit.billing.charge_topup(topup).await.unwrap_err();
+    for _ in 0..2 {
+        let give_up = async |tx: &mut Connection| kit.billing.give_up_topup(tx, topup).await;
+        kit.store.transaction_unaudited(give_up).await.unwrap();
+    }
+    assert_eq!(states(&kit).await, ["declined"]);
+    assert_eq!(kit.provider.state().notices, [(org, Notice::TopUpDeclined)]);
+    assert!(!kit.billing.credit(org).await.unwrap().auto_topup.enabled);
+    assert_eq!(kit.events(org).await, ["billing.credit", "ai.autotopup.on", "ai.autotopup.off"]);
+    // An operator retries the dead letter.
+    kit.billing.charge_topup(topup).await.unwrap();
+    assert_eq!(kit.provider.state().finalized, ["draft_1"]);
+    // The next top-up is possible.
+    kit.billing.set_auto_topup(&actor(), org, ON).await.unwrap();
+    kit.call(project, 1, 1).await;
+    assert_eq!(states(&kit).await, ["declined", "pending"]);
+    // The provider charged the order after all.
+    let before = kit.balance(org).await;
+    kit.deliver(&order(org, "draft_1", 500)).await;
+    assert_eq!(kit.balance(org).await, before + AMOUNT);
+    assert_eq!(states(&kit).await, ["credited", "pending"]);
 }
 
 /// Without credit, no call is admitted, so no deduction starts a top-up. Instead, a rejected call starts one.

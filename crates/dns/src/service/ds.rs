@@ -8,7 +8,7 @@
 use kernel::{OrgId, Time, ZoneId};
 use serde::{Deserialize, Serialize};
 use store::Connection;
-use store::outbox::{LEASE, withdraw};
+use store::outbox::{LEASE, withdraw, withdraw_dead_letters};
 
 use super::{Dns, Result};
 use crate::error::DnsError;
@@ -21,6 +21,9 @@ pub const DS_TOPIC: &str = "dns.ds";
 /// The longest time for which resolvers may keep a removed DS record, in seconds: registries use a TTL of at most a
 /// day, and take a while to publish a removal.
 const HOLD_SECONDS: i64 = 48 * 3600;
+
+/// The time after which a zone whose message became a dead letter is tried again, in seconds.
+const DEAD_LETTER_RETRY_SECONDS: i64 = 24 * 3600;
 
 /// A zone whose DS records at the registry may have to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +56,20 @@ impl Dns {
 
     async fn replace_message(&self, tx: &mut Connection, org: OrgId, zone: ZoneId, key: &str, due: Time) -> Result<()> {
         withdraw(tx, DS_TOPIC, key).await?;
+        Ok(self.store.enqueue_for_at(tx, DS_TOPIC, org, key, &DsMessage { zone }, due).await?)
+    }
+
+    /// Enqueues another message with this key for the next day, in the transaction that makes a message a dead letter.
+    /// Otherwise the DS records would never change, and a zone whose signing ends could never be deleted. Replaces
+    /// earlier dead letters with the key. Does nothing for a deleted zone.
+    ///
+    /// # Errors
+    /// [`DnsError::Store`].
+    pub async fn ds_retry_next_day(&self, tx: &mut Connection, zone: ZoneId, key: &str) -> Result<()> {
+        let found = tx.zone_lock_by_id(zone).await?;
+        let Some(org) = found.and_then(|zone| zone.org) else { return Ok(()) };
+        withdraw_dead_letters(tx, DS_TOPIC, key).await?;
+        let due = self.store.clock_rng().now().plus_seconds(DEAD_LETTER_RETRY_SECONDS);
         Ok(self.store.enqueue_for_at(tx, DS_TOPIC, org, key, &DsMessage { zone }, due).await?)
     }
 

@@ -98,15 +98,16 @@ impl Domains {
 
     /// Records a declined charge and notifies the organization. The domain stays renewed.
     async fn decline(&self, charge: &ChargeRecord) -> Result<(), ChargeError> {
-        self.store
-            .transaction_unaudited(async |tx: &mut Connection| {
-                if tx.charge_move(charge.id, ChargeState::Pending, ChargeState::Declined).await? {
-                    let notice = Notice::RenewalDeclined { domain: charge.name.clone() };
-                    self.ports.organizations.raise(tx, charge.org, notice).await?;
-                }
-                Ok(())
-            })
-            .await
+        self.store.transaction_unaudited(async |tx: &mut Connection| Ok(self.end_declined(tx, charge).await?)).await
+    }
+
+    /// Ends a pending charge as declined, and notifies the organization.
+    async fn end_declined(&self, tx: &mut Connection, charge: &ChargeRecord) -> store::Result<()> {
+        if tx.charge_move(charge.id, ChargeState::Pending, ChargeState::Declined).await? {
+            let notice = Notice::RenewalDeclined { domain: charge.name.clone() };
+            self.ports.organizations.raise(tx, charge.org, notice).await?;
+        }
+        Ok(())
     }
 }
 
@@ -133,5 +134,14 @@ impl OutboxHandler for RenewalCharges {
 
     async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
         Ok(())
+    }
+
+    /// Ends the charge, so that the organization is notified. A retry of the dead letter does not charge it.
+    async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> store::Result<()> {
+        let ChargeMessage { id } = message.parse_delivered()?;
+        match tx.charge_find(id).await? {
+            Some(charge) => self.0.end_declined(tx, &charge).await,
+            None => Ok(()),
+        }
     }
 }

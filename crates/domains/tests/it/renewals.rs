@@ -2,6 +2,7 @@
 
 use domains::{DomainError, DomainRenewal, Notice, RegistrarError};
 use kernel::Time;
+use store::outbox::Retry;
 
 use crate::kit::{Kit, LATER, actor};
 use crate::providers::{Fault, RENEWAL, When, YEAR};
@@ -10,6 +11,9 @@ const NAME: &str = "a.example";
 
 /// The time after which a request for the same number of years starts another renewal, in seconds.
 const REPEAT: i64 = 24 * 3600;
+
+/// The time for which the outbox retries a message, in seconds.
+const RETRY_PERIOD: i64 = 72 * 3600;
 
 impl Kit {
     async fn renew(&self, years: u8) -> Result<Time, DomainError> {
@@ -107,6 +111,26 @@ async fn declined_charge_of_a_renewal_notifies_and_undoes_nothing() {
     assert_eq!(kit.world.state().notices, [(kit.org, notice)]);
     assert_eq!(kit.domains.get(kit.org, NAME).await.unwrap().domain.expires_at, Some(expires_at));
     assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_of_a_dead_letter_is_declined_and_never_charged() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.renew(1).await.unwrap();
+    kit.advance(RETRY_PERIOD);
+    kit.world.fault(kit.org, "charge", When::Before, Fault::Fail);
+    let worker = kit.store.spawn_outbox_worker(std::sync::Arc::new(domains::RenewalCharges(kit.domains.clone())));
+    kit.wait_for(1, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
+    worker.stop().await;
+    let notice = Notice::RenewalDeclined { domain: NAME.to_owned() };
+    assert_eq!(kit.world.state().notices, [(kit.org, notice.clone())]);
+    assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
+    // An operator retries the dead letter.
+    assert_eq!(kit.store.outbox_retry(&actor(), Retry::All).await.unwrap(), 1);
+    kit.deliver().await;
+    assert_eq!(kit.world.charges(kit.org), (1, 0), "the purchase");
+    assert_eq!(kit.world.state().notices, [(kit.org, notice)]);
 }
 
 /// The registrar renews automatically. The organization pays only if the domain's auto-renewal is on.

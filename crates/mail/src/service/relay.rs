@@ -21,8 +21,12 @@ use crate::repository::{MessageRecord, MessageRepository as _};
 pub(super) const RELAY_TOPIC: &str = "mail.relay";
 
 /// The time in seconds after which a mail that the relay has not accepted counts as bounced. It is shorter than the
-/// time for which the outbox retries, so each mail is bounced before its outbox message becomes a dead letter.
+/// time for which the outbox retries, so the outbox message of such a mail does not become a dead letter.
 const RELAY_PERIOD_SECONDS: i64 = 48 * 3600;
+
+/// The detail of a mail whose outbox message became a dead letter, because the mail store was unavailable for all
+/// attempts.
+const NOT_SENT: &str = "the service could not send the mail";
 
 /// The maximum length of a relay's id, in bytes. A longer text is not an id.
 const MAX_RELAY_ID_BYTES: usize = 256;
@@ -118,6 +122,12 @@ impl OutboxHandler for MailRelay {
             apply_pending(tx, &relay_id, None, at).await?;
         }
         Ok(())
+    }
+
+    /// Ends the mail, so that the project learns that it was not sent. A retry of the dead letter does not send it.
+    async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> store::Result<()> {
+        let RelayMessage { mail } = message.parse_delivered()?;
+        tx.message_set_outcome(mail, &[MailOutcome::Queued], MailOutcome::Bounced, Some(NOT_SENT)).await
     }
 }
 

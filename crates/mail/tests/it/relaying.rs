@@ -1,6 +1,7 @@
 //! The relay of queued mail.
 
 use mail::{RefusedRecipient, RelayError, Relayed};
+use store::outbox::Retry;
 
 use crate::kit::{Kit, outgoing};
 
@@ -87,4 +88,31 @@ async fn mail_that_the_relay_does_not_accept_for_two_days_is_bounced() {
     let (outcome, detail) = kit.outcome(shop, id).await;
     assert_eq!(outcome, "bounced");
     assert!(detail.unwrap().ends_with("within 48 hours: 451 4.7.1 try again"));
+}
+
+/// The mail store is down for longer than the outbox retries a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_of_a_dead_letter_is_bounced_and_never_sent() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    let folder = kit.folder.path().join(shop.project.to_string());
+    let aside = kit.folder.path().join("aside");
+    std::fs::rename(&folder, &aside).unwrap();
+    // A file in place of the folder. Without the file, the message would be missing, which is a permanent error.
+    std::fs::write(&folder, "").unwrap();
+    kit.advance(72 * 3600);
+    kit.relay().await;
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox WHERE dead_lettered_at IS NOT NULL").await, 1);
+    let bounced = ("bounced".to_owned(), Some("the service could not send the mail".to_owned()));
+    assert_eq!(kit.outcome(shop, id).await, bounced);
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::rename(&aside, &folder).unwrap();
+    // An operator retries the dead letter. Without its last error, `relay` waits for the attempt.
+    assert_eq!(kit.store.outbox_retry(&kit.actor, Retry::All).await.unwrap(), 1);
+    kit.db_execute("UPDATE store.outbox SET last_error = NULL").await;
+    kit.relay().await;
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
+    assert!(kit.relay.sent().is_empty());
+    assert_eq!(kit.outcome(shop, id).await, bounced);
 }

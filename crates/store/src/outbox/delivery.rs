@@ -46,7 +46,11 @@ pub(super) struct Delivery {
 enum DeliveryOutcome {
     Delivered(Message),
     Retry(String),
-    DeadLetter(String),
+    DeadLetter {
+        reason: String,
+        /// The message, if its handler must record that it was not delivered.
+        undelivered: Option<Message>,
+    },
 }
 
 /// An error in recording a result.
@@ -66,28 +70,30 @@ impl Delivery {
     pub(super) async fn run(self, claimed: ClaimedMessage) {
         let attempt = claimed.attempt();
         let outcome = match claimed.open(&self.store) {
-            Ok(message) => self.deliver(message).await,
-            Err(reason) => DeliveryOutcome::DeadLetter(reason),
-        };
-        let outcome = match outcome {
-            DeliveryOutcome::Retry(reason) if self.store.clock_rng().now() >= attempt.retry_until => {
-                DeliveryOutcome::DeadLetter(format!("retry period is over; last error: {reason}"))
-            }
-            outcome => outcome,
+            Ok(message) => self.deliver(attempt, message).await,
+            // Not attempted: a retry delivers the message when the operator has corrected the keys.
+            Err(reason) => DeliveryOutcome::DeadLetter { reason, undelivered: None },
         };
         self.record(attempt, outcome).await;
     }
 
-    async fn deliver(&self, message: Message) -> DeliveryOutcome {
+    async fn deliver(&self, attempt: Attempt, message: Message) -> DeliveryOutcome {
         // A panic counts as a transient error, so that the message gets a backoff.
         let delivering = AssertUnwindSafe(self.handler.deliver(&message)).catch_unwind();
-        match tokio::time::timeout(DELIVERY_TIMEOUT, delivering).await {
-            Ok(Ok(Ok(()))) => DeliveryOutcome::Delivered(message),
-            Ok(Ok(Err(DeliveryError::Transient(reason)))) => DeliveryOutcome::Retry(sanitize(&reason)),
-            Ok(Ok(Err(DeliveryError::Permanent(reason)))) => DeliveryOutcome::DeadLetter(sanitize(&reason)),
-            Ok(Err(_)) => DeliveryOutcome::Retry("internal error; see the log of the service".to_owned()),
-            Err(_) => DeliveryOutcome::Retry(format!("no response within {} s", DELIVERY_TIMEOUT.as_secs())),
+        let reason = match tokio::time::timeout(DELIVERY_TIMEOUT, delivering).await {
+            Ok(Ok(Ok(()))) => return DeliveryOutcome::Delivered(message),
+            Ok(Ok(Err(DeliveryError::Permanent(reason)))) => {
+                return DeliveryOutcome::DeadLetter { reason: sanitize(&reason), undelivered: Some(message) };
+            }
+            Ok(Ok(Err(DeliveryError::Transient(reason)))) => sanitize(&reason),
+            Ok(Err(_)) => "internal error; see the log of the service".to_owned(),
+            Err(_) => format!("no response within {} s", DELIVERY_TIMEOUT.as_secs()),
+        };
+        if self.store.clock_rng().now() < attempt.retry_until {
+            return DeliveryOutcome::Retry(reason);
         }
+        let reason = format!("retry period is over; last error: {reason}");
+        DeliveryOutcome::DeadLetter { reason, undelivered: Some(message) }
     }
 
     /// Retries while Postgres is unavailable. Other processes cannot claim the message in that time either, and giving
@@ -117,9 +123,15 @@ impl Delivery {
                             pause = (pause * 2).min(Duration::from_secs(2));
                         }
                         (true, DeliveryOutcome::Delivered(_)) => {
-                            outcome = DeliveryOutcome::DeadLetter(NOT_RECORDED.to_owned());
+                            let reason = NOT_RECORDED.to_owned();
+                            outcome = DeliveryOutcome::DeadLetter { reason, undelivered: None };
                         }
-                        (true, DeliveryOutcome::Retry(_) | DeliveryOutcome::DeadLetter(_)) => return,
+                        // Without this, a handler that always fails here would get the message again after each lease.
+                        (true, DeliveryOutcome::DeadLetter { reason, undelivered: Some(_) }) if !overdue => {
+                            let reason = reason.clone();
+                            outcome = DeliveryOutcome::DeadLetter { reason, undelivered: None };
+                        }
+                        (true, DeliveryOutcome::Retry(_) | DeliveryOutcome::DeadLetter { .. }) => return,
                     }
                 }
             }
@@ -131,38 +143,50 @@ impl Delivery {
         let connection: &mut Connection = &mut pooled;
         let now = self.store.clock_rng().now();
         match outcome {
-            DeliveryOutcome::Delivered(message) => self.record_delivery(connection, attempt, message).await,
+            DeliveryOutcome::Delivered(message) => self.record_by_handler(connection, attempt, message, None).await,
             DeliveryOutcome::Retry(reason) => {
                 let next_attempt_at = now.plus_millis(backoff(self.store.clock_rng(), attempt.number));
                 Ok(attempt.schedule_retry(connection, next_attempt_at, reason).await?)
             }
-            DeliveryOutcome::DeadLetter(reason) => Ok(attempt.dead_letter(connection, now, reason).await?),
+            DeliveryOutcome::DeadLetter { reason, undelivered: Some(message) } => {
+                self.record_by_handler(connection, attempt, message, Some(reason)).await
+            }
+            DeliveryOutcome::DeadLetter { reason, undelivered: None } => {
+                Ok(attempt.dead_letter(connection, now, reason).await?)
+            }
         }
     }
 
-    /// Writes the handler's rows first and the queue's row last, in the same order as the transactions that enqueue and
-    /// withdraw. The opposite order could deadlock.
-    async fn record_delivery(
+    /// Records a delivery, or a dead letter with this reason, together with the handler's rows. Writes these rows first
+    /// and the queue's row last, in the same order as the transactions that enqueue and withdraw. The opposite order
+    /// could deadlock.
+    async fn record_by_handler(
         &self,
         connection: &mut Connection,
         attempt: Attempt,
         message: &Message,
+        dead_letter: Option<&str>,
     ) -> Result<bool, RecordError> {
         begin(connection).await?;
         let at = self.store.clock_rng().now();
-        let recording = AssertUnwindSafe(self.handler.on_delivered(connection, message, at)).catch_unwind();
-        let recorded = recording
-            .await
-            .unwrap_or_else(|_| Err(Error::inconsistent("the handler panicked while it recorded the delivery")));
-        let removed = match recorded {
-            Ok(()) => attempt.remove(connection).await.map_err(RecordError::Database),
-            Err(error) => Err(RecordError::Handler(error)),
+        let recording = match dead_letter {
+            None => self.handler.on_delivered(connection, message, at),
+            Some(_) => self.handler.on_dead_letter(connection, message, at),
         };
-        match removed {
+        let recorded = AssertUnwindSafe(recording)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(Error::inconsistent("the handler panicked while it recorded the result")));
+        let written = match (recorded, dead_letter) {
+            (Ok(()), None) => attempt.remove(connection).await.map_err(RecordError::Database),
+            (Ok(()), Some(reason)) => attempt.dead_letter(connection, at, reason).await.map_err(RecordError::Database),
+            (Err(error), _) => Err(RecordError::Handler(error)),
+        };
+        match written {
             Ok(true) => commit(connection).await?,
             Ok(false) | Err(_) => roll_back(connection).await,
         }
-        removed
+        written
     }
 }
 
@@ -177,7 +201,7 @@ fn report(topic: &'static str, attempt: Attempt, outcome: &DeliveryOutcome) {
             tracing::warn!(topic, %id, attempt = number, reason, "delivery failed; retrying later");
             "retry"
         }
-        DeliveryOutcome::DeadLetter(reason) => {
+        DeliveryOutcome::DeadLetter { reason, .. } => {
             tracing::error!(topic, %id, attempt = number, reason, "delivery failed; message is now a dead letter");
             "dead_letter"
         }

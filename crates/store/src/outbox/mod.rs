@@ -113,6 +113,22 @@ pub trait OutboxHandler: Send + Sync {
     /// After an [`Error::Unavailable`], the worker calls the method again until shortly before the lease ends. After
     /// that, and after any other error, the message becomes a dead letter and is not delivered again automatically.
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()>;
+
+    /// Records, in the transaction that makes the message a dead letter, that the message was not delivered: because
+    /// its receiver rejected it, or because the retry period is over. Nothing else ends the work of which the message
+    /// is a part. If an operator retries the dead letter, [`Self::deliver`] gets the message again. It must then not
+    /// deliver a message whose effect this method has given up.
+    ///
+    /// Not called for a message whose payload cannot be opened, because no delivery was attempted, and not for one that
+    /// was delivered. The rules of [`Self::on_delivered`] apply.
+    ///
+    /// # Errors
+    /// After an [`Error::Unavailable`], the worker calls the method again until shortly before the lease ends, and then
+    /// again after another attempt to deliver the message. After any other error, the message becomes a dead letter
+    /// without the writes of this method.
+    async fn on_dead_letter(&self, _: &mut Connection, _: &Message, _: Time) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Message {
@@ -126,7 +142,7 @@ impl Message {
             .map_err(|_| DeliveryError::Permanent("the payload does not have the topic's type".to_owned()))
     }
 
-    /// Like [`Self::parse`], for [`OutboxHandler::on_delivered`].
+    /// Like [`Self::parse`], for [`OutboxHandler::on_delivered`] and [`OutboxHandler::on_dead_letter`].
     ///
     /// # Errors
     /// Returns [`Error::Inconsistent`] for a payload of another type.
@@ -253,4 +269,10 @@ pub async fn withdraw(tx: &mut Connection, topic: &str, key: &str) -> Result<u64
 pub async fn withdraw_unattempted(tx: &mut Connection, topic: &str, key: &str) -> Result<u64> {
     let queued = outbox::table.filter(outbox::topic.eq(topic)).filter(outbox::key.eq(key));
     Ok(diesel::delete(queued.filter(outbox::attempts.eq(0))).execute(tx).await? as u64)
+}
+
+/// Like [`withdraw`], but only deletes dead letters.
+pub async fn withdraw_dead_letters(tx: &mut Connection, topic: &str, key: &str) -> Result<u64> {
+    let queued = outbox::table.filter(outbox::topic.eq(topic)).filter(outbox::key.eq(key));
+    Ok(diesel::delete(queued.filter(outbox::dead_lettered_at.is_not_null())).execute(tx).await? as u64)
 }

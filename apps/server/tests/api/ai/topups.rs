@@ -121,6 +121,28 @@ async fn declined_card_turns_auto_topup_off_with_a_notification() {
     rig.kit.wait_for_balance(2 * DOLLARS_5 - 360_000_000).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn topup_that_becomes_a_dead_letter_turns_auto_topup_off() {
+    let rig = Rig::start().await;
+    rig.kit.provider.inject(Some(PaymentsFault::Unavailable));
+    rig.call().await;
+    let over = "UPDATE store.outbox SET retry_until = created_at WHERE topic = 'billing.topup'";
+    rig.kit.app.db_execute(over).await.unwrap();
+    let dead = "SELECT id FROM store.outbox WHERE topic = 'billing.topup' AND dead_lettered_at IS NOT NULL";
+    rig.retry_until(async || rig.kit.app.db_rows(dead).await.len() == 1).await;
+    rig.kit.provider.inject(None);
+    let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
+    assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
+    assert_eq!(rig.kit.app.db_audit("ada").await.last().unwrap(), "ai.autotopup.off");
+    assert_eq!(rig.kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"], false);
+    // The command of an operator that retries the dead letter.
+    let retry = "UPDATE store.outbox SET dead_lettered_at = NULL, retry_until = now() + interval '3 days' \
+         WHERE topic = 'billing.topup'";
+    rig.kit.app.db_execute(retry).await.unwrap();
+    rig.retry_until(async || rig.kit.app.db_rows(QUEUED).await.is_empty()).await;
+    assert!(rig.orders().is_empty());
+}
+
 /// The top-ups whose draft order is stored.
 const STORED: &str = "SELECT id FROM billing.topup_orders WHERE order_id IS NOT NULL";
 /// The top-ups whose message is still in the outbox.

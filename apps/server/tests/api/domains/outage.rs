@@ -28,6 +28,32 @@ async fn purchase_completes_by_itself_after_an_outage() {
     assert_eq!(kit.orders(RegistrarOperation::Register, "shop.com"), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn zone_is_unsigned_by_itself_after_its_messages_became_dead_letters() {
+    let kit = Kit::start().await;
+    kit.buy("shop.com").await.expect(201);
+    kit.registrar.inject(Some(RegistrarFault::Close));
+    let zone = "/v1/orgs/ada/dns/zones/shop.com";
+    for enabled in [true, false] {
+        kit.ada.post(&format!("{zone}/dnssec"), json!({ "enabled": enabled })).await.expect(200);
+    }
+    kit.ada.delete(zone).await.expect_error(409, "dnssec_on");
+    let over = "UPDATE store.outbox SET retry_until = created_at, next_attempt_at = created_at \
+         WHERE topic = 'dns.ds' AND dead_lettered_at IS NULL AND next_attempt_at < now() + interval '1 hour'";
+    let dead = "SELECT id FROM store.outbox WHERE topic = 'dns.ds' AND dead_lettered_at IS NOT NULL";
+    eventually("the dead letters", async || {
+        kit.app.db_execute(over).await.unwrap();
+        (kit.app.db_rows(dead).await.len() == 2).then_some(())
+    })
+    .await;
+    kit.registrar.inject(None);
+    // A day later.
+    let due =
+        "UPDATE store.outbox SET next_attempt_at = created_at WHERE topic = 'dns.ds' AND dead_lettered_at IS NULL";
+    kit.app.db_execute(due).await.unwrap();
+    eventually("the deletion of the zone", async || (kit.ada.delete(zone).await.status == 204).then_some(())).await;
+}
+
 /// Every call responds with its code before the request's own timeout, which has another code.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_registrar_gives_the_documented_code() {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use dns::{DnsError, DnssecState, DnssecSwitch, Precondition, WantedDs};
 use kernel::ZoneId;
+use store::Connection;
 
 use super::kit::{Kit, ZONE, actor};
 
@@ -143,6 +144,41 @@ async fn zone_has_two_messages_of_which_one_is_due_after_the_deliveries_in_progr
         }
         kit.advance(30);
     }
+}
+
+/// As if the registrar failed for so long that the outbox made each message a dead letter.
+#[tokio::test]
+async fn dead_letter_of_a_zone_is_followed_by_a_message_on_the_next_day() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let zone = kit.switch(true).await;
+    kit.switch(false).await;
+    let key = zone.to_string();
+    let retry_next_day = async |zone: ZoneId| {
+        let retry = async |tx: &mut Connection| kit.dns.ds_retry_next_day(tx, zone, &key).await;
+        kit.store.transaction_unaudited(retry).await.unwrap();
+    };
+    for day in 1..=2 {
+        let due = format!("FROM store.outbox WHERE key = '{key}' AND dead_lettered_at IS NULL AND next_attempt_at");
+        let now = kit.now();
+        assert_eq!(kit.db_number(&format!("SELECT count(*) {due} = '{now}'")).await, 1, "{day}");
+        retry_next_day(zone).await;
+        kit.db_execute(&format!(
+            "UPDATE store.outbox SET dead_lettered_at = '{now}' WHERE key = '{key}' AND next_attempt_at = '{now}'"
+        ))
+        .await;
+        assert_eq!(kit.db_number(&format!("SELECT count(*) {due} > '{now}'")).await, 1, "{day}");
+        assert_eq!(kit.messages().await, 3, "the dead letter of this day, its successor, and the recheck");
+        kit.advance(24 * 3600);
+    }
+    // The next change of the zone replaces them.
+    for enabled in [true, false] {
+        kit.switch(enabled).await;
+    }
+    assert_eq!(kit.messages().await, 2);
+    // A deleted zone has no message.
+    retry_next_day(kit.store.clock_rng().id()).await;
+    assert_eq!(kit.messages().await, 2);
 }
 
 #[tokio::test]

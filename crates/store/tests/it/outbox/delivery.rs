@@ -73,6 +73,7 @@ async fn message_becomes_a_dead_letter_after_three_days() {
     stopping.await;
     assert!(!kit.row("one").await["dead_lettered_at"].is_null());
     assert_eq!(kit.row("one").await["last_error"], "retry period is over; last error: 451 busy");
+    assert_eq!(kit.dead_lettered().await, ["one"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,7 @@ async fn expired_lease_cannot_record_a_failure() {
     let (_worker, second) = respond_after_lease(&kit, |first| first.reject(rejection)).await;
     let row = kit.row("one").await;
     assert!(row["dead_lettered_at"].is_null() && row["last_error"].is_null(), "{row}");
+    assert!(kit.dead_lettered().await.is_empty());
     second.accept();
     kit.wait_until_empty().await;
 }
@@ -126,7 +127,35 @@ async fn delivered_message_that_cannot_be_recorded_becomes_a_dead_letter() {
     kit.wait_for_rows(1, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
     let row = kit.row("?").await;
     assert_eq!(row["last_error"], "delivered, but failed to record the delivery; a retry delivers it again");
+    assert!(kit.dead_lettered().await.is_empty(), "it was delivered");
     kit.advance(AFTER_LEASE).await;
     kit.enqueue("two").await;
     receiver.accept_next("two").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_message_that_the_handler_cannot_record_becomes_a_dead_letter() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    // The handler's table rejects this key.
+    kit.enqueue("!").await;
+    receiver.next().await.reject(DeliveryError::Permanent("550 no such user".to_owned()));
+    kit.wait_for_rows(1, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
+    assert_eq!(kit.row("!").await["last_error"], "550 no such user");
+    assert!(kit.dead_lettered().await.is_empty());
+}
+
+/// The dead letter and the handler's rows commit together.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letter_that_cannot_be_recorded_leaves_no_row_of_the_handler() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let refuse = "CREATE TRIGGER alive BEFORE UPDATE OF dead_lettered_at ON store.outbox FOR EACH ROW \
+         EXECUTE FUNCTION store.reject_change()";
+    kit.database.run(refuse).await;
+    let worker = kit.store.spawn_outbox_worker(receiver.clone());
+    kit.enqueue("one").await;
+    receiver.next().await.reject(DeliveryError::Permanent("550 no such user".to_owned()));
+    worker.stop().await;
+    assert!(kit.row("one").await["dead_lettered_at"].is_null());
+    assert!(kit.dead_lettered().await.is_empty());
 }

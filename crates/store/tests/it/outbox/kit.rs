@@ -32,7 +32,10 @@ impl Kit {
     pub async fn start() -> Self {
         let (database, clock) = (TestDatabase::create().await, TestClock::default());
         database
-            .run("CREATE TABLE recorded (message uuid, key text CONSTRAINT recorded_key_check CHECK (key <> '?'))")
+            .run(
+                "CREATE TABLE recorded (message uuid, key text CONSTRAINT recorded_key_check CHECK (key <> '?'));
+                 CREATE TABLE dead_lettered (message uuid, key text CONSTRAINT dead_key_check CHECK (key <> '!'))",
+            )
             .await;
         let store = open(&database, &clock, keys());
         Self { store, clock, database }
@@ -73,7 +76,16 @@ impl Kit {
 
     /// Returns the keys of the recorded deliveries.
     pub async fn recorded(&self) -> Vec<String> {
-        let rows = self.database.rows("SELECT key FROM recorded ORDER BY key").await;
+        self.keys_of("recorded").await
+    }
+
+    /// Returns the keys of the messages that the handler recorded as dead letters.
+    pub async fn dead_lettered(&self) -> Vec<String> {
+        self.keys_of("dead_lettered").await
+    }
+
+    async fn keys_of(&self, table: &str) -> Vec<String> {
+        let rows = self.database.rows(&format!("SELECT key FROM {table} ORDER BY key")).await;
         rows.iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
     }
 
@@ -164,6 +176,12 @@ impl OutboxHandler for Receiver {
 
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, _: Time) -> Result<()> {
         let insert = diesel::sql_query("INSERT INTO recorded VALUES ($1, $2)");
+        insert.bind::<SqlUuid, _>(message.id).bind::<Text, _>(&message.key).execute(tx).await?;
+        Ok(())
+    }
+
+    async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> Result<()> {
+        let insert = diesel::sql_query("INSERT INTO dead_lettered VALUES ($1, $2)");
         insert.bind::<SqlUuid, _>(message.id).bind::<Text, _>(&message.key).execute(tx).await?;
         Ok(())
     }

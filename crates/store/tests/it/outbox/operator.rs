@@ -44,6 +44,7 @@ async fn rejected_message_is_a_dead_letter_until_it_is_retried() {
         created_at: now,
     };
     assert_eq!(list(&kit, Filter { dead: true, ..Filter::default() }).await, [expected]);
+    assert_eq!(kit.dead_lettered().await, ["one"]);
     // A retry starts a new retry period, however old the message is.
     kit.advance(80 * 3600).await;
     assert_eq!(kit.store.outbox_retry(&actor(), Retry::One(id)).await.unwrap(), 1);

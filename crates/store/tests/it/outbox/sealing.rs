@@ -37,6 +37,7 @@ async fn payload_that_cannot_be_opened_becomes_a_dead_letter_immediately() {
     kit.wait_for_rows(2, "store.outbox WHERE dead_lettered_at IS NOT NULL").await;
     let reason = r#"cannot open the payload: sealed with the key "test", which is not configured"#;
     assert_eq!(kit.row("one").await["last_error"], reason);
+    assert!(kit.dead_lettered().await.is_empty(), "no delivery was attempted");
     worker.stop().await;
     // Another worker has the key.
     let _worker = kit.store.spawn_outbox_worker(receiver.clone());
