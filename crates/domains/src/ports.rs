@@ -179,7 +179,8 @@ pub trait Payments: Send + Sync {
     async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError>;
 
     /// Finalizes a draft order, which charges the saved payment method. Does not charge an order twice: after a 409 or
-    /// 412, the implementation reads the order to learn whether it is paid.
+    /// 412, the implementation reads the order to learn whether it is paid. Returns [`PaymentsError::NotPayable`] if the
+    /// order is neither paid nor a draft.
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError>;
 
     /// Refunds the full amount of a paid order. Succeeds without another refund if the order is already refunded.
@@ -225,6 +226,9 @@ pub enum PaymentsError {
     /// Further attempts with the same order cannot succeed.
     #[error("the payments provider rejected the request: {0}")]
     Rejected(String),
+    /// The order is not paid, and can never be paid.
+    #[error("the order cannot be paid: {0}")]
+    NotPayable(String),
 }
 
 /// The hosted zones.

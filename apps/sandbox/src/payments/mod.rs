@@ -52,10 +52,12 @@ pub enum PaymentsFault {
     LostResponse,
     /// Responds with 409 when an order is finalized, because another request is finalizing it.
     InProgress,
+    /// Responds with 412 when an order is finalized, because the provider ended the draft without a payment.
+    NotDraft,
 }
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<PaymentsFault>); 9] = [
+const FAULTS: [(&str, Option<PaymentsFault>); 10] = [
     ("none", None),
     ("unavailable", Some(PaymentsFault::Unavailable)),
     ("html", Some(PaymentsFault::Html)),
@@ -65,6 +67,7 @@ const FAULTS: [(&str, Option<PaymentsFault>); 9] = [
     ("hang after the effect", Some(PaymentsFault::HangAfter)),
     ("lost response", Some(PaymentsFault::LostResponse)),
     ("order in progress", Some(PaymentsFault::InProgress)),
+    ("order not a draft", Some(PaymentsFault::NotDraft)),
 ];
 
 /// The provider behind a listener.
@@ -138,7 +141,10 @@ impl Payments {
                 faults::wait_for_change(&self.fault).await;
                 return Some(None);
             }
-            PaymentsFault::HangAfter | PaymentsFault::LostResponse | PaymentsFault::InProgress => return None,
+            PaymentsFault::HangAfter
+            | PaymentsFault::LostResponse
+            | PaymentsFault::InProgress
+            | PaymentsFault::NotDraft => return None,
         }))
     }
 
@@ -165,6 +171,9 @@ impl Payments {
             ("POST", ["orders", _, "finalize"]) if self.current_fault(request) == Some(PaymentsFault::InProgress) => {
                 let detail = "Order is being processed.".into();
                 return Err(ApiError { status: 409, error: "OrderInProgress", detail });
+            }
+            ("POST", ["orders", _, "finalize"]) if self.current_fault(request) == Some(PaymentsFault::NotDraft) => {
+                return Err(ApiError::not_draft());
             }
             ("POST", ["orders", id, "finalize"]) => {
                 body()?.expect(&[])?;

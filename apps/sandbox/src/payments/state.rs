@@ -29,6 +29,11 @@ impl ApiError {
     pub fn not_found() -> Self {
         Self { status: 404, error: "ResourceNotFound", detail: "Not found".into() }
     }
+
+    /// 412: an order that is not a draft cannot be finalized.
+    pub fn not_draft() -> Self {
+        Self { status: 412, error: "OrderNotDraft", detail: "Order is not a draft.".into() }
+    }
 }
 
 /// The data of the provider.
@@ -207,8 +212,7 @@ impl State {
     pub fn finalize_order(&mut self, id: &str) -> Result<Value, ApiError> {
         let order = self.orders.iter_mut().find(|order| order.id == id).ok_or_else(ApiError::not_found)?;
         if order.paid {
-            let detail = "Order is not a draft.".into();
-            return Err(ApiError { status: 412, error: "OrderNotDraft", detail });
+            return Err(ApiError::not_draft());
         }
         let card = self.customers.get(&order.customer).and_then(|customer| customer.card);
         if card.is_none_or(|card| card.declines) {

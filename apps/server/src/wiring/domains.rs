@@ -106,7 +106,7 @@ impl domains::Payments for PaymentsPort {
     }
 
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
-        Ok(match self.client.finalize_order(order).await.map_err(log)? {
+        Ok(match self.client.finalize_order(order).await.map_err(log_finalize)? {
             Finalized::Paid => Charge::Paid,
             Finalized::Declined => Charge::Declined,
         })
@@ -125,6 +125,16 @@ fn log(error: OutboundError) -> PaymentsError {
     match error {
         OutboundError::Status(400 | 404 | 410 | 412 | 422) => PaymentsError::Rejected(error.to_string()),
         error => PaymentsError::Unavailable(error.to_string()),
+    }
+}
+
+/// Like [`log`], for the finalization of an order. After a 412, the client has read the order: it is not paid, and no
+/// attempt can pay it, because it is no longer a draft.
+fn log_finalize(error: OutboundError) -> PaymentsError {
+    let is_ended = matches!(error, OutboundError::Status(412));
+    match log(error) {
+        PaymentsError::Rejected(reason) if is_ended => PaymentsError::NotPayable(reason),
+        error => error,
     }
 }
 

@@ -72,7 +72,7 @@ impl Domains {
                 connection.charge_move(id, ChargeState::Pending, ChargeState::Paid).await?;
                 Ok(())
             }
-            Ok(Charge::Declined) => self.decline(&charge).await,
+            Ok(Charge::Declined) | Err(PaymentsError::NotPayable(_)) => self.decline(&charge).await,
             // Only a rejection of the first attempt proves that nothing was charged: the provider also rejects a
             // repeated attempt if an earlier one charged the order.
             Err(PaymentsError::Rejected(_)) if attempt == 1 => self.decline(&charge).await,

@@ -100,6 +100,7 @@ impl PurchaseSaga {
         match payments.finalize_order(&order).await {
             Ok(Charge::Paid) => Ok(StepOutcome::Done(Value::Null)),
             Ok(Charge::Declined) => Refusal::PaymentFailed.outcome("declined"),
+            Err(PaymentsError::NotPayable(reason)) => Refusal::PaymentFailed.outcome(reason),
             Err(PaymentsError::Rejected(reason)) if attempt.number == 1 => Refusal::PaymentFailed.outcome(reason),
             // An earlier attempt may have charged the order.
             Err(error) => Ok(StepOutcome::Retry { reason: error.to_string(), new_key: false }),

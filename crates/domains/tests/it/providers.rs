@@ -66,6 +66,8 @@ pub struct State {
     /// The organizations without a card.
     pub no_card: Vec<OrgId>,
     pub declined: Vec<OrgId>,
+    /// The organizations whose orders can never be paid.
+    pub not_payable: Vec<OrgId>,
     pub notices: Vec<(OrgId, Notice)>,
     pub ds: HashMap<String, Vec<DsRecord>>,
     pub ds_wanted: HashMap<ZoneId, DsWanted>,
@@ -311,13 +313,16 @@ impl Payments for World {
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
         let (at, org) = self.order(order);
         let charged = self.call(org, "charge", |state| {
+            if state.not_payable.contains(&org) {
+                return Err(PaymentsError::NotPayable("status 412".to_owned()));
+            }
             if state.declined.contains(&org) {
-                return Charge::Declined;
+                return Ok(Charge::Declined);
             }
             state.orders[at].paid = true;
-            Charge::Paid
+            Ok(Charge::Paid)
         });
-        Ok(charged.await?)
+        charged.await?
     }
 
     async fn refund_order(&self, order: &str, cents: i64) -> Result<Refund, PaymentsError> {

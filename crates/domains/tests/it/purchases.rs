@@ -92,6 +92,21 @@ async fn declined_payment_registers_nothing() {
     kit.bought("a.example").await;
 }
 
+/// The first attempt does not reach the provider, so a later one learns that the order can never be paid.
+#[tokio::test]
+async fn purchase_whose_order_can_never_be_paid_ends() {
+    let kit = Kit::start().await;
+    kit.world.fault(kit.org, "charge", When::Before, Fault::Fail);
+    assert!(matches!(kit.buy("a.example").await, Err(DomainError::Incomplete)));
+    kit.world.state().not_payable.push(kit.org);
+    assert!(matches!(kit.buy("a.example").await, Err(DomainError::PaymentFailed)));
+    assert_eq!((kit.state("a.example").await, kit.count("test.names").await), (None, 0));
+    assert_eq!(kit.count("domains.charges WHERE state = 'canceled'").await, 1);
+    kit.world.state().not_payable.clear();
+    kit.bought("a.example").await;
+    assert_eq!(kit.world.charges(kit.org), (1, 0));
+}
+
 /// A 502 keeps the name reserved. A repeated request requests neither the price nor the availability again.
 #[tokio::test]
 async fn failure_keeps_the_reservation_until_the_request_is_repeated() {

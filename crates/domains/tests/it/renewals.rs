@@ -113,6 +113,23 @@ async fn declined_charge_of_a_renewal_notifies_and_undoes_nothing() {
     assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
 }
 
+/// The first attempt does not reach the provider, so a later one learns that the order can never be paid.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_whose_order_can_never_be_paid_is_declined() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.fault(kit.org, "charge", When::Before, Fault::Fail);
+    kit.renew(1).await.unwrap();
+    let worker = kit.store.spawn_outbox_worker(std::sync::Arc::new(domains::RenewalCharges(kit.domains.clone())));
+    kit.wait_for(1, "store.outbox WHERE last_error IS NOT NULL").await;
+    worker.stop().await;
+    kit.world.state().not_payable.push(kit.org);
+    kit.advance(LATER);
+    kit.deliver().await;
+    assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
+    assert_eq!(kit.world.state().notices, [(kit.org, Notice::RenewalDeclined { domain: NAME.to_owned() })]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_of_a_dead_letter_is_declined_and_never_charged() {
     let kit = Kit::start().await;

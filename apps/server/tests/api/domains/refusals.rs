@@ -36,6 +36,21 @@ async fn declined_card_ends_the_purchase() {
     grace.post("/v1/orgs/grace/domains", purchase("grace.com")).await.expect_error(402, "payment_failed");
 }
 
+/// The provider is unavailable at the first attempt, and then ends the draft without a payment.
+#[tokio::test(flavor = "multi_thread")]
+async fn order_that_can_never_be_paid_ends_the_purchase() {
+    let kit = Kit::start().await;
+    kit.payments.inject_into("/finalize", PaymentsFault::Unavailable);
+    kit.buy("shop.com").await.expect_error(502, "saga_incomplete");
+    // The background job may be the one that learns it. Then the request starts a new purchase, with the same result.
+    kit.payments.inject_into("/finalize", PaymentsFault::NotDraft);
+    kit.buy("shop.com").await.expect_error(402, "payment_failed");
+    kit.assert_not_bought("shop.com").await;
+    kit.payments.inject(None);
+    kit.buy("shop.com").await.expect(201);
+    kit.assert_bought("shop.com").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_registration_is_refunded() {
     for (fault, status, code) in [
