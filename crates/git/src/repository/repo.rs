@@ -30,11 +30,11 @@ pub struct RepoRecord {
 
 /// Repositories on a [`store::Connection`].
 pub trait RepoRepository {
+    /// Locks a project until the transaction ends, so that it cannot be deleted. Returns false if it is deleted.
+    async fn repo_lock_project(&mut self, project: ProjectId) -> Result<bool>;
+
     /// Increments the project's number of repositories. Returns false if it would exceed `limit`. Locks this number
     /// until the transaction ends.
-    ///
-    /// # Errors
-    /// Returns a violation of `counts_project_id_fkey` if the project does not exist.
     async fn repo_count_raise(&mut self, project: ProjectId, limit: i32) -> Result<bool>;
 
     /// Inserts a repository; false if its name is taken.
@@ -78,6 +78,15 @@ pub trait RepoRepository {
 }
 
 impl RepoRepository for Connection {
+    async fn repo_lock_project(&mut self, project: ProjectId) -> Result<bool> {
+        // Waits for a deletion in progress, whose result the second statement sees. A lock of `git.projects` would also
+        // lock the organization, which a deletion locks before the project.
+        let lock = project_orgs::table.find(project).select(project_orgs::id).for_share();
+        lock.execute(self).await?;
+        let live = projects::table.find(project).select(projects::id);
+        Ok(live.first::<ProjectId>(self).await.optional()?.is_some())
+    }
+
     async fn repo_count_raise(&mut self, project: ProjectId, limit: i32) -> Result<bool> {
         let upsert = diesel::insert_into(counts::table)
             .values((counts::project_id.eq(project), counts::repositories.eq(1)))

@@ -45,7 +45,8 @@ impl Repositories {
     /// Creates an empty repository. The git node creates its directory on the first access.
     ///
     /// # Errors
-    /// Returns [`GitError::Field`], [`GitError::RepoExists`] or [`GitError::RepoLimit`].
+    /// Returns [`GitError::Field`], [`GitError::ProjectNotFound`], [`GitError::RepoExists`] or
+    /// [`GitError::RepoLimit`].
     pub async fn create(&self, actor: &Actor, target: Target, at: ProjectPath<'_>, new: NewRepo) -> Result<Repo> {
         let NewRepo { name, visibility, default_branch, deploy_branch } = new;
         require_name(&name)?;
@@ -68,13 +69,8 @@ impl Repositories {
         };
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let is_counted = tx.repo_count_raise(target.project, MAX_REPOSITORIES).await;
-                // The project was deleted after the policy found it.
-                let is_counted = is_counted.map_err(|error| match error.violates("counts_project_id_fkey") {
-                    true => GitError::ProjectNotFound,
-                    false => error.into(),
-                })?;
-                if !is_counted {
+                lock_project(tx, target.project).await?;
+                if !tx.repo_count_raise(target.project, MAX_REPOSITORIES).await? {
                     return Err(GitError::RepoLimit { limit: MAX_REPOSITORIES });
                 }
                 if !tx.repo_insert(&record).await? {
@@ -107,7 +103,8 @@ impl Repositories {
     /// Changes the name, the visibility, the default branch or the deploy branch. A no-op if all values stay the same.
     ///
     /// # Errors
-    /// Returns [`GitError::Field`], [`GitError::RepoNotFound`] or [`GitError::RepoExists`].
+    /// Returns [`GitError::Field`], [`GitError::ProjectNotFound`], [`GitError::RepoNotFound`] or
+    /// [`GitError::RepoExists`].
     pub async fn update(&self, actor: &Actor, target: Target, name: &str, change: RepoChange) -> Result<()> {
         let RepoChange { name: new_name, visibility, default_branch, deploy_branch } = change;
         new_name.as_ref().map(require_name).transpose()?;
@@ -117,6 +114,7 @@ impl Repositories {
         let deploy_branch = deploy_branch.map(require_deploy_branch).transpose()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
+                lock_project(tx, target.project).await?;
                 let before = tx.repo_lock(target.project, name).await?.ok_or(GitError::RepoNotFound)?;
                 let after = RepoRecord {
                     name: new_name.unwrap_or_else(|| before.name.clone()),
@@ -148,10 +146,11 @@ impl Repositories {
     /// Deletes a repository. Its name is free immediately, and its contents are erased after 30 days.
     ///
     /// # Errors
-    /// Returns [`GitError::RepoNotFound`].
+    /// Returns [`GitError::ProjectNotFound`] or [`GitError::RepoNotFound`].
     pub async fn delete(&self, actor: &Actor, target: Target, name: &str) -> Result<()> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
+                lock_project(tx, target.project).await?;
                 let repo = tx.repo_lock(target.project, name).await?.ok_or(GitError::RepoNotFound)?;
                 let erase_at = self.store.clock_rng().now().plus_seconds(RETENTION_SECONDS);
                 tx.repo_delete(&repo, erase_at).await?;
@@ -194,6 +193,11 @@ impl Repositories {
 }
 
 const LIVE_NAME: &str = "repositories_project_id_name_live_key";
+
+/// Locks the project of a change. It may have been deleted after the policy found it.
+async fn lock_project(tx: &mut Connection, project: ProjectId) -> Result<()> {
+    if tx.repo_lock_project(project).await? { Ok(()) } else { Err(GitError::ProjectNotFound) }
+}
 
 fn require_name(name: &RepoName) -> Result<()> {
     match name.has_git_suffix() {

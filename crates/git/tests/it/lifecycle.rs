@@ -1,6 +1,9 @@
 //! Tests of creation, deletion and erasure.
 
-use git::{GitError, NewRepo};
+use std::time::Duration;
+
+use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+use git::{GitError, NewRepo, RepoChange};
 use kernel::{Plan, Secret};
 use store::Connection;
 
@@ -73,6 +76,40 @@ async fn project_has_a_limited_number_of_repositories() {
     assert!(matches!(refused, Err(GitError::RepoLimit { limit: 1000 })), "{refused:?}");
     kit.delete("last").await;
     kit.repositories.create(&actor(), kit.target, AT, new).await.unwrap();
+}
+
+/// Runs a change whose policy found the project before its deletion commits. Then restores the project.
+async fn during_deletion<T>(kit: &Kit, change: impl Future<Output = T>) -> T {
+    let mut deletion = Connection::establish(&kit.database.url()).await.unwrap();
+    deletion.batch_execute("BEGIN; UPDATE projects.projects SET deleted_at = now()").await.unwrap();
+    let commit = async {
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while kit.db_number(waiting).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        deletion.batch_execute("COMMIT").await.unwrap();
+    };
+    let both = async { tokio::join!(change, commit) };
+    let (changed, ()) = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+    kit.db_execute("UPDATE projects.projects SET deleted_at = NULL").await;
+    changed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repositories_of_a_project_that_is_being_deleted_do_not_change() {
+    let (kit, actor) = (Kit::start().await, actor());
+    kit.create("app").await;
+    let new = NewRepo { name: "late".parse().unwrap(), visibility: None, default_branch: None, deploy_branch: None };
+    let created = during_deletion(&kit, kit.repositories.create(&actor, kit.target, AT, new)).await;
+    assert!(matches!(created, Err(GitError::ProjectNotFound)), "{created:?}");
+    let change = RepoChange { name: Some("renamed".parse().unwrap()), ..RepoChange::default() };
+    let updated = during_deletion(&kit, kit.repositories.update(&actor, kit.target, "app", change)).await;
+    assert!(matches!(updated, Err(GitError::ProjectNotFound)), "{updated:?}");
+    let deleted = during_deletion(&kit, kit.repositories.delete(&actor, kit.target, "app")).await;
+    assert!(matches!(deleted, Err(GitError::ProjectNotFound)), "{deleted:?}");
+    assert_eq!(kit.db_number("SELECT count(*) FROM git.repositories").await, 1);
+    assert_eq!(kit.db_number("SELECT count(*) FROM git.repositories WHERE name = 'app' AND erase_at IS NULL").await, 1);
 }
 
 #[tokio::test]
