@@ -166,10 +166,14 @@ impl billing::Organizations for OrgsPort {
     }
 
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
-        let notice = match notice {
-            Notice::AiCreditLimit => orgs::Notice::AiCreditLimit,
-            Notice::TopUpDeclined => orgs::Notice::PaymentFailed { charge: orgs::Charge::TopUp },
+        let raised = match notice {
+            Notice::AiCreditLimit => self.0.raise_audited(tx, org, orgs::Notice::AiCreditLimit).await,
+            // The end of auto top-up is the audit event.
+            Notice::TopUpDeclined => {
+                let notice = orgs::Notice::PaymentFailed { charge: orgs::Charge::TopUp };
+                self.0.raise(tx, org, notice).await.map(drop)
+            }
         };
-        self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
+        raised.map_err(|error| error.into_store_error())
     }
 }

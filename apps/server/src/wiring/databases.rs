@@ -135,7 +135,7 @@ struct OrgsPort(Orgs);
 #[async_trait]
 impl databases::Organizations for OrgsPort {
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
-        self.0.raise(tx, org, to_orgs(notice)).await.map(drop).map_err(|error| error.into_store_error())
+        self.0.raise_audited(tx, org, to_orgs(notice)).await.map_err(|error| error.into_store_error())
     }
 }
 

@@ -149,6 +149,6 @@ impl domains::Organizations for OrgsPort {
                 orgs::Notice::PaymentFailed { charge: orgs::Charge::Renewal { domain } }
             }
         };
-        self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
+        self.0.raise_audited(tx, org, notice).await.map_err(|error| error.into_store_error())
     }
 }

@@ -101,7 +101,7 @@ impl mail::Organizations for OrgsPort {
         let notice = match notice {
             Notice::EmailLimit { project, per_hour } => orgs::Notice::EmailLimit { project, per_hour },
         };
-        self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
+        self.0.raise_audited(tx, org, notice).await.map_err(|error| error.into_store_error())
     }
 }
 

@@ -162,7 +162,7 @@ impl resources::Organizations for OrgsPort {
         let notice = match notice {
             Notice::StorageLimit { project, limit_bytes } => orgs::Notice::StorageLimit { project, limit_bytes },
         };
-        self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
+        self.0.raise_audited(tx, org, notice).await.map_err(|error| error.into_store_error())
     }
 }
 

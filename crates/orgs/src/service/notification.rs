@@ -1,6 +1,8 @@
 //! Use cases of notifications. Other contexts raise them through their own ports.
 
+use kernel::audit::Event;
 use kernel::{NotificationId, OrgId, Page, Paging, ProjectId};
+use serde_json::json;
 use store::Connection;
 
 use super::{Orgs, Result};
@@ -9,6 +11,9 @@ use crate::mail::{NOTIFICATION, NotificationMail};
 use crate::model::Notification;
 use crate::notice::Notice;
 use crate::repository::{NotificationRepository as _, OrgRepository as _};
+
+/// The name of the system actor in the audit log.
+const ACTOR: &str = "orgs.raise";
 
 impl Orgs {
     /// Returns the notifications, newest first.
@@ -51,5 +56,19 @@ impl Orgs {
             }
         }
         Ok(Some(id))
+    }
+
+    /// Like [`Self::raise`], for a notification whose cause is not an operation with an audit event, such as the report
+    /// of a node or the run of a background job. Also appends the audit event of the notification.
+    ///
+    /// # Errors
+    /// Returns [`OrgError::OrgNotFound`].
+    pub async fn raise_audited(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> Result<()> {
+        let (kind, project, _) = notice.deduplication();
+        let data = json!({ "kind": kind, "project": project.map(|project| project.id) });
+        if let Some(id) = self.raise(tx, org, notice).await? {
+            self.store.append_system_event(tx, ACTOR, &Event::in_org("notification.raise", org, id, data)).await?;
+        }
+        Ok(())
     }
 }

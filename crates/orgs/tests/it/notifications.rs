@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use kernel::audit::Event;
+use kernel::audit::{Actor, Event};
 use kernel::{Limits, NamedProject, NotificationId, OrgId, Page, Paging, Role, Time, UserId};
 use orgs::{Charge, Notice, Notification, NotificationKind, OrgError, Orgs, Site};
 use serde_json::json;
@@ -100,6 +100,33 @@ async fn every_kind_can_be_raised() {
     let kinds: Vec<&str> = listed.iter().map(|shown| shown.kind.as_str()).collect();
     assert_eq!(kinds, KINDS.split_whitespace().collect::<Vec<_>>());
     assert!(listed.iter().map(|shown| shown.kind).eq(NotificationKind::ALL.iter().copied()));
+}
+
+/// The causes are not operations, such as the reports of nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn audited_notification_has_an_event_of_the_system() {
+    let kit = Kit::start().await;
+    let (org, _) = acme(&kit).await;
+    let raise_audited = async |notice: Notice| {
+        let raise = async |tx: &mut Connection| kit.orgs.raise_audited(tx, org, notice).await;
+        kit.store.transaction_unaudited(raise).await.unwrap();
+    };
+    let shop = project("shop");
+    for (notice, kind, project) in [
+        (Notice::EmailLimit { project: shop.clone(), per_hour: 100 }, "limit.email", Some(shop.id)),
+        (Notice::AiCreditLimit, "limit.ai_credit", None),
+    ] {
+        kit.audited().await;
+        raise_audited(notice).await;
+        let id = listed(&kit, org).await[0].id;
+        let data = json!({ "kind": kind, "project": project });
+        let expected = audit_row("notification.raise", &Actor::service("orgs.raise"), org, id, data);
+        assert_eq!(kit.audited().await, [expected]);
+    }
+    // A notification that is not raised again has no event.
+    raise_audited(Notice::EmailLimit { project: shop, per_hour: 100 }).await;
+    assert!(kit.audited().await.is_empty());
+    assert_eq!(listed(&kit, org).await.len(), 2);
 }
 
 #[test]

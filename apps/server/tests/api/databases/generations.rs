@@ -43,6 +43,8 @@ async fn failed_and_stale_backups_are_notified_once() {
     assert_eq!(kit.notifications().await, ["backup.failed", "backup.failed"]);
     let page = kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"][0].clone();
     assert_eq!(page["project"], "site");
+    let audit = "SELECT data ->> 'kind' AS kind FROM store.audit WHERE event = 'notification.raise'";
+    assert_eq!(kit.app.db_rows(audit).await, [json!({ "kind": "backup.failed" }), json!({ "kind": "backup.failed" })]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,6 +65,7 @@ async fn declined_renewal_charge_is_notified_and_undoes_nothing() {
     })
     .await;
     assert!(notified.to_string().contains(NAME), "{notified}");
+    assert!(kit.app.db_audit("ada").await.contains(&"notification.raise".to_owned()));
     assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
     assert_eq!(kit.domain(NAME).await.expect(200)["state"], "active");
 }

@@ -113,6 +113,8 @@ async fn hourly_limit_notifies_the_organization_once() {
     let notifications = kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
     let kinds: Vec<_> = notifications.as_array().unwrap().iter().map(|it| (&it["kind"], &it["project"])).collect();
     assert_eq!(kinds, [(&json!("limit.email"), &json!("site"))]);
+    let audit = "SELECT data ->> 'kind' AS kind FROM store.audit WHERE event = 'notification.raise'";
+    assert_eq!(kit.app.db_rows(audit).await, [json!({ "kind": "limit.email" })]);
     assert_eq!(kit.ada.get(EMAIL).await.expect(200)["sentLastHour"], 2);
 }
 
