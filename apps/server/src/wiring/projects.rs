@@ -139,7 +139,7 @@ struct ConvergencePort {
 impl projects::Placements for ConvergencePort {
     async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
         self.site.write(tx, project, &site(live)).await.map_err(IntoStoreError::into_store_error)?;
-        self.certificates.sync(tx, project).await
+        self.certificates.sync(tx, project).await.map(drop)
     }
 
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {

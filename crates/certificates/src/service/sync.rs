@@ -28,14 +28,14 @@ struct Coverage {
 impl Certificates {
     /// Compares the names of a project with its hostnames that are served, in the transaction that changes the
     /// hostnames. New ones get a certificate, and the certificates of the others are removed. The caller holds the
-    /// project's row lock.
+    /// project's row lock. Returns false for a no-op.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
-    pub async fn sync(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+    pub async fn sync(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool> {
         let wanted = tx.name_list_wanted(project).await?;
         if !self.is_enabled() && wanted.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let now = self.store.clock_rng().now();
         let coverage = self.coverage(tx).await?;
@@ -52,7 +52,7 @@ impl Certificates {
         };
         let added: Vec<&ServedHostname> = served.iter().filter(|hostname| is_added(&hostname.name)).collect();
         if ended.is_empty() && added.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let names: Vec<String> = added.iter().map(|hostname| hostname.name.clone()).collect();
         let former = tx.name_list_other_projects(project, &names).await?;
@@ -68,7 +68,7 @@ impl Certificates {
         for project in former.into_iter().chain([project]) {
             self.publish(tx, project).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Writes the current certificates of a project to the desired state.
@@ -146,7 +146,10 @@ impl Certificates {
         self.store
             .transaction(&Actor::service("certificates.reconcile"), async |tx: &mut Connection| {
                 self.ports.projects.lock(tx, org, project).await?;
-                self.sync(tx, project).await?;
+                // A change of the hostnames may have made the correction before the lock.
+                if !self.sync(tx, project).await? {
+                    return Ok(Outcome::Unchanged(()));
+                }
                 let event = Event::in_org("certificate.reconcile", org, project, json!({}));
                 Ok(Outcome::Changed((), event))
             })

@@ -10,6 +10,7 @@ use certificates::{
     CertificatesConfig, Challenge, DesiredPart, Notice, Organizations, Ports, Projects, Propagation, PublishedRecord,
     RenewalWindow, Resolver, Zones,
 };
+use diesel_async::RunQueryDsl as _;
 use kernel::{OrgId, ProjectId, Secret};
 use serde_json::Value;
 use store::{Connection, Store};
@@ -150,6 +151,8 @@ pub struct TestPorts {
     /// The published parts: the project, and the names of its certificates.
     pub published: Mutex<Vec<(ProjectId, Vec<String>)>>,
     pub notices: Mutex<Vec<Notice>>,
+    /// A statement that the next lock of a project executes, as if another server had executed it before.
+    pub at_lock: Mutex<Option<String>>,
 }
 
 #[async_trait]
@@ -198,7 +201,11 @@ impl DesiredPart for TestPorts {
 
 #[async_trait]
 impl Projects for TestPorts {
-    async fn lock(&self, _: &mut Connection, _: OrgId, _: ProjectId) -> store::Result<()> {
+    async fn lock(&self, tx: &mut Connection, _: OrgId, _: ProjectId) -> store::Result<()> {
+        let statement = self.at_lock.lock().unwrap().take();
+        if let Some(statement) = statement {
+            diesel::sql_query(statement).execute(tx).await?;
+        }
         Ok(())
     }
 }

@@ -59,6 +59,22 @@ async fn reconciliation_adds_and_ends_names() {
 }
 
 #[tokio::test]
+async fn reconciliation_that_changes_nothing_is_not_audited() {
+    let it = Kit::start(1).await;
+    it.project("one", &["a.example"]).await;
+    let events = "SELECT count(*) FROM store.audit WHERE event = 'certificate.reconcile'";
+    // The hostname is removed between the comparison and the lock.
+    *it.ports.at_lock.lock().unwrap() = Some("DELETE FROM projects.hostnames WHERE name = 'a.example'".to_owned());
+    it.certificates.reconcile().await.unwrap();
+    assert_eq!((it.names().await.len(), it.db_number(events).await), (0, 0));
+    // The no-op was rolled back, and so was the removal.
+    for _ in 0..2 {
+        it.certificates.reconcile().await.unwrap();
+        assert_eq!((it.names().await.len(), it.db_number(events).await), (1, 1));
+    }
+}
+
+#[tokio::test]
 async fn wildcard_without_its_setting_is_served_until_its_expiry() {
     let it = Kit::start(1).await;
     it.project("one", &["one-acme.apps.example"]).await;
