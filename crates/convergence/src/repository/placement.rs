@@ -33,8 +33,8 @@ pub trait PlacementRepository {
     /// Locks the pending placements and returns their projects.
     async fn placement_list_pending(&mut self) -> Result<Vec<ProjectId>>;
 
-    /// Locks the placements on the node and returns their projects.
-    async fn placement_lock_by_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>>;
+    /// Locks up to `limit` placements on the node and returns their projects.
+    async fn placement_lock_by_node(&mut self, node: NodeId, limit: i64) -> Result<Vec<ProjectId>>;
 
     /// Moves locked placements to a home node, and gives each of their parts a revision above `after`. Returns the
     /// number of parts.
@@ -125,9 +125,9 @@ impl PlacementRepository for Connection {
         Ok(query.order(placements::project_id).for_update().load(self).await?)
     }
 
-    async fn placement_lock_by_node(&mut self, node: NodeId) -> Result<Vec<ProjectId>> {
+    async fn placement_lock_by_node(&mut self, node: NodeId, limit: i64) -> Result<Vec<ProjectId>> {
         let query = placements::table.filter(placements::node_id.eq(node)).select(placements::project_id);
-        Ok(query.order(placements::project_id).for_update().load(self).await?)
+        Ok(query.order(placements::project_id).limit(limit).for_update().load(self).await?)
     }
 
     async fn placement_move(&mut self, projects: &[ProjectId], home: NodeId, after: i64) -> Result<i64> {

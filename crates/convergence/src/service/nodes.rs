@@ -6,7 +6,7 @@ use kernel::audit::{Actor, Event};
 use kernel::{NodeId, ProjectId, Token, TokenKind};
 use protocol::{Database, DesiredPart as _};
 use serde_json::json;
-use store::{Connection, Outcome, Store};
+use store::{BATCH_SIZE, Connection, Outcome, Store, is_full_batch};
 
 use super::Result;
 use crate::assignment::assign_to_node;
@@ -92,24 +92,41 @@ impl Nodes {
     /// with a database moves only to a node that announced a Postgres. Without such a node, the projects become
     /// pending. The revoked machine keeps serving its last state until the operator stops it.
     ///
+    /// The projects move in batches, each in its own transaction with its own audit event. The first batch ends the
+    /// credential. After an error, a repeated call continues.
+    ///
     /// # Errors
     /// Returns [`ConvergenceError::NodeNotFound`].
     pub async fn revoke(&self, actor: &Actor, name: &NodeName) -> Result<Revocation> {
-        for _ in 1..MAX_REVOKE_ATTEMPTS {
-            match self.try_revoke(actor, name).await {
-                Err(ConvergenceError::Store(error)) if error.violates("placements_node_id_fkey") => {}
-                result => return result,
+        let (mut moved, mut pending, mut attempts) = (0, 0, 1);
+        loop {
+            match self.revoke_batch(actor, name).await {
+                Ok((batch, is_complete)) => {
+                    moved += batch.moved;
+                    pending += batch.pending;
+                    if is_complete {
+                        return Ok(Revocation { moved, pending, ..batch });
+                    }
+                }
+                Err(ConvergenceError::Store(error))
+                    if error.violates("placements_node_id_fkey") && attempts < MAX_REVOKE_ATTEMPTS =>
+                {
+                    attempts += 1;
+                }
+                Err(error) => return Err(error),
             }
         }
-        self.try_revoke(actor, name).await
     }
 
-    async fn try_revoke(&self, actor: &Actor, name: &NodeName) -> Result<Revocation> {
+    /// Moves a batch of projects. Deletes the node if none remains, and otherwise ends its credential, so that its
+    /// machine does not stop serving the moved projects. Returns whether the node is deleted.
+    async fn revoke_batch(&self, actor: &Actor, name: &NodeName) -> Result<(Revocation, bool)> {
         self.store
             .transaction(actor, async |tx| {
                 let not_found = || ConvergenceError::NodeNotFound(name.clone());
                 let node = tx.node_find(name.as_str()).await?.ok_or_else(not_found)?;
-                let projects = tx.placement_lock_by_node(node.id).await?;
+                let projects = tx.placement_lock_by_node(node.id, BATCH_SIZE).await?;
+                let is_complete = !is_full_batch(projects.len());
                 let with_database = tx.part_filter_desired(&projects, Database::NAME).await?;
                 let mut loads = tx.node_loads(node.id).await?;
                 let mut by_home: BTreeMap<Option<NodeId>, Vec<ProjectId>> = BTreeMap::new();
@@ -137,10 +154,15 @@ impl Nodes {
                         }
                     }
                 }
-                tx.node_delete(node.id).await?;
+                if is_complete {
+                    tx.node_delete(node.id).await?;
+                } else {
+                    let unknown = Token::mint(TokenKind::Node, self.store.clock_rng());
+                    tx.node_set_token(node.name.as_str(), unknown.hash()).await?;
+                }
                 let data = json!({ "name": node.name, "moved": moved, "waiting": pending });
                 let event = event("node.revoke", &node, data);
-                Ok(Outcome::Changed(Revocation { node, moved, pending }, event))
+                Ok(Outcome::Changed((Revocation { node, moved, pending }, is_complete), event))
             })
             .await
     }

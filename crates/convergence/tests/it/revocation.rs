@@ -37,6 +37,41 @@ async fn projects_move_to_nodes_with_fewest_placements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn projects_of_a_full_node_move_in_batches() {
+    let kit = Kit::start().await;
+    let full = kit.add_node("full").await;
+    let new_home = kit.add_node("new-home").await.node.id;
+    let insert = format!(
+        "INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at) \
+             SELECT gen_random_uuid(), '{0}', 'active', 1, now() FROM generate_series(1, 2500); \
+         INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at) \
+             SELECT project_id, 'site', '{0}', 10 + row_number() OVER (), '{{}}', now() FROM convergence.placements",
+        full.node.id.as_uuid()
+    );
+    kit.db_execute(&insert).await;
+    kit.audited().await;
+    // The third batch fails, and with it the deletion of the node.
+    let refuse = "CREATE TRIGGER stay BEFORE DELETE ON convergence.nodes FOR EACH ROW \
+         EXECUTE FUNCTION store.reject_change()";
+    kit.db_execute(refuse).await;
+    kit.nodes.revoke(&operator(), &full.node.name).await.unwrap_err();
+    let authenticated = kit.nodes.authenticate(&full.token, NodeKind::App).await;
+    assert!(matches!(authenticated, Err(ConvergenceError::UnknownNode)));
+    kit.db_execute("DROP TRIGGER stay ON convergence.nodes").await;
+    let revocation = kit.nodes.revoke(&operator(), &full.node.name).await.unwrap();
+    assert_eq!((revocation.moved, revocation.pending), (500, 0));
+    let mut moved: Vec<_> = kit.audited().await.into_iter().map(|row| row.data["moved"].clone()).collect();
+    moved.sort_by_key(|moved| moved.as_u64());
+    assert_eq!(moved, [json!(500), json!(1000), json!(1000)]);
+    for table in ["placements", "parts"] {
+        let on_new_home = format!("SELECT count(*) FROM convergence.{table} WHERE node_id = '{}'", new_home.as_uuid());
+        assert_eq!(kit.db_number(&on_new_home).await, 2500, "{table}");
+    }
+    let nodes = kit.nodes.list().await.unwrap();
+    assert_eq!(nodes.iter().map(|view| (view.node.id, view.placements)).collect::<Vec<_>>(), [(new_home, 2500)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn projects_of_only_node_become_pending() {
     let kit = Kit::start().await;
     let name = kit.add_node("only").await.node.name;
