@@ -54,7 +54,9 @@ CREATE TABLE billing.accounts (
     last_ledger_id bigint NOT NULL CONSTRAINT accounts_last_ledger_id_check CHECK (last_ledger_id > 0),
     -- The time of the last row of the ledger. Times increase like the ids, even if the clocks of two processes differ
     -- by up to a minute.
-    last_ledger_at timestamptz NOT NULL
+    last_ledger_at timestamptz NOT NULL,
+    -- The estimated cost of the calls in progress: their input, and their output that nodes reported.
+    held_micro_cents bigint NOT NULL DEFAULT 0
 );
 
 -- The automatic top-up of an account. The row is kept when auto top-up is turned off.
@@ -92,7 +94,9 @@ CREATE TABLE billing.project_usage (
     calls bigint NOT NULL DEFAULT 0,
     input_tokens bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL DEFAULT 0,
-    spent_micro_cents bigint NOT NULL DEFAULT 0
+    spent_micro_cents bigint NOT NULL DEFAULT 0,
+    -- The estimated cost of the project's calls in progress, as in the account.
+    held_micro_cents bigint NOT NULL DEFAULT 0
 );
 
 -- The calls of AI models. A call is deducted in the transaction that ends it, so it is deducted only once. Rows are

@@ -6,6 +6,7 @@ diesel::table! {
         balance_micro_cents -> BigInt,
         last_ledger_id -> BigInt,
         last_ledger_at -> Timestamptz,
+        held_micro_cents -> BigInt,
     }
 }
 
@@ -86,6 +87,7 @@ diesel::table! {
         input_tokens -> BigInt,
         output_tokens -> BigInt,
         spent_micro_cents -> BigInt,
+        held_micro_cents -> BigInt,
     }
 }
 

@@ -259,6 +259,15 @@ SELECT u.project_id FROM billing.project_usage u LEFT JOIN (
 WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents)
     IS DISTINCT FROM (coalesce(l.calls, 0), coalesce(l.input, 0), coalesce(l.output, 0), coalesce(l.spent, 0));
 
+-- an account or a project that holds another amount than the estimated cost of its open calls
+WITH open AS (
+    SELECT org_id, project_id, div(input_tokens::numeric * input_price + 999999, 1000000)
+        + div(output_tokens::numeric * output_price + 999999, 1000000) AS cost FROM billing.calls WHERE ended_at IS NULL)
+SELECT org_id AS id, held_micro_cents FROM billing.accounts a
+WHERE held_micro_cents <> (SELECT coalesce(sum(cost), 0) FROM open o WHERE o.org_id = a.org_id)
+UNION ALL SELECT project_id, held_micro_cents FROM billing.project_usage u
+WHERE held_micro_cents <> (SELECT coalesce(sum(cost), 0) FROM open o WHERE o.project_id = u.project_id);
+
 -- a call that was deducted from the credit and is still open
 SELECT c.id FROM billing.calls c JOIN billing.ledger l ON l.call_id = c.id WHERE c.ended_at IS NULL;
 

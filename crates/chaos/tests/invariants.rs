@@ -263,6 +263,8 @@ const VIOLATIONS: [(&str, &str); 87] = [
          UPDATE billing.ledger SET project_input_tokens = 29 WHERE ledger_id = 4",
     ),
     ("a project whose usage", "UPDATE billing.project_usage SET spent_micro_cents = 4"),
+    ("an account or a project that holds", "UPDATE billing.accounts SET held_micro_cents = 1"),
+    ("an account or a project that holds", "UPDATE billing.project_usage SET held_micro_cents = 1"),
     (
         "a call that was deducted",
         "UPDATE billing.calls SET ended_at = NULL, org_id = md5('o')::uuid, \

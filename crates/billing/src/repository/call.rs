@@ -7,7 +7,7 @@ use kernel::{NodeId, OrgId, Plan, ProjectId, Time};
 use store::{Connection, Prepared, Result};
 use uuid::Uuid;
 
-use super::account::ledger_time;
+use super::call_sql::{ADMIT, CORRECT, DEDUCT, DEDUCT_LOST, END_FREE, PROGRESS, PURGE, USAGE};
 use crate::model::AiUsage24h;
 use crate::schema::calls;
 
@@ -46,9 +46,10 @@ pub struct CallDecision {
     /// Whether the project has access to AI models and is on this node.
     #[diesel(sql_type = Bool)]
     pub is_granted: bool,
-    #[diesel(sql_type = BigInt)]
-    pub balance: i64,
-    /// The spend in the last 24 hours, in microcents.
+    /// Whether the balance is above the estimated cost of the organization's open calls.
+    #[diesel(sql_type = Bool)]
+    pub is_funded: bool,
+    /// The spend in the last 24 hours and the estimated cost of the project's open calls, in microcents.
     #[diesel(sql_type = BigInt)]
     pub spent: i64,
     #[diesel(sql_type = BigInt)]
@@ -63,9 +64,6 @@ pub struct CallDecision {
     pub input_tokens: i64,
     #[diesel(sql_type = Text)]
     pub plan: Plan,
-    /// Whether the limit per minute allows the call.
-    #[diesel(sql_type = Bool)]
-    pub is_counted: bool,
     #[diesel(sql_type = Bool)]
     pub is_admitted: bool,
 }
@@ -111,7 +109,9 @@ pub struct LostCall {
 
 /// Calls of AI models on a [`store::Connection`].
 pub trait CallRepository {
-    /// Checks a call, and admits it if possible, in one statement. Returns `None` for an unknown or deleted project.
+    /// Checks a call, and admits it if possible, in one statement. Returns `None` for an unknown or deleted project, and
+    /// for a call that was already admitted or ended. The statement may fail because of such a call, so call it outside
+    /// a transaction.
     async fn call_admit(&mut self, call: &NewCall<'_>, at: Time) -> Result<Option<CallDecision>>;
 
     /// Ends an open call of the node, deducts its cost, and inserts its row of the ledger. Returns `None` if the call
@@ -130,7 +130,7 @@ pub trait CallRepository {
     /// never admitted later. Returns false if it had already ended.
     async fn call_end_free(&mut self, id: Uuid, node: NodeId, at: Time) -> Result<bool>;
 
-    /// Stores that these calls of the node are in progress.
+    /// Stores that these calls of the node are in progress, and adds their new output to the cost of the open calls.
     async fn call_progress(&mut self, node: NodeId, open: &[CallProgress], at: Time) -> Result<()>;
 
     /// Returns the open calls that no node has reported since `seen_before`, oldest first.
@@ -143,190 +143,11 @@ pub trait CallRepository {
     async fn usage_since(&mut self, project: ProjectId, since: Time) -> Result<(AiUsage24h, i64)>;
 }
 
-/// Joins the two rows of the ledger that contain the running sums of a project at `$2`, the start of the last 24 hours:
-/// its last call before that time, and its first call after that time.
-macro_rules! join_ledger {
-    () => {
-        "LEFT JOIN LATERAL (SELECT * FROM billing.ledger l \
-            WHERE l.kind = 'call' AND l.project_id = u.project_id AND l.created_at < $2 \
-            ORDER BY l.created_at DESC, l.ledger_id DESC LIMIT 1) earlier ON true \
-        LEFT JOIN LATERAL (SELECT * FROM billing.ledger l \
-            WHERE l.kind = 'call' AND l.project_id = u.project_id AND l.created_at >= $2 \
-            ORDER BY l.created_at, l.ledger_id LIMIT 1) later ON true"
-    };
+#[derive(QueryableByName)]
+struct EndRow {
+    #[diesel(sql_type = Bool)]
+    is_ended: bool,
 }
-
-/// The increase of a running sum since `$2`. The sum of the later row is without that row's own value. If the clock was
-/// set back, one of the rows may have a time that was in the future, and a sum that is too small.
-macro_rules! increase {
-    ($column:literal, $without_own:literal) => {
-        concat!(
-            "u.",
-            $column,
-            " - greatest(earlier.project_",
-            $column,
-            ", coalesce(later.project_",
-            $column,
-            $without_own,
-            ", u.",
-            $column,
-            "))"
-        )
-    };
-}
-
-/// The spend of a project since `$2`, in microcents.
-macro_rules! spent {
-    () => {
-        increase!("spent_micro_cents", " + later.amount_micro_cents")
-    };
-}
-
-/// Whether the stored minute is the present one. The clock of another process may be ahead by up to a minute. A later
-/// minute shows that the clock was set back, so the count starts again.
-macro_rules! is_current_minute {
-    () => {
-        "u.minute BETWEEN excluded.minute AND excluded.minute + interval '1 minute'"
-    };
-}
-
-/// The upsert of the project's usage counts the call, and locks the row against other calls of the project. So a minute
-/// never admits more calls than its limit.
-const ADMIT: &str = concat!(
-    "WITH target AS ( \
-        SELECT p.id, p.name, p.org_id, p.is_granted AND p.node_id IS NOT DISTINCT FROM $4 AS is_granted, \
-            coalesce(a.balance_micro_cents, 0) AS balance, \
-            coalesce(",
-    spent!(),
-    ", 0) AS spent, \
-            CASE p.plan WHEN 'pro' THEN $12 ELSE $10 END AS spend_per_day, \
-            CASE p.plan WHEN 'pro' THEN $11 ELSE $9 END AS per_minute, \
-            CASE p.plan WHEN 'pro' THEN $15 ELSE $14 END AS max_input, p.plan \
-        FROM billing.ai_projects p LEFT JOIN billing.accounts a ON a.org_id = p.org_id \
-            LEFT JOIN billing.project_usage u ON u.project_id = p.id ",
-    join_ledger!(),
-    " WHERE p.id = $1), \
-    counted AS ( \
-        INSERT INTO billing.project_usage AS u (project_id, minute, minute_calls) \
-        SELECT id, date_trunc('minute', $3), 1 FROM target \
-        WHERE is_granted AND $13 <= max_input AND balance > 0 AND spent < spend_per_day AND per_minute > 0 \
-        ON CONFLICT (project_id) DO UPDATE SET \
-            minute = CASE WHEN ",
-    is_current_minute!(),
-    " THEN u.minute ELSE excluded.minute END, \
-            minute_calls = CASE WHEN ",
-    is_current_minute!(),
-    " THEN u.minute_calls + 1 ELSE 1 END \
-        WHERE u.minute_calls < (SELECT per_minute FROM target) OR NOT ",
-    is_current_minute!(),
-    " RETURNING u.project_id), \
-    admitted AS ( \
-        INSERT INTO billing.calls (id, node_id, org_id, project_id, project, model, input_price, output_price, \
-            input_tokens, seen_at) \
-        SELECT $5, $4, t.org_id, t.id, t.name, $6, $7, $8, least($13, $16), $3 \
-        FROM target t JOIN counted c ON c.project_id = t.id \
-        ON CONFLICT (id) DO NOTHING RETURNING id) \
-    SELECT is_granted, balance, spent, spend_per_day, per_minute, max_input, $13 AS input_tokens, plan, \
-        EXISTS (SELECT FROM counted) AS is_counted, EXISTS (SELECT FROM admitted) AS is_admitted FROM target"
-);
-
-/// The cost of a call with `$3` input tokens and `$4` output tokens. The cost of each part is rounded up.
-macro_rules! cost {
-    () => {
-        "div($3::numeric * input_price + 999999, 1000000)::bigint \
-            + div($4::numeric * output_price + 999999, 1000000)::bigint"
-    };
-}
-
-/// The result of a change of an account: the inserted row of the ledger, and the top-up that it starts.
-macro_rules! deduction {
-    () => {
-        "RETURNING org_id, -amount_micro_cents AS amount, balance_micro_cents AS balance) \
-            SELECT e.org_id AS org, e.amount, e.balance, t.amount_micro_cents AS top_up FROM entry e \
-                LEFT JOIN billing.auto_topups t ON t.org_id = e.org_id AND t.enabled AND e.balance < t.threshold_micro_cents"
-    };
-}
-
-/// Deducts the call that `ended` returns. The update of the account locks the account until the transaction ends, and
-/// the usage is updated after that. The row of the ledger gets the values that both updates return, because they are
-/// current.
-macro_rules! deduct {
-    ($is_lost:literal, $ended:literal) => {
-        concat!(
-            "WITH ended AS (UPDATE billing.calls SET ended_at = $2, is_lost = ", $is_lost, " \
-                WHERE id = $1 AND ended_at IS NULL AND ", $ended, " \
-                RETURNING *, ", cost!(), " AS cost), \
-            account AS ( \
-                UPDATE billing.accounts a SET balance_micro_cents = a.balance_micro_cents - e.cost, \
-                    last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ", ledger_time!("$2"), " \
-                FROM ended e WHERE a.org_id = e.org_id \
-                RETURNING a.*, e.id, e.project_id, e.project, e.model, e.cost), \
-            project_usage AS ( \
-                UPDATE billing.project_usage u SET calls = u.calls + 1, input_tokens = u.input_tokens + $3, \
-                    output_tokens = u.output_tokens + $4, spent_micro_cents = u.spent_micro_cents + a.cost \
-                FROM account a WHERE u.project_id = a.project_id RETURNING u.*), \
-            entry AS ( \
-                INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, call_id, \
-                    project_id, project, model, input_tokens, output_tokens, estimated, project_calls, \
-                    project_input_tokens, project_output_tokens, project_spent_micro_cents, created_at) \
-                SELECT a.org_id, a.last_ledger_id, 'call', -a.cost, a.balance_micro_cents, a.id, a.project_id, a.project, \
-                    a.model, $3, $4, $5, u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents, a.last_ledger_at \
-                FROM account a JOIN project_usage u ON u.project_id = a.project_id ",
-            deduction!()
-        )
-    };
-}
-
-const DEDUCT: &str = deduct!("false", "node_id = $6");
-const DEDUCT_LOST: &str = deduct!("true", "seen_at < $6");
-
-/// Inserts a row with the correction. Does not change the row of the ledger with the estimate.
-const CORRECT: &str = concat!(
-    "WITH corrected AS (UPDATE billing.calls SET is_lost = false WHERE id = $1 AND is_lost AND node_id = $5 \
-        RETURNING *, ",
-    cost!(),
-    " AS cost), \
-    account AS ( \
-        UPDATE billing.accounts a SET balance_micro_cents = a.balance_micro_cents - l.amount_micro_cents - c.cost, \
-            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ",
-    ledger_time!("$2"),
-    " \
-        FROM corrected c JOIN billing.ledger l ON l.call_id = c.id \
-        WHERE a.org_id = c.org_id AND l.amount_micro_cents <> -c.cost \
-        RETURNING a.*, c.project, c.model, -l.amount_micro_cents - c.cost AS amount), \
-    entry AS ( \
-        INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, project, model, \
-            created_at) \
-        SELECT org_id, last_ledger_id, 'adjust', amount, balance_micro_cents, project, model, last_ledger_at \
-        FROM account ",
-    deduction!()
-);
-
-const END_FREE: &str = "\
-    INSERT INTO billing.calls AS c (id, node_id, input_tokens, seen_at, ended_at) VALUES ($1, $2, 0, $3, $3) \
-    ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at \
-    WHERE c.ended_at IS NULL AND c.node_id = excluded.node_id";
-
-const PROGRESS: &str = "\
-    UPDATE billing.calls c SET seen_at = greatest(c.seen_at, $4), output_tokens = greatest(c.output_tokens, o.output_tokens) \
-    FROM unnest($2, $3) AS o (id, output_tokens) WHERE c.id = o.id AND c.node_id = $1 AND c.ended_at IS NULL";
-
-const PURGE: &str = "\
-    DELETE FROM billing.calls WHERE id IN (SELECT id FROM billing.calls WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)";
-
-const USAGE: &str = concat!(
-    "SELECT ",
-    increase!("calls", " - 1"),
-    " AS calls, ",
-    increase!("input_tokens", " - later.input_tokens"),
-    " AS input_tokens, ",
-    increase!("output_tokens", " - later.output_tokens"),
-    " AS output_tokens, ",
-    spent!(),
-    " AS spent FROM billing.project_usage u ",
-    join_ledger!(),
-    " WHERE u.project_id = $1"
-);
 
 #[derive(QueryableByName)]
 struct UsageRow {
@@ -363,7 +184,11 @@ impl CallRepository for Connection {
             .bind::<BigInt, _>(call.free.max_input)
             .bind::<BigInt, _>(call.pro.max_input)
             .bind::<BigInt, _>(call.context_tokens);
-        Ok(Prepared(admit).get_result(self).await.optional()?)
+        match Prepared(admit).get_result(self).await.optional().map_err(store::Error::from) {
+            // The statement was rolled back, so it counts no second call.
+            Err(error) if error.violates("calls_pkey") => Ok(None),
+            decision => decision,
+        }
     }
 
     async fn call_deduct(&mut self, id: Uuid, node: NodeId, usage: CallUsage, at: Time) -> Result<Option<Deduction>> {
@@ -404,7 +229,8 @@ impl CallRepository for Connection {
         use diesel::sql_types::Uuid as SqlUuid;
         let end =
             diesel::sql_query(END_FREE).bind::<SqlUuid, _>(id).bind::<SqlUuid, _>(node).bind::<Timestamptz, _>(at);
-        Ok(Prepared(end).execute(self).await? == 1)
+        let EndRow { is_ended } = Prepared(end).get_result(self).await?;
+        Ok(is_ended)
     }
 
     async fn call_progress(&mut self, node: NodeId, open: &[CallProgress], at: Time) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod account;
 mod call;
+mod call_sql;
 mod subscription;
 mod topup;
 mod webhook;

@@ -66,11 +66,11 @@ pub enum CallRefusal {
     ModelNotFound,
     #[error("The input has about {tokens} tokens. The limit is {limit}.")]
     ContextLengthExceeded { tokens: i64, limit: i64 },
-    #[error("The organization has no AI credit left. An admin can add credit.")]
+    #[error("The organization has no AI credit left, or calls in progress use it up. An admin can add credit.")]
     InsufficientCredit,
     #[error("The project may make {per_minute} calls per minute. Try again in {retry_after} seconds.")]
     RateLimited { per_minute: i32, retry_after: u32 },
-    #[error("The project spent its limit of {limit} microcents of the last 24 hours.")]
+    #[error("The project spent its limit of {limit} microcents in 24 hours, or its calls in progress use it up.")]
     SpendLimit { limit: i64 },
     #[error("AI is not enabled for the project.")]
     NotGranted,
@@ -81,7 +81,8 @@ pub type CallResult = std::result::Result<CallAdmission, CallRefusal>;
 
 impl Billing {
     /// Admits a call of a project on this node, or rejects it. One statement checks the grant, the balance, the spend
-    /// of 24 hours and the calls of the minute, and records the call.
+    /// of 24 hours and the calls of the minute, and records the call. The estimated cost of open calls reduces the
+    /// balance and the spend that is left.
     ///
     /// # Errors
     /// Returns [`BillingError::Store`](crate::BillingError::Store).
@@ -235,22 +236,21 @@ impl Billing {
 
 /// Returns the plan of an admitted call, or the reason to reject it.
 fn check(decision: Option<CallDecision>, now: Time) -> std::result::Result<Plan, CallRefusal> {
+    // Without a decision, the project does not exist, or the node ended the call before its request for admission
+    // arrived here, so the node no longer waits for this response.
     let decision = decision.filter(|decision| decision.is_granted).ok_or(CallRefusal::NotGranted)?;
-    let CallDecision { balance, spent, spend_per_day, per_minute, max_input, input_tokens, .. } = decision;
+    let CallDecision { is_funded, spent, spend_per_day, per_minute, max_input, input_tokens, .. } = decision;
     if decision.is_admitted {
         return Ok(decision.plan);
     }
     Err(if input_tokens > max_input {
         CallRefusal::ContextLengthExceeded { tokens: input_tokens, limit: max_input }
-    } else if balance <= 0 {
+    } else if !is_funded {
         CallRefusal::InsufficientCredit
     } else if spent >= spend_per_day {
         CallRefusal::SpendLimit { limit: spend_per_day }
-    } else if decision.is_counted {
-        // The node ended the call before its request for admission arrived here, so the node no longer waits for this
-        // response.
-        CallRefusal::NotGranted
     } else {
+        // A concurrent admission may also have used up the spend. The next attempt then returns that reason.
         let retry_after = u32::try_from(60 - now.unix_seconds().rem_euclid(60)).unwrap_or(60);
         CallRefusal::RateLimited { per_minute, retry_after }
     })

@@ -256,7 +256,8 @@ impl Kit {
     }
 
     /// Checks that the ledger is consistent: its ids have no gaps, its times and running balances increase, its last
-    /// balance is that of the account, and the sums of each project are those of its rows.
+    /// balance is that of the account, and the sums of each project are those of its rows. Accounts and projects hold
+    /// the estimated cost of their open calls.
     pub async fn assert_consistent(&self) {
         let rows = "SELECT count(*) FROM (SELECT *, row_number() OVER w AS expected_id, \
             sum(amount_micro_cents) OVER w AS expected_balance, lag(created_at) OVER w AS previous FROM billing.ledger \
@@ -273,6 +274,14 @@ impl Kit {
             WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents) IS DISTINCT FROM \
                 (coalesce(l.calls, 0), coalesce(l.input, 0), coalesce(l.output, 0), coalesce(l.spent, 0))";
         assert_eq!(self.database.number(usage).await, 0, "usage");
+        let open = "SELECT coalesce(sum(div(input_tokens::numeric * input_price + 999999, 1000000) \
+            + div(output_tokens::numeric * output_price + 999999, 1000000)), 0) FROM billing.calls c WHERE ended_at IS NULL";
+        let held = format!(
+            "SELECT (SELECT count(*) FROM billing.accounts a WHERE held_micro_cents <> ({open} AND c.org_id = a.org_id)) \
+             + (SELECT count(*) FROM billing.project_usage u \
+                WHERE held_micro_cents <> ({open} AND c.project_id = u.project_id))"
+        );
+        assert_eq!(self.database.number(&held).await, 0, "held");
         let sums = "SELECT count(*) FROM (SELECT *, count(*) OVER w AS calls, -sum(amount_micro_cents) OVER w AS spent \
             FROM billing.ledger WHERE kind = 'call' WINDOW w AS (PARTITION BY project_id ORDER BY ledger_id)) l \
             WHERE project_calls <> calls OR project_spent_micro_cents <> spent";

@@ -7,6 +7,7 @@ mod kit;
 mod model;
 mod ordering;
 mod orders;
+mod overdraft;
 mod plans;
 mod races;
 mod signatures;
