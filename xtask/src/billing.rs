@@ -1,10 +1,13 @@
-//! `billing`: lists the events of the payments provider that belong to no known organization. For operators.
+//! `billing`: lists the events of the payments provider that belong to no known organization, and corrects AI credit. For
+//! operators.
 
 use std::process::ExitCode;
 
-use anyhow::Result;
-use billing::{UnassignedEvent, WebhookRepository as _};
+use anyhow::{Result, ensure};
+use billing::{Adjustments, UnassignedEvent, WebhookRepository as _};
 use clap::Subcommand;
+use kernel::OrgId;
+use kernel::audit::Actor;
 use serde_json::json;
 
 use crate::setting::DatabaseArgs;
@@ -22,6 +25,17 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Correct the AI credit of an organization, for example after a refund
+    Adjust {
+        /// The id of the organization
+        org: OrgId,
+        /// The amount in microcents, negative to take credit back. A cent is 1,000,000 microcents
+        #[arg(value_name = "MICROCENTS", allow_negative_numbers = true)]
+        micro_cents: i64,
+        /// The reason, which the audit log of the organization shows
+        #[arg(long, value_parser = parse_reason)]
+        reason: String,
+    },
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -31,8 +45,19 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             let events = store.connection().await?.unassigned_list(limit.into()).await?;
             events.iter().for_each(|event| println!("{}", if json { document(event) } else { line(event) }));
         }
+        Command::Adjust { org, micro_cents, reason } => {
+            let actor = Actor::operator("xtask billing adjust");
+            let balance = Adjustments::new(store).adjust(&actor, org, micro_cents, &reason).await?;
+            println!("the balance of {org} is {balance} microcents");
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn parse_reason(text: &str) -> Result<String> {
+    let is_valid = (1..=500).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    ensure!(is_valid, "must have 1 to 500 characters, without control characters");
+    Ok(text.to_owned())
 }
 
 /// Formats an event for the list. The body contains personal data, so only the JSON form shows it.

@@ -61,7 +61,7 @@ enum Command {
     OauthKey(oauth_key::Args),
     /// List audit events of all organizations and accounts
     Audit(audit::Args),
-    /// List events of the payments provider that belong to no known organization
+    /// List events of the payments provider that belong to no known organization, and correct AI credit
     Billing(billing::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),

@@ -4,6 +4,7 @@
 
 use std::process::{Command, Output};
 
+use kernel::OrgId;
 use serde_json::{Value, json};
 use testkit::TestDatabase;
 
@@ -47,4 +48,54 @@ async fn events_of_unknown_organizations_are_listed_newest_first() {
         "receivedAt": "2026-01-01T00:00:00.000Z", "body": "{\"type\": \"order.paid\"}",
     });
     assert_eq!(documents, [newest, oldest]);
+}
+
+/// Runs `billing adjust`. Returns whether it succeeded, stdout and stderr.
+fn adjust(database: &TestDatabase, org: &str, micro_cents: &str, reason: &[&str]) -> (bool, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    command.args(["billing", "adjust", org, micro_cents, "--database-url", &database.url()]).args(reason);
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.success(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credit_is_corrected_with_a_reason() {
+    const UUID: &str = "00000000-0000-7000-8000-000000000001";
+    let database = TestDatabase::create().await;
+    let org = OrgId::from_uuid(UUID.parse().unwrap()).to_string();
+    let unknown = OrgId::from_uuid("00000000-0000-7000-8000-000000000002".parse().unwrap()).to_string();
+    let create = format!(
+        "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) \
+         VALUES ('{UUID}', 'acme', 'Acme', 'free', false, now())"
+    );
+    database.run(&create).await;
+    let reason = &["--reason", "refund of order 7"][..];
+    for (org, micro_cents, reason, message) in [
+        (unknown.as_str(), "5", reason, "no organization"),
+        (org.as_str(), "0", reason, "must not be 0"),
+        (org.as_str(), "1.5", reason, "invalid value"),
+        ("acme", "5", reason, "org_"),
+        (org.as_str(), "5", &["--reason", ""][..], "1 to 500 characters"),
+        (org.as_str(), "5", &["--reason", "a\nb"][..], "control characters"),
+        (org.as_str(), "5", &[][..], "--reason"),
+    ] {
+        let (succeeded, printed, error) = adjust(&database, org, micro_cents, reason);
+        assert!(!succeeded && printed.is_empty() && error.contains(message), "{org} {micro_cents}: {printed}{error}");
+    }
+    assert_eq!(database.number("SELECT count(*) FROM billing.ledger").await, 0);
+
+    for (micro_cents, balance) in [("2000000", 2_000_000), ("-5000000", -3_000_000)] {
+        let printed = format!("the balance of {org} is {balance} microcents\n");
+        assert_eq!(adjust(&database, &org, micro_cents, reason), (true, printed, String::new()));
+    }
+    let ledger =
+        "SELECT ledger_id, kind, amount_micro_cents, balance_micro_cents FROM billing.ledger ORDER BY ledger_id";
+    let row = |id: i64, amount: i64, balance: i64| json!({ "ledger_id": id, "kind": "adjust", "amount_micro_cents": amount, "balance_micro_cents": balance });
+    assert_eq!(database.rows(ledger).await, [row(1, 2_000_000, 2_000_000), row(2, -5_000_000, -3_000_000)]);
+    let audited = database.rows("SELECT event, org_id, actor_id, data FROM store.audit ORDER BY id").await;
+    let event = |amount: i64| {
+        let data = json!({ "amountMicroCents": amount, "reason": "refund of order 7" });
+        json!({ "event": "billing.adjust", "org_id": UUID, "actor_id": null, "data": data })
+    };
+    assert_eq!(audited, [event(2_000_000), event(-5_000_000)]);
 }

@@ -22,8 +22,8 @@ pub use ports::{
 };
 pub use repository::*;
 pub use service::{
-    Billing, BillingConfig, CallAdmission, CallRefusal, CallRequest, CallResult, Products, TOP_UP_TOPIC, TopUpError,
-    TopUpMessage,
+    AdjustmentError, Adjustments, Billing, BillingConfig, CallAdmission, CallRefusal, CallRequest, CallResult,
+    Products, TOP_UP_TOPIC, TopUpError, TopUpMessage,
 };
 
 /// The number of microcents in a cent (providers.md section 1).

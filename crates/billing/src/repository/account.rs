@@ -17,6 +17,9 @@ pub trait AccountRepository {
     /// Adds the amount of a paid order to the balance, and inserts the order's row of the ledger.
     async fn account_credit(&mut self, org: OrgId, order_id: &str, micro_cents: i64, at: Time) -> Result<()>;
 
+    /// Adds the amount of a correction to the balance, and inserts its row of the ledger. Returns the new balance.
+    async fn account_adjust(&mut self, org: OrgId, micro_cents: i64, at: Time) -> Result<i64>;
+
     /// Returns the balance in microcents. It is 0 for an organization without an account.
     async fn account_balance(&mut self, org: OrgId) -> Result<i64>;
 
@@ -55,6 +58,25 @@ const CREDIT: &str = concat!(
     INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at) \
     SELECT org_id, last_ledger_id, 'topup', $2, balance_micro_cents, $3, last_ledger_at FROM account"
 );
+
+const ADJUST: &str = concat!(
+    "WITH account AS ( \
+        INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \
+        VALUES ($1, $2, 1, $3) \
+        ON CONFLICT (org_id) DO UPDATE SET balance_micro_cents = a.balance_micro_cents + excluded.balance_micro_cents, \
+            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ",
+    ledger_time!("$3"),
+    " RETURNING *) \
+    INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
+    SELECT org_id, last_ledger_id, 'adjust', $2, balance_micro_cents, last_ledger_at FROM account \
+    RETURNING balance_micro_cents AS balance"
+);
+
+#[derive(QueryableByName)]
+struct BalanceRow {
+    #[diesel(sql_type = BigInt)]
+    balance: i64,
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = ledger)]
@@ -104,6 +126,13 @@ impl AccountRepository for Connection {
             .bind::<Timestamptz, _>(at);
         Prepared(credit).execute(self).await?;
         Ok(())
+    }
+
+    async fn account_adjust(&mut self, org: OrgId, micro_cents: i64, at: Time) -> Result<i64> {
+        let adjust =
+            diesel::sql_query(ADJUST).bind::<Uuid, _>(org).bind::<BigInt, _>(micro_cents).bind::<Timestamptz, _>(at);
+        let BalanceRow { balance } = adjust.get_result(self).await?;
+        Ok(balance)
     }
 
     async fn account_balance(&mut self, org: OrgId) -> Result<i64> {

@@ -1,5 +1,6 @@
 //! The billing service.
 
+mod adjust;
 mod ai;
 mod call;
 mod credit;
@@ -17,6 +18,7 @@ use crate::catalog::Catalog;
 use crate::error::BillingError;
 use crate::ports::{Payments, Ports};
 
+pub use adjust::{AdjustmentError, Adjustments};
 pub use call::{CallAdmission, CallRefusal, CallRequest, CallResult};
 pub use topup::{TOP_UP_TOPIC, TopUpError, TopUpMessage};
 

@@ -1,5 +1,8 @@
 //! Paid orders of AI credit.
 
+use billing::{AdjustmentError, Adjustments};
+use futures_util::future::join_all;
+use kernel::audit::Actor;
 use serde_json::{Value, json};
 
 use crate::kit::{CREDIT, Kit, order};
@@ -86,4 +89,24 @@ async fn ledger_is_append_only() {
         let refused = diesel_async::SimpleAsyncConnection::batch_execute(&mut *connection, statement).await;
         assert!(refused.unwrap_err().to_string().contains("append-only"), "{statement}");
     }
+}
+
+/// Corrections by operators and orders change the balance in one order.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_corrections_and_orders_keep_the_ledger_consistent() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let (adjustments, actor) = (Adjustments::new(kit.store.clone()), Actor::operator("test"));
+    let correct = async |amount| adjustments.adjust(&actor, org, amount, "a test").await;
+    let orders = (0..10).map(|number| order(org, &format!("order_{number}"), 1)).collect::<Vec<_>>();
+    let orders = join_all(orders.iter().map(|event| kit.deliver(event)));
+    let (first, second, third, _) = tokio::join!(correct(-3_000_000), correct(-4_000_000), correct(2), orders);
+    for corrected in [first, second, third] {
+        corrected.unwrap();
+    }
+    assert_eq!(kit.balance(org).await, 3_000_002);
+    kit.assert_consistent().await;
+    let unknown = adjustments.adjust(&actor, kit.store.clock_rng().id(), 1, "a test").await;
+    assert!(matches!(unknown, Err(AdjustmentError::UnknownOrg(_))), "{unknown:?}");
+    assert!(matches!(correct(0).await, Err(AdjustmentError::NoAmount)));
 }
