@@ -331,6 +331,13 @@ impl PaymentsServer {
         self.payments.state().orders.iter().map(|order| (order.id.clone(), order.paid)).collect()
     }
 
+    /// Returns the subscriptions, oldest first: their ids, and whether they end with their current period.
+    #[must_use]
+    pub fn subscriptions(&self) -> Vec<(String, bool)> {
+        let state = self.payments.state();
+        state.subscriptions.iter().map(|it| (it.id.clone(), it.cancel_at_period_end)).collect()
+    }
+
     /// Injects a fault into the API, or removes it.
     pub fn inject(&self, fault: Option<PaymentsFault>) {
         self.payments.inject("", fault);

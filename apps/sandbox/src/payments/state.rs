@@ -151,6 +151,9 @@ impl State {
         let Some(found) = self.subscriptions.iter_mut().find(|subscription| subscription.id == id) else {
             return Err(ApiError::not_found());
         };
+        if !cancel && (found.status == "canceled" || !found.cancel_at_period_end) {
+            return Err(ApiError { status: 400, error: "BadRequest", detail: "Bad request".into() });
+        }
         if found.status == "canceled" || found.cancel_at_period_end == cancel {
             let detail = "This subscription is already canceled or will be at the end of the period.".into();
             return Err(ApiError { status: 403, error: "AlreadyCanceledSubscription", detail });

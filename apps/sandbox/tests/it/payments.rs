@@ -150,6 +150,27 @@ async fn customer_uses_the_portal() {
     assert_eq!(methods["items"], json!([]));
 }
 
+/// A schedule that exists and one that does not exist are refused with different statuses, like at the real provider.
+#[tokio::test]
+async fn repeated_change_of_a_subscription_is_refused() {
+    let (api, mut webhooks) = service().await;
+    let sandbox = TestSandbox::with_api(&api).await;
+    let checkout = check_out(&sandbox, PRO_PRODUCT, Value::Null).await;
+    sandbox.submit(&checkout, &[("action", "pay")]).await;
+    let (_, event) = webhooks.recv().await.unwrap();
+    let path = format!("/subscriptions/{}", event["data"]["id"].as_str().unwrap());
+    for (cancel, status, error) in [
+        (false, 400, json!("BadRequest")),
+        (true, 200, Value::Null),
+        (true, 403, json!("AlreadyCanceledSubscription")),
+        (false, 200, Value::Null),
+        (false, 400, json!("BadRequest")),
+    ] {
+        let (found, body) = call(&sandbox, "PATCH", &path, &json!({ "cancel_at_period_end": cancel })).await;
+        assert_eq!((found, &body["error"]), (status, &error), "{body}");
+    }
+}
+
 #[tokio::test]
 async fn api_refuses_what_the_real_one_refuses() {
     let sandbox = TestSandbox::start().await;

@@ -11,7 +11,7 @@ use crate::model::{
     BillingPage, BillingSession, BillingStatus, Cancellation, LimitTable, NewCheckout, NewPortalVisit,
     SubscriptionStatus,
 };
-use crate::ports::{Checkout, CustomerSession, RemoteSubscription};
+use crate::ports::{Checkout, CustomerSession, PaymentsError, RemoteSubscription};
 use crate::repository::{SubscriptionRecord, SubscriptionRepository as _};
 
 impl Billing {
@@ -77,13 +77,19 @@ impl Billing {
     pub async fn cancel(&self, actor: &Actor, org: OrgId, plan: Plan, change: Cancellation) -> Result<BillingStatus> {
         let Cancellation { cancel } = change;
         let (payments, _) = self.pro()?;
-        let found = self.store.connection().await?.subscription_find(org).await?;
+        // The caller may have lost the permission while the request waited, for example for its body.
+        let found = self
+            .store
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| tx.subscription_find(org).await)
+            .await?;
         // An organization has the pro plan only if it has a live subscription.
         let live = found.filter(SubscriptionRecord::is_live).ok_or(BillingError::NotPro)?;
         let expected = SubscriptionRecord { cancel_at_period_end: cancel, ..live.clone() };
         let scheduling = match payments.set_cancel_at_period_end(&live.id, cancel).await {
             Ok(Some(changed)) => Scheduling::Done(changed),
             Ok(None) => Scheduling::Repeated,
+            // The provider rejects the cancellation of a schedule that does not exist.
+            Err(PaymentsError::Rejected(_)) if !cancel && !live.cancel_at_period_end => Scheduling::Repeated,
             Err(error) => {
                 let known = self.store.connection().await?.subscription_get(&live.id).await?;
                 let is_applied = live.cancel_at_period_end != cancel

@@ -164,6 +164,26 @@ async fn cancellation_is_shown_at_once_and_can_be_reverted() {
     assert!(!kit.billing.status(org, Plan::Free).await.unwrap().cancel_at_period_end);
 }
 
+/// The provider rejects the cancellation of a schedule that does not exist.
+#[tokio::test]
+async fn resumption_without_a_schedule_changes_nothing() {
+    let kit = Kit::start().await;
+    let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
+    kit.deliver(&subscription(org, "sub_1", "active", 10)).await;
+    let rejection = || Err(PaymentsError::Rejected("responded with status 400".to_owned()));
+    let change = async |cancel, response| {
+        kit.clock.advance(1);
+        kit.provider.state().responses.push_back(response);
+        kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel }).await
+    };
+    assert!(!change(false, rejection()).await.unwrap().cancel_at_period_end);
+    // Other rejections are failures of the provider.
+    assert!(matches!(change(true, rejection()).await, Err(BillingError::Unavailable(_))));
+    assert!(change(true, schedule_response(true, 20)).await.unwrap().cancel_at_period_end);
+    assert!(matches!(change(false, rejection()).await, Err(BillingError::Unavailable(_))));
+    assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel"]);
+}
+
 /// The provider schedules the end, and its webhook arrives, but the response is lost.
 #[tokio::test]
 async fn cancellation_whose_response_is_lost_is_audited() {

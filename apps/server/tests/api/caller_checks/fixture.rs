@@ -60,7 +60,7 @@ pub struct Fixture {
     sent: std::cell::Cell<usize>,
     _dns: DnsServer,
     _node: NodeTask,
-    _payments: PaymentsServer,
+    pub payments: PaymentsServer,
     _registrar: RegistrarServer,
 }
 
@@ -153,7 +153,7 @@ impl Fixture {
             sent: std::cell::Cell::default(),
             _dns: dns,
             _node: node,
-            _payments: payments,
+            payments,
             _registrar: registrar,
         }
     }

@@ -65,7 +65,7 @@ async fn write_with_a_delayed_body_is_rejected() {
         let forget = format!("UPDATE {table} SET last_used_at = '2000-01-01'");
         fixture.app.db_execute(&forget).await.unwrap();
         let callers: Vec<&Sender> = senders.iter().map(|(_, sender, _)| sender).collect();
-        let before = fixture.changes(&callers).await;
+        let before = (fixture.changes(&callers).await, fixture.payments.subscriptions());
         let mut streams = Vec::new();
         for (write, sender, path) in &senders {
             streams.push(fixture.send(write, path, &sender.token).await);
@@ -80,7 +80,7 @@ async fn write_with_a_delayed_body_is_rejected() {
             stream.write_all(&write.body[write.body.len() - 1..]).await.unwrap();
             assert_eq!(response(stream).await, expected(write, loss), "{} with {kind:?}", write.route);
         }
-        assert_eq!(fixture.changes(&callers).await, before);
+        assert_eq!((fixture.changes(&callers).await, fixture.payments.subscriptions()), before);
     }
 }
 
