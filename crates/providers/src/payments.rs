@@ -284,7 +284,12 @@ impl PaymentsClient {
     async fn exchange(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Exchange> {
         let (url, body) = (with_path(&self.url, path), body.map(Value::to_string));
         let (credential, header, body) = (Credential::Bearer(&self.token), None, body.as_deref());
-        self.client.exchange(Call { method, url: &url, credential, header, body }).await
+        let exchange = self.client.exchange(Call { method, url: &url, credential, header, body }).await?;
+        // Every JSON object counts as the provider's own refusal, in contrast to the page of a proxy.
+        if (400..500).contains(&exchange.status) {
+            exchange.object::<IgnoredAny>()?;
+        }
+        Ok(exchange)
     }
 }
 

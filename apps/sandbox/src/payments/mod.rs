@@ -40,6 +40,8 @@ pub enum PaymentsFault {
     Unavailable,
     /// Responds with 200 and a page.
     Html,
+    /// Responds with this status and a page.
+    HtmlError(u16),
     /// Responds with 429 and `Retry-After: 1` once, and then without a fault.
     TooManyRequestsOnce,
     /// Responds with 429 and a `Retry-After` of a minute.
@@ -56,11 +58,15 @@ pub enum PaymentsFault {
     NotDraft,
 }
 
+/// The page of a proxy in front of the provider.
+const PAGE: &str = "<!DOCTYPE html><title>Maintenance</title>";
+
 /// The faults with their names on the page.
 const FAULTS: [(&str, Option<PaymentsFault>); 10] = [
     ("none", None),
     ("unavailable", Some(PaymentsFault::Unavailable)),
     ("html", Some(PaymentsFault::Html)),
+    ("html 404", Some(PaymentsFault::HtmlError(404))),
     ("429 once", Some(PaymentsFault::TooManyRequestsOnce)),
     ("429", Some(PaymentsFault::TooManyRequests)),
     ("hang", Some(PaymentsFault::Hang)),
@@ -131,7 +137,8 @@ impl Payments {
             |seconds| Response { retry_after: Some(seconds), ..Response::new(429, "application/json", "{}") };
         Some(Some(match fault? {
             PaymentsFault::Unavailable => Response::new(503, "text/plain", "out of service"),
-            PaymentsFault::Html => Response::new(200, "text/html", "<!DOCTYPE html><title>Maintenance</title>"),
+            PaymentsFault::Html => Response::new(200, "text/html", PAGE),
+            PaymentsFault::HtmlError(status) => Response::new(status, "text/html", PAGE),
             PaymentsFault::TooManyRequestsOnce => {
                 self.inject("", None);
                 too_many(1)

@@ -3,6 +3,7 @@
 use kernel::Secret;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use url::Url;
 
 use super::error::OutboundError;
@@ -52,5 +53,16 @@ impl Exchange {
     /// Returns [`OutboundError::NotJson`].
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
         serde_json::from_slice(&self.body).map_err(|_| OutboundError::NotJson)
+    }
+
+    /// Parses the body as an object, whatever the status. Rejects arrays, because serde also deserializes structures
+    /// from arrays: an empty array would be read as an object without records.
+    ///
+    /// # Errors
+    /// Returns [`OutboundError::NotJson`].
+    pub(crate) fn object<T: DeserializeOwned>(&self) -> Result<T, OutboundError> {
+        let json: Box<RawValue> = self.parse()?;
+        let json = Some(json.get()).filter(|json| json.starts_with('{')).ok_or(OutboundError::NotJson)?;
+        serde_json::from_str(json).map_err(|_| OutboundError::NotJson)
     }
 }

@@ -196,7 +196,7 @@ impl RegistrarClient {
     pub async fn read(&self, name: &str) -> Result<Option<RegistrarDomain>> {
         let exchange = self.exchange(Method::GET, &["domains", name], None, None).await?;
         // Every JSON object counts as the registrar's own 404, in contrast to the page of a proxy.
-        if exchange.status == 404 && object::<IgnoredAny>(&exchange).is_ok() {
+        if exchange.status == 404 && exchange.object::<IgnoredAny>().is_ok() {
             return Ok(None);
         }
         plausible(name, success(&exchange)?).map(Some)
@@ -300,21 +300,13 @@ impl RegistrarClient {
 /// because a proxy may respond with the same statuses.
 fn success<T: DeserializeOwned>(exchange: &Exchange) -> Result<T> {
     match exchange.status {
-        400 | 402 | 409 | 422 if object::<ErrorResponse>(exchange).is_ok() => {
+        400 | 402 | 409 | 422 if exchange.object::<ErrorResponse>().is_ok() => {
             Err(RegistrarError::Refused(exchange.status))
         }
-        404 if object::<ErrorResponse>(exchange).is_ok() => Err(RegistrarError::NotFound),
-        200..300 => Ok(object(exchange)?),
+        404 if exchange.object::<ErrorResponse>().is_ok() => Err(RegistrarError::NotFound),
+        200..300 => Ok(exchange.object()?),
         status => Err(OutboundError::Status(status).into()),
     }
-}
-
-/// Parses an object. Rejects arrays, because serde also deserializes structures from arrays: an empty array would be
-/// read as an object without records.
-fn object<T: DeserializeOwned>(exchange: &Exchange) -> std::result::Result<T, OutboundError> {
-    let json: Box<RawValue> = exchange.parse()?;
-    let json = Some(json.get()).filter(|json| json.starts_with('{')).ok_or(OutboundError::NotJson)?;
-    serde_json::from_str(json).map_err(|_| OutboundError::NotJson)
 }
 
 /// Returns the offer of a result. Treats a price of zero as malformed, because no registry gives names away.

@@ -65,6 +65,27 @@ async fn refund_of_less_than_is_left_is_done_and_other_errors_are_not() {
     assert_eq!(client.refund_order(&order, 1).await, Err(OutboundError::NotJson));
 }
 
+/// The page of a proxy says nothing about the customer or the order.
+#[tokio::test]
+async fn page_with_an_error_status_is_not_a_refusal() {
+    let server = PaymentsServer::start(None).await;
+    let (client, customer) = customer(&server).await;
+    let order = create_order(&client, &customer, 1_299).await.unwrap();
+    for status in [400, 402, 403, 404, 409, 412, 422] {
+        server.inject(Some(PaymentsFault::HtmlError(status)));
+        assert_eq!(client.customer_id("org_1").await, Err(OutboundError::NotJson), "{status}");
+        assert_eq!(client.has_payment_method("org_1").await, Err(OutboundError::NotJson), "{status}");
+        let session = client.create_customer_session("org_1", None).await;
+        assert_eq!(session.err(), Some(OutboundError::NotJson), "{status}");
+        assert_eq!(client.set_cancel_at_period_end("sub_1", true).await, Err(OutboundError::NotJson), "{status}");
+        assert_eq!(create_order(&client, &customer, 1_299).await, Err(OutboundError::NotJson), "{status}");
+        assert_eq!(client.finalize_order(&order).await, Err(OutboundError::NotJson), "{status}");
+        assert_eq!(client.refund_order(&order, 1_299).await, Err(OutboundError::NotJson), "{status}");
+    }
+    server.inject(None);
+    assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Paid));
+}
+
 #[tokio::test]
 async fn declined_card_charges_nothing() {
     let server = PaymentsServer::start(None).await;

@@ -154,7 +154,8 @@ async fn provider_that_fails_changes_nothing() {
     kit.answered().await;
     let audit = kit.app.db_audit("ada").await;
     let bob = kit.app.sign_in("bob").await;
-    for fault in [PaymentsFault::Unavailable, PaymentsFault::Html, PaymentsFault::TooManyRequests] {
+    let html = [PaymentsFault::Html, PaymentsFault::HtmlError(404), PaymentsFault::HtmlError(422)];
+    for fault in [PaymentsFault::Unavailable, PaymentsFault::TooManyRequests].into_iter().chain(html) {
         kit.provider.inject(Some(fault));
         for (action, body) in [("portal", json!({})), ("session", json!({})), ("cancel", json!({ "cancel": true }))] {
             let refused = kit.ada.post(&format!("{BILLING}/{action}"), body).await;

@@ -116,7 +116,9 @@ async fn same_request_continues_after_every_failure_of_the_payments_provider() {
     for (path_end, fault) in [
         ("/orders/", PaymentsFault::Unavailable),
         ("/orders/", PaymentsFault::LostResponse),
+        ("/orders/", PaymentsFault::HtmlError(422)),
         ("/finalize", PaymentsFault::Html),
+        ("/finalize", PaymentsFault::HtmlError(402)),
         ("/finalize", PaymentsFault::LostResponse),
         ("/finalize", PaymentsFault::InProgress),
     ] {
