@@ -56,6 +56,8 @@ pub enum Finalized {
     Paid,
     /// The payment method is missing or was declined. The order stays a draft.
     Declined,
+    /// The provider forbids charges without the customer's presence. The order stays a draft.
+    Forbidden,
 }
 
 /// The result of refunding an order.
@@ -225,18 +227,25 @@ impl PaymentsClient {
         }
     }
 
-    /// Creates a draft order, and returns its id. A draft charges nothing.
+    /// Creates a draft order, and returns its id. A draft charges nothing. Returns `None` if the provider forbids charges
+    /// without the customer's presence.
     ///
     /// # Errors
     /// Returns [`OutboundError`].
-    pub async fn create_order(&self, order: &NewOrder<'_>) -> Result<String> {
+    pub async fn create_order(&self, order: &NewOrder<'_>) -> Result<Option<String>> {
         let NewOrder { customer_id, product_id, amount_cents, org, purpose, reference } = order;
         let body = json!({
             "customer_id": customer_id, "product_id": product_id, "amount": amount_cents, "currency": "usd",
             "metadata": { "org": org, "purpose": purpose, "ref": reference },
         });
-        let created: Order = self.call(Method::POST, &["orders", ""], Some(&body)).await?;
-        Ok(created.id)
+        match self.call::<Order>(Method::POST, &["orders", ""], Some(&body)).await {
+            Ok(created) => Ok(Some(created.id)),
+            Err(OutboundError::Status(403)) => {
+                log_forbidden();
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Charges a draft order. Safe to repeat: an order that is already paid is not charged again.
@@ -249,8 +258,16 @@ impl PaymentsClient {
             402 => return Ok(Finalized::Declined),
             // The order is being finalized, or is no longer a draft: the response of an earlier attempt was lost.
             status @ (409 | 412) => {
-                let found: Order = self.call(Method::GET, &["orders", order], None).await?;
-                return if found.paid { Ok(Finalized::Paid) } else { Err(OutboundError::Status(status)) };
+                let is_paid = self.is_paid(order).await?;
+                return if is_paid { Ok(Finalized::Paid) } else { Err(OutboundError::Status(status)) };
+            }
+            403 => {
+                // An earlier attempt may have charged the order.
+                if self.is_paid(order).await? {
+                    return Ok(Finalized::Paid);
+                }
+                log_forbidden();
+                return Ok(Finalized::Forbidden);
             }
             _ => {}
         }
@@ -277,6 +294,11 @@ impl PaymentsClient {
         }
     }
 
+    async fn is_paid(&self, order: &str) -> Result<bool> {
+        let Order { paid, .. } = self.call(Method::GET, &["orders", order], None).await?;
+        Ok(paid)
+    }
+
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<T> {
         self.exchange(method, path, body).await?.success()
     }
@@ -291,6 +313,11 @@ impl PaymentsClient {
         }
         Ok(exchange)
     }
+}
+
+/// Logs that no card can be charged until an operator acts. The provider enables this flag of an organization on request.
+fn log_forbidden() {
+    tracing::error!(flag = "off_session_charges_enabled", "the payments provider forbids charges without the customer");
 }
 
 impl fmt::Debug for PaymentsClient {

@@ -56,13 +56,16 @@ pub enum PaymentsFault {
     InProgress,
     /// Responds with 412 when an order is finalized, because the provider ended the draft without a payment.
     NotDraft,
+    /// Responds with 403 when an order is created or finalized, because the organization lacks the flag
+    /// `off_session_charges_enabled`.
+    OffSessionForbidden,
 }
 
 /// The page of a proxy in front of the provider.
 const PAGE: &str = "<!DOCTYPE html><title>Maintenance</title>";
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<PaymentsFault>); 10] = [
+const FAULTS: [(&str, Option<PaymentsFault>); 12] = [
     ("none", None),
     ("unavailable", Some(PaymentsFault::Unavailable)),
     ("html", Some(PaymentsFault::Html)),
@@ -74,6 +77,7 @@ const FAULTS: [(&str, Option<PaymentsFault>); 10] = [
     ("lost response", Some(PaymentsFault::LostResponse)),
     ("order in progress", Some(PaymentsFault::InProgress)),
     ("order not a draft", Some(PaymentsFault::NotDraft)),
+    ("off-session charges forbidden", Some(PaymentsFault::OffSessionForbidden)),
 ];
 
 /// The provider behind a listener.
@@ -151,7 +155,8 @@ impl Payments {
             PaymentsFault::HangAfter
             | PaymentsFault::LostResponse
             | PaymentsFault::InProgress
-            | PaymentsFault::NotDraft => return None,
+            | PaymentsFault::NotDraft
+            | PaymentsFault::OffSessionForbidden => return None,
         }))
     }
 
@@ -173,6 +178,12 @@ impl Payments {
             }
             ("GET", ["customers", "external", id]) => (200, state.customer(id)?),
             ("GET", ["customers", "external", id, "payment-methods"]) => (200, state.payment_methods(id)?),
+            ("POST", ["orders", ""] | ["orders", _, "finalize"])
+                if self.current_fault(request) == Some(PaymentsFault::OffSessionForbidden) =>
+            {
+                let detail = "Off-session charges are not enabled for this organization.".into();
+                return Err(ApiError { status: 403, error: "NotPermitted", detail });
+            }
             ("POST", ["orders", ""]) => (201, state.create_order(&body()?)?),
             ("GET", ["orders", id]) => (200, state.order(id)?),
             ("POST", ["orders", _, "finalize"]) if self.current_fault(request) == Some(PaymentsFault::InProgress) => {

@@ -128,13 +128,14 @@ impl billing::Payments for PaymentsPort {
             purpose,
             reference,
         };
-        call(self.0.create_order(&new)).await
+        let created = call(self.0.create_order(&new)).await?;
+        created.ok_or_else(|| PaymentsError::Rejected("charges without the customer are forbidden".to_owned()))
     }
 
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
         Ok(match call(self.0.finalize_order(order)).await? {
             Finalized::Paid => Charge::Paid,
-            Finalized::Declined => Charge::Declined,
+            Finalized::Declined | Finalized::Forbidden => Charge::Declined,
         })
     }
 }

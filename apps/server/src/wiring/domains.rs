@@ -102,13 +102,15 @@ impl domains::Payments for PaymentsPort {
             purpose,
             reference,
         };
-        self.client.create_order(&new).await.map(Some).map_err(log)
+        let created = self.client.create_order(&new).await.map_err(log)?;
+        let rejection = || PaymentsError::Rejected("charges without the customer are forbidden".to_owned());
+        created.ok_or_else(rejection).map(Some)
     }
 
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {
         Ok(match self.client.finalize_order(order).await.map_err(log_finalize)? {
             Finalized::Paid => Charge::Paid,
-            Finalized::Declined => Charge::Declined,
+            Finalized::Declined | Finalized::Forbidden => Charge::Declined,
         })
     }
 

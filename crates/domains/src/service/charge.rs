@@ -61,10 +61,12 @@ impl Domains {
         let Some(charge) = found.filter(|charge| charge.state == ChargeState::Pending) else { return Ok(()) };
         let payments = self.ports.payments.as_deref();
         let payments = payments.ok_or_else(|| PaymentsError::Unavailable("payments are not configured".to_owned()))?;
-        let charged = match self.order_of(&charge, payments).await? {
-            Some(order) => payments.finalize_order(&order).await,
-            // An organization that is not a customer of the provider has no saved card.
-            None => Ok(Charge::Declined),
+        let charged = match self.order_of(&charge, payments).await {
+            Ok(Some(order)) => payments.finalize_order(&order).await,
+            // An organization that is not a customer of the provider has no saved card. Without an order, nothing is
+            // charged.
+            Ok(None) | Err(ChargeError::Payments(PaymentsError::Rejected(_))) => Ok(Charge::Declined),
+            Err(error) => return Err(error),
         };
         match charged {
             Ok(Charge::Paid) => {

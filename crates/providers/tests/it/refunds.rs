@@ -15,7 +15,8 @@ async fn customer(server: &PaymentsServer) -> (PaymentsClient, String) {
 
 async fn create_order(client: &PaymentsClient, customer: &str, amount_cents: i64) -> Result<String, OutboundError> {
     let (product_id, org, purpose, reference) = (DOMAIN_PRODUCT, "org_1", "domain", "saga_1");
-    client.create_order(&NewOrder { customer_id: customer, product_id, amount_cents, org, purpose, reference }).await
+    let order = NewOrder { customer_id: customer, product_id, amount_cents, org, purpose, reference };
+    Ok(client.create_order(&order).await?.unwrap())
 }
 
 #[tokio::test]
@@ -84,6 +85,25 @@ async fn page_with_an_error_status_is_not_a_refusal() {
     }
     server.inject(None);
     assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Paid));
+}
+
+#[tokio::test]
+async fn forbidden_charges_are_definite() {
+    let server = PaymentsServer::start(None).await;
+    let (client, customer) = customer(&server).await;
+    let order = create_order(&client, &customer, 1_299).await.unwrap();
+    let paid = create_order(&client, &customer, 100).await.unwrap();
+    assert_eq!(client.finalize_order(&paid).await, Ok(Finalized::Paid));
+    server.inject(Some(PaymentsFault::OffSessionForbidden));
+    let (product_id, org, purpose, reference) = (DOMAIN_PRODUCT, "org_1", "domain", "saga_1");
+    let new = NewOrder { customer_id: &customer, product_id, amount_cents: 100, org, purpose, reference };
+    assert_eq!(client.create_order(&new).await, Ok(None));
+    assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Forbidden));
+    // An earlier attempt charged this order.
+    assert_eq!(client.finalize_order(&paid).await, Ok(Finalized::Paid));
+    server.inject(None);
+    assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Paid));
+    assert_eq!((server.orders().len(), server.net_cents("org_1")), (2, 1_399));
 }
 
 #[tokio::test]

@@ -143,6 +143,20 @@ async fn topup_that_becomes_a_dead_letter_turns_auto_topup_off() {
     assert!(rig.orders().is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn forbidden_charge_turns_auto_topup_off() {
+    for path_end in ["/orders/", "/finalize"] {
+        let rig = Rig::start().await;
+        rig.kit.provider.inject_into(path_end, PaymentsFault::OffSessionForbidden);
+        rig.call().await;
+        let off = async || rig.kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"] == false;
+        rig.retry_until(off).await;
+        assert!(!rig.orders().contains(&true), "{path_end}");
+        let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
+        assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
+    }
+}
+
 /// The top-ups whose draft order is stored.
 const STORED: &str = "SELECT id FROM billing.topup_orders WHERE order_id IS NOT NULL";
 /// The top-ups whose message is still in the outbox.

@@ -51,6 +51,20 @@ async fn order_that_can_never_be_paid_ends_the_purchase() {
     kit.assert_bought("shop.com").await;
 }
 
+/// The provider forbids charges without the customer until an operator acts, so the purchase does not wait for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn forbidden_charge_ends_the_purchase() {
+    for path_end in ["/orders/", "/finalize"] {
+        let kit = Kit::start().await;
+        kit.payments.inject_into(path_end, PaymentsFault::OffSessionForbidden);
+        kit.buy("shop.com").await.expect_error(402, "payment_failed");
+        kit.assert_not_bought("shop.com").await;
+        kit.payments.inject(None);
+        kit.buy("shop.com").await.expect(201);
+        kit.assert_bought("shop.com").await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_registration_is_refunded() {
     for (fault, status, code) in [
