@@ -98,8 +98,18 @@ struct Customer {
 }
 
 #[derive(Deserialize)]
-struct Order {
+struct DraftOrder {
     id: String,
+}
+
+/// The response that an order was finalized. Its status means that the order is paid.
+#[derive(Deserialize)]
+struct FinalizedOrder {
+    paid: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Order {
     paid: bool,
     status: String,
 }
@@ -238,7 +248,7 @@ impl PaymentsClient {
             "customer_id": customer_id, "product_id": product_id, "amount": amount_cents, "currency": "usd",
             "metadata": { "org": org, "purpose": purpose, "ref": reference },
         });
-        match self.call::<Order>(Method::POST, &["orders", ""], Some(&body)).await {
+        match self.call::<DraftOrder>(Method::POST, &["orders", ""], Some(&body)).await {
             Ok(created) => Ok(Some(created.id)),
             Err(OutboundError::Status(403)) => {
                 log_forbidden();
@@ -271,8 +281,8 @@ impl PaymentsClient {
             }
             _ => {}
         }
-        let finalized: Order = exchange.success()?;
-        if finalized.paid { Ok(Finalized::Paid) } else { Err(OutboundError::NotJson) }
+        let finalized: FinalizedOrder = exchange.success()?;
+        if finalized.paid == Some(false) { Err(OutboundError::NotJson) } else { Ok(Finalized::Paid) }
     }
 
     /// Refunds an order. Safe to repeat: an order that is refunded already is not refunded again.

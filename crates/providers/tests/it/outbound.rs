@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
 /// Starts a server that responds with these bytes, and then closes the connection or keeps it open.
-async fn server(response: impl Into<Vec<u8>>, closes: bool) -> Url {
+pub async fn server(response: impl Into<Vec<u8>>, closes: bool) -> Url {
     let (listener, response) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), response.into());
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
     tokio::spawn(async move {

@@ -5,6 +5,8 @@ use providers::OutboundError;
 use providers::payments::{Finalized, NewOrder, PaymentsClient, Refunded};
 use sandbox::{DOMAIN_PRODUCT, PAYMENTS_TOKEN, PaymentsFault, PaymentsServer};
 
+use crate::outbound::server;
+
 /// Returns a client, and the provider's id of a customer with a card.
 async fn customer(server: &PaymentsServer) -> (PaymentsClient, String) {
     let client = PaymentsClient::new(&server.url().parse().unwrap(), Secret::new(PAYMENTS_TOKEN.to_owned())).unwrap();
@@ -66,7 +68,7 @@ async fn refund_of_less_than_is_left_is_done_and_other_errors_are_not() {
     assert_eq!(client.refund_order(&order, 1).await, Err(OutboundError::NotJson));
 }
 
-/// The page of a proxy says nothing about the customer or the order.
+/// A proxy in front of the provider does not know the customer or the order.
 #[tokio::test]
 async fn page_with_an_error_status_is_not_a_refusal() {
     let server = PaymentsServer::start(None).await;
@@ -85,6 +87,33 @@ async fn page_with_an_error_status_is_not_a_refusal() {
     }
     server.inject(None);
     assert_eq!(client.finalize_order(&order).await, Ok(Finalized::Paid));
+}
+
+/// Returns the client of a provider that sends this response to one request.
+async fn client_of(status: u16, body: &str) -> PaymentsClient {
+    let response = format!("HTTP/1.1 {status} .\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    PaymentsClient::new(&server(response, false).await, Secret::new(PAYMENTS_TOKEN.to_owned())).unwrap()
+}
+
+/// The client requires only the fields that providers.md names.
+#[tokio::test]
+async fn orders_need_only_the_documented_fields() {
+    for (body, expected) in [
+        (r#"{"id":"ord_1"}"#, Ok("ord_1".to_owned())),
+        (r#"{"id":"ord_1","paid":null,"status":7}"#, Ok("ord_1".to_owned())),
+        (r#"{"status":"draft"}"#, Err(OutboundError::NotJson)),
+    ] {
+        assert_eq!(create_order(&client_of(201, body).await, "cus_1", 100).await, expected, "{body}");
+    }
+    for (body, expected) in [
+        ("{}", Ok(Finalized::Paid)),
+        (r#"{"status":"paid"}"#, Ok(Finalized::Paid)),
+        (r#"{"paid":true}"#, Ok(Finalized::Paid)),
+        (r#"{"paid":false}"#, Err(OutboundError::NotJson)),
+        ("<p>paid</p>", Err(OutboundError::NotJson)),
+    ] {
+        assert_eq!(client_of(200, body).await.finalize_order("ord_1").await, expected, "{body}");
+    }
 }
 
 #[tokio::test]
