@@ -1,6 +1,6 @@
 //! The errors of this context.
 
-use kernel::{ApiError, Code, InvalidField, Kind};
+use kernel::{ApiError, Code, InvalidField, Kind, Time};
 use serde_json::{Value, json};
 
 use crate::ports::ZoneRefusal;
@@ -21,11 +21,17 @@ pub enum DomainError {
     PriceChanged { price_cents: i64, expected_cents: i64 },
     #[error("the payment was declined, or no payment method is saved; update it in the billing portal")]
     PaymentFailed,
+    /// An earlier renewal of the domain is not paid.
+    #[error(
+        "the renewal of {name} until {until} is not paid: {cents} cents were declined; update the payment method in the \
+         billing portal and send a new request, which charges this renewal first"
+    )]
+    RenewalUnpaid { name: String, until: Time, cents: i64 },
     #[error("the registrar refused the request; correct the contact or the name and send a new request")]
     RegistrarRejected,
     #[error("the registrar did not answer as expected; send the same request again, which continues where it stopped")]
     RegistrarFailed,
-    #[error("the purchase is not complete; send the same request again, which continues where it stopped")]
+    #[error("the payment is not complete; send the same request again, which continues where it stopped")]
     Incomplete,
     #[error("this domain is not registered here; manage it at its registrar")]
     NotManaged,
@@ -66,7 +72,8 @@ impl DomainError {
     pub const PAYMENT_FAILED: Code = Code::new(
         "payment_failed",
         Kind::PaymentRequired,
-        "The payment was declined, or the organization has no saved payment method.",
+        "The payment was declined, or the organization has no saved payment method. For a renewal, this is the payment of \
+         an earlier renewal.",
     );
     /// 422: the registrar rejected a value.
     pub const REGISTRAR_REJECTED: Code = Code::new(
@@ -84,8 +91,8 @@ impl DomainError {
     pub const INCOMPLETE: Code = Code::new(
         "saga_incomplete",
         Kind::Upstream,
-        "The purchase is not complete: the payments provider did not answer as expected, or another request is still at \
-         it. The same request continues where it stopped.",
+        "The purchase, or the payment of an earlier renewal, is not complete: the payments provider did not answer as \
+         expected, or another request is still at it. The same request continues where it stopped.",
     );
     /// 409: the domain is not in the platform's account at the registrar.
     pub const NOT_MANAGED: Code = Code::new(
@@ -125,7 +132,7 @@ impl ApiError for DomainError {
             Self::Taken(_) | Self::ZoneTaken(_) => &Self::TAKEN,
             Self::NameUnavailable(_) => &Self::NAME_UNAVAILABLE,
             Self::PriceChanged { .. } => &Self::PRICE_CHANGED,
-            Self::PaymentFailed => &Self::PAYMENT_FAILED,
+            Self::PaymentFailed | Self::RenewalUnpaid { .. } => &Self::PAYMENT_FAILED,
             Self::RegistrarRejected => &Self::REGISTRAR_REJECTED,
             Self::RegistrarFailed => &Self::REGISTRAR_ERROR,
             Self::Incomplete => &Self::INCOMPLETE,

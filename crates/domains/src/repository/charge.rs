@@ -1,6 +1,8 @@
 //! The charges of purchases and renewals.
 
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
 use kernel::{DomainId, OrgId, Time};
 use store::{Connection, Prepared, Result};
@@ -38,6 +40,9 @@ pub trait ChargeRepository {
     /// Returns a charge.
     async fn charge_find(&mut self, id: Uuid) -> Result<Option<ChargeRecord>>;
 
+    /// Returns the oldest renewal of a domain whose charge was declined.
+    async fn charge_find_declined_renewal(&mut self, domain: DomainId) -> Result<Option<ChargeRecord>>;
+
     /// Stores the draft order of a charge, unless the charge already has one. Returns the stored order.
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
 
@@ -53,6 +58,15 @@ impl ChargeRepository for Connection {
 
     async fn charge_find(&mut self, id: Uuid) -> Result<Option<ChargeRecord>> {
         Ok(charges::table.find(id).select(ChargeRecord::as_select()).first(self).await.optional()?)
+    }
+
+    async fn charge_find_declined_renewal(&mut self, domain: DomainId) -> Result<Option<ChargeRecord>> {
+        let declined = charges::table
+            // The condition of the index of renewals.
+            .filter(sql::<Bool>("purpose = 'renewal'"))
+            .filter(charges::domain_id.eq(domain).and(charges::state.eq(ChargeState::Declined)));
+        let oldest = declined.order(charges::renewed_until).select(ChargeRecord::as_select());
+        Ok(oldest.first(self).await.optional()?)
     }
 
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>> {

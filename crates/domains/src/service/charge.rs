@@ -5,9 +5,11 @@ use kernel::Time;
 use serde::{Deserialize, Serialize};
 use store::outbox::{DeliveryError, Message, OutboxHandler};
 use store::{Connection, Error};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Domains;
+use crate::error::DomainError;
 use crate::model::{ChargePurpose, ChargeState};
 use crate::ports::{Charge, NewOrder, Notice, Payments, PaymentsError};
 use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord};
@@ -59,8 +61,7 @@ impl Domains {
     async fn charge_renewal(&self, id: Uuid, attempt: i32) -> Result<(), ChargeError> {
         let found = self.store.connection().await?.charge_find(id).await?;
         let Some(charge) = found.filter(|charge| charge.state == ChargeState::Pending) else { return Ok(()) };
-        let payments = self.ports.payments.as_deref();
-        let payments = payments.ok_or_else(|| PaymentsError::Unavailable("payments are not configured".to_owned()))?;
+        let payments = self.payments()?;
         let charged = match self.order_of(&charge, payments).await {
             Ok(Some(order)) => payments.finalize_order(&order).await,
             // An organization that is not a customer of the provider has no saved card. Without an order, nothing is
@@ -79,6 +80,46 @@ impl Domains {
             // repeated attempt if an earlier one charged the order.
             Err(PaymentsError::Rejected(_)) if attempt == 1 => self.decline(&charge).await,
             Err(error) => Err(error.into()),
+        }
+    }
+
+    fn payments(&self) -> Result<&dyn Payments, PaymentsError> {
+        let payments = self.ports.payments.as_deref();
+        payments.ok_or_else(|| PaymentsError::Unavailable("payments are not configured".to_owned()))
+    }
+
+    /// Charges a renewal again whose charge was declined. Each attempt finalizes the stored order, so concurrent requests
+    /// charge it once.
+    pub(super) async fn charge_declined_renewal(
+        &self,
+        until: Instant,
+        charge: &ChargeRecord,
+    ) -> Result<(), DomainError> {
+        let charged = tokio::time::timeout_at(until, self.charge_again(charge)).await;
+        match charged.unwrap_or_else(|_| Err(PaymentsError::Unavailable("no response in time".to_owned()).into())) {
+            Ok(Charge::Paid) => {
+                let mut connection = self.store.connection().await?;
+                connection.charge_move(charge.id, ChargeState::Declined, ChargeState::Paid).await?;
+                Ok(())
+            }
+            Ok(Charge::Declined) | Err(ChargeError::Payments(PaymentsError::Rejected(_))) => {
+                Err(DomainError::RenewalUnpaid {
+                    name: charge.name.clone(),
+                    until: charge.renewed_until.unwrap_or(charge.created_at),
+                    cents: charge.cents,
+                })
+            }
+            // The adapter logs the error.
+            Err(ChargeError::Payments(PaymentsError::Unavailable(_))) => Err(DomainError::Incomplete),
+            Err(ChargeError::Store(error)) => Err(error.into()),
+        }
+    }
+
+    async fn charge_again(&self, charge: &ChargeRecord) -> Result<Charge, ChargeError> {
+        let payments = self.payments()?;
+        match self.order_of(charge, payments).await? {
+            Some(order) => Ok(payments.finalize_order(&order).await?),
+            None => Ok(Charge::Declined),
         }
     }
 

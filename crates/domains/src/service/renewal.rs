@@ -14,7 +14,7 @@ use super::{Domains, MIN_YEAR_SECONDS, Result};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainRenewal, DomainState};
 use crate::ports::{RegistrarError, RenewalOrder};
-use crate::repository::{DomainRecord, DomainRepository as _};
+use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
 
 /// The kind of the saga.
 pub(super) const RENEWAL: &str = "domains.renewal";
@@ -62,6 +62,14 @@ enum RenewalRefusal {
     Rejected,
 }
 
+/// The result of a request to start a renewal.
+enum Started {
+    /// The renewal, or the one that the request repeats.
+    Saga(Uuid),
+    /// The charge of an earlier renewal was declined.
+    Unpaid(ChargeRecord),
+}
+
 impl Domains {
     /// Renews a domain, and enqueues the charge. A request during a renewal waits for the same renewal. A request for
     /// the same number of years within a day after a renewal counts as a repetition and has no effect: the caller may
@@ -69,15 +77,24 @@ impl Domains {
     /// renewal. This does not apply if both requests have an idempotency key and the first one received its response:
     /// another key then means another renewal. Does not commit the actor's idempotency claim.
     ///
+    /// If the charge of an earlier renewal was declined, charges it first, so that an organization that does not pay
+    /// cannot renew at the platform's expense.
+    ///
     /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarRejected`],
-    /// [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
+    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RenewalUnpaid`],
+    /// [`DomainError::Incomplete`], [`DomainError::RegistrarRejected`], [`DomainError::RegistrarFailed`],
+    /// [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
         let until = self.request_end();
         let domain = self.find_managed(org, name).await?;
         self.registrar()?;
         self.take_requests(org, RENEWAL_REQUESTS).await?;
-        let saga = self.start_renewal(actor, &domain, renewal.years).await?;
+        let saga = loop {
+            match self.start_renewal(actor, &domain, renewal.years).await? {
+                Started::Saga(saga) => break saga,
+                Started::Unpaid(charge) => self.charge_declined_renewal(until, &charge).await?,
+            }
+        };
         match self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await? {
             SagaResult::Done => {
                 let renewed = self.store.connection().await?.domain_find_by_id(domain.id).await?;
@@ -92,8 +109,8 @@ impl Domains {
         }
     }
 
-    /// Starts a renewal, or finds the one that the request repeats.
-    async fn start_renewal(&self, actor: &Actor, domain: &DomainRecord, years: u8) -> Result<Uuid> {
+    /// Starts a renewal, or finds the one that the request repeats, unless an earlier renewal is not paid.
+    async fn start_renewal(&self, actor: &Actor, domain: &DomainRecord, years: u8) -> Result<Started> {
         self.store
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 let locked = self.lock_domain(tx, domain).await?;
@@ -102,17 +119,24 @@ impl Domains {
                 }
                 let key = locked.id.to_string();
                 if let Some(open) = saga::find_open(tx, RENEWAL, &key).await? {
-                    return Ok(open);
+                    return Ok(Started::Saga(open));
                 }
                 let claim = actor.idempotency.map(|claim| claim.id);
                 if let Some(repeated) = self.find_repeated(tx, &key, years, claim).await? {
-                    return Ok(repeated);
+                    return Ok(Started::Saga(repeated));
+                }
+                // Without payments, domains are free of charge.
+                if self.ports.payments.is_some()
+                    && let Some(unpaid) = tx.charge_find_declined_renewal(locked.id).await?
+                {
+                    return Ok(Started::Unpaid(unpaid));
                 }
                 let input = RenewalInput { domain: locked.id, name: locked.name.clone(), years, claim };
                 let input = serde_json::to_value(input).map_err(Error::inconsistent)?;
                 let new = NewSaga { kind: RENEWAL, key: &key, org: locked.org, user: actor.user, input };
                 let saga = self.store.saga_start(tx, &new).await?;
-                Ok(saga.ok_or_else(|| Error::inconsistent("another renewal of the domain is not finished"))?)
+                let saga = saga.ok_or_else(|| Error::inconsistent("another renewal of the domain is not finished"))?;
+                Ok(Started::Saga(saga))
             })
             .await
     }

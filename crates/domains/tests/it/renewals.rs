@@ -150,6 +150,36 @@ async fn renewal_of_a_dead_letter_is_declined_and_never_charged() {
     assert_eq!(kit.world.state().notices, [(kit.org, notice)]);
 }
 
+/// An organization that does not pay cannot renew further at the platform's expense.
+#[tokio::test(flavor = "multi_thread")]
+async fn declined_renewal_is_paid_before_the_next_one() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().declined.push(kit.org);
+    let expires_at = kit.renew(1).await.unwrap();
+    kit.deliver().await;
+    // A repeated request is the same renewal.
+    assert_eq!(kit.renew(1).await.unwrap(), expires_at);
+    for _ in 0..2 {
+        let Err(DomainError::RenewalUnpaid { name, until, cents }) = kit.renew(2).await else { panic!("not refused") };
+        assert_eq!((name.as_str(), until, cents), (NAME, expires_at, RENEWAL));
+    }
+    kit.world.state().declined.clear();
+    // The charge fails before and after its effect.
+    for when in [When::Before, When::After] {
+        kit.world.fault(kit.org, "charge", when, Fault::Fail);
+        assert!(matches!(kit.renew(2).await, Err(DomainError::Incomplete)), "{when:?}");
+        assert_eq!(kit.renewals(), 1);
+    }
+    assert_eq!(kit.renew(2).await.unwrap(), expires_at.plus_seconds(2 * YEAR));
+    // The purchase and the first renewal are paid.
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().orders.len()), ((2, 0), 2));
+    kit.deliver().await;
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().orders.len()), ((3, 0), 3));
+    assert_eq!(kit.count("domains.charges WHERE state <> 'paid'").await, 0);
+    assert_eq!(kit.events().await, ["domain.purchase", "domain.renew", "domain.renew"]);
+}
+
 /// The registrar renews automatically. The organization pays only if the domain's auto-renewal is on.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {

@@ -68,6 +68,14 @@ async fn declined_renewal_charge_is_notified_and_undoes_nothing() {
     assert!(kit.app.db_audit("ada").await.contains(&"notification.raise".to_owned()));
     assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
     assert_eq!(kit.domain(NAME).await.expect(200)["state"], "active");
+    // Further renewals are refused until the first one is paid.
+    let refused = kit.act(NAME, "renew", json!({ "years": 2 })).await;
+    assert!(refused.expect_error(402, "payment_failed").to_string().contains(NAME), "{}", refused.body);
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
+    kit.payments.set_card(&kit.org, false);
+    kit.act(NAME, "renew", json!({ "years": 2 })).await.expect(200);
+    let charged = COM_CENTS + 3 * 1_599;
+    eventually("the charges", async || (kit.payments.net_cents(&kit.org) == charged).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
