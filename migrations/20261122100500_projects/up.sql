@@ -35,7 +35,8 @@ CREATE TABLE projects.deployments (
     -- SHA-256 of the upload, which is the name of the bundle in the bundle store.
     digest bytea NOT NULL CONSTRAINT deployments_digest_check CHECK (octet_length(digest) = 32),
     size_bytes bigint NOT NULL,
-    manifest jsonb NOT NULL,
+    -- The resources that the manifest declares. The manifest itself is only in the bundle.
+    declares text[] NOT NULL,
     has_worker boolean NOT NULL,
     asset_count integer NOT NULL,
     git_commit text,

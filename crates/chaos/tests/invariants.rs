@@ -15,7 +15,7 @@ const VALID: &str = "
         VALUES (md5('p')::uuid, md5('o')::uuid, 'p', 'public', 1, now());
     INSERT INTO projects.hostnames (name, project_id, kind, state, created_at)
         VALUES ('p.example', md5('p')::uuid, 'default', 'active', now());
-    INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by,
+    INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, declares, has_worker, asset_count, created_by,
         created_by_subject, created_at)
         VALUES (md5('d')::uuid, md5('p')::uuid, 1, sha256('d'), 1, '{}', false, 1, md5('u')::uuid, 'u', now());
     UPDATE projects.projects SET live_version = 1;
@@ -191,7 +191,7 @@ const VIOLATIONS: [(&str, &str); 87] = [
     ),
     (
         "a project with two serving",
-        "INSERT INTO projects.deployments SELECT md5('e')::uuid, project_id, 2, digest, size_bytes, manifest, has_worker, asset_count, \
+        "INSERT INTO projects.deployments SELECT md5('e')::uuid, project_id, 2, digest, size_bytes, declares, has_worker, asset_count, \
          git_commit, git_message, git_branch, git_dirty, created_by, created_by_subject, created_at FROM projects.deployments; \
          INSERT INTO store.audit SELECT md5('4')::uuid, event, org_id, actor_id, credential, target, '{\"version\": 2}', request_id, \
          created_at FROM store.audit WHERE event = 'deployment.create'; \

@@ -55,6 +55,8 @@ pub enum ProjectError {
          never deleted, so upgrade the plan, or ask the operator to raise the limit"
     )]
     BundleBytes { limit: u64, bytes: i64, plan: Plan },
+    #[error("the limit of {limit} deployments of a project in 24 hours is reached; retry in {retry_after} s")]
+    DeploymentLimit { limit: u32, retry_after: i64 },
     #[error("no such bundle")]
     BundleNotFound,
     #[error("the bundle was rejected: {0}")]
@@ -121,6 +123,7 @@ impl ApiError for ProjectError {
             Self::TooManyChecks => &Code::UNAVAILABLE,
             Self::Limit { .. } => &Self::LIMIT,
             Self::BundleBytes { .. } => &Self::BUNDLE_BYTES_LIMIT,
+            Self::DeploymentLimit { .. } => &Code::RATE_LIMITED,
             Self::NotFound
             | Self::VersionNotFound
             | Self::PushNotPending
@@ -144,6 +147,7 @@ impl ApiError for ProjectError {
         match self {
             Self::Limit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
             Self::BundleBytes { limit, bytes, plan } => Some(json!({ "limit": limit, "bytes": bytes, "plan": plan })),
+            Self::DeploymentLimit { limit, .. } => Some(json!({ "limit": limit })),
             Self::HostnameHeld { record, .. } => Some(json!({ "verify": record })),
             Self::HostnameLimit { of, limit, count, plan } => {
                 Some(json!({ "limit": limit, "count": count, "plan": plan, "of": of.as_str() }))
@@ -156,6 +160,13 @@ impl ApiError for ProjectError {
             }
             Self::Field(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
+            _ => None,
+        }
+    }
+
+    fn retry_after(&self) -> Option<i64> {
+        match self {
+            Self::DeploymentLimit { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }

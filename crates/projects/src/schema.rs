@@ -22,7 +22,7 @@ diesel::table! {
         version -> Integer,
         digest -> Binary,
         size_bytes -> BigInt,
-        manifest -> Jsonb,
+        declares -> Array<Text>,
         has_worker -> Bool,
         asset_count -> Integer,
         git_commit -> Nullable<Text>,

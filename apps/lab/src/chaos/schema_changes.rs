@@ -90,7 +90,7 @@ const SEED: &str = "
     INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at)
         SELECT md5(n::text)::uuid, md5((n % 100000 + 1)::text)::uuid, 'project' || n, 'public', 1, now()
         FROM generate_series(1, 1000000) n;
-    INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by,
+    INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, declares, has_worker, asset_count, created_by,
             created_by_subject, created_at)
         SELECT md5(n::text)::uuid, md5(n::text)::uuid, 1, sha256(n::text::bytea), 1, '{}', false, 1, md5(n::text)::uuid, 'user' || n, now()
         FROM generate_series(1, 1000000) n;

@@ -75,6 +75,7 @@ pub(super) fn wire(
     };
     let bundles = Bundles::new(config.bundle_store.open().context("failed to open the bundle store")?);
     let projects = Projects::new(store.clone(), bundles.clone(), config.limits, site, ports);
+    let projects = projects.with_abuse_limits(config.abuse_limits);
     background.job(Job::every(MINUTE, "projects.check_hostnames"), projects.clone(), async |projects| {
         projects.hostnames_check().await.map(drop)
     });

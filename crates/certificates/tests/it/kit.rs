@@ -276,7 +276,7 @@ impl Kit {
         self.db_execute(&format!(
             "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
              VALUES ('{id}', '{org}', '{name}', 'public', 1, now()); \
-             INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, manifest, has_worker, \
+             INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, declares, has_worker, \
                  asset_count, created_by, created_by_subject, created_at) \
              VALUES ('{id}', '{id}', 1, decode(repeat('00', 32), 'hex'), 1, '{{}}', false, 1, '{id}', 'ada', now()); \
              UPDATE projects.projects SET live_version = 1 WHERE id = '{id}'"

@@ -221,11 +221,15 @@ impl Deploys {
 
 /// Returns whether the upload would fail in the same way if it were repeated.
 fn is_permanent(error: &ProjectError) -> bool {
-    !matches!(error, ProjectError::UploadBroken(_))
-        && matches!(
+    match error {
+        ProjectError::UploadBroken(_) => false,
+        // The node would repeat the upload for up to a day.
+        ProjectError::DeploymentLimit { .. } => true,
+        _ => matches!(
             error.code().kind,
             Kind::Invalid | Kind::TooLarge | Kind::Unauthenticated | Kind::Forbidden | Kind::NotFound | Kind::Conflict
-        )
+        ),
+    }
 }
 
 fn note(resource: Resource, declares: ResourceSet, granted: ResourceSet) -> Option<String> {

@@ -3,22 +3,22 @@
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 use diesel_async::RunQueryDsl;
-use kernel::{DeploymentId, Digest, Paging, ProjectId, ResourceSet, Time, UserId};
+use kernel::{DeploymentId, Digest, Paging, ProjectId, Resource, ResourceSet, Time, UserId};
 use store::{Connection, Prepared, Result, newest_first};
 
 use crate::model::{Author, Deployment, DeploymentStatus, Git};
 use crate::schema::{deployments, projects};
 
 /// A deployment to insert.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRecord {
     pub id: DeploymentId,
     pub project: ProjectId,
     pub version: i32,
     pub digest: Digest,
     pub size_bytes: i64,
-    /// `svc.json`, including unknown keys.
-    pub manifest: serde_json::Value,
+    /// The resources that the manifest declares.
+    pub declares: ResourceSet,
     pub has_worker: bool,
     pub asset_count: i32,
     pub git: Git,
@@ -47,6 +47,9 @@ pub trait DeploymentRepository {
 
     /// Finds a deployment by its version.
     async fn deployment_find(&self, project: ProjectId, version: i32) -> Result<Option<Deployment>>;
+
+    /// Returns the time at which this version of a project was created, or `None` if there is no such version.
+    async fn deployment_created_at(&mut self, project: ProjectId, version: i32) -> Result<Option<Time>>;
 }
 
 #[derive(Queryable, Selectable, Insertable)]
@@ -57,7 +60,7 @@ pub(super) struct DeploymentRow {
     version: i32,
     digest: Digest,
     size_bytes: i64,
-    manifest: serde_json::Value,
+    declares: Vec<Resource>,
     has_worker: bool,
     asset_count: i32,
     git_commit: Option<String>,
@@ -125,6 +128,12 @@ impl DeploymentRepository for Connection {
             .optional()?;
         Ok(found.map(|(row, live)| row.into_deployment(live)))
     }
+
+    async fn deployment_created_at(&mut self, project: ProjectId, version: i32) -> Result<Option<Time>> {
+        let found =
+            deployments::table.filter(deployments::project_id.eq(project).and(deployments::version.eq(version)));
+        Ok(found.select(deployments::created_at).first(self).await.optional()?)
+    }
 }
 
 impl DeploymentRow {
@@ -143,9 +152,7 @@ impl DeploymentRow {
                 branch: self.git_branch,
                 dirty: self.git_dirty,
             },
-            declares: ResourceSet::from_fn(|resource| {
-                self.manifest.get(resource.as_str()).and_then(serde_json::Value::as_bool).unwrap_or(false)
-            }),
+            declares: ResourceSet::from_fn(|resource| self.declares.contains(&resource)),
             has_worker: self.has_worker,
             asset_count: self.asset_count,
             created_by: Author { user_id: self.created_by, subject: self.created_by_subject },
@@ -163,7 +170,7 @@ impl From<DeploymentRecord> for DeploymentRow {
             version: record.version,
             digest: record.digest,
             size_bytes: record.size_bytes,
-            manifest: record.manifest,
+            declares: record.declares.iter().collect(),
             has_worker: record.has_worker,
             asset_count: record.asset_count,
             git_commit: commit,

@@ -69,8 +69,8 @@ pub trait ProjectRepository {
     /// IDs.
     async fn project_purge(&mut self, deleted_before: Time, limit: i64) -> Result<Vec<ProjectId>>;
 
-    /// Returns whether the organization has the project. Takes no lock.
-    async fn project_exists(&mut self, org: OrgId, project: ProjectId) -> Result<bool>;
+    /// Returns the version of the project's newest deployment, or `None` for an unknown project. Takes no lock.
+    async fn project_last_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>>;
 
     /// Increments the project's last version and returns it, or `None` for an unknown project. Locks the project's row
     /// until the transaction ends.
@@ -182,10 +182,10 @@ impl ProjectRepository for Connection {
         build_detail(rows, slug)
     }
 
-    async fn project_exists(&mut self, org: OrgId, project: ProjectId) -> Result<bool> {
+    async fn project_last_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>> {
         let own = projects::org_id.eq(org).and(projects::deleted_at.is_null());
-        let query = projects::table.find(project).filter(own).select(projects::id);
-        Ok(query.first::<ProjectId>(self).await.optional()?.is_some())
+        let query = projects::table.find(project).filter(own).select(projects::last_version);
+        Ok(query.first(self).await.optional()?)
     }
 
     async fn project_next_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>> {

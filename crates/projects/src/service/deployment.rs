@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::Stream;
 use kernel::audit::{Actor, Event};
-use kernel::{DeploymentId, Page, Paging, ProjectId};
+use kernel::{DeploymentId, Page, Paging, ProjectId, Resource, ResourceSet};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -13,6 +13,9 @@ use crate::error::ProjectError;
 use crate::model::{Author, Deployment, DeploymentStatus, Git, Rollback};
 use crate::ports::Push;
 use crate::repository::{BundleRepository as _, DeploymentRecord, DeploymentRepository as _, ProjectRepository as _};
+
+/// One day, in seconds.
+const DAY: i64 = 24 * 3600;
 
 /// The source of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +39,8 @@ impl Projects {
     /// Stores a bundle and makes it live as the project's next version.
     ///
     /// # Errors
-    /// Returns the errors of [`crate::Bundles::receive`], [`ProjectError::BundleBytes`], [`ProjectError::NotFound`] or
-    /// [`ProjectError::PushNotPending`].
+    /// Returns the errors of [`crate::Bundles::receive`], [`ProjectError::BundleBytes`],
+    /// [`ProjectError::DeploymentLimit`], [`ProjectError::NotFound`] or [`ProjectError::PushNotPending`].
     pub async fn deploy<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &self,
         actor: &Actor,
@@ -53,14 +56,13 @@ impl Projects {
         let count = async |bundle: &StoredBundle| self.count_bundle(actor, org, (project, push), bundle).await;
         let received = self.bundles.receive(&id.to_string(), limits, body, count).await?;
         let StoredBundle { digest, size_bytes, contents } = received;
-        let manifest = serde_json::to_value(&contents.manifest).map_err(store::Error::inconsistent)?;
         let mut record = DeploymentRecord {
             id,
             project,
             version: 0,
             digest,
             size_bytes: i64::try_from(size_bytes).unwrap_or(i64::MAX),
-            manifest,
+            declares: declared(&contents.manifest),
             has_worker: contents.has_worker,
             asset_count: i32::try_from(contents.asset_count).unwrap_or(i32::MAX),
             git,
@@ -70,6 +72,7 @@ impl Projects {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 record.version = tx.project_next_version(org.id, project).await?.ok_or(ProjectError::NotFound)?;
+                self.require_deployments_left(tx, project, record.version).await?;
                 if let Some(push) = push
                     && !self.pushes.complete(tx, push, record.version).await?
                 {
@@ -87,7 +90,7 @@ impl Projects {
 
     /// Counts a bundle against the organization's limit before it is stored, so that no stored bundle is uncounted,
     /// even if its deployment fails. A counted bundle that could not be stored is not counted again. A bundle that
-    /// cannot be deployed is not counted.
+    /// cannot be deployed is not counted: the checks of the deployment also precede the count.
     async fn count_bundle(
         &self,
         actor: &Actor,
@@ -99,9 +102,8 @@ impl Projects {
         let size_bytes = i64::try_from(bundle.size_bytes).unwrap_or(i64::MAX);
         self.store
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
-                if !tx.project_exists(org.id, project).await? {
-                    return Err(ProjectError::NotFound);
-                }
+                let last_version = tx.project_last_version(org.id, project).await?.ok_or(ProjectError::NotFound)?;
+                self.require_deployments_left(tx, project, last_version + 1).await?;
                 if let Some(push) = push
                     && !self.pushes.is_next(tx, push).await?
                 {
@@ -114,6 +116,23 @@ impl Projects {
                 Ok(())
             })
             .await
+    }
+
+    /// Checks that the project may have a deployment with this version now. Versions have no gaps, so the version tells
+    /// how many deployments are newer than another one. The result is reliable only while the project's row is locked.
+    async fn require_deployments_left(&self, tx: &mut Connection, project: ProjectId, version: i32) -> Result<()> {
+        let (limit, now) = (self.abuse_limits.deployments_per_project, self.store.clock_rng().now());
+        let oldest = match i32::try_from(limit) {
+            Ok(0) => Some(now),
+            Ok(limit) => tx.deployment_created_at(project, version - limit).await?,
+            Err(_) => None,
+        };
+        let left = oldest.map_or(0, |oldest| oldest.plus_seconds(DAY).unix_millis() - now.unix_millis());
+        if left <= 0 {
+            return Ok(());
+        }
+        // Round up.
+        Err(ProjectError::DeploymentLimit { limit, retry_after: (left + 999) / 1000 })
     }
 
     /// Returns one deployment.
@@ -155,4 +174,14 @@ impl Projects {
         tx.project_set_live(project, version).await?;
         self.update_desired(tx, project).await
     }
+}
+
+fn declared(manifest: &bundle::Manifest) -> ResourceSet {
+    ResourceSet::from_fn(|resource| match resource {
+        Resource::Auth => manifest.auth,
+        Resource::Database => manifest.database,
+        Resource::Email => manifest.email,
+        Resource::Ai => manifest.ai,
+        Resource::Storage => manifest.storage,
+    })
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use kernel::audit::{Actor, Event};
-use kernel::{Digest, Limits, OrgId, Page, Paging, Plan, ProjectId, error_chain};
+use kernel::{AbuseLimits, Digest, Limits, OrgId, Page, Paging, Plan, ProjectId, error_chain};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -48,6 +48,7 @@ pub struct Projects {
     store: Store,
     bundles: Bundles,
     limits: Limits,
+    abuse_limits: AbuseLimits,
     site: Arc<Site>,
     organizations: Arc<dyn Organizations>,
     placements: Arc<dyn Placements>,
@@ -86,12 +87,18 @@ const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
 type Result<T> = std::result::Result<T, ProjectError>;
 
 impl Projects {
-    /// Creates the service.
+    /// Creates the service, with the default limits against abuse.
     #[must_use]
     pub fn new(store: Store, bundles: Bundles, limits: Limits, site: Site, ports: Ports) -> Self {
         let Ports { organizations, placements, pushes, zones, resolver } = ports;
-        let (site, lookups) = (Arc::new(site), Arc::default());
-        Self { store, bundles, limits, site, organizations, placements, pushes, zones, resolver, lookups }
+        let (abuse_limits, site, lookups) = (AbuseLimits::default(), Arc::new(site), Arc::default());
+        Self { store, bundles, limits, abuse_limits, site, organizations, placements, pushes, zones, resolver, lookups }
+    }
+
+    /// Replaces the limits against abuse.
+    #[must_use]
+    pub fn with_abuse_limits(self, abuse_limits: AbuseLimits) -> Self {
+        Self { abuse_limits, ..self }
     }
 
     /// Creates a project and its default hostname, within the plan's limit.

@@ -1,14 +1,21 @@
 //! Deployments: consecutive versions, made live and sent to the node atomically.
 
 use futures_util::future::join_all;
-use kernel::{AccessMode, ApiError as _, Digest, Kind, Limits, Paging, Plan, ResourceSet};
+use kernel::{AbuseLimits, AccessMode, ApiError as _, Code, Digest, Kind, Limits, Paging, Plan, ResourceSet};
 use projects::{
     Deployment, DeploymentRepository as _, DeploymentStatus, Git, LiveAccess, LiveState, ProjectError, Push, Rollback,
     Source,
 };
 use serde_json::json;
 
-use crate::kit::{Kit, body, bundle, site};
+use crate::kit::{DAY, Kit, body, bundle, site};
+
+impl Kit {
+    fn limit_deployments(&mut self, limit: u32) {
+        let limits = AbuseLimits { deployments_per_project: limit, ..AbuseLimits::default() };
+        self.projects = self.projects.clone().with_abuse_limits(limits);
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upload_becomes_the_next_live_version() {
@@ -52,9 +59,66 @@ async fn upload_becomes_the_next_live_version() {
     assert_eq!(kit.projects.detail(&org, project).await.unwrap().live, Some(expected.clone()));
     let list = kit.projects.deployments(project, &Paging::default()).await.unwrap();
     assert_eq!((list.items, list.next_cursor), (vec![expected], None));
-    // Unknown keys of the manifest are kept.
-    let kept = "SELECT (manifest->'future'->>'kept')::int FROM projects.deployments";
-    assert_eq!(kit.db_number(kept).await, 1);
+    // The manifest with its unknown keys is only in the bundle. The deployment contains what it declares.
+    let declared = "SELECT count(*) FROM projects.deployments WHERE declares = '{auth}'";
+    assert_eq!(kit.db_number(declared).await, 1);
+    assert_eq!(kit.files.list(), [format!("bundles/{}", digest.hex())]);
+    assert_eq!(std::fs::read(kit.files.path().join("bundles").join(digest.hex())).unwrap(), upload);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployments_of_a_project_are_limited_in_24_hours() {
+    let mut kit = Kit::start().await;
+    kit.limit_deployments(3);
+    let org = kit.db_org("acme", Plan::Free).await;
+    let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&org, "blog").await.id);
+    for page in ["one", "two", "three"] {
+        kit.deploy(&org, shop, page).await.unwrap();
+        kit.advance(60);
+    }
+    let files = kit.files.list();
+    let assert_refused = async |page: &str, retry_after: i64| {
+        let error = kit.deploy(&org, shop, page).await.unwrap_err();
+        assert_eq!((error.code(), error.details()), (&Code::RATE_LIMITED, Some(json!({ "limit": 3 }))), "{error}");
+        assert_eq!(error.retry_after(), Some(retry_after), "{error}");
+    };
+    // A bundle that the organization already has is refused, too.
+    assert_refused("one", DAY - 180).await;
+    assert_refused("four", DAY - 180).await;
+    // A refused bundle is neither stored nor counted.
+    assert_eq!((kit.files.list(), kit.audited().await), (files, vec![]));
+    assert_eq!(kit.db_number("SELECT count(*) FROM projects.bundles").await, 3);
+    assert_eq!(kit.db_number("SELECT last_version FROM projects.projects WHERE name = 'shop'").await, 3);
+    // Rollbacks create no deployment, and another project has its own limit.
+    kit.projects.rollback(&kit.actor, &org, shop, Rollback { version: 1 }).await.unwrap();
+    kit.deploy(&org, blog, "one").await.unwrap();
+    // The fixture advanced the clock by a second when it read the audit log.
+    kit.advance(DAY - 182);
+    assert_refused("four", 1).await;
+    kit.advance(1);
+    assert_eq!(kit.deploy(&org, shop, "four").await.unwrap().version, 4);
+    assert_refused("five", 60).await;
+    // With a limit of 0, all deployments are refused.
+    kit.limit_deployments(0);
+    let refused = kit.deploy(&org, blog, "one").await.unwrap_err();
+    assert_eq!((refused.code(), refused.retry_after()), (&Code::RATE_LIMITED, Some(DAY)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_deployments_do_not_exceed_the_limit_together() {
+    let mut kit = Kit::start().await;
+    kit.limit_deployments(3);
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    let pages: Vec<String> = (0..8).map(|n| format!("page {n}")).collect();
+    let outcomes = join_all(pages.iter().map(|page| kit.deploy(&org, project, page))).await;
+    let (deployed, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!(deployed.len(), 3, "{refused:?}");
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().code(), &Code::RATE_LIMITED);
+    }
+    let versions = kit.projects.deployments(project, &Paging::default()).await.unwrap().items;
+    assert!(versions.iter().map(|deployment| deployment.version).eq([3, 2, 1]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

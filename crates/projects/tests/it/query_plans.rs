@@ -12,7 +12,7 @@ const FILL: &[&str] = &[
      FROM orgs.orgs o, generate_series(1, 20000) n",
     "INSERT INTO projects.hostnames (name, project_id, kind, state, created_at) \
      SELECT name || '.svc.example', id, 'default', 'active', now() FROM projects.projects",
-    "INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, \
+    "INSERT INTO projects.deployments (id, project_id, version, digest, size_bytes, declares, has_worker, asset_count, \
         created_by, created_by_subject, created_at) \
      SELECT gen_random_uuid(), p.id, n, decode(repeat('00', 32), 'hex'), 1, '{}', false, 1, gen_random_uuid(), 'ada', now() \
      FROM projects.projects p, generate_series(1, 20000) n WHERE p.name = 'p1'",

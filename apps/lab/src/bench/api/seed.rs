@@ -23,7 +23,7 @@ const PROJECT_TABLES: &[(&str, &str)] = &[
     ("projects.hostnames", "name, project_id, kind, state, created_at, verified_at"),
     (
         "projects.deployments",
-        "id, project_id, version, digest, size_bytes, manifest, has_worker, asset_count, created_by, \
+        "id, project_id, version, digest, size_bytes, declares, has_worker, asset_count, created_by, \
          created_by_subject, created_at, status",
     ),
     ("convergence.placements", "project_id, node_id, state, epoch, created_at"),

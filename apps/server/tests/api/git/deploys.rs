@@ -79,6 +79,21 @@ async fn push_is_deployed_as_the_pusher_with_its_commit() {
     kit.ada.post(REPOS, json!({ "name": "b", "deployBranch": "-b" })).await.expect(400);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn push_above_the_daily_limit_of_deployments_is_rejected() {
+    let kit = Kit::with(|config| config.abuse_limits.deployments_per_project = 1, &[]).await;
+    let work = kit.deploying().await;
+    commit_site(&work, "one");
+    let printed = work.push();
+    assert!(printed.contains("remote: deployed version 1 at"), "{printed}");
+    commit_site(&work, "two");
+    let printed = work.push();
+    assert!(printed.contains("remote: not deployed: the limit of 1 deployments of a project in 24 hours"), "{printed}");
+    assert_eq!(kit.deployments().await.len(), 1);
+    let updates = kit.ref_updates(2).await;
+    assert_eq!(updates.iter().filter(|update| update["deploy"]["status"] == "rejected").count(), 1, "{updates:?}");
+}
+
 /// The push succeeds, and its client sees the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn push_that_cannot_be_deployed_names_the_reason() {

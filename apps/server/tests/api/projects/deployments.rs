@@ -148,6 +148,18 @@ async fn bundles_above_the_limit_of_the_organization_are_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deployments_above_the_daily_limit_are_rejected() {
+    let app = App::with(|config| config.abuse_limits.deployments_per_project = 1).await;
+    let ada = project(&app).await;
+    ada.upload(DEPLOYMENTS, site("page")).await.expect(201);
+    let refused = ada.upload(DEPLOYMENTS, site("page")).await;
+    assert_eq!(refused.expect_error(429, "rate_limited")["details"], json!({ "limit": 1 }));
+    let retry_after: i64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=24 * 3600).contains(&retry_after), "{retry_after}");
+    assert_eq!(app.db_audit("ada").await, ["project.create", "deployment.create"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interrupted_upload_leaves_no_files() {
     let app = App::start().await;
     let ada = project(&app).await;
