@@ -27,6 +27,8 @@ CREATE TABLE projects.projects (
 CREATE UNIQUE INDEX projects_org_id_name_live_key ON projects.projects (org_id, name) WHERE deleted_at IS NULL;
 CREATE INDEX projects_org_id_idx ON projects.projects (org_id, id);
 CREATE INDEX projects_deleted_at_idx ON projects.projects (deleted_at) WHERE deleted_at IS NOT NULL;
+-- For the limit of deleted projects per organization.
+CREATE INDEX projects_org_id_deleted_at_idx ON projects.projects (org_id, deleted_at) WHERE deleted_at IS NOT NULL;
 
 CREATE TABLE projects.deployments (
     id uuid CONSTRAINT deployments_pkey PRIMARY KEY,

@@ -20,6 +20,8 @@ pub struct AbuseLimits {
     /// Maximum number of notification mails to an address in any hour, over all organizations of the same creator. Half
     /// of them can be sent in one burst.
     pub notification_mails_per_recipient: u32,
+    /// Number of projects that an organization may delete in 30 days. At this number, it cannot create further ones.
+    pub deleted_projects_per_org: u32,
     /// Maximum number of deployments of a project in 24 hours.
     pub deployments_per_project: u32,
     /// Maximum number of restores of a project's database that start in 24 hours.
@@ -43,6 +45,7 @@ impl Default for AbuseLimits {
             invite_mails_per_org: 100,
             invite_mails_per_user: 200,
             notification_mails_per_recipient: 60,
+            deleted_projects_per_org: 300,
             deployments_per_project: 2_000,
             database_restores_per_project: 10,
             database_exports_per_project: 20,

@@ -1,7 +1,7 @@
 //! The errors of projects and bundles.
 
 use kernel::ownership::{TakeoverObstacle, VerifyRecord};
-use kernel::{ApiError, Code, InvalidField, Kind, Plan};
+use kernel::{ApiError, Code, InvalidField, Kind, Plan, Time};
 use serde_json::{Value, json};
 
 /// A limit of the hostnames of a project.
@@ -28,6 +28,11 @@ pub enum ProjectError {
     TooManyChecks,
     #[error("the {plan} plan allows {limit} projects, and the organization already has {count}")]
     Limit { limit: u32, count: i64, plan: Plan },
+    #[error(
+        "the organization deleted {limit} projects in the last 30 days; it can create a project at {purge_at}, when \
+         the data of one of them is purged"
+    )]
+    DeletedLimit { limit: u32, purge_at: Time },
     #[error("no such project")]
     NotFound,
     #[error("the project has no such hostname")]
@@ -93,6 +98,13 @@ impl ProjectError {
         Kind::Conflict,
         "The organization has reached the project limit of its plan. `details` contains `limit`, `count` and `plan`.",
     );
+    /// 409: the organization deleted too many projects, against abuse.
+    pub const DELETED_LIMIT: Code = Code::new(
+        "deleted_project_limit",
+        Kind::Conflict,
+        "The organization deleted too many projects in the last 30 days, whose data is not purged yet. `details` \
+         contains `limit`, and `purgeAt`: the time at which the organization can create a project again.",
+    );
     /// 409: the plan's limit of bundles is reached.
     pub const BUNDLE_BYTES_LIMIT: Code = Code::new(
         "bundle_bytes_limit",
@@ -122,6 +134,7 @@ impl ApiError for ProjectError {
             Self::HostnameLimit { .. } => &Self::HOSTNAME_LIMIT,
             Self::TooManyChecks => &Code::UNAVAILABLE,
             Self::Limit { .. } => &Self::LIMIT,
+            Self::DeletedLimit { .. } => &Self::DELETED_LIMIT,
             Self::BundleBytes { .. } => &Self::BUNDLE_BYTES_LIMIT,
             Self::DeploymentLimit { .. } => &Code::RATE_LIMITED,
             Self::NotFound
@@ -146,6 +159,7 @@ impl ApiError for ProjectError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::Limit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
+            Self::DeletedLimit { limit, purge_at } => Some(json!({ "limit": limit, "purgeAt": purge_at })),
             Self::BundleBytes { limit, bytes, plan } => Some(json!({ "limit": limit, "bytes": bytes, "plan": plan })),
             Self::DeploymentLimit { limit, .. } => Some(json!({ "limit": limit })),
             Self::HostnameHeld { record, .. } => Some(json!({ "verify": record })),

@@ -74,7 +74,8 @@ pub trait Placements: Send + Sync {
     /// Writes the desired state that this context owns, in the caller's transaction.
     async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()>;
 
-    /// Removes the desired state of a project, in the transaction that deletes the project.
+    /// Removes the desired state of a project, and the secrets that other contexts have about it, in the transaction
+    /// that deletes the project.
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 
     /// Deletes all data that other contexts have about purged projects, in the transaction that purges them.

@@ -144,7 +144,7 @@ impl projects::Placements for ConvergencePort {
     }
 
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
-        self.resources.email_release(tx, project).await?;
+        self.resources.release(tx, project).await?;
         self.certificates.sync(tx, project).await?;
         self.removal.remove(tx, project).await.map_err(IntoStoreError::into_store_error)
     }

@@ -34,6 +34,10 @@ pub trait ProjectRepository {
     /// is locked.
     async fn project_count(&mut self, org: OrgId) -> Result<i64>;
 
+    /// Returns the time of the `n`th newest deletion of a project of the organization after `after`, counted from 1.
+    /// Returns `None` if there are fewer. The result is reliable only while the organization is locked.
+    async fn project_nth_newest_deletion(&mut self, org: OrgId, after: Time, n: u32) -> Result<Option<Time>>;
+
     /// Inserts a project; returns false when the organization has a project with this name.
     async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool>;
 
@@ -114,6 +118,15 @@ impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
         let count = project_counts::table.find(org).select(project_counts::projects).first(self).await.optional()?;
         Ok(count.unwrap_or(0))
+    }
+
+    async fn project_nth_newest_deletion(&mut self, org: OrgId, after: Time, n: u32) -> Result<Option<Time>> {
+        let deletions = projects::table
+            .filter(projects::org_id.eq(org).and(projects::deleted_at.gt(after)))
+            .order(projects::deleted_at.desc())
+            .offset(i64::from(n.saturating_sub(1)))
+            .select(projects::deleted_at.assume_not_null());
+        Ok(deletions.first(self).await.optional()?)
     }
 
     async fn project_insert(&mut self, project: &ProjectRecord) -> Result<bool> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use kernel::audit::{Actor, Event};
-use kernel::{AbuseLimits, Digest, Limits, OrgId, Page, Paging, Plan, ProjectId, error_chain};
+use kernel::{AbuseLimits, Digest, Limits, OrgId, Page, Paging, Plan, ProjectId, Time, error_chain};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -104,7 +104,8 @@ impl Projects {
     /// Creates a project and its default hostname, within the plan's limit.
     ///
     /// # Errors
-    /// Returns [`ProjectError::Limit`], [`ProjectError::NameTaken`] or [`ProjectError::HostnameTaken`].
+    /// Returns [`ProjectError::Limit`], [`ProjectError::DeletedLimit`], [`ProjectError::NameTaken`] or
+    /// [`ProjectError::HostnameTaken`].
     pub async fn create(&self, actor: &Actor, org: &Org, new: NewProject) -> Result<Project> {
         let clock_rng = self.store.clock_rng();
         let NewProject { name } = new;
@@ -118,6 +119,7 @@ impl Projects {
                 if count >= i64::from(limit) {
                     return Err(ProjectError::Limit { limit, count, plan });
                 }
+                self.require_few_deletions(tx, org.id, project.created_at).await?;
                 if !tx.project_insert(&project).await? {
                     return Err(ProjectError::NameTaken);
                 }
@@ -136,6 +138,18 @@ impl Projects {
             tracing::warn!(error = %error_chain(&error), "failed to notify the organization of its project limit");
         }
         created
+    }
+
+    /// Checks that the organization deleted few projects recently. A deleted project does not count towards the plan's
+    /// limit, but its data stays until the purge. The caller holds the organization's lock.
+    async fn require_few_deletions(&self, tx: &mut Connection, org: OrgId, now: Time) -> Result<()> {
+        let (limit, after) = (self.abuse_limits.deleted_projects_per_org, now.plus_seconds(-RETENTION_SECONDS));
+        match tx.project_nth_newest_deletion(org, after, limit).await? {
+            None => Ok(()),
+            Some(deleted) => {
+                Err(ProjectError::DeletedLimit { limit, purge_at: deleted.plus_seconds(RETENTION_SECONDS) })
+            }
+        }
     }
 
     /// Notifies the organization in a separate transaction, because the transaction of the request was rolled back. The

@@ -1,7 +1,7 @@
 //! Renaming, overview, deletion and purge of projects.
 
 use futures_util::future::join_all;
-use kernel::{AccessMode, ApiError as _, Paging, Plan, ProjectId, ResourceSet, Role};
+use kernel::{AbuseLimits, AccessMode, ApiError as _, Paging, Plan, ProjectId, ResourceSet, Role};
 use projects::{
     AccessChange, Authorize, HostnameState, NewHostname, Org, Overview, ProjectChange, ProjectDeletion, ProjectDetail,
     ProjectError, ProjectRepository as _, Rollback,
@@ -221,6 +221,39 @@ async fn deleted_project_does_not_count_towards_the_limit() {
     let refused = kit.projects.create(&kit.actor, &org, new_project("e")).await;
     assert!(matches!(refused, Err(ProjectError::Limit { count: 3, .. })), "{refused:?}");
     assert_eq!(kit.names(&org).await, ["b", "c", "d"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_projects_of_an_organization_are_limited_until_their_purge() {
+    let mut kit = Kit::start().await;
+    let limits = AbuseLimits { deleted_projects_per_org: 3, ..AbuseLimits::default() };
+    kit.projects = kit.projects.clone().with_abuse_limits(limits);
+    let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let start = kit.now();
+    let create_and_delete = async |name: &str| {
+        let project = kit.project(&org, name).await.id;
+        kit.delete(&org, project, name).await.unwrap();
+        kit.audited().await;
+    };
+    for name in ["a", "b", "c"] {
+        create_and_delete(name).await;
+        kit.advance(60);
+    }
+    let assert_refused = async |purge_at: kernel::Time| {
+        let refused = kit.projects.create(&kit.actor, &org, new_project("d")).await.unwrap_err();
+        assert_eq!(refused.code(), &ProjectError::DELETED_LIMIT);
+        assert_eq!(refused.details(), Some(json!({ "limit": 3, "purgeAt": purge_at })));
+        assert!(refused.to_string().contains(&purge_at.to_string()), "{refused}");
+        assert_eq!(kit.audited().await, []);
+    };
+    assert_refused(start.plus_seconds(30 * DAY)).await;
+    // Each organization has its own limit.
+    kit.project(&other, "d").await;
+    kit.advance(30 * DAY - 181);
+    assert_refused(start.plus_seconds(30 * DAY)).await;
+    kit.advance(1);
+    create_and_delete("d").await;
+    assert_refused(start.plus_seconds(30 * DAY + 60)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

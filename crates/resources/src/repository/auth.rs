@@ -74,6 +74,9 @@ pub trait AuthRepository {
 
     /// Deletes a provider of a project. Returns false if it was not registered.
     async fn auth_provider_delete(&mut self, project: ProjectId, provider: AuthProvider) -> Result<bool>;
+
+    /// Deletes the settings and the providers of a deleted project. Waits for changes in progress.
+    async fn auth_delete(&mut self, project: ProjectId) -> Result<()>;
 }
 
 /// The reserved prefix of the names of client secrets (specification, "App user auth", rule 6).
@@ -202,6 +205,11 @@ impl AuthRepository for Connection {
     async fn auth_provider_delete(&mut self, project: ProjectId, provider: AuthProvider) -> Result<bool> {
         let row = auth_providers::table.find((project, client_secret_name(provider)));
         Ok(diesel::delete(row).execute(self).await? == 1)
+    }
+
+    async fn auth_delete(&mut self, project: ProjectId) -> Result<()> {
+        diesel::delete(auth::table.find(project)).execute(self).await?;
+        Ok(())
     }
 }
 

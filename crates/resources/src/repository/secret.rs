@@ -56,6 +56,9 @@ pub trait SecretRepository {
     /// Deletes secrets of a project whose secrets are locked, and returns their number.
     async fn secret_delete(&mut self, project: ProjectId, names: &[SecretName]) -> Result<usize>;
 
+    /// Deletes all secrets of a deleted project. Waits for changes in progress.
+    async fn secret_delete_all(&mut self, project: ProjectId) -> Result<()>;
+
     /// Returns the sealed secrets of these projects, ordered by project, in one snapshot.
     async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<LoadedSecret>>;
 }
@@ -144,6 +147,11 @@ impl SecretRepository for Connection {
     async fn secret_delete(&mut self, project: ProjectId, names: &[SecretName]) -> Result<usize> {
         let deleted = secrets::table.filter(secrets::project_id.eq(project).and(secrets::name.eq_any(names)));
         Ok(diesel::delete(deleted).execute(self).await?)
+    }
+
+    async fn secret_delete_all(&mut self, project: ProjectId) -> Result<()> {
+        diesel::delete(secret_sets::table.find(project)).execute(self).await?;
+        Ok(())
     }
 
     async fn secret_load(&mut self, projects: &[ProjectId]) -> Result<Vec<LoadedSecret>> {

@@ -1,7 +1,7 @@
 //! The mail domains of projects. The context `mail` has the mail, which stays when the grant is revoked.
 
+use kernel::Resource;
 use kernel::audit::Actor;
-use kernel::{ProjectId, Resource};
 use store::Connection;
 
 use super::grant::GrantKind;
@@ -42,13 +42,5 @@ impl Resources {
     pub async fn email_revoke(&self, actor: &Actor, target: Target) -> Result<()> {
         let delete = async |tx: &mut Connection| Ok(tx.email_domain_delete(target.project).await?);
         self.revoke(actor, target, &EMAIL, delete).await
-    }
-
-    /// Frees the mail domain of a project in the transaction that deletes the project.
-    ///
-    /// # Errors
-    /// Returns an error if Postgres is unavailable.
-    pub async fn email_release(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
-        tx.email_domain_delete(project).await
     }
 }

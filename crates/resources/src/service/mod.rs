@@ -12,7 +12,7 @@ use store::{Connection, Store};
 
 use crate::error::ResourceError;
 use crate::ports::{Ports, ResourcePart};
-use crate::repository::GrantRepository as _;
+use crate::repository::{AuthRepository as _, EmailRepository as _, GrantRepository as _, SecretRepository as _};
 
 type Result<T> = std::result::Result<T, ResourceError>;
 
@@ -53,6 +53,18 @@ impl Resources {
     /// Returns [`ResourceError::Store`].
     pub async fn grants(&self, project: ProjectId) -> Result<ResourceSet> {
         Ok(self.store.connection().await?.grant_list(project).await?)
+    }
+
+    /// Deletes the secrets and the app sign-in of a project, with its identity providers, and frees its mail domain, in
+    /// the transaction that deletes the project. Call it before the project is removed from the desired state: changes
+    /// of these values lock them before the placement.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn release(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        tx.secret_delete_all(project).await?;
+        tx.auth_delete(project).await?;
+        tx.email_domain_delete(project).await
     }
 
     /// Publishes a change of a part in the transaction that makes the change.

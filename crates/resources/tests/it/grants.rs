@@ -63,6 +63,27 @@ async fn purge_of_project_deletes_all_its_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_project_deletes_its_secrets_and_providers() {
+    let kit = Kit::start().await;
+    let (project, other) = (kit.signing_in("shop").await, kit.signing_in("other").await);
+    for at in [project, other] {
+        kit.set(at, "API_KEY", "value").await.unwrap();
+        kit.set_provider(at, "codehost", "id", "secret").await.unwrap();
+    }
+    let release = async |tx: &mut store::Connection| kit.resources.release(tx, project.project).await;
+    kit.store.transaction_unaudited(release).await.unwrap();
+    for table in ["secret_sets", "secrets", "auth", "auth_providers"] {
+        let of_other = format!("project_id = '{}'", other.project.as_uuid());
+        let (all, kept) = (format!("SELECT count(*) FROM resources.{table}"), format!(" WHERE {of_other}"));
+        assert_eq!(kit.db_number(&all).await, 1, "{table}");
+        assert_eq!(kit.db_number(&(all + &kept)).await, 1, "{table}");
+    }
+    // A node that still wants the parts receives no value.
+    assert!(kit.load(&[project.project]).await.is_empty());
+    assert!(kit.load_auth(&[project.project]).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn grant_and_revocation_are_audited_and_published_once() {
     let kit = Kit::start().await;
     let at = kit.db_project("shop").await;

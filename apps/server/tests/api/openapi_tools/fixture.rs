@@ -29,6 +29,7 @@ const LIMITS: &str = "
     oauth_client = 10000000
     [abuse]
     orgs_per_user = 10000000
+    deleted_projects_per_org = 10000000
     deployments_per_project = 10000000
     registrar_requests_per_org = 10000000
     [registrar]

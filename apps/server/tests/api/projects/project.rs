@@ -104,6 +104,23 @@ async fn project_shows_declared_and_granted_resources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deleted_projects_above_the_limit_prevent_a_creation() {
+    let app = App::with(|config| config.abuse_limits.deleted_projects_per_org = 1).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let body = json!({ "confirm": "site" });
+    let delete = ada.send(Method::DELETE, "/v1/orgs/ada/projects/site", |request| request.json(&body)).await;
+    delete.expect(204);
+    let refused = ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await;
+    let details = refused.expect_error(409, "deleted_project_limit")["details"].clone();
+    assert_eq!(details["limit"], json!(1));
+    assert!(details["purgeAt"].as_str().is_some_and(|at| at.parse::<kernel::Time>().is_ok()), "{details}");
+    app.clock.advance(30 * 24 * 3600);
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn renamed_or_deleted_project_frees_its_names_immediately() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;

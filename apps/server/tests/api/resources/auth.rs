@@ -343,6 +343,7 @@ async fn deleted_project_leaves_nothing_to_its_successor() {
     let delete = ada.send(Method::DELETE, PROJECT, |request| request.json(&json!({ "confirm": "site" })));
     delete.await.expect(204);
     assert_eq!(kit.auth_part().await, Value::Null);
+    assert_eq!(kit.app.db_rows("SELECT secret_name FROM resources.auth_providers").await, Vec::<Value>::new());
     ada.get(AUTH).await.expect_error(404, "not_found");
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
     assert_eq!(ada.get(AUTH).await.expect(200), &status(false, defaults(), json!([])));

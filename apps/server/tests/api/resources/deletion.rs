@@ -27,6 +27,8 @@ async fn nothing_is_desired_after_a_deletion_during_changes() {
         }
         let desired = app.db_rows("SELECT part FROM convergence.parts WHERE desired IS NOT NULL").await;
         assert_eq!(desired, Vec::<Value>::new());
+        // The deletion also deletes the secrets, which no request can reach any more.
+        assert_eq!(app.db_rows("SELECT project_id FROM resources.secret_sets").await, Vec::<Value>::new());
         ada.get(SECRETS).await.expect_error(404, "not_found");
         ada.get(STORAGE).await.expect_error(404, "not_found");
     }

@@ -23,7 +23,12 @@ pub(super) fn routes(routes: &mut Routes) {
     area.get("list", "/v1/orgs/{orgSlug}/projects", list).summary("List the projects of an organization");
     area.post("create", "/v1/orgs/{orgSlug}/projects", create)
         .summary("Create a project")
-        .codes(&[&ProjectError::NAME_TAKEN, &ProjectError::HOSTNAME_TAKEN, &ProjectError::LIMIT])
+        .codes(&[
+            &ProjectError::NAME_TAKEN,
+            &ProjectError::HOSTNAME_TAKEN,
+            &ProjectError::LIMIT,
+            &ProjectError::DELETED_LIMIT,
+        ])
         .link("projects.get", "projectName", "/name")
         .link("projects.delete", "projectName", "/name")
         .link("deployments.create", "projectName", "/name");
