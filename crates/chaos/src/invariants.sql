@@ -55,9 +55,9 @@ SELECT n.id, n.name, n.placements, count(p.project_id) AS rows
 FROM convergence.nodes n LEFT JOIN convergence.placements p ON p.node_id = n.id
 GROUP BY n.id HAVING n.placements <> count(p.project_id);
 
--- a project whose last_version differs from its number of deployments
+-- an undeleted project whose last_version differs from its number of deployments
 SELECT p.id, p.name, p.last_version, count(d.id) AS rows, max(d.version) AS highest
-FROM projects.projects p LEFT JOIN projects.deployments d ON d.project_id = p.id
+FROM projects.projects p LEFT JOIN projects.deployments d ON d.project_id = p.id WHERE p.deleted_at IS NULL
 GROUP BY p.id HAVING p.last_version <> count(d.id) OR p.last_version <> coalesce(max(d.version), 0);
 
 -- a zone journal with a gap, or whose last entry is not last_change_number

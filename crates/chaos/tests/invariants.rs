@@ -169,7 +169,7 @@ const VIOLATIONS: [(&str, &str); 87] = [
     ("an organization whose total of bundles", "UPDATE projects.bundle_totals SET size_bytes = 2"),
     ("a deployment whose bundle", "UPDATE projects.bundles SET digest = sha256('e')"),
     ("a node whose placement count", "UPDATE convergence.nodes SET placements = 0"),
-    ("a project whose last_version", "UPDATE projects.projects SET last_version = 2 WHERE name = 'p'"),
+    ("an undeleted project whose last_version", "UPDATE projects.projects SET last_version = 2 WHERE name = 'p'"),
     (
         "a zone journal with a gap",
         "DELETE FROM dns.changes WHERE number = 2; UPDATE dns.zones SET journal_bytes = 4 WHERE org_id IS NOT NULL",

@@ -78,8 +78,12 @@ pub trait Placements: Send + Sync {
     /// that deletes the project.
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 
-    /// Deletes all data that other contexts have about purged projects, in the transaction that purges them.
-    async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
+    /// Deletes a batch of the rows that other contexts have about a project that is being purged, if their number has no
+    /// limit. Returns whether more can be left.
+    async fn purge_batch(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool>;
+
+    /// Deletes all other data that other contexts have about a project, in the transaction that purges it.
+    async fn purge(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 }
 
 /// A push to a git repository that is deployed.

@@ -21,7 +21,7 @@ use projects::{
 use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess, SiteHsts};
 use providers::{LookupError, Resolver};
 use resources::Resources;
-use store::{Connection, Store};
+use store::{Connection, Store, is_full_batch};
 
 use super::error::IntoStoreError;
 use crate::config::{Config, DNS_RESOLVER};
@@ -80,7 +80,9 @@ pub(super) fn wire(
         projects.hostnames_check().await.map(drop)
     });
     background.job(Job::every(HOUR, "projects.purge_deleted"), projects.clone(), async |projects| {
-        projects.purge().await?;
+        projects.purge().await.map(drop)
+    });
+    background.job(Job::every(HOUR, "projects.purge_claims"), projects.clone(), async |projects| {
         projects.first_claims_purge().await
     });
     let sweep = (bundles, store.clock_rng().clone());
@@ -149,12 +151,16 @@ impl projects::Placements for ConvergencePort {
         self.removal.remove(tx, project).await.map_err(IntoStoreError::into_store_error)
     }
 
-    async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
-        // These calls keep the placements of projects whose objects must still be deleted.
-        self.resources.storage_purge(tx, projects).await?;
-        self.git.purge(tx, projects).await?;
-        self.mail.purge(tx, projects).await?;
-        self.removal.purge(tx, projects).await.map_err(IntoStoreError::into_store_error)
+    async fn purge_batch(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool> {
+        self.git.purge_batch(tx, project).await.map(is_full_batch)
+    }
+
+    async fn purge(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        // These calls keep the placement of a project whose objects must still be deleted.
+        let projects = [project];
+        self.resources.storage_purge(tx, &projects).await?;
+        self.mail.purge(tx, &projects).await?;
+        self.removal.purge(tx, &projects).await.map_err(IntoStoreError::into_store_error)
     }
 }
 

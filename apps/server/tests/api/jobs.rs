@@ -8,7 +8,7 @@ use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` is not one of them, because it
 /// needs only the bundle store.
-const ON_POSTGRES: [&str; 18] = [
+const ON_POSTGRES: [&str; 19] = [
     "certificates.reconcile",
     "certificates.run_due",
     "databases.notify_stale",
@@ -24,6 +24,7 @@ const ON_POSTGRES: [&str; 18] = [
     "mail.purge_deleted",
     "mail.purge_old",
     "projects.check_hostnames",
+    "projects.purge_claims",
     "projects.purge_deleted",
     "store.purge_idempotency",
     "store.purge_sagas",

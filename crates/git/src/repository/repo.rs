@@ -3,10 +3,10 @@
 use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Paging, ProjectId, RepositoryId, Time};
-use store::{Connection, Prepared, Result, newest_first};
+use store::{BATCH_SIZE, Connection, Prepared, Result, newest_first};
 
 use crate::model::{BranchName, RepoName, Visibility};
 use crate::schema::{counts, project_orgs, projects, repositories};
@@ -61,8 +61,9 @@ pub trait RepoRepository {
     /// Deletes a locked repository. Its contents become due for erasure at `erase_at`.
     async fn repo_delete(&mut self, repo: &RepoRecord, erase_at: Time) -> Result<()>;
 
-    /// Deletes all repositories of purged projects. Their contents become due for erasure at `erase_at`.
-    async fn repo_purge(&mut self, projects: &[ProjectId], erase_at: Time) -> Result<()>;
+    /// Deletes a batch of the repositories of a project, and returns their number. Their contents, and those of deleted
+    /// repositories, become due for erasure at `erase_at`.
+    async fn repo_purge_batch(&mut self, project: ProjectId, erase_at: Time) -> Result<usize>;
 
     /// Returns repositories whose contents are due for erasure, in ascending order.
     async fn repo_list_erasable(&mut self, now: Time, limit: i64) -> Result<Vec<RepositoryId>>;
@@ -76,6 +77,9 @@ pub trait RepoRepository {
     /// Returns the sum of the sizes of an organization's repositories, in bytes, with those that are not erased yet.
     async fn repo_stored_bytes(&mut self, org: OrgId) -> Result<i64>;
 }
+
+const PURGE: &str = "UPDATE git.repositories SET erase_at = $2 WHERE id IN ( \
+    SELECT id FROM git.repositories WHERE project_id = $1 AND (erase_at IS NULL OR erase_at > $2) LIMIT $3)";
 
 impl RepoRepository for Connection {
     async fn repo_lock_project(&mut self, project: ProjectId) -> Result<bool> {
@@ -148,10 +152,12 @@ impl RepoRepository for Connection {
         Ok(())
     }
 
-    async fn repo_purge(&mut self, projects: &[ProjectId], erase_at: Time) -> Result<()> {
-        let all = repositories::table.filter(repositories::project_id.eq_any(projects));
-        diesel::update(all).set(repositories::erase_at.eq(erase_at)).execute(self).await?;
-        Ok(())
+    async fn repo_purge_batch(&mut self, project: ProjectId, erase_at: Time) -> Result<usize> {
+        let purge = diesel::sql_query(PURGE)
+            .bind::<Uuid, _>(project)
+            .bind::<Timestamptz, _>(erase_at)
+            .bind::<BigInt, _>(BATCH_SIZE);
+        Ok(Prepared(purge).execute(self).await?)
     }
 
     async fn repo_list_erasable(&mut self, now: Time, limit: i64) -> Result<Vec<RepositoryId>> {

@@ -160,12 +160,13 @@ impl Repositories {
             .await
     }
 
-    /// Deletes the repositories of purged projects, in the caller's transaction. Their contents are erased immediately.
+    /// Deletes a batch of the repositories of a project that is being purged, in the caller's transaction, and returns
+    /// their number. Their contents are erased immediately.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
-    pub async fn purge(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
-        tx.repo_purge(projects, self.store.clock_rng().now()).await
+    pub async fn purge_batch(&self, tx: &mut Connection, project: ProjectId) -> store::Result<usize> {
+        tx.repo_purge_batch(project, self.store.clock_rng().now()).await
     }
 
     /// Returns the most recent ref updates of a repository, newest first.

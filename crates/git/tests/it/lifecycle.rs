@@ -36,12 +36,20 @@ async fn deleted_repository_is_erased_after_thirty_days() {
 #[tokio::test]
 async fn repositories_of_a_purged_project_are_erased_at_once() {
     let kit = Kit::start().await;
+    let deleted = kit.create("deleted").await;
+    kit.delete("deleted").await;
     let repo = kit.create("app").await;
-    let projects = [kit.target.project];
-    let purge =
-        kit.store.transaction_unaudited(async |tx: &mut Connection| kit.repositories.purge(tx, &projects).await);
-    purge.await.unwrap();
-    assert_eq!(kit.repositories.erasable().await.unwrap(), [repo.id]);
+    let purge = async || {
+        let purge = async |tx: &mut Connection| kit.repositories.purge_batch(tx, kit.target.project).await;
+        kit.store.transaction_unaudited(purge).await.unwrap()
+    };
+    assert_eq!(purge().await, 2);
+    let (mut due, mut expected) = (kit.repositories.erasable().await.unwrap(), [deleted.id, repo.id]);
+    due.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(due, expected);
+    // The next batch skips the repositories that are already due.
+    assert_eq!(purge().await, 0);
 }
 
 #[tokio::test]

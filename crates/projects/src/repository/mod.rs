@@ -7,6 +7,7 @@ mod deployment;
 mod holder;
 mod hostname;
 mod project;
+mod purge;
 
 pub use access::*;
 pub use bundle::*;
@@ -15,3 +16,4 @@ pub use deployment::*;
 pub use holder::*;
 pub use hostname::*;
 pub use project::*;
+pub use purge::*;

@@ -69,10 +69,6 @@ pub trait ProjectRepository {
     /// Soft-deletes a project and frees its hostnames.
     async fn project_delete(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
-    /// Purges up to `limit` projects that were deleted before `deleted_before`, with their deployments. Returns their
-    /// IDs.
-    async fn project_purge(&mut self, deleted_before: Time, limit: i64) -> Result<Vec<ProjectId>>;
-
     /// Returns the version of the project's newest deployment, or `None` for an unknown project. Takes no lock.
     async fn project_last_version(&mut self, org: OrgId, project: ProjectId) -> Result<Option<i32>>;
 
@@ -291,22 +287,6 @@ impl ProjectRepository for Connection {
         ));
         Prepared(delete).execute(self).await?;
         Ok(())
-    }
-
-    async fn project_purge(&mut self, deleted_before: Time, limit: i64) -> Result<Vec<ProjectId>> {
-        let expired = projects::table
-            .filter(projects::deleted_at.lt(deleted_before))
-            .select(projects::id)
-            .limit(limit)
-            .for_update()
-            .skip_locked();
-        let purged: Vec<ProjectId> = expired.load(self).await?;
-        // The live version references a deployment, so clear it before the deployments are deleted.
-        let clear_live = diesel::update(projects::table.filter(projects::id.eq_any(&purged)));
-        clear_live.set(projects::live_version.eq(None::<i32>)).execute(self).await?;
-        diesel::delete(deployments::table.filter(deployments::project_id.eq_any(&purged))).execute(self).await?;
-        diesel::delete(projects::table.filter(projects::id.eq_any(&purged))).execute(self).await?;
-        Ok(purged)
     }
 
     async fn hostname_insert_default(&mut self, project: &ProjectRecord) -> Result<bool> {

@@ -7,6 +7,7 @@ mod hostname;
 mod hsts;
 mod lookups;
 mod password;
+mod purge;
 mod verification;
 
 use std::sync::Arc;
@@ -268,25 +269,6 @@ impl Projects {
                 // it.
                 self.placements.remove(tx, project).await?;
                 Ok(Outcome::Changed((), Event::in_org("project.delete", org.id, project, json!({ "name": name }))))
-            })
-            .await
-    }
-
-    /// Purges up to 100 projects that were deleted more than 30 days ago, and returns their number. Keeps their
-    /// bundles, which other projects may use.
-    ///
-    /// # Errors
-    /// Returns [`ProjectError::Store`].
-    pub async fn purge(&self) -> Result<usize> {
-        let before = self.store.clock_rng().now().plus_seconds(-RETENTION_SECONDS);
-        self.store
-            .transaction(&Actor::service("purge"), async |tx: &mut Connection| {
-                let purged = tx.project_purge(before, 100).await?;
-                self.placements.purge(tx, &purged).await?;
-                let purged = purged.len();
-                let (name, target) = ("project.purge", "projects".to_owned());
-                let event = Event::of_platform(name, target, json!({ "projects": purged }));
-                Ok(if purged == 0 { Outcome::Unchanged(0) } else { Outcome::Changed(purged, event) })
             })
             .await
     }

@@ -1,22 +1,18 @@
-//! Renaming, overview, deletion and purge of projects.
+//! Renaming, overview and deletion of projects.
 
 use futures_util::future::join_all;
-use kernel::{AbuseLimits, AccessMode, ApiError as _, Paging, Plan, ProjectId, ResourceSet, Role};
+use kernel::{AccessMode, ApiError as _, Paging, Plan, ProjectId, ResourceSet, Role};
 use projects::{
-    AccessChange, Authorize, HostnameState, NewHostname, Org, Overview, ProjectChange, ProjectDeletion, ProjectDetail,
-    ProjectError, ProjectRepository as _, Rollback,
+    AccessChange, Authorize, HostnameState, NewHostname, Org, Overview, ProjectChange, ProjectDetail, ProjectError,
+    ProjectRepository as _, Rollback,
 };
 use serde_json::json;
 
-use crate::kit::{DAY, Kit, body, bundle, new_project};
+use crate::kit::{Kit, body, bundle, new_project};
 
 impl Kit {
     async fn rename(&self, org: &Org, project: ProjectId, to: &str) -> Result<ProjectDetail, ProjectError> {
         self.projects.rename(&self.actor, org, project, ProjectChange { name: to.parse().unwrap() }).await
-    }
-
-    async fn delete(&self, org: &Org, project: ProjectId, confirm: &str) -> Result<(), ProjectError> {
-        self.projects.delete(&self.actor, org, project, ProjectDeletion { confirm: confirm.to_owned() }).await
     }
 
     async fn find(&self, org: &Org, name: &str) -> Option<ProjectId> {
@@ -221,84 +217,6 @@ async fn deleted_project_does_not_count_towards_the_limit() {
     let refused = kit.projects.create(&kit.actor, &org, new_project("e")).await;
     assert!(matches!(refused, Err(ProjectError::Limit { count: 3, .. })), "{refused:?}");
     assert_eq!(kit.names(&org).await, ["b", "c", "d"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deleted_projects_of_an_organization_are_limited_until_their_purge() {
-    let mut kit = Kit::start().await;
-    let limits = AbuseLimits { deleted_projects_per_org: 3, ..AbuseLimits::default() };
-    kit.projects = kit.projects.clone().with_abuse_limits(limits);
-    let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
-    let start = kit.now();
-    let create_and_delete = async |name: &str| {
-        let project = kit.project(&org, name).await.id;
-        kit.delete(&org, project, name).await.unwrap();
-        kit.audited().await;
-    };
-    for name in ["a", "b", "c"] {
-        create_and_delete(name).await;
-        kit.advance(60);
-    }
-    let assert_refused = async |purge_at: kernel::Time| {
-        let refused = kit.projects.create(&kit.actor, &org, new_project("d")).await.unwrap_err();
-        assert_eq!(refused.code(), &ProjectError::DELETED_LIMIT);
-        assert_eq!(refused.details(), Some(json!({ "limit": 3, "purgeAt": purge_at })));
-        assert!(refused.to_string().contains(&purge_at.to_string()), "{refused}");
-        assert_eq!(kit.audited().await, []);
-    };
-    assert_refused(start.plus_seconds(30 * DAY)).await;
-    // Each organization has its own limit.
-    kit.project(&other, "d").await;
-    kit.advance(30 * DAY - 181);
-    assert_refused(start.plus_seconds(30 * DAY)).await;
-    kit.advance(1);
-    create_and_delete("d").await;
-    assert_refused(start.plus_seconds(30 * DAY + 60)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deleted_project_is_purged_after_30_days() {
-    let kit = Kit::start().await;
-    let org = kit.db_org("acme", Plan::Free).await;
-    let kept = kit.project(&org, "kept").await.id;
-    kit.deploy(&org, kept, "page").await.unwrap();
-    kit.audited().await;
-    let project = kit.project(&org, "shop").await.id;
-    for page in ["page", "two"] {
-        kit.deploy(&org, project, page).await.unwrap();
-    }
-    let files = kit.files.list();
-    kit.audited().await;
-    let deleted = kit.now();
-    kit.delete(&org, project, "shop").await.unwrap();
-    let rows = async || {
-        let projects = kit.db_number("SELECT count(*) FROM projects.projects").await;
-        (projects, kit.db_number("SELECT count(*) FROM projects.deployments").await)
-    };
-    kit.advance(30 * DAY);
-    assert_eq!(kit.now(), deleted.plus_seconds(30 * DAY));
-    assert_eq!((kit.projects.purge().await.unwrap(), rows().await), (0, (2, 3)));
-    kit.advance(1);
-    assert_eq!((kit.projects.purge().await.unwrap(), rows().await), (1, (1, 1)));
-    let audited = kit.audited().await;
-    let [row] = audited.as_slice() else { panic!("one row: {audited:?}") };
-    assert_eq!((row.event.as_str(), row.org_id, row.actor_id), ("project.purge", None, None));
-    assert_eq!(row.data, json!({ "projects": 1 }));
-    // A second purge is a no-op. Bundles and other projects are kept.
-    assert_eq!((kit.projects.purge().await.unwrap(), kit.audited().await), (0, vec![]));
-    assert_eq!(kit.files.list(), files);
-    assert!(kit.projects.detail(&org, kept).await.unwrap().live.is_some());
-
-    // Concurrent purges share the work.
-    for n in 0..20 {
-        let shop = kit.projects.create(&kit.actor, &org, new_project(&format!("shop-{n}"))).await.unwrap();
-        kit.deploy(&org, shop.id, "page").await.unwrap();
-        kit.delete(&org, shop.id, shop.name.as_str()).await.unwrap();
-    }
-    kit.advance(31 * DAY);
-    let purged = join_all((0..4).map(|_| kit.projects.purge())).await;
-    assert_eq!(purged.into_iter().map(Result::unwrap).sum::<usize>(), 20);
-    assert_eq!(rows().await, (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

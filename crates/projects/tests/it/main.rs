@@ -16,6 +16,7 @@ mod kit;
 mod lifecycle;
 mod lists;
 mod provenance;
+mod purge;
 mod query_plans;
 mod rejected_uploads;
 mod rollback;

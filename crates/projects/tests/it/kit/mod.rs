@@ -13,8 +13,8 @@ use kernel::audit::{Actor, Event};
 use kernel::{ClockRng, Limits, OrgId, Plan, ProjectId, Role, SessionId, UserId};
 use objects::StoreConfig;
 use projects::{
-    Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectError, Projects, Site, Source,
-    StoredBundle,
+    Author, Bundles, Deployment, Git, NewProject, Org, Ports, Project, ProjectDeletion, ProjectError, Projects, Site,
+    Source, StoredBundle,
 };
 use serde_json::Value;
 use testkit::{Audit, TestStore, session_actor};
@@ -137,6 +137,11 @@ impl Kit {
     pub async fn deploy(&self, org: &Org, project: ProjectId, page: &str) -> Result<Deployment, ProjectError> {
         let source = self.source(Git::default());
         self.projects.deploy(&self.actor, org, project, source, body(&site(page), 1000)).await
+    }
+
+    /// Deletes a project.
+    pub async fn delete(&self, org: &Org, project: ProjectId, confirm: &str) -> Result<(), ProjectError> {
+        self.projects.delete(&self.actor, org, project, ProjectDeletion { confirm: confirm.to_owned() }).await
     }
 
     /// Returns the source of an upload with this Git information.

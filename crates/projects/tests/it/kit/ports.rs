@@ -94,7 +94,11 @@ impl Placements for Node {
         self.fail_if_due()
     }
 
-    async fn purge(&self, _: &mut Connection, _: &[ProjectId]) -> store::Result<()> {
+    async fn purge_batch(&self, _: &mut Connection, _: ProjectId) -> store::Result<bool> {
+        Ok(false)
+    }
+
+    async fn purge(&self, _: &mut Connection, _: ProjectId) -> store::Result<()> {
         self.fail_if_due()
     }
 }
