@@ -217,8 +217,9 @@ fn expected_access(kind: &str, operation: &Value) -> Result<(), u16> {
         "scopeless" if operation["x-scope"].is_string() => Err(403),
         "app-scopeless" if operation["x-scope"].as_str().is_some_and(|scope| scope != UNRELATED_SCOPE) => Err(403),
         "elsewhere" | "limited" | "zoned" if !accepts_restricted => Err(403),
-        "limited" if place == "zone" => Err(403),
-        "zoned" if place == "project" => Err(403),
+        // The routes of organizations that accept restricted tokens list zones or projects.
+        "limited" if place == "zone" || (place == "org" && operation["x-scope"] == "dns:read") => Err(403),
+        "zoned" if place == "project" || (place == "org" && operation["x-scope"] == "project:read") => Err(403),
         "elsewhere" if place != "account" => Err(403),
         "token" | "scopeless" | "elsewhere" | "limited" | "zoned" | "app" | "app-scopeless" => {
             expected_access("admin", operation)

@@ -29,7 +29,7 @@ pub(crate) use caller::impl_caller_policies;
 pub use caller_check::find_caller_check;
 pub(crate) use credential::{PresentedCredential, invalid_credential, rate_limit_address};
 pub(crate) use deploy::{DeployDecision, Deployer, authorize_deploy};
-pub use org::{InOrg, InOrgFiltered, InProject, InZone, TargetOrg, TargetProject};
+pub use org::{InOrg, InOrgFiltered, InProject, InZone, ListedTarget, TargetOrg, TargetProject};
 pub use repository::RepositoryReader;
 pub(crate) use repository::{AllowedGitAccess, GitAuthorizer, GitCredential, GitDecision, GitUser};
 pub(crate) use resolve::{ResolvedCaller, ResolvedOrg};

@@ -32,17 +32,33 @@ pub struct InOrg<R, S> {
 }
 
 /// A member with at least the role `R` in the path's organization, and a credential with the scope `S`. A restricted
-/// token lists only the targets of its restriction.
+/// token lists only the targets of its restriction, and is rejected if the restriction has no targets of the kind `T`.
 #[derive(Debug)]
-pub struct InOrgFiltered<R, S> {
+pub struct InOrgFiltered<R, S, T> {
     pub actor: Actor,
     pub user: Profile,
     pub org: TargetOrg,
-    /// The projects that a listing may show; `None` for all.
-    pub projects: Option<Vec<ProjectId>>,
-    /// The zones that a listing may show; `None` for all.
-    pub zones: Option<Vec<ZoneId>>,
+    /// The targets that the listing may show; `None` for all.
+    pub targets: Option<Vec<T>>,
     policy: PhantomData<(R, S)>,
+}
+
+/// A kind of target to which tokens can be restricted: [`ProjectId`] or [`ZoneId`].
+pub trait ListedTarget: Sized + 'static {
+    /// Selects the targets of this kind from a restriction. `None` if the restriction has none of this kind.
+    fn of_restriction(projects: Option<Vec<ProjectId>>, zones: Option<Vec<ZoneId>>) -> Option<Vec<Self>>;
+}
+
+impl ListedTarget for ProjectId {
+    fn of_restriction(projects: Option<Vec<Self>>, _: Option<Vec<ZoneId>>) -> Option<Vec<Self>> {
+        projects
+    }
+}
+
+impl ListedTarget for ZoneId {
+    fn of_restriction(_: Option<Vec<ProjectId>>, zones: Option<Vec<Self>>) -> Option<Vec<Self>> {
+        zones
+    }
 }
 
 /// A member with at least the role `R` in the organization of the path's project, and a credential with the scope `S`.
@@ -116,21 +132,22 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InOrg<R, S> {
     }
 }
 
-impl<R: MinimumRole, S: RequiredScope> Describe for InOrgFiltered<R, S> {
+impl<R: MinimumRole, S: RequiredScope, T: ListedTarget> Describe for InOrgFiltered<R, S, T> {
     fn describe(operation: &mut Operation) {
         InOrg::<R, S>::describe(operation);
         operation.accepts_restricted_tokens = true;
     }
 }
 
-impl<R: MinimumRole, S: RequiredScope> Extract for InOrgFiltered<R, S> {
+impl<R: MinimumRole, S: RequiredScope, T: ListedTarget> Extract for InOrgFiltered<R, S, T> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate_in_org(request, payload).await?;
         let mut caller = caller.with_scope(request, S::SCOPE)?;
-        let (projects, zones) =
-            caller.restricted_targets().cloned().map(|RestrictedTargets { projects, zones }| (projects, zones)).unzip();
+        let targets = caller.restricted_targets().cloned();
+        let targets = targets.and_then(|RestrictedTargets { projects, zones }| T::of_restriction(projects, zones));
+        caller.require_access(targets.is_some())?;
         let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
-        Ok(Self { actor, user: caller.user, org, projects, zones, policy: PhantomData })
+        Ok(Self { actor, user: caller.user, org, targets, policy: PhantomData })
     }
 }
 
@@ -215,6 +232,6 @@ impl<R: MinimumRole, S: RequiredScope> Policy for InProject<R, S> {
 
 impl_caller_policies! {
     [R: MinimumRole, S: RequiredScope] InOrg<R, S>;
-    [R: MinimumRole, S: RequiredScope] InOrgFiltered<R, S>;
+    [R: MinimumRole, S: RequiredScope, T: ListedTarget] InOrgFiltered<R, S, T>;
     [R: MinimumRole, S: RequiredScope] InZone<R, S>;
 }

@@ -50,11 +50,12 @@ pub(crate) struct TokenRestriction {
     pub(crate) targets: Option<RestrictedTargets>,
 }
 
-/// The projects and zones of an organization that a token is restricted to.
-#[derive(Debug, Clone, Default)]
+/// The projects and zones of an organization that a token is restricted to. The token accesses no target of a kind that
+/// is `None`, and no list of that kind.
+#[derive(Debug, Clone)]
 pub(crate) struct RestrictedTargets {
-    pub(crate) projects: Vec<ProjectId>,
-    pub(crate) zones: Vec<ZoneId>,
+    pub(crate) projects: Option<Vec<ProjectId>>,
+    pub(crate) zones: Option<Vec<ZoneId>>,
 }
 
 /// The target's project.
@@ -179,9 +180,7 @@ impl ResolvedCaller {
         };
         let targets = match (row.restricted_project_ids, row.restricted_zone_ids) {
             (None, None) => None,
-            (projects, zones) => {
-                Some(RestrictedTargets { projects: projects.unwrap_or_default(), zones: zones.unwrap_or_default() })
-            }
+            (projects, zones) => Some(RestrictedTargets { projects, zones }),
         };
         Self {
             credential,

@@ -8,8 +8,8 @@ use ::dns::{
     AtSerial, Difference, DnsError, Dnssec, DnssecSwitch, DsReport, ImportResult, NewZone, Patched, Rrset,
     RrsetContent, RrsetsPatch, Zone, ZoneDetail,
 };
-use kernel::Page;
 use kernel::ownership::VerifyRecord;
+use kernel::{Page, ZoneId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -92,11 +92,11 @@ enum DryRun {
 }
 
 async fn list(
-    at: InOrgFiltered<Viewer, DnsRead>,
+    at: InOrgFiltered<Viewer, DnsRead, ZoneId>,
     zones: RequireDns,
     Pagination(pages): Pagination<String>,
 ) -> Result<Json<Page<Zone>>, Problem> {
-    Ok(Json(zones.zones(at.org.id, at.zones.as_deref(), &pages).await?))
+    Ok(Json(zones.zones(at.org.id, at.targets.as_deref(), &pages).await?))
 }
 
 async fn create(

@@ -44,11 +44,11 @@ pub(super) fn routes(routes: &mut Routes) {
 }
 
 async fn list(
-    at: InOrgFiltered<Viewer, ProjectRead>,
+    at: InOrgFiltered<Viewer, ProjectRead, ProjectId>,
     projects: Data<Projects>,
     Pagination(pages): Pagination<ProjectId>,
 ) -> Result<Json<Page<Project>>, Problem> {
-    Ok(Json(projects.list(&(&at.org).into(), at.projects.as_deref(), &pages).await?))
+    Ok(Json(projects.list(&(&at.org).into(), at.targets.as_deref(), &pages).await?))
 }
 
 async fn create(

@@ -28,7 +28,7 @@ fn at(rest: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn token_restricted_to_a_zone_accesses_only_that_zone() {
     let restrict = json!({ "org": "acme", "zones": ["A.example.", "a.example"] });
-    let (_app, ada, token, created) = setup(restrict).await;
+    let (app, ada, token, created) = setup(restrict).await;
     assert_eq!(created["restrict"], json!({ "org": "acme", "projects": null, "zones": ["a.example"] }));
     assert_eq!(token.get("/v1/me/tokens/current").await.expect(200)["restrict"], created["restrict"]);
 
@@ -53,7 +53,9 @@ async fn token_restricted_to_a_zone_accesses_only_that_zone() {
     token.post(&at(""), json!({ "name": "c.example" })).await.expect_error(403, "forbidden");
     token.get("/v1/orgs/acme/members").await.expect_error(403, "forbidden");
     token.get("/v1/orgs/acme/projects/site").await.expect_error(403, "forbidden");
-    assert_eq!(names(&token.get("/v1/orgs/acme/projects").await, "name"), Vec::<String>::new());
+    let projects = "/v1/orgs/acme/projects";
+    let outsider = app.sign_in("eve").await.get(projects).await;
+    assert_eq!(refusal(&token.get(projects).await, 403, "forbidden"), refusal(&outsider, 403, "forbidden"));
     token.get("/v1/orgs/ada/dns/zones").await.expect_error(403, "forbidden");
 
     // A new zone with the same name is another zone.
@@ -68,6 +70,8 @@ async fn token_can_be_restricted_to_projects_and_zones() {
     let restrict = json!({ "org": "acme", "projects": ["site"], "zones": ["b.example"] });
     let (_app, _ada, token, created) = setup(restrict.clone()).await;
     assert_eq!(created["restrict"], restrict);
+    assert_eq!(names(&token.get("/v1/orgs/acme/projects").await, "name"), ["site"]);
+    assert_eq!(names(&token.get(&at("")).await, "name"), ["b.example"]);
     token.get("/v1/orgs/acme/projects/site").await.expect(200);
     token.get(&at("/b.example")).await.expect(200);
     token.get(&at("/a.example")).await.expect_error(403, "forbidden");
@@ -75,8 +79,9 @@ async fn token_can_be_restricted_to_projects_and_zones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn token_restricted_to_projects_accesses_no_zones() {
-    let (_app, _ada, token, _) = setup(json!({ "org": "acme", "projects": ["site"] })).await;
-    assert_eq!(names(&token.get(&at("")).await, "name"), Vec::<String>::new());
+    let (app, _ada, token, _) = setup(json!({ "org": "acme", "projects": ["site"] })).await;
+    let outsider = app.sign_in("eve").await.get(&at("")).await;
+    assert_eq!(refusal(&token.get(&at("")).await, 403, "forbidden"), refusal(&outsider, 403, "forbidden"));
     token.get(&at("/a.example")).await.expect_error(403, "forbidden");
 }
 
