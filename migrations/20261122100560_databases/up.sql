@@ -153,7 +153,7 @@ CREATE VIEW databases.sources AS
             WHERE o.project_id = d.project_id AND o.ended_at IS NULL AND o.phase = 'committing'),
         -- This order matches the index.
         (SELECT g.key FROM databases.generations g
-            WHERE g.database_id = d.id
+            WHERE g.project_id = d.project_id AND g.database_id = d.id
                 AND g.epoch = (SELECT p.epoch FROM convergence.placements p WHERE p.project_id = d.project_id)
             ORDER BY g.seq DESC LIMIT 1),
         d.restored_key) AS source_key

@@ -41,6 +41,9 @@ pub trait DatabaseRepository {
     /// Returns the id of a project's database.
     async fn database_find(&mut self, project: ProjectId) -> Result<Option<DatabaseId>>;
 
+    /// Returns the project of a database, or `None` if the database was deleted.
+    async fn database_project(&mut self, database: DatabaseId) -> Result<Option<ProjectId>>;
+
     /// Returns a project's database with its address.
     async fn database_address(&mut self, project: ProjectId) -> Result<Option<DatabaseAddress>>;
 
@@ -59,6 +62,11 @@ type AddressRow = (DatabaseId, (String, Vec<u8>), Option<NodeId>, (Option<String
 impl DatabaseRepository for Connection {
     async fn database_find(&mut self, project: ProjectId) -> Result<Option<DatabaseId>> {
         let query = databases::table.filter(databases::project_id.eq(project)).select(databases::id);
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn database_project(&mut self, database: DatabaseId) -> Result<Option<ProjectId>> {
+        let query = databases::table.find(database).select(databases::project_id);
         Ok(query.first(self).await.optional()?)
     }
 

@@ -46,8 +46,8 @@ pub trait GenerationRepository {
         others_after: Time,
     ) -> Result<Vec<Generation>>;
 
-    /// Returns the newest generation of a database. The node keeps it as long as the database exists.
-    async fn generation_newest(&mut self, database: DatabaseId) -> Result<Option<Generation>>;
+    /// Returns the newest generation of a project's database. The node keeps it as long as the database exists.
+    async fn generation_newest(&mut self, project: ProjectId, database: DatabaseId) -> Result<Option<Generation>>;
 
     /// Returns the generation with this key.
     async fn generation_by_key(&mut self, project: ProjectId, key: &str) -> Result<Option<Generation>>;
@@ -131,8 +131,9 @@ impl GenerationRepository for Connection {
         Ok(rows.into_iter().map(Generation::from).collect())
     }
 
-    async fn generation_newest(&mut self, database: DatabaseId) -> Result<Option<Generation>> {
-        let query = generations::table.filter(generations::database_id.eq(database)).order(generations::seq.desc());
+    async fn generation_newest(&mut self, project: ProjectId, database: DatabaseId) -> Result<Option<Generation>> {
+        let own = generations::project_id.eq(project).and(generations::database_id.eq(database));
+        let query = generations::table.filter(own).order(generations::seq.desc());
         let row = query.select(GenerationRow::as_select()).first(self).await.optional()?;
         Ok(row.map(Generation::from))
     }

@@ -30,7 +30,7 @@ impl Databases {
     pub async fn last_generation(&self, project: ProjectId) -> Result<Option<Generation>> {
         let mut connection = self.store.connection().await?;
         let Some(database) = connection.database_find(project).await? else { return Ok(None) };
-        Ok(connection.generation_newest(database).await?)
+        Ok(connection.generation_newest(project, database).await?)
     }
 
     /// Lists the generations that can be restored.
@@ -44,7 +44,8 @@ impl Databases {
 
     /// Stores a reported generation under the next number of the project, in the transaction that accepts the report. A
     /// node reports generations in the order in which it made them. So the number decides which generation is newer,
-    /// and not the clocks of nodes. Storing a generation again is a no-op.
+    /// and not the clocks of nodes. Storing a generation again is a no-op. Ignores a generation of a database that
+    /// belongs to another project.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -55,6 +56,11 @@ impl Databases {
         generation: GenerationRecord,
     ) -> store::Result<()> {
         let Some(last) = tx.seq_lock(project).await? else { return Ok(()) };
+        let database = generation.database;
+        if tx.database_project(database).await?.is_some_and(|owner| owner != project) {
+            tracing::warn!(%project, %database, "ignored a generation of a database of another project");
+            return Ok(());
+        }
         if tx.generation_exists(project, &generation.key).await? {
             return Ok(());
         }

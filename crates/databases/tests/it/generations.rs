@@ -103,6 +103,27 @@ async fn project_without_a_database_has_no_generations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn generation_of_the_database_of_another_project_is_ignored() {
+    let kit = Kit::start().await;
+    let (at, id) = kit.database("shop").await;
+    let own = kit.scheduled(at).await;
+    let (other, _) = kit.database("blog").await;
+    kit.receive_generation(other, record(id, "foreign", 1, GenerationKind::Scheduled, kit.now())).await;
+    assert!(kit.generations(other).await.is_empty());
+    // A stored generation of another project is never a source, even if its number is higher.
+    kit.db_execute(&format!(
+        "INSERT INTO databases.generations \
+             (project_id, seq, database_id, epoch, kind, size_bytes, sha256, key, created_at) \
+         VALUES ('{}', 2, '{}', 1, 'scheduled', 1000, 'x', 'foreign', now())",
+        other.project.as_uuid(),
+        id.as_uuid()
+    ))
+    .await;
+    assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, own.offsite_key);
+    assert_eq!(kit.databases.last_generation(at.project).await.unwrap(), Some(own));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn late_generation_of_a_deleted_database_is_no_source_of_its_successor() {
     let kit = Kit::start().await;
     let (at, id) = kit.database("shop").await;
