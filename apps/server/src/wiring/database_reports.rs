@@ -11,7 +11,7 @@ use protocol::{
 };
 use store::Connection;
 
-use super::database_values::{bytes, generation, phase, time};
+use super::database_values::{bytes, generation, is_key_of, phase, time};
 
 pub(super) struct ReportsPort(pub(super) Databases);
 
@@ -40,7 +40,8 @@ impl ReportReceiver<ExportReport> for ReportsPort {
     async fn receive(&self, tx: &mut Connection, project: ProjectId, report: ExportReport) -> store::Result<()> {
         let (id, result) = match report {
             ExportReport::Stored(StoredExport { id, key, size_bytes, created_at }) => {
-                let Some(created_at) = time(&created_at) else { return dropped(project, "export") };
+                let created_at = time(&created_at).filter(|_| is_key_of(project, &key));
+                let Some(created_at) = created_at else { return dropped(project, "export") };
                 (id, Ok(DatabaseExport { key, size_bytes: bytes(size_bytes), created_at }))
             }
             ExportReport::Failed(FailedExport { id, error }) => (id, Err(error)),

@@ -75,12 +75,17 @@ pub(super) fn generation(project: ProjectId, report: GenerationReport) -> Option
         GenerationKind::PreRestore => databases::GenerationKind::PreRestore,
         GenerationKind::Final => databases::GenerationKind::Final,
     };
-    let mut names = key.strip_prefix(&format!("{project}/"))?.split('/');
-    if names.any(|name| matches!(name, "" | "." | "..")) {
+    if !is_key_of(project, &key) {
         return None;
     }
     let (database, created_at) = (database.parse().ok()?, time(&created_at)?);
     Some(GenerationRecord { database, key, epoch, kind, size_bytes: bytes(size_bytes), sha256, created_at })
+}
+
+/// Returns whether a report of the project may name the stored object.
+pub(super) fn is_key_of(project: ProjectId, key: &str) -> bool {
+    let names = key.strip_prefix(&format!("{project}/"));
+    names.is_some_and(|names| names.split('/').all(|name| !matches!(name, "" | "." | "..")))
 }
 
 /// Parses a time of a report.

@@ -45,6 +45,22 @@ async fn export_returns_the_key_that_the_node_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn export_with_the_key_of_another_project_is_dropped() {
+    let kit = Kit::enabled().await;
+    let node = async {
+        let id = pending(&kit).await;
+        let report = stored(&kit, &id);
+        let mut foreign = report.clone();
+        foreign["key"] = json!("prj_01h455vb4pex5vsknk084sn02q/exports/a.dump");
+        kit.report("export", foreign).await.expect(200);
+        kit.report("export", report.clone()).await.expect(200);
+        report
+    };
+    let (response, report) = tokio::join!(kit.ada.post(EXPORT, json!({})), node);
+    assert_eq!(response.expect(200)["key"], report["key"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn failed_export_is_an_upstream_failure_with_its_reason() {
     let kit = Kit::enabled().await;
     let node = async {
