@@ -24,6 +24,8 @@ pub enum ProjectError {
     HostnameHeld { hostname: String, record: VerifyRecord, obstacle: TakeoverObstacle },
     #[error("the {plan} plan allows {limit} {of}, and this project already has {count}; {}", of.advice())]
     HostnameLimit { of: HostnameLimit, limit: u32, count: i64, plan: Plan },
+    #[error("the token has no access to the organization's zone of this hostname; use a token that has")]
+    ZoneForbidden,
     #[error("too many concurrent ownership checks for this organization; try again in a moment")]
     TooManyChecks,
     #[error("the {plan} plan allows {limit} projects, and the organization already has {count}")]
@@ -145,7 +147,7 @@ impl ApiError for ProjectError {
             | Self::UnknownHostname => &Code::NOT_FOUND,
             Self::ConfirmMismatch(_) => &Self::CONFIRM_MISMATCH,
             Self::DefaultHostname | Self::Field(_) | Self::InvalidCode => &Code::BAD_REQUEST,
-            Self::Outsider | Self::MembersOnly(_) => &Code::FORBIDDEN,
+            Self::ZoneForbidden | Self::Outsider | Self::MembersOnly(_) => &Code::FORBIDDEN,
             Self::Bundle(bundle::BundleError::TooLarge { .. }) => &Code::PAYLOAD_TOO_LARGE,
             Self::Bundle(bundle::BundleError::Invalid { .. }) => &Self::INVALID_BUNDLE,
             // The reader reads from memory and its visitor does nothing, so neither can fail.

@@ -21,8 +21,8 @@ pub use hostname::{HostName, InvalidHostName};
 pub use kernel::{BundleLimits, Limits, Plan, PlanLimits};
 pub use model::*;
 pub use ports::{
-    LiveAccess, LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Push, Pushes, Resolver,
-    Zones,
+    HostedZone, LiveAccess, LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Push,
+    Pushes, Resolver, Zones,
 };
 pub use repository::*;
 pub use service::{Org, Ports, Projects, Site, Source};

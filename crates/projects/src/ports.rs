@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel::{
     AccessMode, Digest, NamedProject, NotificationId, OrgId, Plan, ProjectId, RepositoryId, Role, Time, TokenHash,
-    UserId,
+    UserId, ZoneId,
 };
 use store::Connection;
 
@@ -115,11 +115,18 @@ pub struct PublishedRecords {
     pub problem: Option<String>,
 }
 
+/// A hosted zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostedZone {
+    pub id: ZoneId,
+    pub name: String,
+}
+
 /// The hosted zones.
 #[async_trait::async_trait]
 pub trait Zones: Send + Sync {
     /// Returns the organization's zone that contains the name.
-    async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>>;
+    async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<HostedZone>>;
 
     /// Publishes the records of an active hostname in the organization's zone, in the caller's transaction. Does
     /// nothing for a name outside the organization's zones.

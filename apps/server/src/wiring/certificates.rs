@@ -96,7 +96,8 @@ struct ZonesPort {
 #[async_trait]
 impl Zones for ZonesPort {
     async fn find(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>> {
-        self.dns.enclosing_zone(connection, org, name).await.map_err(|error| error.into_store_error())
+        let zone = self.dns.enclosing_zone(connection, org, name).await.map_err(|error| error.into_store_error())?;
+        Ok(zone.map(|(_, name)| name.as_str().to_owned()))
     }
 
     async fn is_delegated(&self, zone: &str) -> bool {

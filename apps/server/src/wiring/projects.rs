@@ -15,8 +15,8 @@ use kernel::{AccessMode, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
 use mail::Mail;
 use orgs::{OrgRepository as _, Orgs};
 use projects::{
-    Bundles, DeploymentRepository as _, DeploymentStatus, Hsts, LiveAccess, LiveState, LookupFailure, Ports, Projects,
-    PublishedRecords, Push,
+    Bundles, DeploymentRepository as _, DeploymentStatus, HostedZone, Hsts, LiveAccess, LiveState, LookupFailure,
+    Ports, Projects, PublishedRecords, Push,
 };
 use protocol::{DeploymentReport, DeploymentState, Site, SiteAccess, SiteHsts};
 use providers::{LookupError, Resolver};
@@ -214,8 +214,9 @@ struct ZonesPort(Dns);
 
 #[async_trait]
 impl projects::Zones for ZonesPort {
-    async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<String>> {
-        self.0.enclosing_zone(connection, org, name).await.map_err(IntoStoreError::into_store_error)
+    async fn zone_of(&self, connection: &mut Connection, org: OrgId, name: &str) -> store::Result<Option<HostedZone>> {
+        let zone = self.0.enclosing_zone(connection, org, name).await.map_err(IntoStoreError::into_store_error)?;
+        Ok(zone.map(|(id, name)| HostedZone { id, name: name.as_str().to_owned() }))
     }
 
     async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<PublishedRecords> {

@@ -102,7 +102,7 @@ pub trait ZoneRepository {
     async fn zone_last_change(&mut self, zone: ZoneId) -> Result<Option<i64>>;
 
     /// Returns the most specific zone that contains a name, if it belongs to the organization.
-    async fn zone_enclosing(&mut self, org: OrgId, name: &str) -> Result<Option<ZoneName>>;
+    async fn zone_enclosing(&mut self, org: OrgId, name: &str) -> Result<Option<(ZoneId, ZoneName)>>;
 
     /// Returns the organization's zones that contain a name, the least specific one first: the order in which transactions
     /// lock zones.
@@ -243,12 +243,12 @@ impl ZoneRepository for Connection {
         Ok(zones::table.find(zone).select(zones::last_change_number).first(self).await.optional()?)
     }
 
-    async fn zone_enclosing(&mut self, org: OrgId, name: &str) -> Result<Option<ZoneName>> {
+    async fn zone_enclosing(&mut self, org: OrgId, name: &str) -> Result<Option<(ZoneId, ZoneName)>> {
         let found = zones::table.filter(zones::org_id.is_not_null()).filter(zones::name.eq_any(with_parents(name)));
-        let found = found.select((zones::name, zones::org_id.assume_not_null()));
-        let zones: Vec<(String, OrgId)> = found.load(self).await?;
-        let nearest = zones.into_iter().max_by_key(|(name, _)| name.len()).filter(|(_, owner)| *owner == org);
-        Ok(nearest.map(|(name, _)| ZoneName::new_unchecked(name)))
+        let found = found.select((zones::id, zones::name, zones::org_id.assume_not_null()));
+        let zones: Vec<(ZoneId, String, OrgId)> = found.load(self).await?;
+        let nearest = zones.into_iter().max_by_key(|(_, name, _)| name.len()).filter(|(.., owner)| *owner == org);
+        Ok(nearest.map(|(id, name, _)| (id, ZoneName::new_unchecked(name))))
     }
 
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>> {

@@ -1,13 +1,13 @@
 //! Managed records for hostnames of projects in hosted zones.
 
-use kernel::OrgId;
+use kernel::{OrgId, ZoneId};
 use store::Connection;
 
 use super::edit::RrsetChange;
 use super::{Dns, Result};
 use crate::model::ManagedBy;
 use crate::repository::{RrsetRepository as _, ZoneRecord, ZoneRepository as _};
-use crate::{OwnerName, RecordSet, RecordType};
+use crate::{OwnerName, RecordSet, RecordType, ZoneName};
 
 /// The result of linking a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +30,16 @@ impl Dns {
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
-    pub async fn enclosing_zone(&self, connection: &mut Connection, org: OrgId, host: &str) -> Result<Option<String>> {
+    pub async fn enclosing_zone(
+        &self,
+        connection: &mut Connection,
+        org: OrgId,
+        host: &str,
+    ) -> Result<Option<(ZoneId, ZoneName)>> {
         if self.hosting.is_none() {
             return Ok(None);
         }
-        Ok(connection.zone_enclosing(org, host).await?.map(|zone| zone.as_str().to_owned()))
+        Ok(connection.zone_enclosing(org, host).await?)
     }
 
     /// Writes the records that point a hostname to the platform, in the caller's transaction.
@@ -81,7 +86,7 @@ impl Dns {
         org: OrgId,
         host: &str,
     ) -> Result<Option<(ZoneRecord, OwnerName)>> {
-        let Some(name) = tx.zone_enclosing(org, host).await? else { return Ok(None) };
+        let Some((_, name)) = tx.zone_enclosing(org, host).await? else { return Ok(None) };
         // The zone was deleted concurrently.
         let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(None) };
         Ok(OwnerName::parse(host, &zone.name).ok().map(|owner| (zone, owner)))

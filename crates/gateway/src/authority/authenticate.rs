@@ -4,7 +4,7 @@ use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use identity::Identity;
 use kernel::audit::{Actor, Credential, RequiredRole};
-use kernel::{CallerError, Role, Scope, error_chain};
+use kernel::{CallerError, Role, Scope, ZoneId, error_chain};
 use oauth::OAuth;
 use serde_json::json;
 use store::Store;
@@ -166,6 +166,11 @@ impl ResolvedCaller {
     /// Returns the projects and zones that the token is restricted to.
     pub(crate) fn restricted_targets(&self) -> Option<&RestrictedTargets> {
         self.restriction.as_ref().and_then(|restriction| restriction.targets.as_ref())
+    }
+
+    /// Returns the zones that the token is restricted to. `None` if it may access all zones of its organizations.
+    pub(crate) fn accessible_zones(&self) -> Option<Vec<ZoneId>> {
+        self.restricted_targets().map(|targets| targets.zones.clone().unwrap_or_default())
     }
 }
 

@@ -68,6 +68,8 @@ pub struct InProject<R, S> {
     pub user: Profile,
     pub org: TargetOrg,
     pub project: TargetProject,
+    /// The zones of the organization that the credential may access; `None` for all.
+    pub zones: Option<Vec<ZoneId>>,
     policy: PhantomData<(R, S)>,
 }
 
@@ -167,11 +169,12 @@ impl<R: MinimumRole, S: RequiredScope> Extract for InProject<R, S> {
         let caller = authenticate(request, payload, target).await?;
         let mut caller = caller.with_scope(request, S::SCOPE)?;
         caller.require_access(caller.project.is_some())?;
+        let zones = caller.accessible_zones();
         let (actor, org) = require_org_role(request, &mut caller, R::ROLE)?;
         let not_found = || Problem::new(&Code::NOT_FOUND, "there is no such project in this organization");
         let ResolvedProject { id, name, granted_resources } = caller.project.ok_or_else(not_found)?;
         let project = TargetProject { id, name, granted_resources };
-        Ok(Self { actor, user: caller.user, org, project, policy: PhantomData })
+        Ok(Self { actor, user: caller.user, org, project, zones, policy: PhantomData })
     }
 }
 

@@ -126,7 +126,7 @@ impl<S: RequiredScope> Describe for ApiKeyCaller<S> {
 impl<S: RequiredScope> Extract for ApiKeyCaller<S> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         let caller = authenticate::<S>(request, payload, Target::Account).await?;
-        let zones = caller.restricted_targets().map(|targets| targets.zones.clone().unwrap_or_default());
+        let zones = caller.accessible_zones();
         let orgs = if zones.as_ref().is_some_and(Vec::is_empty) {
             Vec::new()
         } else {

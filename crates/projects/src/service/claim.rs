@@ -6,7 +6,7 @@
 
 use kernel::audit::{Actor, Event};
 use kernel::ownership::{TakeoverObstacle, VerifyRecord, verification_token};
-use kernel::{InvalidField, NamedProject, Plan, ProjectId, Time};
+use kernel::{InvalidField, NamedProject, Plan, ProjectId, Time, ZoneId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -16,7 +16,7 @@ use super::{Org, Projects, Result};
 use crate::error::{HostnameLimit, ProjectError};
 use crate::hostname::HostName;
 use crate::model::{Hostname, HostnameKind, HostnameState, HostnameTls, NewHostname, Proof};
-use crate::ports::Notice;
+use crate::ports::{HostedZone, Notice};
 use crate::repository::{
     ClaimRepository as _, Holder, HolderRepository as _, HostnameRepository as _, NameStatus, NewClaim, Party,
     ProjectRepository as _, Takeover,
@@ -38,6 +38,8 @@ struct Candidate<'a> {
     name: &'a str,
     org: &'a Org,
     project: ProjectId,
+    /// The zones in which the caller may claim a name; `None` for all of the organization.
+    zones: Option<&'a [ZoneId]>,
     token: String,
 }
 
@@ -54,22 +56,25 @@ enum Attempt {
 impl Projects {
     /// Claims a hostname for a project. Returns the existing hostname if the project already has it. A name in a hosted
     /// zone of the organization becomes active immediately. A name that another project has becomes active if the TXT
-    /// record of the claiming project is published and the other project does not prove its ownership by TXT.
+    /// record of the claiming project is published and the other project does not prove its ownership by TXT. A caller
+    /// who is restricted to `zones` cannot claim a name in another zone of the organization, because the claim writes
+    /// records there.
     ///
     /// # Errors
     /// Returns [`ProjectError::Field`] for an invalid hostname, [`ProjectError::HostnameHeld`],
-    /// [`ProjectError::HostnameLimit`] or [`ProjectError::TooManyChecks`].
+    /// [`ProjectError::HostnameLimit`], [`ProjectError::ZoneForbidden`] or [`ProjectError::TooManyChecks`].
     pub async fn hostname_add(
         &self,
         actor: &Actor,
         org: &Org,
         project: ProjectId,
+        zones: Option<&[ZoneId]>,
         new: NewHostname,
     ) -> Result<Hostname> {
         let name =
             HostName::parse(&new.name, &self.site.own_domains).map_err(|error| InvalidField::new("name", error))?;
         let name = name.as_str();
-        let candidate = Candidate { name, org, project, token: verification_token(project, name) };
+        let candidate = Candidate { name, org, project, zones, token: verification_token(project, name) };
         for _ in 0..MAX_ATTEMPTS {
             let holder = match self.claim(actor, &candidate).await? {
                 Attempt::Claimed(hostname) => return Ok(hostname.with_verify_records(&self.site.fallback_origin)),
@@ -86,7 +91,7 @@ impl Projects {
 
     /// Claims a name that no other project reserves.
     async fn claim(&self, actor: &Actor, candidate: &Candidate<'_>) -> Result<Attempt> {
-        let Candidate { name, org, project, ref token } = *candidate;
+        let Candidate { name, org, project, ref token, .. } = *candidate;
         let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx: &mut Connection| {
@@ -103,10 +108,13 @@ impl Projects {
                         let own = tx.hostname_find(project, name).await?;
                         return Ok(Outcome::Unchanged(own.map_or(Attempt::Changed, Attempt::Claimed)));
                     }
-                    Some(holder) => return Ok(Outcome::Unchanged(Attempt::Held(holder.clone()))),
+                    Some(holder) => {
+                        self.accessible_zone(tx, candidate).await?;
+                        return Ok(Outcome::Unchanged(Attempt::Held(holder.clone())));
+                    }
                     None => {}
                 }
-                let zone = self.zones.zone_of(tx, org.id, name).await?;
+                let zone = self.accessible_zone(tx, candidate).await?;
                 let is_proved = zone.is_some() && !status.held_by_another_org;
                 self.require_hostnames_left(org.plan, &status, !is_proved)?;
                 let new = new_claim(candidate, &status, now);
@@ -125,6 +133,13 @@ impl Projects {
                 Ok(Outcome::Changed(Attempt::Claimed(added), event))
             })
             .await
+    }
+
+    /// Returns the organization's zone that contains the name. Rejects a zone to which the caller has no access.
+    async fn accessible_zone(&self, tx: &mut Connection, candidate: &Candidate<'_>) -> Result<Option<HostedZone>> {
+        let zone = self.zones.zone_of(tx, candidate.org.id, candidate.name).await?;
+        let accessible = |zone: &HostedZone| candidate.zones.is_none_or(|zones| zones.contains(&zone.id));
+        if zone.as_ref().is_none_or(accessible) { Ok(zone) } else { Err(ProjectError::ZoneForbidden) }
     }
 
     /// Deletes a claim that no longer reserves the name. Returns false when it changed concurrently.
@@ -186,7 +201,7 @@ impl Projects {
     /// `None` if the holder's claim has changed since `seen` was read, because the proof was checked against that
     /// state.
     async fn take_over(&self, actor: &Actor, candidate: &Candidate<'_>, seen: &Holder) -> Result<Option<Hostname>> {
-        let Candidate { name, org, project, ref token } = *candidate;
+        let Candidate { name, org, project, ref token, .. } = *candidate;
         let now = self.store.clock_rng().now();
         let next_check_at = now.plus_seconds(ACTIVE_CHECK_SECONDS);
         let takeover = Takeover { name, project, org: org.id, token, at: now, next_check_at };
@@ -196,6 +211,7 @@ impl Projects {
                 let party = |id: ProjectId| parties.iter().find(|party| party.project == id);
                 let winner = party(project).filter(|it| it.org == org.id).ok_or(ProjectError::NotFound)?;
                 let Some(loser) = party(seen.project) else { return Ok(Outcome::Unchanged(None)) };
+                self.accessible_zone(tx, candidate).await?;
                 let status = tx.name_status(org.id, project, name).await?;
                 self.require_hostnames_left(org.plan, &status, false)?;
                 if status.holder.as_ref() != Some(seen) || !tx.claim_take_over(&takeover, seen).await? {
@@ -251,7 +267,7 @@ impl Candidate<'_> {
 /// Returns the claim to insert. It reserves the name until seven days after the organization's first claim, and then
 /// expires. If this time is already over, the claim reserves nothing, and expires seven days from now.
 fn new_claim<'a>(candidate: &'a Candidate<'_>, status: &NameStatus, now: Time) -> NewClaim<'a> {
-    let Candidate { name, org, project, token } = candidate;
+    let Candidate { name, org, project, token, .. } = candidate;
     let reserved_until = status.first_claimed_at.unwrap_or(now).plus_seconds(CLAIM_SECONDS);
     let is_reserved = reserved_until > now;
     let expires_at = if is_reserved { reserved_until } else { now.plus_seconds(CLAIM_SECONDS) };

@@ -86,7 +86,12 @@ impl Projects {
                 cname.map(|target| target.into_iter().collect()),
                 only_txt.clone(),
             ),
-            check(Proof::Zone, "a hosted zone of this organization", Ok(zone.into_iter().collect()), only_txt),
+            check(
+                Proof::Zone,
+                "a hosted zone of this organization",
+                Ok(zone.into_iter().map(|zone| zone.name).collect()),
+                only_txt,
+            ),
         ];
         Ok(Verification { proof, checks, inconclusive })
     }

@@ -80,7 +80,7 @@ async fn only_active_hostnames_are_authorized() {
     let project = kit.live_project(&org).await;
     let user = kit.db_user(&org, Some(Role::Admin)).await;
     let name = NewHostname { name: "www.example.org".to_owned() };
-    kit.projects.hostname_add(&kit.actor, &org, project, name).await.unwrap();
+    kit.projects.hostname_add(&kit.actor, &org, project, None, name).await.unwrap();
     for to in [
         "www.example.org",
         "unknown.example",

@@ -2,11 +2,11 @@
 
 use futures_util::future::join_all;
 use kernel::ownership::{VerifyRecord, VerifyRecordType};
-use kernel::{ApiError as _, Plan, Time};
+use kernel::{ApiError as _, Code, Plan, Time};
 use projects::{Check, Hostname, HostnameKind, HostnameTls, ProjectDeletion, ProjectError, Proof};
 use serde_json::json;
 
-use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};
+use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING, ZONE_ID};
 
 fn check(proof: Proof, expected: &str, observed: &[&str], at: Time) -> Check {
     let observed = Some(observed.iter().map(|text| (*text).to_owned()).collect());
@@ -241,6 +241,42 @@ async fn failed_verification_reports_the_observed_records() {
     kit.publish(&claim);
     let active = kit.verify(project, NAME).await.unwrap();
     assert_eq!((active.state, active.last_error, active.checks), (ACTIVE, None, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restricted_caller_claims_no_name_in_a_zone_without_access_to_it() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.records.zone("example.org");
+    kit.audited().await;
+    let refused = kit.claim_with_zones(&org, project, NAME, &[]).await.unwrap_err();
+    assert!(matches!(refused, ProjectError::ZoneForbidden), "{refused:?}");
+    assert_eq!(refused.code(), &Code::FORBIDDEN);
+    assert_eq!((kit.audited().await, kit.find_hostname(project, NAME).await), (vec![], None));
+
+    // A name outside of the zones needs a proof in the public DNS.
+    let outside = kit.claim_with_zones(&org, project, "www.example.net", &[]).await.unwrap();
+    assert_eq!(outside.state, PENDING);
+    kit.publish(&outside);
+    assert_eq!(kit.verify(project, "www.example.net").await.unwrap().state, ACTIVE);
+
+    let active = kit.claim_with_zones(&org, project, NAME, &[ZONE_ID]).await.unwrap();
+    assert_eq!(active.state, ACTIVE);
+    // Claiming a name again changes nothing.
+    kit.audited().await;
+    assert_eq!(kit.claim_with_zones(&org, project, NAME, &[]).await.unwrap(), active);
+    assert_eq!(kit.audited().await, []);
+
+    // The name of another project cannot be taken over either.
+    let blog = kit.project(&org, "blog").await.id;
+    let held = kit.claim(&org, blog, NAME).await.unwrap_err();
+    let ProjectError::HostnameHeld { record, .. } = held else { panic!("{held:?}") };
+    kit.records.txt(&record.name, &[record.value]);
+    let refused = kit.claim_with_zones(&org, blog, NAME, &[]).await.unwrap_err();
+    assert!(matches!(refused, ProjectError::ZoneForbidden), "{refused:?}");
+    assert_eq!(kit.find_hostname(project, NAME).await.unwrap().state, ACTIVE);
+    assert_eq!(kit.claim_with_zones(&org, blog, NAME, &[ZONE_ID]).await.unwrap().state, ACTIVE);
 }
 
 #[tokio::test(flavor = "multi_thread")]

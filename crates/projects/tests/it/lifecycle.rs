@@ -22,7 +22,7 @@ impl Kit {
     /// Adds a custom hostname and verifies it by CNAME.
     async fn add_hostname(&self, org: &Org, project: ProjectId, name: &str) {
         let new = NewHostname { name: name.to_owned() };
-        self.projects.hostname_add(&self.actor, org, project, new).await.unwrap();
+        self.projects.hostname_add(&self.actor, org, project, None, new).await.unwrap();
         self.records.cname(name, "fallback.svc.example");
         let active = self.projects.hostname_verify(&self.actor, project, name).await.unwrap();
         assert_eq!(active.state, HostnameState::Active);
@@ -135,7 +135,7 @@ async fn deleted_project_is_not_found() {
     let project = kit.project(&org, "shop").await.id;
     kit.add_hostname(&org, project, "www.example.org").await;
     let claim = NewHostname { name: "claimed.example.org".to_owned() };
-    kit.projects.hostname_add(&kit.actor, &org, project, claim).await.unwrap();
+    kit.projects.hostname_add(&kit.actor, &org, project, None, claim).await.unwrap();
     kit.deploy(&org, project, "one").await.unwrap();
     kit.deploy(&org, project, "two").await.unwrap();
     let password = Some("correct horse battery".to_owned());
@@ -176,7 +176,7 @@ async fn deleted_project_is_not_found() {
     assert_not_found("access set", projects.access_set(actor, &org, project, change).await.err());
     assert_not_found("bypass", projects.access_bypass_new(actor, &org, project).await.err());
     let claim = NewHostname { name: "b.example.org".to_owned() };
-    assert_not_found("claim", projects.hostname_add(actor, &org, project, claim).await.err());
+    assert_not_found("claim", projects.hostname_add(actor, &org, project, None, claim).await.err());
     assert_not_found("delete", kit.delete(&org, project, "shop").await.err());
     assert_eq!(projects.hostnames(project).await.unwrap(), []);
     let request = Authorize { to: "shop-acme.svc.example".to_owned(), next: "/".to_owned() };
@@ -256,7 +256,7 @@ async fn deletion_wins_over_concurrent_changes() {
         let renames = join_all((0..3).map(async |n| kit.rename(&org, project, &format!("s{n}")).await.map(drop)));
         let claims = join_all((0..3).map(async |n| {
             let name = NewHostname { name: format!("r{round}-{n}.example.org") };
-            kit.projects.hostname_add(&kit.actor, &org, project, name).await.map(drop)
+            kit.projects.hostname_add(&kit.actor, &org, project, None, name).await.map(drop)
         }));
         // Confirm with the current name, which changes concurrently.
         let delete = async {

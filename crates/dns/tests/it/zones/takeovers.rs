@@ -165,6 +165,7 @@ async fn proved_zone_below_the_zone_of_another_organization_serves_its_own_part(
         let host = format!("{host}{NAME}");
         let linked = async |tx: &mut Connection| {
             let zone = kit.dns.enclosing_zone(tx, org, &host).await?;
+            let zone = zone.map(|(_, name)| name.as_str().to_owned());
             Ok::<_, DnsError>((zone, kit.dns.link(tx, org, &host).await?))
         };
         kit.store.transaction_unaudited(linked).await.unwrap()

@@ -47,7 +47,8 @@ async fn add(
     projects: Data<Projects>,
     Body(new): Body<NewHostname>,
 ) -> Result<Json<Hostname>, Problem> {
-    Ok(Json(projects.hostname_add(&at.actor, &(&at.org).into(), at.project.id, new).await?))
+    let hostname = projects.hostname_add(&at.actor, &(&at.org).into(), at.project.id, at.zones.as_deref(), new).await?;
+    Ok(Json(hostname))
 }
 
 async fn delete(

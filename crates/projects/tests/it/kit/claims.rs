@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::ProjectId;
+use kernel::{ProjectId, ZoneId};
 use projects::{Hostname, HostnameState, NewHostname, Org, ProjectError};
 use tokio::sync::OwnedRwLockWriteGuard;
 use tokio::task::JoinHandle;
@@ -22,7 +22,19 @@ type CheckTask = JoinHandle<Result<usize, ProjectError>>;
 
 impl Kit {
     pub async fn claim(&self, org: &Org, project: ProjectId, name: &str) -> Result<Hostname, ProjectError> {
-        self.projects.hostname_add(&self.actor, org, project, NewHostname { name: name.to_owned() }).await
+        self.projects.hostname_add(&self.actor, org, project, None, NewHostname { name: name.to_owned() }).await
+    }
+
+    /// Claims a name as a caller who is restricted to these zones.
+    pub async fn claim_with_zones(
+        &self,
+        org: &Org,
+        project: ProjectId,
+        name: &str,
+        zones: &[ZoneId],
+    ) -> Result<Hostname, ProjectError> {
+        let new = NewHostname { name: name.to_owned() };
+        self.projects.hostname_add(&self.actor, org, project, Some(zones), new).await
     }
 
     pub async fn verify(&self, project: ProjectId, name: &str) -> Result<Hostname, ProjectError> {

@@ -21,7 +21,7 @@ use testkit::{Audit, TestStore, session_actor};
 
 pub use claims::{ACTIVE, DAY, NAME, ORIGIN, PENDING};
 use ports::NoPushes;
-pub use ports::{Node, OrgRows, Records};
+pub use ports::{Node, OrgRows, Records, ZONE_ID};
 pub use testkit::bundle::{body, incompressible, pack as bundle, site};
 
 pub struct Kit {

@@ -9,9 +9,10 @@ use diesel::QueryableByName;
 use diesel::result::OptionalExtension as _;
 use diesel::sql_types::{Text, Uuid};
 use diesel_async::RunQueryDsl as _;
-use kernel::{ClockRng, NotificationId, OrgId, Plan, ProjectId, Role, UserId};
+use kernel::{ClockRng, NotificationId, OrgId, Plan, ProjectId, Role, UserId, ZoneId};
 use projects::{
-    LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Push, Pushes, Resolver, Zones,
+    HostedZone, LiveState, LookupFailure, Notice, Organizations, Placements, PublishedRecords, Push, Pushes, Resolver,
+    Zones,
 };
 use store::Connection;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
@@ -116,6 +117,9 @@ impl Node {
 /// A record type and a name.
 type Question = (&'static str, String);
 
+/// The id of the hosted zone.
+pub const ZONE_ID: ZoneId = ZoneId::from_uuid(uuid::Uuid::nil());
+
 /// A fake of the public DNS and of the hosted zones.
 #[derive(Clone, Default)]
 pub struct Records {
@@ -185,9 +189,10 @@ impl Resolver for Records {
 
 #[async_trait::async_trait]
 impl Zones for Records {
-    async fn zone_of(&self, _: &mut Connection, _: OrgId, name: &str) -> store::Result<Option<String>> {
+    async fn zone_of(&self, _: &mut Connection, _: OrgId, name: &str) -> store::Result<Option<HostedZone>> {
         let zones = self.lookup("ZONE", "").unwrap_or_default();
-        Ok(zones.into_iter().find(|zone| name.ends_with(zone.as_str())))
+        let zone = zones.into_iter().find(|zone| name.ends_with(zone.as_str()));
+        Ok(zone.map(|name| HostedZone { id: ZONE_ID, name }))
     }
 
     async fn link(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<PublishedRecords> {

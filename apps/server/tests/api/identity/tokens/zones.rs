@@ -86,6 +86,37 @@ async fn token_restricted_to_projects_accesses_no_zones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn token_restricted_to_projects_claims_no_hostname_in_a_zone_without_access_to_it() {
+    let (app, ada, token, _) = setup(json!({ "org": "acme", "projects": ["site"] })).await;
+    let hostnames = "/v1/orgs/acme/projects/site/hostnames";
+    let claim = async |caller: &Caller, name: &str| caller.post(hostnames, json!({ "name": name })).await;
+    let managed = async || {
+        let zone = ada.get(&at("/a.example")).await.expect(200).clone();
+        let rrsets = zone["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"] == "project");
+        rrsets.map(|rrset| rrset["name"].clone()).collect::<Vec<_>>()
+    };
+
+    let refused = claim(&token, "login.a.example").await;
+    let message = refused.expect_error(403, "forbidden")["message"].as_str().unwrap();
+    assert!(message.contains("no access to the organization's zone"), "{message}");
+    assert_eq!(managed().await, [""; 0]);
+    assert_eq!(claim(&token, "www.example.org").await.expect(200)["state"], "pending_dns");
+
+    let restrict = json!({ "org": "acme", "projects": ["site"], "zones": ["a.example"] });
+    let body = json!({ "name": "both", "scopes": SCOPES, "restrict": restrict });
+    let (both, _) = create_token(&app, &ada, body).await;
+    claim(&both, "login.b.example").await.expect_error(403, "forbidden");
+    assert_eq!(claim(&both, "login.a.example").await.expect(200)["state"], "active");
+    assert_eq!(managed().await, ["login.a.example"]);
+
+    // The project already has the hostname, so the request changes nothing.
+    assert_eq!(claim(&token, "login.a.example").await.expect(200)["state"], "active");
+    // The removal of a hostname also removes its managed records, even without access to the zone.
+    token.delete(&format!("{hostnames}/login.a.example")).await.expect(204);
+    assert_eq!(managed().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn token_restricted_to_zones_works_with_powerdns_tools() {
     let restrict = json!({ "org": "acme", "zones": ["a.example"] });
     let (app, _ada, _, created) = setup(restrict).await;
