@@ -20,7 +20,7 @@ use crate::limits::Limiters;
 use crate::problem::Problem;
 
 /// A user with at least the role of a viewer of the path's repository, or any user if the repository is public
-/// (contract section 1, "Roles"). The credential has the scope.
+/// (contract section 1, "Roles"), whatever the restriction of the token. The credential has the scope.
 #[derive(Debug)]
 pub struct RepositoryReader<S> {
     pub actor: Actor,
@@ -47,15 +47,16 @@ impl<S: RequiredScope> Extract for RepositoryReader<S> {
         let (org, project, name) = (parameter("orgSlug"), parameter("projectName"), parameter("repoName"));
         let caller = authenticate(request, payload, Target::Project { org, project }).await?;
         let caller = caller.with_scope(request, S::SCOPE)?;
-        caller.require_access(caller.project.is_some())?;
         let Some(target) = &caller.org else {
             return Err(Problem::new(&Code::NOT_FOUND, "there is no such organization"));
         };
         let repositories = web::Data::<Repositories>::extract(request, payload).await?;
         let repo = repositories.find_by_path(ProjectPath { org, project }, name).await?;
-        let is_public = |repo: &RepoRecord| repo.visibility == Visibility::Public && caller.restriction.is_none();
-        if target.role.is_none() && !repo.as_ref().is_some_and(is_public) {
-            return Err(CallerError::NotAMember.into());
+        if repo.as_ref().is_none_or(|repo| repo.visibility != Visibility::Public) {
+            caller.require_access(caller.project.is_some())?;
+            if target.role.is_none() {
+                return Err(CallerError::NotAMember.into());
+            }
         }
         let repo = repo.ok_or(git::GitError::RepoNotFound)?;
         let (org, project) = (org.to_owned(), project.to_owned());

@@ -64,6 +64,32 @@ async fn malformed_names_and_branches_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn restricted_token_reads_public_repositories_like_an_outsider() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+    for project in ["site", "other"] {
+        ada.post("/v1/orgs/ada/projects", json!({ "name": project })).await.expect(201);
+    }
+    ada.post(REPOS, json!({ "name": "app" })).await.expect(201);
+    let mut callers = vec![app.sign_in("eve").await];
+    for restrict in [json!({ "org": "acme" }), json!({ "org": "ada", "projects": ["other"] })] {
+        let body = json!({ "name": "ci", "scopes": ["git:read"], "restrict": restrict });
+        let token = ada.post("/v1/me/tokens", body).await.expect(201)["token"].clone();
+        callers.push(app.with_token(token.as_str().unwrap()));
+    }
+    for (visibility, status) in [("private", 403), ("public", 200)] {
+        ada.patch(REPO, json!({ "visibility": visibility })).await.expect(204);
+        for caller in &callers {
+            caller.get(REPO).await.expect(status);
+            for path in [REPOS.to_owned(), format!("{REPOS}/missing"), format!("{REPO}/ref-updates")] {
+                caller.get(&path).await.expect_error(403, "forbidden");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creations_create_one() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;
