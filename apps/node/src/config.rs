@@ -153,8 +153,12 @@ pub const CLAIM: Claim = Claim { prefixes: &["SVC_NODE_", "SVC_EDGE_"], except: 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// A worker process without requests for this long may be stopped to free memory.
 const MIN_IDLE: Duration = Duration::from_secs(10);
+/// The limit of requests and WebSockets of a worker process in flight.
+const MAX_IN_FLIGHT: usize = 1000;
 /// The time for a call of `email()`. With the start of the process, it must end before the lease of the mail.
 const EMAIL_TIMEOUT: Duration = Duration::from_secs(30);
+/// A visitor who pauses a download for longer must resume it with a range request.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// `workerd` itself needs about this much memory.
 const MIN_MEMORY: u64 = 64 << 20;
 
@@ -187,6 +191,8 @@ pub struct Config {
     pub ai: Option<AiConfig>,
     /// The identity providers of app user auth.
     pub auth: AuthConfig,
+    /// How long a visitor may read nothing of a response before it ends.
+    pub write_timeout: Duration,
 }
 
 impl Config {
@@ -209,6 +215,7 @@ impl Config {
             databases: databases::databases(settings)?,
             ai: ai(settings)?,
             auth: auth::auth(settings)?,
+            write_timeout: WRITE_TIMEOUT,
         })
     }
 }
@@ -260,8 +267,18 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
     }
     // The running executable, even if the file on disk was replaced.
     let launcher = PathBuf::from("/proc/self/exe");
-    let (idle, min_idle, email_timeout) = (IDLE_TIMEOUT, MIN_IDLE, EMAIL_TIMEOUT);
-    Ok(Some(Workers { workerd, launcher, memory, total_memory, uids, idle, min_idle, email_timeout, egress }))
+    Ok(Some(Workers {
+        workerd,
+        launcher,
+        memory,
+        total_memory,
+        uids,
+        idle: IDLE_TIMEOUT,
+        min_idle: MIN_IDLE,
+        max_in_flight: MAX_IN_FLIGHT,
+        email_timeout: EMAIL_TIMEOUT,
+        egress,
+    }))
 }
 
 #[cfg(test)]

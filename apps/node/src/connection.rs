@@ -1,12 +1,16 @@
-//! Rejects requests over HTTP/2 whose head is too large, or whose connection has too many concurrent requests. actix
-//! limits only HTTP/1.1.
+//! Limits of requests over HTTP/2: the size of the head, the concurrent requests of a connection, and the time in which
+//! the visitor reads nothing of a response.
 
+use std::pin::Pin;
 use std::time::Duration;
 
+use actix_web::body::{BodySize, BodyStream, BoxBody, MessageBody as _, SizedStream};
 use actix_web::http::{StatusCode, Version};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse, rt};
+use futures_util::stream;
 use tls::Requests;
 
+use crate::delivery::deliver;
 use crate::page::{page, with_retry_after};
 
 /// The size of a request's head, computed as in RFC 9113 section 6.5.2. actix has the same limit for HTTP/1.1.
@@ -20,7 +24,11 @@ pub fn is_over_tls(request: &HttpRequest) -> bool {
 
 /// Responds to a request, unless it is over HTTP/2 and beyond a limit. If a connection with HTTP/2 closes, its requests
 /// end.
-pub async fn limit(request: &HttpRequest, respond: impl Future<Output = HttpResponse>) -> HttpResponse {
+pub async fn limit(
+    request: &HttpRequest,
+    write_timeout: Duration,
+    respond: impl Future<Output = HttpResponse>,
+) -> HttpResponse {
     let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
     let Some(requests) = requests else { return respond.await };
     let guard = requests.begin();
@@ -37,7 +45,27 @@ pub async fn limit(request: &HttpRequest, respond: impl Future<Output = HttpResp
             None => return HttpResponse::new(StatusCode::SERVICE_UNAVAILABLE),
         }
     };
-    response.map_body(|_, body| guard.hold(body)).map_into_boxed_body()
+    response.map_body(|_, body| guard.hold(end_unread(body, write_timeout))).map_into_boxed_body()
+}
+
+/// Returns a body that ends with an error if the visitor takes no chunk for the timeout. The write timeout of the
+/// connection does not apply to a visitor who reads only other streams of the connection.
+fn end_unread(body: BoxBody, write_timeout: Duration) -> BoxBody {
+    let size = body.size();
+    if size.is_eof() {
+        return body;
+    }
+    let mut body = match body.try_into_bytes() {
+        Ok(bytes) => return BoxBody::new(bytes),
+        Err(body) => body,
+    };
+    let chunks = stream::poll_fn(move |context| Pin::new(&mut body).poll_next(context));
+    let (chunks, delivery) = deliver(chunks, write_timeout, Err("the visitor did not read the response".into()));
+    rt::spawn(delivery);
+    match size {
+        BodySize::Sized(size) => BoxBody::new(SizedStream::new(size, chunks)),
+        BodySize::None | BodySize::Stream => BoxBody::new(BodyStream::new(chunks)),
+    }
 }
 
 fn head_bytes(request: &HttpRequest) -> usize {

@@ -39,8 +39,8 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// The health check, available on every host.
 const HEALTH: &str = "/__svc/node/health";
 
-/// If the visitor disconnects, the request is dropped, which also ends the calls of its worker code.
-const HTTP: HttpSettings = HttpSettings { keep_alive: Duration::from_secs(5), allows_half_closed: false };
+/// How long an idle connection stays open.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// The state that requests share.
 pub struct Front {
@@ -100,15 +100,24 @@ impl Front {
 }
 
 /// Serves the listeners of plain http and https.
-pub fn serve(listeners: (TcpListener, Option<(TcpListener, Handshaker)>), front: Front) -> io::Result<Server> {
+pub fn serve(
+    listeners: (TcpListener, Option<(TcpListener, Handshaker)>),
+    write_timeout: Duration,
+    front: Front,
+) -> io::Result<Server> {
     let front = Data::new(front);
     let app = move || {
+        let handle = move |request: HttpRequest, payload: Payload, front: Data<Front>| async move {
+            limit(&request, write_timeout, respond(&request, payload, &front)).await
+        };
         App::new()
             .app_data(Data::clone(&front))
             .wrap(DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, NOSNIFF)))
             .default_service(web::to(handle))
     };
-    tls::serve(Server::build(), listeners, HTTP, app, reject)
+    // If the visitor disconnects, the request is dropped, which also ends the calls of its worker code.
+    let settings = HttpSettings { keep_alive: KEEP_ALIVE, write_timeout, allows_half_closed: false };
+    tls::serve(Server::build(), listeners, settings, app, reject)
 }
 
 /// Returns the response to a request that is not valid HTTP/1.
@@ -124,11 +133,6 @@ fn reject(status: StatusCode) -> HttpResponse {
     let mut response = page(status, text);
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     response
-}
-
-/// Responds to a request.
-async fn handle(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
-    limit(&request, respond(&request, payload, &front)).await
 }
 
 async fn respond(request: &HttpRequest, payload: Payload, front: &Front) -> HttpResponse {

@@ -21,6 +21,7 @@ pub mod config;
 mod connection;
 mod contents;
 pub mod database;
+mod delivery;
 mod desired;
 mod digest;
 mod duplex;
@@ -157,7 +158,7 @@ impl Node {
         let (handshaker, certificates) = tls.map(|tls| (tls.handshaker, tls.changes)).unzip();
         let challenges = Challenges::new(core.clone(), metrics.tls.clone());
         let front = Front::new(routes.clone(), contents, gate, auth, origins, challenges, tls_front);
-        let front = front::serve((http, https.zip(handshaker)), front)?;
+        let front = front::serve((http, https.zip(handshaker)), config.write_timeout, front)?;
         let listen = |address| metrics::listen(address, metrics).with_context(|| format!("cannot listen on {address}"));
         let (metrics_address, metrics) = config.metrics_listen.map(listen).transpose()?.unzip();
         let servers = bindings.into_iter().chain(metrics).collect();

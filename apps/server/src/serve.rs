@@ -24,7 +24,11 @@ const LINGER: Duration = Duration::from_millis(500);
 /// The time that requests in flight have to finish during a graceful shutdown.
 const SHUTDOWN_TIMEOUT_SECONDS: u64 = 25;
 /// Connections stay open longer than those of a proxy, such as 60 s for nginx: it must not use one that just closed.
-const PUBLIC_HTTP: HttpSettings = HttpSettings { keep_alive: Duration::from_secs(75), allows_half_closed: true };
+const PUBLIC_HTTP: HttpSettings = HttpSettings {
+    keep_alive: Duration::from_secs(75),
+    write_timeout: Duration::from_secs(60),
+    allows_half_closed: true,
+};
 
 /// A control plane with bound listeners.
 pub struct Server {

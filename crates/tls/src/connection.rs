@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::frames::{FrameLimits, OpenRequest, OpenRequests};
 use crate::handshake::Presented;
+use crate::write_timeout::WriteTimeout;
 
 /// Browsers keep at most 100 requests of a connection open unless the server allows more.
 const MAX_CONCURRENT_REQUESTS: u32 = 256;
@@ -26,7 +27,7 @@ const FLUSH_TIME: Duration = Duration::from_millis(500);
 /// A connection after its handshake.
 #[derive(Debug)]
 pub struct TlsConnection {
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<WriteTimeout<TcpStream>>,
     requests: Requests,
     presented: Presented,
     /// The limits of HTTP/2, if the connection uses it.
@@ -43,7 +44,7 @@ pub struct Requests {
 }
 
 impl TlsConnection {
-    pub(crate) fn new(stream: TlsStream<TcpStream>, is_http_2: bool, presented: Presented) -> Self {
+    pub(crate) fn new(stream: TlsStream<WriteTimeout<TcpStream>>, is_http_2: bool, presented: Presented) -> Self {
         let requests = Requests {
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS as usize)),
             open: OpenRequests::default(),

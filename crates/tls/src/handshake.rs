@@ -21,6 +21,7 @@ use tokio_rustls::server::TlsStream;
 use crate::certificate::ServedCertificate;
 use crate::metrics::ListenerMetrics;
 use crate::store::CertificateStore;
+use crate::write_timeout::WriteTimeout;
 
 /// The timeout of the whole handshake: that of the head of a request.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ pub struct Handshaker {
 
 /// An accepted connection.
 pub(crate) struct Accepted {
-    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) stream: TlsStream<WriteTimeout<TcpStream>>,
     pub(crate) protocol: Protocol,
     pub(crate) client: Option<SocketAddr>,
     pub(crate) presented: Presented,
@@ -90,13 +91,14 @@ impl Handshaker {
         Ok(Self { config: Arc::new(config), store, metrics })
     }
 
-    /// Performs the handshake of a connection.
+    /// Performs the handshake of a connection, which then has this write timeout.
     ///
     /// # Errors
     /// Returns an error if the connection must be closed.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Accepted, HandshakeFailed> {
+    pub(crate) async fn accept(&self, stream: TcpStream, write_timeout: Duration) -> Result<Accepted, HandshakeFailed> {
         let client = stream.peer_addr().ok();
-        let accepted = timeout(HANDSHAKE_TIMEOUT, self.handshake(stream)).await.unwrap_or(Err(Failure::Timeout));
+        let accepted =
+            timeout(HANDSHAKE_TIMEOUT, self.handshake(stream, write_timeout)).await.unwrap_or(Err(Failure::Timeout));
         match accepted {
             Ok((stream, presented)) => {
                 let (_, connection) = stream.get_ref();
@@ -115,8 +117,13 @@ impl Handshaker {
         }
     }
 
-    async fn handshake(&self, stream: TcpStream) -> Result<(TlsStream<TcpStream>, Presented), Failure> {
+    async fn handshake(
+        &self,
+        stream: TcpStream,
+        write_timeout: Duration,
+    ) -> Result<(TlsStream<WriteTimeout<TcpStream>>, Presented), Failure> {
         stream.set_nodelay(true)?;
+        let stream = WriteTimeout::new(stream, write_timeout);
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let name = start.client_hello().server_name().map(str::to_owned);
         let (failure, alert) = match name.map(|name| (self.store.find(&name), name)) {

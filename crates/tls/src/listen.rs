@@ -22,6 +22,7 @@ use crate::connection::TlsConnection;
 use crate::handshake::Handshaker;
 use crate::rejection::{Rejecting, RenderRejection, track_responses};
 use crate::unread_body::keep_chunked_bodies;
+use crate::write_timeout::WriteTimeout;
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 2048;
@@ -37,9 +38,14 @@ const CLIENT_DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct HttpSettings {
     /// How long an idle connection stays open.
     pub keep_alive: Duration,
+    /// How long a client may take none of the data that waits to be sent. Afterwards, its connection is closed.
+    pub write_timeout: Duration,
     /// Whether a request continues after its client closed its side of the connection.
     pub allows_half_closed: bool,
 }
+
+/// A connection of plain http, as the HTTP service expects it.
+type PlainConnection = (Rejecting<WriteTimeout<TcpStream>>, Protocol, Option<SocketAddr>);
 
 /// A connection after its handshake, as the HTTP service expects it.
 type Connection = (Rejecting<TlsConnection>, Protocol, Option<SocketAddr>);
@@ -91,13 +97,13 @@ where
         let (app, stopping, reject) = (app.clone(), stopping.clone(), reject.clone());
         move || {
             let respond = http_service(settings, stopping.clone(), add_connection_data).finish(app());
-            accept_plain(Rc::new(reject.clone()), respond)
+            accept_plain(settings.write_timeout, Rc::new(reject.clone()), respond)
         }
     })?;
     if let Some((listener, handshaker)) = https {
         builder = builder.listen("https", listener, move || {
             let respond = http_service(settings, stopping.clone(), add_tls_data).finish(app());
-            terminate(handshaker.clone(), stopping.clone(), Rc::new(reject.clone()), respond)
+            terminate(handshaker.clone(), settings.write_timeout, stopping.clone(), Rc::new(reject.clone()), respond)
         })?;
     }
     Ok(builder.run())
@@ -142,12 +148,12 @@ where
 
 /// Returns the service of the listener for plain http.
 fn accept_plain<S>(
+    write_timeout: Duration,
     reject: RenderRejection,
     http: S,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = (), InitError = ()>
 where
-    S: ServiceFactory<(Rejecting<TcpStream>, Protocol, Option<SocketAddr>), Config = (), Response = (), InitError = ()>
-        + 'static,
+    S: ServiceFactory<PlainConnection, Config = (), Response = (), InitError = ()> + 'static,
 {
     let accept = fn_service(move |stream: TcpStream| {
         let reject = Rc::clone(&reject);
@@ -155,6 +161,7 @@ where
             // A connection without this option still works.
             let _ = stream.set_nodelay(true);
             let client = stream.peer_addr().ok();
+            let stream = WriteTimeout::new(stream, write_timeout);
             Ok((Rejecting::new(stream, Some(reject)), Protocol::Http1, client))
         }
     });
@@ -165,6 +172,7 @@ where
 /// a connection with HTTP/2 is closed after its requests, which actix does not do.
 fn terminate<S>(
     handshaker: Handshaker,
+    write_timeout: Duration,
     stopping: GracefulShutdownSignal,
     reject: RenderRejection,
     http: S,
@@ -187,7 +195,7 @@ where
         let (handshaker, permits, reject) = (handshaker.clone(), Arc::clone(&permits), Rc::clone(&reject));
         async move {
             let _permit = permits.acquire().await.map_err(|_| ())?;
-            let accepted = handshaker.accept(stream).await.map_err(|_| ())?;
+            let accepted = handshaker.accept(stream, write_timeout).await.map_err(|_| ())?;
             let is_http_2 = accepted.protocol == Protocol::Http2;
             let connection = TlsConnection::new(accepted.stream, is_http_2, accepted.presented);
             let reject = (!is_http_2).then_some(reject);

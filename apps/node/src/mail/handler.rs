@@ -97,7 +97,7 @@ impl Handlers {
         let guard = worker.admit_request().await.map_err(|rejection| match rejection {
             Rejection::BackingOff(_) => Failure::BackingOff,
             Rejection::NoMemory => Failure::NoMemory,
-            Rejection::Full => Failure::Full,
+            Rejection::Full | Rejection::ClientFull => Failure::Full,
         })?;
         let time = worker.email_timeout();
         timeout(time, self.run(mail, &guard)).await.unwrap_or(Err(Failure::TimedOut(time)))

@@ -2,13 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Storage;
@@ -18,6 +16,7 @@ use super::key::Key;
 use super::metrics::Direction;
 use super::object::{Record, StoredObject};
 use super::wait::{STORE_TIMEOUT, WaitBudget};
+use crate::delivery::deliver;
 
 /// Smaller contents are read before the response begins, so that a failure can still be returned with its code.
 const SMALL_CONTENT_BYTES: u64 = 64 * 1024;
@@ -120,34 +119,12 @@ impl Storage {
             storage.metrics.add_bytes(Direction::Out, chunk.len());
         });
         if length > SMALL_CONTENT_BYTES {
-            let (sender, mut receiver) = mpsc::channel(1);
-            self.runtime.spawn(deliver(bytes.boxed(), sender, self.receiver_timeout));
-            let bytes = stream::poll_fn(move |context| receiver.poll_recv(context));
+            let (bytes, delivery) = deliver(bytes.boxed(), self.receiver_timeout, Err(StorageError::NOT_READ));
+            self.runtime.spawn(delivery);
             return Ok(Some(Content { length, bytes: bytes.boxed() }));
         }
         let chunks: Vec<Bytes> = bytes.try_collect().await?;
         Ok(Some(Content { length, bytes: stream::iter(chunks).map(Ok).boxed() }))
-    }
-}
-
-/// Delivers a content to a receiver that must take each chunk within a timeout. Without the timeout, a receiver could
-/// occupy the blob, and a file or a connection, for any length of time.
-async fn deliver(
-    mut bytes: impl Stream<Item = Result<Bytes>> + Unpin,
-    receiver: mpsc::Sender<Result<Bytes>>,
-    receiver_timeout: Duration,
-) {
-    while let Some(chunk) = bytes.next().await {
-        match timeout(receiver_timeout, receiver.send(chunk)).await {
-            Ok(Ok(())) => (),
-            Ok(Err(_)) => return,
-            Err(_) => {
-                drop(bytes);
-                // The send waits until the receiver reads again, and fails if the receiver is dropped.
-                drop(receiver.send(Err(StorageError::NOT_READ)).await);
-                return;
-            }
-        }
     }
 }
 

@@ -28,6 +28,9 @@ pub struct Config {
     /// A process without requests for this long may be stopped to free memory. Until then, its code may still work
     /// after a response (`waitUntil`).
     pub min_idle: Duration,
+    /// The limit of requests and WebSockets of a process in flight. Each takes two of the node's file descriptors. One
+    /// client may use a quarter of it.
+    pub max_in_flight: usize,
     /// The timeout of a call of `email()`, including the download of the mail. It does not include the start of the
     /// process.
     pub email_timeout: Duration,

@@ -24,9 +24,6 @@ use crate::cache::Cache;
 use crate::environment::Environment;
 use crate::index::Index;
 
-/// The limit of requests and WebSockets in flight. Each takes two of the node's file descriptors.
-const MAX_IN_FLIGHT: usize = 1000;
-
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The beginning of the report that V8 writes before it ends a process whose heap is full.
@@ -47,6 +44,8 @@ pub struct Process {
     output: Output,
     /// The memory limit in bytes.
     memory: u64,
+    /// The limit of requests and WebSockets in flight.
+    max_in_flight: usize,
 }
 
 /// Why a process exited.
@@ -177,6 +176,7 @@ impl Process {
             exit,
             output,
             memory: workers.config.memory,
+            max_in_flight: workers.config.max_in_flight,
         };
         Ok((Arc::new(process), handle))
     }
@@ -200,7 +200,7 @@ impl Process {
 
     /// Returns whether the limit of requests in flight is reached.
     pub fn is_full(&self) -> bool {
-        self.usage.borrow().in_flight >= MAX_IN_FLIGHT
+        self.usage.borrow().in_flight >= self.max_in_flight
     }
 
     /// Kills the process.

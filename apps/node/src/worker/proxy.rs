@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::fleet::Unavailable;
 use super::process::RequestGuard;
-use super::version::{Rejection, Worker};
+use super::version::{Rejection, VisitorGuard, Worker};
 use super::{headers, upgrade};
 use crate::auth::WorkerSession;
 use crate::origin::Origin;
@@ -42,7 +42,7 @@ pub async fn forward_request(
         Ok(worker) => worker,
         Err(reason) => return not_run(reason),
     };
-    let guard = match worker.admit_request().await {
+    let guard = match worker.admit_visitor(origin.client).await {
         Ok(guard) => guard,
         Err(rejection) => return unavailable(&rejection),
     };
@@ -52,7 +52,7 @@ pub async fn forward_request(
     let Some(outgoing) = outgoing_request(request, origin, session, body) else {
         return page(StatusCode::BAD_REQUEST, "The request is malformed. Check its address and headers.");
     };
-    match timeout(RESPONSE_TIMEOUT, send(outgoing, &guard)).await {
+    match timeout(RESPONSE_TIMEOUT, send(outgoing, &guard.request)).await {
         Ok(Ok(response)) if response.status() == 101 => match websocket {
             Some(visitor) if upgrade::is_websocket(&response) => upgrade::join(response, visitor, guard),
             _ => unexpected_upgrade(&worker.project),
@@ -90,8 +90,13 @@ fn unavailable(rejection: &Rejection) -> HttpResponse {
         Rejection::BackingOff(_) => "The code of this site is not running at the moment. Try again in a minute.",
         Rejection::NoMemory => "This server has no memory to start the code of this site. Try again in a moment.",
         Rejection::Full => "This site has too many concurrent requests. Try again in a moment.",
+        Rejection::ClientFull => "Your network has too many concurrent requests to this site. Try again in a moment.",
     };
-    with_retry_after(page(StatusCode::SERVICE_UNAVAILABLE, message), rejection.retry_after())
+    let status = match rejection {
+        Rejection::ClientFull => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    with_retry_after(page(status, message), rejection.retry_after())
 }
 
 fn outgoing_request(
@@ -124,7 +129,7 @@ async fn send(outgoing: Request<Outgoing>, guard: &RequestGuard) -> anyhow::Resu
     Ok(sender.send_request(outgoing).await?)
 }
 
-fn forward_response(response: Response<Incoming>, guard: RequestGuard, is_head: bool) -> HttpResponse {
+fn forward_response(response: Response<Incoming>, guard: VisitorGuard, is_head: bool) -> HttpResponse {
     let length = response.headers().get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
     let mut builder = response_head(&response);
     if matches!(response.status().as_u16(), 204 | 304) {
@@ -149,7 +154,7 @@ pub fn response_head(response: &Response<Incoming>) -> HttpResponseBuilder {
     builder
 }
 
-fn chunks(body: Incoming, guard: RequestGuard) -> impl Stream<Item = io::Result<Bytes>> {
+fn chunks(body: Incoming, guard: VisitorGuard) -> impl Stream<Item = io::Result<Bytes>> {
     stream::try_unfold((body, guard), async |(mut body, guard)| {
         loop {
             let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await else {

@@ -14,8 +14,8 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 
-use super::process::RequestGuard;
 use super::proxy::response_head;
+use super::version::VisitorGuard;
 
 type Connection = TokioIo<Upgraded>;
 
@@ -29,7 +29,7 @@ pub fn is_websocket(response: &Response<Incoming>) -> bool {
 }
 
 /// Forwards the worker's handshake response to the visitor, then joins the two connections.
-pub fn join(response: Response<Incoming>, visitor: Payload, guard: RequestGuard) -> HttpResponse {
+pub fn join(response: Response<Incoming>, visitor: Payload, guard: VisitorGuard) -> HttpResponse {
     let mut builder = response_head(&response);
     builder.upgrade("websocket").body(BodyStream::new(from_worker(response, visitor, guard)))
 }
@@ -37,7 +37,7 @@ pub fn join(response: Response<Incoming>, visitor: Payload, guard: RequestGuard)
 fn from_worker(
     response: Response<Incoming>,
     visitor: Payload,
-    guard: RequestGuard,
+    guard: VisitorGuard,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     let joined = async move {
         let upgraded = hyper::upgrade::on(response).await.map_err(io::Error::other)?;
@@ -52,8 +52,8 @@ fn from_worker(
 }
 
 async fn next(
-    (mut worker, guard): (ReadHalf<Connection>, RequestGuard),
-) -> io::Result<Option<(Bytes, (ReadHalf<Connection>, RequestGuard))>> {
+    (mut worker, guard): (ReadHalf<Connection>, VisitorGuard),
+) -> io::Result<Option<(Bytes, (ReadHalf<Connection>, VisitorGuard))>> {
     let mut chunk = BytesMut::with_capacity(CHUNK);
     let read = worker.read_buf(&mut chunk).await?;
     Ok((read > 0).then(|| (chunk.freeze(), (worker, guard))))

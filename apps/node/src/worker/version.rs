@@ -1,12 +1,15 @@
 //! One version of a project, which is its code and its environment, and the process of this version.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use daemon::Backoff;
 use protocol::DeploymentState;
-use tokio::sync::Mutex as AsyncMutex;
+use semaphores::KeyedSemaphores;
+use settings::rate_limit_key;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit};
 use tokio::time::{sleep, timeout};
 
 use super::process::{ExitReason, Process, RequestGuard};
@@ -45,6 +48,8 @@ pub struct Worker {
     generation: AtomicU64,
     workers: Arc<Workers>,
     process: Mutex<Option<Arc<Process>>>,
+    /// The permits of the visitors' clients for requests in flight.
+    clients: KeyedSemaphores<IpAddr>,
     restart: AsyncMutex<RestartState>,
     /// Whether the last report says that the bundle is not running. All workers of one bundle share this flag, even
     /// with different environments.
@@ -71,6 +76,12 @@ pub struct VersionCode<'a> {
     pub index: &'a Arc<Index>,
 }
 
+/// Counts a request of a visitor in flight, as [`RequestGuard`] does, and as one of its client.
+pub struct VisitorGuard {
+    pub request: RequestGuard,
+    _client: OwnedSemaphorePermit,
+}
+
 /// Why a request is not admitted.
 pub enum Rejection {
     /// The worker is not running and is not restarted before this time has passed.
@@ -79,6 +90,8 @@ pub enum Rejection {
     NoMemory,
     /// The limit of requests in flight is reached.
     Full,
+    /// The limit of requests in flight of one client is reached.
+    ClientFull,
 }
 
 impl Rejection {
@@ -87,7 +100,7 @@ impl Rejection {
         match self {
             Self::BackingOff(delay) => *delay,
             Self::NoMemory => MEMORY_RETRY_DELAY,
-            Self::Full => Duration::ZERO,
+            Self::Full | Self::ClientFull => Duration::ZERO,
         }
     }
 }
@@ -110,6 +123,7 @@ impl Worker {
             generation: AtomicU64::new(environment.generation),
             workers: Arc::clone(workers),
             process: Mutex::default(),
+            clients: KeyedSemaphores::new((workers.config.max_in_flight / 4).max(1)),
             restart: AsyncMutex::new(RestartState { retry_at: None, backoff, last_error: None }),
             is_reported_down: is_reported_down.unwrap_or_default(),
             has_failed_to_start: AtomicBool::new(false),
@@ -125,6 +139,14 @@ impl Worker {
     /// Returns the current version of the bundle.
     pub fn version(&self) -> i32 {
         self.version.load(Ordering::Relaxed)
+    }
+
+    /// Admits a request of a visitor as [`Worker::admit_request`] does. One client gets only a part of the requests in
+    /// flight, so that it cannot make the site unavailable to others.
+    pub async fn admit_visitor(self: &Arc<Self>, client: IpAddr) -> Result<VisitorGuard, Rejection> {
+        let permit = self.clients.of(rate_limit_key(client)).try_acquire_owned();
+        let permit = permit.map_err(|_| Rejection::ClientFull)?;
+        Ok(VisitorGuard { request: self.admit_request().await?, _client: permit })
     }
 
     /// Admits a request, and starts the process if it is not running. The start continues if the caller is cancelled.

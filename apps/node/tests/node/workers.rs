@@ -13,6 +13,7 @@ mod protections;
 mod serving;
 mod simulated;
 mod swapping;
+mod unread;
 mod upgrades;
 mod user_ids;
 mod watchdog;
@@ -67,6 +68,7 @@ pub fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config 
         uids: unused_uids(),
         idle: Duration::from_secs(900),
         min_idle: Duration::from_secs(10),
+        max_in_flight: 1000,
         email_timeout: Duration::from_secs(30),
         egress: EgressConfig::default(),
     };
@@ -94,9 +96,16 @@ impl Rig {
     }
 
     async fn start_as(workerd: PathBuf, change: impl FnOnce(&mut Workers)) -> Self {
+        let change = |config: &mut Config| {
+            config.workers.as_mut().map(change);
+        };
+        Self::start_node(workerd, change).await
+    }
+
+    async fn start_node(workerd: PathBuf, change: impl FnOnce(&mut Config)) -> Self {
         let (core, dir) = (ControlPlane::start().await, Dir::new());
         let mut config = with_workers(&core, &dir, workerd);
-        config.workers.as_mut().map(change);
+        change(&mut config);
         let node = RunningNode::start_as(&config).await;
         Self { core, dir, node, observed: AtomicUsize::new(0) }
     }

@@ -249,6 +249,47 @@ async fn graceful_stop_closes_idle_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unread_response_over_http_2_ends() {
+    const CODE: &str = r#"
+        const chunk = new Uint8Array(64 * 1024);
+        const endless = () => new ReadableStream({ pull(controller) { controller.enqueue(chunk); } });
+        export default { fetch({ url }) { return new Response(url.endsWith("/endless") ? endless() : "from code"); } };
+    "#;
+    let Some(workerd) = workerd() else { return };
+    let (core, dir, certificate) = (ControlPlane::start().await, Dir::new(), Certificate::generate_for(&NAMES));
+    core.deploy("shop", &[("worker/index.js", CODE.as_bytes())]);
+    core.issue("shop", HOST, &certificate);
+    let mut config = with_workers(&core, &dir, workerd);
+    // A client has one request in flight.
+    config.workers.as_mut().unwrap().max_in_flight = 4;
+    config.tls = tls_config(&core, &dir, None).tls;
+    config.write_timeout = Duration::from_secs(1);
+    let node = RunningNode::start_as(&config).await;
+    let rig = Rig { core, dir, node };
+    rig.client(&[&certificate]).presents(HOST, &certificate).await;
+    let other = Http2::connect(&rig, &certificate).await;
+    super::wait_for("the worker", async || other.get("/").await.status == 200).await;
+
+    // The connection reads, but not this response.
+    let connection = Http2::connect(&rig, &certificate).await;
+    let (response, _) =
+        connection.0.clone().ready().await.unwrap().send_request(request(Method::GET, "/endless"), true).unwrap();
+    let mut unread = response.await.unwrap().into_body();
+    super::wait_for("the end of the response", async || other.get("/").await.status == 200).await;
+    let mut end = None;
+    while end.is_none() {
+        match unread.data().await {
+            Some(Ok(chunk)) => unread.flow_control().release_capacity(chunk.len()).unwrap(),
+            other => end = Some(other),
+        }
+    }
+    assert!(matches!(end, Some(Some(Err(_)))), "{end:?}");
+    assert_eq!(connection.get("/").await.status, 200);
+    drop((connection, other));
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn worker_code_sees_https() {
     const CODE: &str = r#"export default { async fetch(request) {
         return Response.json({ url: request.url, headers: Object.fromEntries(request.headers), body: await request.text() });

@@ -88,6 +88,7 @@ impl Targets {
             uids: self.uids,
             idle: std::time::Duration::MAX,
             min_idle: std::time::Duration::MAX,
+            max_in_flight: usize::MAX,
             email_timeout: std::time::Duration::MAX,
             egress: EgressConfig::default(),
         };
