@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use protocol::DatabaseOperationKind;
 
 use super::logins::Logins;
@@ -13,6 +13,8 @@ pub struct DatabaseMetrics {
     /// By the state of the logins.
     databases: IntGaugeVec,
     pub connections: IntGauge,
+    /// The used part of the queue of notifications, from 0 to 1.
+    pub notification_queue: Gauge,
     /// By kind and outcome.
     operations: IntCounterVec,
     /// The differences that sweeps found.
@@ -34,6 +36,10 @@ impl DatabaseMetrics {
         let metrics = Self {
             databases: IntGaugeVec::new(databases, &["logins"])?,
             connections: IntGauge::new("svc_node_database_connections", "Sessions in databases of projects")?,
+            notification_queue: Gauge::new(
+                "svc_node_database_notification_queue_usage",
+                "The used part of the queue of notifications of Postgres, from 0 to 1",
+            )?,
             operations: IntCounterVec::new(operations, &["kind", "outcome"])?,
             repairs: IntCounter::new(
                 "svc_node_database_repairs_total",
@@ -47,6 +53,7 @@ impl DatabaseMetrics {
         };
         registry.register(Box::new(metrics.databases.clone()))?;
         registry.register(Box::new(metrics.connections.clone()))?;
+        registry.register(Box::new(metrics.notification_queue.clone()))?;
         registry.register(Box::new(metrics.operations.clone()))?;
         registry.register(Box::new(metrics.repairs.clone()))?;
         registry.register(Box::new(metrics.reconcile_failures.clone()))?;

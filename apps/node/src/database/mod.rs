@@ -20,6 +20,7 @@ mod manager;
 mod memberships;
 mod metrics;
 pub mod names;
+pub mod notify_queue;
 mod plan;
 mod project;
 mod reconcile;
@@ -171,7 +172,7 @@ impl Databases {
             admin.acquire().await;
             pending().await
         });
-        tasks.spawn(watchdog::run(shared.admin.clone()));
+        tasks.spawn(watchdog::run(shared.admin.clone(), shared.metrics.clone()));
         tasks.spawn(async move {
             shared.admin.acquired().await;
             Manager::new(shared, saved).run(received).await;

@@ -1,4 +1,5 @@
-//! Protects the lock table, which all databases of the cluster share.
+//! Protects the lock table and the [queue of notifications](super::notify_queue), which all databases of the cluster
+//! share.
 //!
 //! One session can fill the lock table, for example with advisory locks. Then every login and every statement that
 //! needs a new lock fails, even as superuser, because Postgres keeps the locks of shared catalogs in this table.
@@ -9,9 +10,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::time::sleep;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Error, Statement};
 
+use super::DatabaseMetrics;
 use super::admin::Admin;
+use super::notify_queue::{Checked, MAX_USAGE, NotifyQueue};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -43,47 +46,57 @@ const TERMINATE: &str = "
         ELSE locks > 2000 OR locks > 100 AND total > $1::bigint / 8 END";
 
 /// Watches until the task is stopped.
-pub async fn run(admin: Admin) {
+pub async fn run(admin: Admin, metrics: DatabaseMetrics) {
     admin.acquired().await;
     loop {
-        if let Err(error) = watch(&admin).await {
-            tracing::warn!(error = format!("{error:#}"), "failed to watch the lock table; retrying");
+        if let Err(error) = watch(&admin, &metrics).await {
+            tracing::warn!(error = format!("{error:#}"), "failed to watch the shared resources of Postgres; retrying");
         }
         sleep(INTERVAL).await;
     }
 }
 
 /// Watches until the session fails.
-async fn watch(admin: &Admin) -> anyhow::Result<()> {
+async fn watch(admin: &Admin, metrics: &DatabaseMetrics) -> anyhow::Result<()> {
     let session = admin.session().await.context("failed to connect to Postgres")?;
     let capacity: i64 = session.query_one(CAPACITY, &[]).await?.get(0);
     session.batch_execute(BEGIN).await?;
     let terminate = session.prepare(TERMINATE).await?;
+    let mut queue = NotifyQueue::prepare(&session, MAX_USAGE).await?;
     loop {
-        // This first execution also takes the locks of the indexes.
-        let ended = terminate_hoarders(&session, &terminate, capacity).await?;
-        if ended > 0 {
-            tracing::warn!(ended, "ended the sessions with too many locks");
+        // Without the second statement, Postgres would return the activity as of the transaction's first query.
+        session.batch_execute("SAVEPOINT before; SELECT pg_stat_clear_snapshot()").await?;
+        // The first executions also take the locks of the indexes.
+        let checked = check(&session, &terminate, capacity, &mut queue, metrics).await;
+        let end = if checked.is_ok() { "RELEASE before" } else { "ROLLBACK TO before; RELEASE before" };
+        session.batch_execute(end).await?;
+        if let Err(error) = checked {
+            tracing::warn!(%error, "failed to check the sessions; retrying");
         }
         sleep(INTERVAL).await;
     }
 }
 
-async fn terminate_hoarders(
+/// Ends the sessions with too many locks, and those that may let the queue of notifications grow.
+async fn check(
     session: &Client,
-    terminate: &tokio_postgres::Statement,
+    terminate: &Statement,
     capacity: i64,
-) -> anyhow::Result<i64> {
-    // Without this, Postgres would return the activity as of the transaction's first query.
-    session.batch_execute("SAVEPOINT before; SELECT pg_stat_clear_snapshot()").await?;
-    let ended = session.query_one(terminate, &[&capacity]).await;
-    let end = if ended.is_ok() { "RELEASE before" } else { "ROLLBACK TO before; RELEASE before" };
-    session.batch_execute(end).await?;
-    match ended {
-        Ok(row) => Ok(row.get(0)),
-        Err(error) => {
-            tracing::warn!(%error, "failed to end the sessions with too many locks; retrying");
-            Ok(0)
-        }
+    queue: &mut NotifyQueue,
+    metrics: &DatabaseMetrics,
+) -> Result<(), Error> {
+    let ended: i64 = session.query_one(terminate, &[&capacity]).await?.get(0);
+    if ended > 0 {
+        tracing::warn!(ended, "ended the sessions with too many locks");
     }
+    let Checked { usage, ended } = queue.check(session).await?;
+    metrics.notification_queue.set(usage);
+    if ended > 0 {
+        tracing::warn!(
+            usage,
+            ended,
+            "ended the sessions with the oldest transactions to shorten the notification queue"
+        );
+    }
+    Ok(())
 }

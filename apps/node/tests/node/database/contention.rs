@@ -1,6 +1,12 @@
 //! Sessions of a tenant that hold what the node or other tenants need.
 
+use node::database::admin::Admin;
+use node::database::notify_queue::NotifyQueue;
+use node::database::server::Server;
+use testkit::reserved_address;
+
 use super::kit::{Kit, PASSWORD, eventually, number};
+use crate::visitor::get_text;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_that_fills_the_lock_table_ends() {
@@ -20,6 +26,55 @@ async fn session_that_fills_the_lock_table_ends() {
     eventually("a login", async || kit.log_in(&app, PASSWORD, &database).await.is_ok()).await;
     kit.add_token("prj_b", None);
     kit.applied("prj_b").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_that_keeps_notifications_in_the_queue_ends() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let address = reserved_address().to_string();
+    let settings = vec![("SVC_NODE_METRICS_LISTEN".to_owned(), address.clone())];
+    let Some(mut kit) = Kit::start_with(settings).await else { return };
+    for project in ["prj_a", "prj_b"] {
+        kit.enable(project).await;
+    }
+    let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
+    let client = admin.connect().await.unwrap();
+    // 100 of the 1,048,575 pages.
+    let mut queue = NotifyQueue::prepare(&client, 0.0001).await.unwrap();
+    // The node's own sessions are older, and stay open.
+    let (trusted, listening, later) =
+        (kit.superuser("svc_node").await, kit.session("prj_a").await, kit.session("prj_b").await);
+    listening.batch_execute("LISTEN channel").await.unwrap();
+    let pid = number(&listening, "SELECT pg_backend_pid()").await;
+    for session in [&trusted, &listening, &later] {
+        session.batch_execute("BEGIN; SELECT 1").await.unwrap();
+    }
+    // Each notification takes a page of the queue.
+    let notify = "SELECT count(pg_notify('channel', i || repeat('x', 7900))) FROM generate_series(1, 300) i";
+    let notifying = kit.session("prj_a").await;
+    assert_eq!(queue.check(&client).await.unwrap().ended, 0);
+    notifying.batch_execute(notify).await.unwrap();
+    eventually("the metric", async || {
+        let metrics = get_text(&format!("http://{address}/metrics")).await;
+        let usage = metrics.lines().find_map(|line| line.strip_prefix("svc_node_database_notification_queue_usage "));
+        usage.is_some_and(|usage| usage.parse::<f64>().unwrap() > 0.0001)
+    })
+    .await;
+
+    assert_eq!(queue.check(&client).await.unwrap().ended, 1);
+    // The session leaves the queue after it has sent its error, and then the activity.
+    let exists = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+    eventually("the end of the session", async || number(&client, &exists).await == 0).await;
+    assert!(listening.batch_execute("SELECT").await.is_err());
+    let checked = queue.check(&client).await.unwrap();
+    assert!(checked.ended == 0 && checked.usage < 0.0001, "{checked:?}");
+    for session in [&trusted, &later, &notifying] {
+        session.batch_execute("SELECT").await.unwrap();
+    }
+
+    // No session listens any more, so nothing stays in the queue.
+    notifying.batch_execute(notify).await.unwrap();
+    assert_eq!(queue.check(&client).await.unwrap().ended, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
