@@ -155,6 +155,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const MIN_IDLE: Duration = Duration::from_secs(10);
 /// The limit of requests and WebSockets of a worker process in flight.
 const MAX_IN_FLIGHT: usize = 1000;
+/// The timeout until a worker starts to respond, from the last chunk of the request body that it took.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(100);
 /// The time for a call of `email()`. With the start of the process, it must end before the lease of the mail.
 const EMAIL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A visitor who pauses a download for longer must resume it with a range request.
@@ -276,6 +278,7 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
         idle: IDLE_TIMEOUT,
         min_idle: MIN_IDLE,
         max_in_flight: MAX_IN_FLIGHT,
+        response_timeout: RESPONSE_TIMEOUT,
         email_timeout: EMAIL_TIMEOUT,
         egress,
     }))

@@ -1,8 +1,10 @@
 //! The proxy from visitors to workers. It streams bodies in both directions concurrently.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,7 +19,8 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1::handshake;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
 use super::fleet::Unavailable;
 use super::process::RequestGuard;
@@ -26,9 +29,6 @@ use super::{headers, upgrade};
 use crate::auth::WorkerSession;
 use crate::origin::Origin;
 use crate::page::{page, with_retry_after};
-
-/// The timeout until a worker starts to respond.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Forwards the request to the worker and returns its response. `session` is the session of the visitor.
 pub async fn forward_request(
@@ -49,10 +49,11 @@ pub async fn forward_request(
     let is_websocket = headers::is_websocket(request.headers());
     // After a WebSocket request, the payload is WebSocket data instead of a body.
     let (body, websocket) = if is_websocket { (None, Some(payload)) } else { (Some(payload), None) };
-    let Some(outgoing) = outgoing_request(request, origin, session, body) else {
+    let taken = BodyProgress::default();
+    let Some(outgoing) = outgoing_request(request, origin, session, body.map(|body| (body, taken.clone()))) else {
         return page(StatusCode::BAD_REQUEST, "The request is malformed. Check its address and headers.");
     };
-    match timeout(RESPONSE_TIMEOUT, send(outgoing, &guard.request)).await {
+    match taken.limit(worker.response_timeout(), send(outgoing, &guard.request)).await {
         Ok(Ok(response)) if response.status() == 101 => match websocket {
             Some(visitor) if upgrade::is_websocket(&response) => upgrade::join(response, visitor, guard),
             _ => unexpected_upgrade(&worker.project),
@@ -103,11 +104,11 @@ fn outgoing_request(
     request: &HttpRequest,
     origin: Origin,
     session: Option<&WorkerSession>,
-    payload: Option<Payload>,
+    body: Option<(Payload, BodyProgress)>,
 ) -> Option<Request<Outgoing>> {
-    let payload = payload.filter(|_| has_body(request));
+    let body = body.filter(|_| has_body(request));
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let mut outgoing = Request::builder().method(request.method().as_str()).uri(path).body(Outgoing(payload)).ok()?;
+    let mut outgoing = Request::builder().method(request.method().as_str()).uri(path).body(Outgoing(body)).ok()?;
     *outgoing.headers_mut() = headers::to_worker(request, origin, session.map(|session| session.handle.as_bytes()))?;
     Some(outgoing)
 }
@@ -168,16 +169,43 @@ fn chunks(body: Incoming, guard: VisitorGuard) -> impl Stream<Item = io::Result<
     })
 }
 
+/// The time at which the worker took the last chunk of the request body, or the beginning of the request.
+#[derive(Clone)]
+struct BodyProgress(Rc<Cell<Instant>>);
+
+impl Default for BodyProgress {
+    fn default() -> Self {
+        Self(Rc::new(Cell::new(Instant::now())))
+    }
+}
+
+impl BodyProgress {
+    /// Waits for a response. The timeout begins again with each chunk, so that slow visitors can send large bodies.
+    async fn limit<T>(&self, response_timeout: Duration, response: impl Future<Output = T>) -> Result<T, Elapsed> {
+        let mut response = pin!(response);
+        loop {
+            let last = self.0.get();
+            match timeout_at(last + response_timeout, &mut response).await {
+                Err(_) if self.0.get() > last => {}
+                result => return result,
+            }
+        }
+    }
+}
+
 /// The request body from the visitor.
-struct Outgoing(Option<Payload>);
+struct Outgoing(Option<(Payload, BodyProgress)>);
 
 impl Body for Outgoing {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Some(payload) = &mut self.0 else { return Poll::Ready(None) };
+        let Some((payload, taken)) = &mut self.0 else { return Poll::Ready(None) };
         let next = Pin::new(payload).poll_next(context);
+        if next.is_ready() {
+            taken.0.set(Instant::now());
+        }
         // The payload's error is not `Send`, so it is converted to text.
         next.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data).map_err(|error| io::Error::other(error.to_string()))))
     }

@@ -179,6 +179,11 @@ impl Worker {
         self.restart.try_lock().is_err() || self.current().is_some_and(|process| process.is_running())
     }
 
+    /// Returns the timeout until the worker starts to respond, from the last chunk of the request body that it took.
+    pub fn response_timeout(&self) -> Duration {
+        self.workers.config.response_timeout
+    }
+
     /// Returns the timeout of a call of `email()`.
     pub fn email_timeout(&self) -> Duration {
         self.workers.config.email_timeout
