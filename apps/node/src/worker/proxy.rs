@@ -137,9 +137,11 @@ fn forward_response(response: Response<Incoming>, guard: VisitorGuard, is_head: 
         return builder.finish();
     }
     let chunks = chunks(response.into_body(), guard);
+    let nothing = stream::empty::<io::Result<Bytes>>();
     match length {
-        Some(length) if is_head => builder.body(SizedStream::new(length, stream::empty::<io::Result<Bytes>>())),
-        None if is_head => builder.finish(),
+        Some(length) if is_head => builder.body(SizedStream::new(length, nothing)),
+        // The response to GET has no known length either (RFC 9110 section 8.6).
+        None if is_head => builder.body(BodyStream::new(nothing)),
         Some(length) => builder.body(SizedStream::new(length, chunks)),
         None => builder.body(BodyStream::new(chunks)),
     }

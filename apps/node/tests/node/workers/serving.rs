@@ -31,6 +31,10 @@ export default {
       return env.assets.fetch(new Request("http://x" + url.pathname.slice(10), { headers: { "svc-worker-key": "forged" } }));
     }
     if (url.pathname === "/stream") return new Response(request.body);
+    if (url.pathname === "/streamed") {
+      const part = new TextEncoder().encode("part");
+      return new Response(new ReadableStream({ pull(it) { it.enqueue(part); it.close(); } }));
+    }
     if (url.pathname === "/empty") return new Response(null, { status: 204 });
     if (url.pathname === "/error") throw new Error("mine");
     if (url.pathname === "/ws") {
@@ -129,6 +133,13 @@ async fn responses_have_one_length_and_head_has_no_body() {
     assert_eq!((got.matches("content-length: ").count(), got.matches("transfer-encoding").count()), (1, 0), "{got}");
     let head = raw("HEAD", "/modules").await;
     assert!(head.ends_with("\r\n\r\n") && head.contains("content-length: "), "{head}");
+    // A length that the worker does not state is not invented.
+    for method in ["GET", "HEAD"] {
+        let streamed = raw(method, "/streamed").await;
+        let headers = ["content-length: ", "transfer-encoding: chunked"].map(|name| streamed.contains(name));
+        assert_eq!((headers, streamed.ends_with("\r\n\r\n")), ([false, true], true), "{method}: {streamed}");
+        assert_eq!(streamed.contains("part"), method == "GET", "{method}: {streamed}");
+    }
     let empty = raw("GET", "/empty").await;
     assert!(empty.starts_with("http/1.1 204 ") && empty.ends_with("\r\n\r\n"), "{empty}");
 }
