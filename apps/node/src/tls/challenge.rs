@@ -17,7 +17,7 @@ use protocol::ChallengeResponse;
 use quick_cache::sync::Cache;
 use semaphores::KeyedSemaphores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::metrics::TlsMetrics;
 use crate::client::Core;
@@ -32,6 +32,10 @@ const MAX_LOOKUPS: usize = 64;
 const MAX_UNROUTED_LOOKUPS: usize = 32;
 /// An authority validates a challenge from several networks concurrently, such as six.
 const MAX_LOOKUPS_PER_HOST: usize = 8;
+/// The lookups of one client for one host. A few clients cannot hold all lookups of a host.
+const MAX_LOOKUPS_PER_CLIENT: usize = 1;
+/// The longest wait for the end of other lookups.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The lookups that one client can cause immediately, and the interval at which it can cause another. An authority
 /// connects from several addresses, and validates many hosts from each.
 const CLIENT_BURST: u32 = 64;
@@ -56,6 +60,7 @@ pub struct Challenges {
     lookups: Semaphore,
     unrouted_lookups: Semaphore,
     by_host: KeyedSemaphores<String>,
+    by_client: KeyedSemaphores<(String, IpAddr)>,
     clients: Mutex<ClientLimiter>,
     /// The tokens and hosts that the control plane did not know, and when it was asked.
     unknown: Cache<(String, String), Instant>,
@@ -69,7 +74,7 @@ pub struct ChallengeRequest<'a> {
     pub host: &'a str,
     /// Whether this node has a site at the host.
     pub is_routed: bool,
-    /// The key under which the rates of the client are limited.
+    /// The key under which the client is limited.
     pub client: IpAddr,
 }
 
@@ -86,6 +91,7 @@ struct Lookup<'a> {
     _node: SemaphorePermit<'a>,
     _unrouted: Option<SemaphorePermit<'a>>,
     _host: OwnedSemaphorePermit,
+    _client: OwnedSemaphorePermit,
 }
 
 /// Returns the token of a challenge, if a request is for one.
@@ -104,6 +110,7 @@ impl Challenges {
             lookups: Semaphore::new(MAX_LOOKUPS),
             unrouted_lookups: Semaphore::new(MAX_UNROUTED_LOOKUPS),
             by_host: KeyedSemaphores::new(MAX_LOOKUPS_PER_HOST),
+            by_client: KeyedSemaphores::new(MAX_LOOKUPS_PER_CLIENT),
             clients: Mutex::default(),
             unknown: Cache::new(MAX_UNKNOWN),
             failed_at: Mutex::default(),
@@ -121,7 +128,7 @@ impl Challenges {
         if self.unknown.get(&key).is_some_and(is_remembered) || self.has_failed() {
             return None;
         }
-        let Some(_lookup) = self.start(request) else {
+        let Some(_lookup) = self.start(request).await else {
             self.metrics.count_challenge("busy");
             let response =
                 page(StatusCode::SERVICE_UNAVAILABLE, "This server has too many concurrent requests. Try again.");
@@ -163,16 +170,21 @@ impl Challenges {
         }
     }
 
-    /// Returns the permits of a lookup, unless a limit is reached.
-    fn start(&self, request: ChallengeRequest<'_>) -> Option<Lookup<'_>> {
+    /// Waits for the permits of a lookup. Returns `None` if the wait takes too long, or the client is above its rate.
+    async fn start(&self, request: ChallengeRequest<'_>) -> Option<Lookup<'_>> {
         let ChallengeRequest { host, is_routed, client, .. } = request;
         if !lock(&self.clients).take(client, Instant::now()) {
             return None;
         }
-        let unrouted = if is_routed { None } else { Some(self.unrouted_lookups.try_acquire().ok()?) };
-        let node = self.lookups.try_acquire().ok()?;
-        let host = self.by_host.of(host.to_owned()).try_acquire_owned().ok()?;
-        Some(Lookup { _node: node, _unrouted: unrouted, _host: host })
+        let acquire = async {
+            // In this order, a request holds no permit that other hosts need while it waits for its own host.
+            let client = self.by_client.of((host.to_owned(), client)).acquire_owned().await.ok()?;
+            let host = self.by_host.of(host.to_owned()).acquire_owned().await.ok()?;
+            let unrouted = if is_routed { None } else { Some(self.unrouted_lookups.acquire().await.ok()?) };
+            let node = self.lookups.acquire().await.ok()?;
+            Some(Lookup { _node: node, _unrouted: unrouted, _host: host, _client: client })
+        };
+        timeout(PERMIT_TIMEOUT, acquire).await.ok().flatten()
     }
 
     /// Returns whether a lookup failed a moment ago.

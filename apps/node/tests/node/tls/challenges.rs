@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{HOST, Rig, wait_for};
-use crate::visitor::Visitor;
+use crate::visitor::{Visitor, VisitorResponse};
 
 const TOKEN: &str = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA";
 /// The number of requests of which at least one arrives within a second. During this time, the node remembers an unknown
@@ -18,6 +18,12 @@ const REPEATED: usize = 20;
 
 fn path(token: &str) -> String {
     format!("/.well-known/acme-challenge/{token}")
+}
+
+/// Sends a request for a challenge from the address with this number. The node must trust the proxy.
+fn lookup(rig: &Rig, host: &str, token: &str, address: usize) -> impl Future<Output = VisitorResponse> + use<> {
+    let request = rig.node.visitor.request(Method::GET, host, &path(token));
+    Visitor::send(request.header("x-forwarded-for", format!("192.0.2.{address}")))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,11 +49,12 @@ async fn challenge_is_answered_at_every_host() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_validations_from_several_networks_are_answered() {
-    let rig = Rig::start().await;
+    let rig = Rig::start_with(|config| config.proxies = "127.0.0.1/32".parse().unwrap()).await;
     rig.core.add_challenge(TOKEN, HOST, "response");
-    rig.core.delay_challenges(Duration::from_millis(500));
-    let path = path(TOKEN);
-    let seen = join_all([(); 6].map(|()| rig.node.visitor.get(HOST, &path))).await;
+    rig.core.delay_challenges(Duration::from_millis(100));
+    // These are more than the lookups of the host, and two come from one address. The others wait.
+    let requests = (0..12).map(|number| lookup(&rig, HOST, TOKEN, number.max(1)));
+    let seen = join_all(requests).await;
     let answered = seen.iter().filter(|seen| seen.status == 200 && seen.body == "response").count();
     assert_eq!(answered, seen.len());
     rig.node.stop().await;
@@ -100,13 +107,13 @@ async fn restart_of_the_control_plane_fails_no_validation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_lookups_are_limited() {
-    let rig = Rig::start().await;
+    let rig = Rig::start_with(|config| config.proxies = "127.0.0.1/32".parse().unwrap()).await;
     rig.core.delay_challenges(Duration::from_secs(600));
     let hosts = (0..36).map(|number| format!("host{number}.example")).chain([(); 11].map(|()| HOST.to_owned()));
     let mut requests = JoinSet::new();
     for (number, host) in hosts.enumerate() {
-        let request = rig.node.visitor.request(Method::GET, &host, &path(&format!("cccccccccccccccccccc{number}")));
-        requests.spawn(async move { (host, Visitor::send(request).await) });
+        let request = lookup(&rig, &host, &format!("cccccccccccccccccccc{number}"), number);
+        requests.spawn(async move { (host, request.await) });
     }
     // The lookups wait for the control plane. So the first responses are those of the refused requests.
     let mut refused = Vec::new();
@@ -118,6 +125,22 @@ async fn concurrent_lookups_are_limited() {
     wait_for("the lookups", async || rig.core.challenge_lookups() == 40).await;
     // Hosts without a site have half of the permits, and each host eight.
     assert_eq!(refused.iter().filter(|host| *host == HOST).count(), 3, "{refused:?}");
+    requests.join_all().await;
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_has_one_lookup_of_a_host() {
+    let rig = Rig::start_with(|config| config.proxies = "127.0.0.1/32".parse().unwrap()).await;
+    rig.core.delay_challenges(Duration::from_secs(600));
+    let mut requests = JoinSet::new();
+    for (number, address) in [1, 1, 1, 1, 1, 1, 1, 1, 2].into_iter().enumerate() {
+        requests.spawn(lookup(&rig, HOST, &format!("ffffffffffffffffffff{number}"), address));
+    }
+    for _ in 0..7 {
+        assert_eq!(requests.join_next().await.unwrap().unwrap().status, 503);
+    }
+    wait_for("the lookups", async || rig.core.challenge_lookups() == 2).await;
     requests.join_all().await;
     rig.node.stop().await;
 }
