@@ -39,6 +39,9 @@ pub struct Limits {
     pub commands: u32,
     /// The maximum size of a mail, as the client sends it.
     pub mail_bytes: u64,
+    /// The maximum number of bytes that a client can send after DATA. Those above `mail_bytes` are discarded, so that the
+    /// client receives the refusal. A client whose connection ends earlier sends the mail again for days.
+    pub data_bytes: u64,
     /// The maximum size of the header.
     pub header_bytes: usize,
     /// The maximum number of header fields.
@@ -92,6 +95,7 @@ impl Default for Limits {
             errors: 20,
             commands: 1000,
             mail_bytes: 25 << 20,
+            data_bytes: 256 << 20,
             header_bytes: 128 << 10,
             header_fields: 1000,
             hops: 100,

@@ -170,7 +170,7 @@ impl Session {
                     return self.refuse(Reply::new(554, "5.6.0", text));
                 }
             }
-            if incoming.size > self.server.limits.mail_bytes.saturating_mul(2) {
+            if incoming.size > self.server.limits.data_bytes {
                 return self.refuse(self.reply_to(&Refusal::TooLarge));
             }
         }

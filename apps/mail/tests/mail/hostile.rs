@@ -317,14 +317,15 @@ async fn no_result_is_forged() {
 
 #[tokio::test]
 async fn large_mails_are_refused() {
-    let fixture = Fixture::start_with(|limits| limits.mail_bytes = 1 << 20).await;
+    let fixture = Fixture::start_with(|limits| (limits.mail_bytes, limits.data_bytes) = (1 << 20, 4 << 20)).await;
     let mail = |length: usize| format!("Subject: s\r\n\r\n{}\r\n.\r\n", "x".repeat(length));
     run(
         &fixture,
         vec![
             data("at the limit", mail((1 << 20) - 16), "250", Open, 1),
             data("above the limit", mail((1 << 20) - 15), "552", Open, 0),
-            data("far above the limit", mail(4 << 20), "552", Closed, 0),
+            data("at three times the limit", mail(3 << 20), "552", Open, 0),
+            data("far above the limit", mail(9 << 19), "552", Closed, 0),
         ],
     )
     .await;
