@@ -1,7 +1,7 @@
 //! Errors of the DNS use cases.
 
 use kernel::ownership::{TakeoverObstacle, VerifyRecord};
-use kernel::{ApiError, Code, InvalidField, Kind, Plan};
+use kernel::{ApiError, Code, InvalidField, InvalidFields, Kind, Plan, join_first};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub enum DnsError {
     #[error("the zone has changed: its serial is now {0}; read it again")]
     SerialMismatch(u32),
     #[error(transparent)]
-    InvalidField(#[from] InvalidField),
+    InvalidFields(#[from] InvalidFields),
     /// Invalid items of an all-or-nothing change; not empty.
     #[error("nothing was changed: {}", join_first(.0.iter().map(|it| format!("rrsets[{}]: {}", it.index, it.message))))]
     InvalidItems(Vec<ItemError>),
@@ -142,6 +142,12 @@ impl DnsError {
         Code::new("precondition_failed", Kind::Precondition, "`If-Match` does not match the zone's current ETag.");
 }
 
+impl From<InvalidField> for DnsError {
+    fn from(field: InvalidField) -> Self {
+        Self::InvalidFields(field.into())
+    }
+}
+
 impl ApiError for DnsError {
     fn code(&self) -> &'static Code {
         match self {
@@ -158,7 +164,7 @@ impl ApiError for DnsError {
             Self::DnssecOff => &Self::DNSSEC_OFF,
             Self::DnssecOn(_) => &Self::DNSSEC_ON,
             Self::SerialMismatch(_) => &Self::PRECONDITION_FAILED,
-            Self::InvalidField(_) | Self::InvalidLines(_) => &Code::BAD_REQUEST,
+            Self::InvalidFields(_) | Self::InvalidLines(_) => &Code::BAD_REQUEST,
             // A validation error takes precedence: it may cause the other errors.
             Self::InvalidItems(items) => {
                 let malformed = items.iter().find(|item| item.code.kind == Kind::Invalid);
@@ -170,7 +176,7 @@ impl ApiError for DnsError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::InvalidField(malformed) => Some(malformed.details()),
+            Self::InvalidFields(invalid) => Some(invalid.details()),
             Self::InvalidItems(items) => Some(json!({ "items": items })),
             Self::InvalidLines(lines) => Some(json!({ "lines": lines })),
             Self::ZoneTaken { takeover, .. } => takeover.as_ref().map(|(record, _)| json!({ "verify": record })),
@@ -223,17 +229,6 @@ fn hint(managed_by: ManagedBy) -> &'static str {
         ManagedBy::Project => "to delete it, remove the hostname from its project",
         ManagedBy::Certificate => "the platform deletes it after it issues the certificate",
     }
-}
-
-/// Joins the first errors into one message.
-fn join_first(errors: impl ExactSizeIterator<Item = String>) -> String {
-    const MAX_SHOWN: usize = 5;
-    let count = errors.len();
-    let mut text = errors.take(MAX_SHOWN).collect::<Vec<_>>().join("; ");
-    if count > MAX_SHOWN {
-        text.push_str(&format!("; and {} more", count - MAX_SHOWN));
-    }
-    text
 }
 
 fn serialize_name<S: serde::Serializer>(code: &&'static Code, to: S) -> Result<S::Ok, S::Error> {

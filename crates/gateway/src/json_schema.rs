@@ -7,21 +7,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use kernel::{InvalidField, InvalidFields};
 use regex::Regex;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A validation error. `path` is like `records[2]` or `contact.email`; it is empty for the whole value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Fault)]
-pub struct FieldError {
-    pub path: String,
-    pub message: String,
-}
-
-/// Returns every error of `value` against `schema`. References point into `components` (`#/components/schemas`).
+/// Returns the errors of `value` against `schema`, at most [`InvalidFields::MAX`]. References point into `components`
+/// (`#/components/schemas`).
 #[must_use]
-pub fn validate(schema: &Value, components: &Map<String, Value>, value: &Value) -> Vec<FieldError> {
+pub fn validate(schema: &Value, components: &Map<String, Value>, value: &Value) -> Vec<InvalidField> {
     let mut checker = Checker { components, errors: Vec::new() };
     checker.check(schema, value, "");
     checker.errors
@@ -62,12 +55,19 @@ fn compiled(pattern: &str) -> Option<Regex> {
 
 struct Checker<'a> {
     components: &'a Map<String, Value>,
-    errors: Vec<FieldError>,
+    errors: Vec<InvalidField>,
 }
 
 impl Checker<'_> {
     fn report(&mut self, path: &str, message: impl Into<String>) {
-        self.errors.push(FieldError { path: path.to_owned(), message: message.into() });
+        if !self.is_full() {
+            self.errors.push(InvalidField { path: path.to_owned(), message: message.into() });
+        }
+    }
+
+    /// Returns whether further errors would not be reported.
+    fn is_full(&self) -> bool {
+        self.errors.len() >= InvalidFields::MAX
     }
 
     fn check(&mut self, schema: &Value, value: &Value, path: &str) {
@@ -96,7 +96,7 @@ impl Checker<'_> {
 
     /// Checks that one of several choices fits, and otherwise reports the errors of the closest one.
     fn check_choices(&mut self, choices: &[&Value], value: &Value, path: &str) {
-        let mut closest: Option<Vec<FieldError>> = None;
+        let mut closest: Option<Vec<InvalidField>> = None;
         for choice in choices {
             let mut attempt = Checker { components: self.components, errors: Vec::new() };
             attempt.check(choice, value, path);
@@ -110,6 +110,7 @@ impl Checker<'_> {
             }
         }
         self.errors.extend(closest.unwrap_or_default());
+        self.errors.truncate(InvalidFields::MAX);
     }
 
     fn check_text(&mut self, schema: &Value, text: &str, path: &str) {
@@ -164,6 +165,9 @@ impl Checker<'_> {
         }
         let Some(each) = schema.get("items") else { return };
         for (at, item) in items.iter().enumerate() {
+            if self.is_full() {
+                return;
+            }
             self.check(each, item, &format!("{path}[{at}]"));
         }
     }
@@ -184,6 +188,9 @@ impl Checker<'_> {
         let mut fields: Vec<_> = object.iter().collect();
         fields.sort_unstable_by_key(|(name, _)| *name);
         for (name, value) in fields {
+            if self.is_full() {
+                return;
+            }
             if let Some(rule) = schema.get("propertyNames") {
                 self.check(rule, &Value::String(name.clone()), &within(name));
             }
@@ -319,5 +326,24 @@ mod tests {
             errors(schema, json!({ "A": "b", "c": 4711 })),
             [fault("A", "must be lowercase letters"), fault("c", "must be a string")]
         );
+    }
+
+    #[test]
+    fn check_stops_after_a_hundred_errors() {
+        let list = json!({ "type": "array", "items": { "type": "string" } });
+        let closed = json!({ "type": "object", "additionalProperties": false, "properties": {} });
+        let numbers = Value::from(vec![1; 50_000]);
+        let unknown: Map<String, Value> = (0..50_000).map(|at| (format!("field{at:05}"), Value::Null)).collect();
+        let choice = json!({ "oneOf": [{ "type": "null" }, list] });
+        let choices = json!({ "type": "array", "items": choice });
+        for (schema, value, last) in [
+            (list, numbers.clone(), "[99]"),
+            (closed, Value::Object(unknown), "field00099"),
+            (choice, numbers.clone(), "[99]"),
+            (choices, json!([[1, 2], numbers, numbers]), "[1][97]"),
+        ] {
+            let errors = errors(schema, value);
+            assert_eq!((errors.len(), errors.last().map(|(path, _)| path.as_str())), (100, Some(last)));
+        }
     }
 }

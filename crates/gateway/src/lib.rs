@@ -29,7 +29,7 @@ pub use config::{Config, RateLimits, SignInMethods, Site};
 pub use docs::{errors_markdown, routes_markdown};
 pub use example::compose as compose_example;
 pub use internal::routes as internal_routes;
-pub use json_schema::{FieldError, validate};
+pub use json_schema::validate;
 pub use limits::Limiters;
 pub use openapi::{document, node_schema};
 pub use pdns::routes as pdns_routes;

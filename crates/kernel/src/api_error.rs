@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The kind of an error. Contexts use kinds; only the gateway maps them to HTTP statuses.
@@ -94,11 +95,11 @@ impl Code {
     );
 }
 
-/// A field of a request that breaks a rule which the schema cannot express.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the request is malformed: {path}: {message}")]
+/// A validation error. `path` is like `records[2]` or `contact.email`; it is empty for the whole value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Fault))]
 pub struct InvalidField {
-    /// The path of the field in the body, such as `restrict.projects[0]`.
     pub path: String,
     pub message: String,
 }
@@ -109,37 +110,80 @@ impl InvalidField {
         Self { path: path.into(), message: message.to_string() }
     }
 
-    /// Returns the error details, in the same format as for fields that violate the schema.
+    /// Returns the error details.
     #[must_use]
     pub fn details(&self) -> Value {
-        json!({ "fields": [self.detail()] })
+        json!({ "fields": [self] })
     }
 
-    fn detail(&self) -> Value {
-        json!({ "path": self.path, "message": self.message })
+    /// Returns the path and the message.
+    fn summary(&self) -> String {
+        match self.path.as_str() {
+            "" => self.message.clone(),
+            path => format!("{path}: {}", self.message),
+        }
     }
 }
 
-/// The fields of a request that break rules which the schema cannot express.
+impl fmt::Display for InvalidField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the request is malformed: {}", self.summary())
+    }
+}
+
+impl std::error::Error for InvalidField {}
+
+/// The invalid fields of a request; not empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidFields(Vec<InvalidField>);
 
 impl InvalidFields {
+    /// The maximum number of fields that a response lists.
+    pub const MAX: usize = 100;
+
+    /// Checks that there are no invalid fields.
+    ///
+    /// # Errors
+    /// Returns the first [`Self::MAX`] fields.
+    pub fn ensure_none(mut fields: Vec<InvalidField>) -> Result<(), Self> {
+        fields.truncate(Self::MAX);
+        if fields.is_empty() { Ok(()) } else { Err(Self(fields)) }
+    }
+
     /// Returns the values of two fields, or the errors of both.
     ///
     /// # Errors
     /// Returns an error if a field is invalid.
-    pub fn both<A, B>(first: Result<A, InvalidField>, second: Result<B, InvalidField>) -> Result<(A, B), Self> {
+    pub fn both<A, B>(first: Result<A, impl Into<Self>>, second: Result<B, impl Into<Self>>) -> Result<(A, B), Self> {
         match (first, second) {
             (Ok(first), Ok(second)) => Ok((first, second)),
-            (first, second) => Err(Self(first.err().into_iter().chain(second.err()).collect())),
+            (first, second) => {
+                let errors: [Option<Self>; 2] = [first.err().map(Into::into), second.err().map(Into::into)];
+                Err(Self(errors.into_iter().flatten().flat_map(|Self(fields)| fields).take(Self::MAX).collect()))
+            }
         }
     }
 
-    /// Returns the error details, in the same format as for fields that violate the schema.
+    /// Returns the values of all fields, or the errors of the invalid ones.
+    ///
+    /// # Errors
+    /// Returns an error if a field is invalid.
+    pub fn all<T>(values: impl IntoIterator<Item = Result<T, InvalidField>>) -> Result<Vec<T>, Self> {
+        let mut errors = Vec::new();
+        let valid = values.into_iter().filter_map(|value| value.map_err(|error| errors.push(error)).ok()).collect();
+        Self::ensure_none(errors).map(|()| valid)
+    }
+
+    /// Returns the first errors as one text.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        join_first(self.0.iter().map(InvalidField::summary))
+    }
+
+    /// Returns the error details.
     #[must_use]
     pub fn details(&self) -> Value {
-        json!({ "fields": self.0.iter().map(InvalidField::detail).collect::<Vec<_>>() })
+        json!({ "fields": self.0 })
     }
 }
 
@@ -151,12 +195,23 @@ impl From<InvalidField> for InvalidFields {
 
 impl fmt::Display for InvalidFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields: Vec<String> = self.0.iter().map(|field| format!("{}: {}", field.path, field.message)).collect();
-        write!(f, "the request is malformed: {}", fields.join("; "))
+        write!(f, "the request is malformed: {}", self.summary())
     }
 }
 
 impl std::error::Error for InvalidFields {}
+
+/// Joins the first errors into one message, which states how many more there are.
+#[must_use]
+pub fn join_first(errors: impl ExactSizeIterator<Item = String>) -> String {
+    const MAX_SHOWN: usize = 5;
+    let count = errors.len();
+    let mut text = errors.take(MAX_SHOWN).collect::<Vec<_>>().join("; ");
+    if count > MAX_SHOWN {
+        text.push_str(&format!("; and {} more", count - MAX_SHOWN));
+    }
+    text
+}
 
 /// An error that the API returns to clients. Its `Display` is the message; its cause stays in `source()` and only
 /// reaches the log.
@@ -172,5 +227,46 @@ pub trait ApiError: std::error::Error + Send + Sync + 'static {
     /// Returns the seconds after which the same request may succeed, for the header `Retry-After`.
     fn retry_after(&self) -> Option<i64> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invalid(at: usize) -> Result<usize, InvalidField> {
+        Err(InvalidField::new(format!("names[{at}]"), "is invalid"))
+    }
+
+    #[test]
+    fn all_invalid_fields_are_collected() {
+        assert_eq!(InvalidFields::all([Ok(1), Ok(2)]), Ok(vec![1, 2]));
+        let error = InvalidFields::all([Ok(0), invalid(1), Ok(2), invalid(3)]).expect_err("two invalid fields");
+        assert_eq!(error.to_string(), "the request is malformed: names[1]: is invalid; names[3]: is invalid");
+        let both = InvalidFields::both(Err::<(), _>(error.clone()), invalid(7)).expect_err("three invalid fields");
+        assert_eq!(
+            both.0.iter().map(|field| field.path.as_str()).collect::<Vec<_>>(),
+            ["names[1]", "names[3]", "names[7]"]
+        );
+        assert_eq!(
+            InvalidFields::both(Ok::<_, InvalidField>(1), invalid(7)),
+            Err(invalid(7).expect_err("invalid").into())
+        );
+    }
+
+    #[test]
+    fn message_and_details_are_bounded() {
+        let error = InvalidFields::all((0..50_000).map(invalid)).expect_err("invalid fields");
+        let shown = "names[0]: is invalid; names[1]: is invalid; names[2]: is invalid; names[3]: is invalid; \
+                     names[4]: is invalid; and 95 more";
+        assert_eq!(error.summary(), shown);
+        assert_eq!(error.details().pointer("/fields").and_then(Value::as_array).map(Vec::len), Some(100));
+    }
+
+    #[test]
+    fn error_of_the_whole_value_has_no_path() {
+        let error = InvalidField::new("", "must be an object");
+        assert_eq!(error.to_string(), "the request is malformed: must be an object");
+        assert_eq!(InvalidFields::from(error.clone()).to_string(), error.to_string());
     }
 }

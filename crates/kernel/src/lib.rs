@@ -29,7 +29,7 @@ mod time;
 
 pub use abuse_limits::AbuseLimits;
 pub use access::AccessMode;
-pub use api_error::{ApiError, Code, InvalidField, InvalidFields, Kind};
+pub use api_error::{ApiError, Code, InvalidField, InvalidFields, Kind, join_first};
 pub use caller_error::CallerError;
 pub use clock_rng::{Clock, ClockRng, Random};
 pub use email::Email;

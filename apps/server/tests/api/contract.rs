@@ -49,6 +49,23 @@ async fn malformed_body_is_rejected_with_all_field_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn response_lists_at_most_a_hundred_invalid_fields() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/dns/zones", json!({ "name": "example.org" })).await.expect(200);
+    let numbers = json!({ "rrsets": [{ "name": "a", "type": "A", "records": vec![1; 50_000] }] });
+    let unknown: serde_json::Map<_, _> = (0..3000).map(|at| (format!("field{at:04}"), Value::Null)).collect();
+    for response in [
+        ada.patch("/v1/orgs/ada/dns/zones/example.org/rrsets", numbers).await,
+        ada.post("/v1/orgs", Value::Object(unknown)).await,
+    ] {
+        assert_eq!(field_errors(&response).len(), 100);
+        assert!(response.body["message"].as_str().unwrap().ends_with("; and 95 more"), "{}", response.body["message"]);
+        assert!(response.bytes.len() < 16_384, "{} bytes", response.bytes.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn json_is_parsed_strictly() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;

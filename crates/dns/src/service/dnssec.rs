@@ -121,7 +121,7 @@ impl Dns {
     /// Records the DS records that were added to the parent zone. An empty list means "not yet" and is a no-op.
     ///
     /// # Errors
-    /// Returns [`DnsError::InvalidField`] for an invalid DS record, [`DnsError::DnssecOff`],
+    /// Returns [`DnsError::InvalidFields`] for an invalid DS record, [`DnsError::DnssecOff`],
     /// [`DnsError::ZoneNotFound`].
     pub async fn ds_set(&self, actor: &Actor, org: OrgId, name: &str, report: DsReport) -> Result<AtSerial<Zone>> {
         self.hosting()?;

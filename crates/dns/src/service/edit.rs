@@ -103,7 +103,7 @@ impl Dns {
     ) -> Result<bool> {
         match self.apply_edits(tx, zone, edits).await {
             Ok(_) => Ok(true),
-            Err(DnsError::ZoneBytesLimit { .. } | DnsError::InvalidField(_)) => Ok(false),
+            Err(DnsError::ZoneBytesLimit { .. } | DnsError::InvalidFields(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }

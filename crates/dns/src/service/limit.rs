@@ -29,7 +29,7 @@ impl Dns {
     /// correct in a full zone.
     ///
     /// # Errors
-    /// Returns [`DnsError::ZoneBytesLimit`], or [`DnsError::InvalidField`] for too many rrsets.
+    /// Returns [`DnsError::ZoneBytesLimit`], or [`DnsError::InvalidFields`] for too many rrsets.
     pub(super) async fn check_size(&self, tx: &mut Connection, zone: &ZoneRecord, edits: &[Edit]) -> Result<ZoneSize> {
         let size = ZoneSize::after(zone, edits)?;
         let is_exempt = |edit: &Edit| edit.new.as_ref().is_none_or(|(.., by)| *by == Some(ManagedBy::System));

@@ -19,7 +19,7 @@ impl Dns {
     /// owner.
     ///
     /// # Errors
-    /// [`DnsError::InvalidField`] for an invalid name or one of the platform, [`DnsError::ZoneTaken`],
+    /// [`DnsError::InvalidFields`] for an invalid name or one of the platform, [`DnsError::ZoneTaken`],
     /// [`DnsError::ZoneLimit`].
     pub async fn name_reserve(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
         let name = self.parse_new_name(org, name)?;

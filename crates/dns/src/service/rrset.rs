@@ -15,7 +15,7 @@ impl Dns {
     /// Replaces the content of an rrset. The same content is a no-op and keeps the serial.
     ///
     /// # Errors
-    /// Returns [`DnsError::InvalidField`] for an invalid name, type or record. Also returns [`DnsError::Managed`],
+    /// Returns [`DnsError::InvalidFields`] for an invalid name, type or record. Also returns [`DnsError::Managed`],
     /// [`DnsError::CnameConflict`], [`DnsError::ZoneBytesLimit`], [`DnsError::ZoneNotFound`] and
     /// [`DnsError::SerialMismatch`].
     pub async fn rrset_put(
@@ -201,7 +201,7 @@ fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<RrsetChang
             Err(DnsError::Store(error)) => return Err(error.into()),
             Err(error) => {
                 let message = match &error {
-                    DnsError::InvalidField(InvalidField { path, message }) => format!("{path}: {message}"),
+                    DnsError::InvalidFields(fields) => fields.summary(),
                     error => error.to_string(),
                 };
                 errors.push(item_error(items, index, error.code(), message));

@@ -58,7 +58,7 @@ impl Dns {
     /// Creates a zone with SOA and NS records. If the organization already has the zone, returns it unchanged.
     ///
     /// # Errors
-    /// Returns [`DnsError::InvalidField`] for an invalid name. Also returns [`DnsError::ZoneTaken`],
+    /// Returns [`DnsError::InvalidFields`] for an invalid name. Also returns [`DnsError::ZoneTaken`],
     /// [`DnsError::ZoneDelegated`], [`DnsError::DelegationUnknown`], [`DnsError::ZoneLimit`] and
     /// [`DnsError::TooManyReads`].
     pub async fn zone_create(&self, actor: &Actor, org: OrgId, new: NewZone) -> Result<ZoneReader> {

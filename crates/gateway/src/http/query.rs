@@ -2,14 +2,13 @@
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
-use kernel::{Code, Paging};
+use kernel::{Code, InvalidField, InvalidFields, Paging};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::validation::{decode, field_error};
+use super::validation::decode;
 use super::{Describe, Extract, Operation, Schemas};
-use crate::json_schema::FieldError;
 use crate::problem::Problem;
 
 /// `limit` and `cursor` of a listing that is ordered by `K`. `DEFAULT` is the limit of a request without one.
@@ -40,11 +39,11 @@ impl<K: DeserializeOwned, const DEFAULT: u16> Extract for Pagination<K, DEFAULT>
         let paging = match single(request, "cursor", &mut errors) {
             None => Paging { limit, after: None },
             Some(cursor) => Paging::after(limit, &cursor).unwrap_or_else(|error| {
-                errors.push(field_error("cursor".to_owned(), error.to_string()));
+                errors.push(InvalidField::new("cursor", error));
                 Paging { limit, after: None }
             }),
         };
-        if errors.is_empty() { Ok(Self(paging)) } else { Err(Problem::validation_errors(&errors)) }
+        InvalidFields::ensure_none(errors).map(|()| Self(paging)).map_err(Problem::invalid_fields)
     }
 }
 
@@ -64,11 +63,11 @@ impl Extract for PageBefore {
         let before = single(request, "before", &mut errors).and_then(|text| {
             let number = positive(&text).then(|| text.parse().unwrap_or(i64::MAX));
             if number.is_none() {
-                errors.push(field_error("before".to_owned(), "must be an integer of at least 1".to_owned()));
+                errors.push(InvalidField::new("before", "must be an integer of at least 1"));
             }
             number
         });
-        if errors.is_empty() { Ok(Self { limit, before }) } else { Err(Problem::validation_errors(&errors)) }
+        InvalidFields::ensure_none(errors).map(|()| Self { limit, before }).map_err(Problem::invalid_fields)
     }
 }
 
@@ -78,7 +77,7 @@ fn describe_limit(operation: &mut Operation, default: u16) {
     operation.parameter("query", "limit", description, &limit);
 }
 
-fn limit(request: &HttpRequest, default: u16, errors: &mut Vec<FieldError>) -> u16 {
+fn limit(request: &HttpRequest, default: u16, errors: &mut Vec<InvalidField>) -> u16 {
     match single(request, "limit", errors) {
         None => default,
         // A number that is too large to parse means the maximum.
@@ -86,7 +85,7 @@ fn limit(request: &HttpRequest, default: u16, errors: &mut Vec<FieldError>) -> u
             text.parse().map_or(Paging::<()>::MAX_LIMIT, |limit: u16| limit.min(Paging::<()>::MAX_LIMIT))
         }
         Some(_) => {
-            errors.push(field_error("limit".to_owned(), "must be an integer of at least 1".to_owned()));
+            errors.push(InvalidField::new("limit", "must be an integer of at least 1"));
             default
         }
     }
@@ -152,12 +151,12 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 /// Returns the value of a parameter. Adds an error if the parameter is repeated.
-fn single(request: &HttpRequest, name: &str, errors: &mut Vec<FieldError>) -> Option<String> {
+fn single(request: &HttpRequest, name: &str, errors: &mut Vec<InvalidField>) -> Option<String> {
     let pairs: Vec<(String, String)> = serde_urlencoded::from_str(request.query_string()).unwrap_or_default();
     let mut values = pairs.into_iter().filter(|(key, _)| key == name).map(|(_, value)| value);
     let value = values.next();
     if values.next().is_some() {
-        errors.push(field_error(name.to_owned(), "must not be repeated".to_owned()));
+        errors.push(InvalidField::new(name, "must not be repeated"));
     }
     value
 }

@@ -1,10 +1,10 @@
 //! The schemas that requests are validated against.
 
+use kernel::InvalidField;
 use serde_json::{Map, Value};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::Routes;
-use crate::json_schema::FieldError;
 use crate::problem::Envelope;
 
 /// The components of the OpenAPI document, by name.
@@ -36,7 +36,7 @@ impl Schemas {
 
 /// Returns the schemas of errors, to which every operation refers.
 pub(super) fn error_schemas() -> [(String, Value); 2] {
-    [named::<Envelope>(), named::<FieldError>()]
+    [named::<Envelope>(), named::<InvalidField>()]
 }
 
 fn named<T: ToSchema + PartialSchema>() -> (String, Value) {

@@ -5,10 +5,9 @@ mod format;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse, web};
-use kernel::{ApiError, Code, Kind, error_chain};
+use kernel::{ApiError, Code, InvalidFields, Kind, error_chain};
 use serde_json::{Value, json};
 
-use crate::json_schema::FieldError;
 use crate::protocol;
 use crate::request_id::RequestId;
 
@@ -57,14 +56,10 @@ impl Problem {
         Self::new(&Code::BAD_REQUEST, message)
     }
 
-    /// Creates the error 400 with every validation error.
-    pub(crate) fn validation_errors(errors: &[FieldError]) -> Self {
-        let named = errors.iter().map(|error| match error.path.as_str() {
-            "" => error.message.clone(),
-            path => format!("{path}: {}", error.message),
-        });
-        let message = format!("the request is malformed: {}", named.collect::<Vec<_>>().join("; "));
-        Self::bad_request(message).with_details(Some(json!({ "fields": errors })))
+    /// Creates the error 400 of a request with invalid fields.
+    pub(crate) fn invalid_fields(fields: impl Into<InvalidFields>) -> Self {
+        let fields = fields.into();
+        Self::bad_request(fields.to_string()).with_details(Some(fields.details()))
     }
 
     pub(crate) fn not_found() -> Self {

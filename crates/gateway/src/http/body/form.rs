@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
-use kernel::Code;
+use kernel::{Code, InvalidField};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use validator::Validate;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
-use crate::http::validation::{field_error, validate};
+use crate::http::validation::validate;
 use crate::http::{Describe, Extract, Operation, Schemas, percent_decoded};
 use crate::problem::Problem;
 use crate::protocol;
@@ -52,10 +52,10 @@ fn parse(bytes: &[u8], is_known: impl Fn(&str) -> bool) -> Result<Map<String, Va
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name).ok_or_else(malformed)?, decoded(value).ok_or_else(malformed)?);
         if !seen.insert(name.clone()) {
-            return Err(Problem::validation_errors(&[field_error(name, "must not be repeated".to_owned())]));
+            return Err(Problem::invalid_fields(InvalidField::new(name, "must not be repeated")));
         }
         if value.contains('\0') {
-            return Err(Problem::validation_errors(&[field_error(name, "must not contain U+0000".to_owned())]));
+            return Err(Problem::invalid_fields(InvalidField::new(name, "must not contain U+0000")));
         }
         if !value.is_empty() && is_known(&name) {
             parameters.insert(name, Value::String(value));

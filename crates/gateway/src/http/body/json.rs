@@ -2,7 +2,7 @@
 
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
-use kernel::Code;
+use kernel::{Code, InvalidField};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -10,7 +10,7 @@ use validator::Validate;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
 use super::{memory, strict_json};
-use crate::http::validation::{field_error, validate};
+use crate::http::validation::validate;
 use crate::http::{Describe, Extract, Operation, Schemas};
 use crate::problem::Problem;
 use crate::protocol;
@@ -33,9 +33,8 @@ impl<T: DeserializeOwned + Validate + ToSchema, const LIMIT: usize> Extract for 
         expect_content_type(request, "application/json")?;
         memory::reserve(request, LIMIT).await?;
         let bytes = read_in_time(request, payload, LIMIT).await?;
-        let value = strict_json::parse(&bytes).map_err(|error| {
-            Problem::validation_errors(&[field_error(String::new(), format!("is not valid JSON: {error}"))])
-        })?;
+        let value = strict_json::parse(&bytes)
+            .map_err(|error| Problem::invalid_fields(InvalidField::new("", format!("is not valid JSON: {error}"))))?;
         drop(bytes);
         let schemas = web::Data::<Schemas>::extract(request, payload).await?;
         validate(&schemas, value).map(Self)
