@@ -1,6 +1,6 @@
 //! The errors of this context.
 
-use kernel::{ApiError, Code, InvalidField, Kind, Time};
+use kernel::{ApiError, Code, InvalidField, InvalidFields, Kind, Time};
 use serde_json::{Value, json};
 
 use crate::ports::ZoneRefusal;
@@ -43,7 +43,7 @@ pub enum DomainError {
     #[error("this installation does not host zones; its operator must configure nameservers first")]
     DnsNotConfigured,
     #[error(transparent)]
-    Field(#[from] InvalidField),
+    Fields(#[from] InvalidFields),
     /// An error from the hosted zones, such as the plan's limit of zones.
     #[error("{0}")]
     Zone(Box<dyn ApiError>),
@@ -118,10 +118,16 @@ impl From<ZoneRefusal> for DomainError {
     fn from(refusal: ZoneRefusal) -> Self {
         match refusal {
             ZoneRefusal::Taken(error) => Self::ZoneTaken(error),
-            ZoneRefusal::Platform(_) => Self::Field(InvalidField::new("name", refusal)),
+            ZoneRefusal::Platform(_) => InvalidField::new("name", refusal).into(),
             ZoneRefusal::Other(error) => Self::Zone(error),
             ZoneRefusal::Store(error) => Self::Store(error),
         }
+    }
+}
+
+impl From<InvalidField> for DomainError {
+    fn from(field: InvalidField) -> Self {
+        Self::Fields(field.into())
     }
 }
 
@@ -140,7 +146,7 @@ impl ApiError for DomainError {
             Self::TooManyRequests { .. } => &Code::RATE_LIMITED,
             Self::RegistrarNotConfigured => &Self::REGISTRAR_NOT_CONFIGURED,
             Self::DnsNotConfigured => &Self::DNS_NOT_CONFIGURED,
-            Self::Field(_) => &Code::BAD_REQUEST,
+            Self::Fields(_) => &Code::BAD_REQUEST,
             Self::Zone(error) => error.code(),
             Self::Store(error) => error.code(),
         }
@@ -151,7 +157,7 @@ impl ApiError for DomainError {
             Self::PriceChanged { price_cents, expected_cents } => {
                 Some(json!({ "priceCents": price_cents, "expectedPriceCents": expected_cents }))
             }
-            Self::Field(invalid) => Some(invalid.details()),
+            Self::Fields(invalid) => Some(invalid.details()),
             Self::ZoneTaken(error) | Self::Zone(error) => error.details(),
             Self::Store(error) => error.details(),
             _ => None,

@@ -11,6 +11,8 @@ use kernel::{InvalidField, InvalidFields};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::formats;
+
 /// Returns the errors of `value` against `schema`, at most [`InvalidFields::MAX`]. References point into `components`
 /// (`#/components/schemas`).
 #[must_use]
@@ -114,6 +116,7 @@ impl Checker<'_> {
     }
 
     fn check_text(&mut self, schema: &Value, text: &str, path: &str) {
+        let before = self.errors.len();
         if text.contains('\0') {
             self.report(path, "must not contain U+0000");
         }
@@ -138,17 +141,22 @@ impl Checker<'_> {
         } else if let Some(most) = schema.get("maxLength").and_then(Value::as_u64).filter(|most| length > *most) {
             self.report(path, format!("must have at most {most} characters"));
         }
+        let format = schema.get("format").and_then(Value::as_str).filter(|_| self.errors.len() == before);
+        if let Some(Err(message)) = format.map(|format| formats::check(format, text)) {
+            self.report(path, message);
+        }
     }
 
     fn check_number(&mut self, schema: &Value, number: &serde_json::Number, path: &str) {
+        let format = schema.get("format").and_then(Value::as_str);
+        if format == Some("int64") && number.is_u64() && !number.is_i64() {
+            return self.report(path, format!("must be at most {}", i64::MAX));
+        }
         let Some(number) = number.as_f64() else { return };
         if let Some(least) = schema.get("minimum").and_then(Value::as_f64).filter(|least| number < *least) {
             self.report(path, format!("must be at least {least}"));
         }
-        let bound = match schema.get("format").and_then(Value::as_str) {
-            Some("int32") => Some(f64::from(i32::MAX)),
-            _ => None,
-        };
+        let bound = (format == Some("int32")).then_some(f64::from(i32::MAX));
         let most = schema.get("maximum").and_then(Value::as_f64).or(bound);
         if let Some(most) = most.filter(|most| number > *most) {
             self.report(path, format!("must be at most {most}"));
@@ -326,6 +334,36 @@ mod tests {
             errors(schema, json!({ "A": "b", "c": 4711 })),
             [fault("A", "must be lowercase letters"), fault("c", "must be a string")]
         );
+    }
+
+    #[test]
+    fn formats_are_checked_together_with_other_rules() {
+        let schema = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "at": { "oneOf": [{ "type": "string", "format": "date-time" }, { "type": "null" }] },
+                "code": { "type": "string", "pattern": "^[A-Z]{2}$", "description": "two letters", "format": "country-code" },
+                "count": { "type": "integer", "format": "int64" },
+            },
+        });
+        let time = "must be a time in the format of RFC 3339, such as 2026-11-21T08:00:00Z";
+        let country = "must be an assigned country code of two capital letters (ISO 3166-1 alpha-2)";
+        assert_eq!(
+            errors(schema.clone(), json!({ "at": "2026-11-21T08:00:00Z", "code": "DE", "count": i64::MAX })),
+            []
+        );
+        assert_eq!(
+            errors(schema.clone(), json!({ "at": "now", "code": "XX", "count": u64::MAX, "more": 1 })),
+            [
+                fault("at", time),
+                fault("code", country),
+                fault("count", "must be at most 9223372036854775807"),
+                fault("more", "is not a field of this request"),
+            ]
+        );
+        // A text that violates the pattern has one error.
+        assert_eq!(errors(schema, json!({ "at": null, "code": "Germany" })), [fault("code", "must be two letters")]);
     }
 
     #[test]

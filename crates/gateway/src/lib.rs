@@ -9,6 +9,7 @@ pub mod authority;
 mod config;
 mod docs;
 mod example;
+mod formats;
 pub mod http;
 mod internal;
 mod json_schema;

@@ -1,6 +1,6 @@
 //! The errors of this context.
 
-use kernel::{ApiError, Code, InvalidField, Kind};
+use kernel::{ApiError, Code, InvalidField, InvalidFields, Kind};
 use serde_json::{Value, json};
 
 use crate::model::RepoName;
@@ -25,7 +25,7 @@ pub enum GitError {
     #[error("there is no project at this path")]
     ProjectNotFound,
     #[error(transparent)]
-    Field(#[from] InvalidField),
+    Fields(#[from] InvalidFields),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
@@ -51,6 +51,12 @@ impl GitError {
     pub const UNREACHABLE: Code = Code::new("git_unreachable", Kind::Unavailable, "The git node does not respond.");
 }
 
+impl From<InvalidField> for GitError {
+    fn from(field: InvalidField) -> Self {
+        Self::Fields(field.into())
+    }
+}
+
 impl ApiError for GitError {
     fn code(&self) -> &'static Code {
         match self {
@@ -61,7 +67,7 @@ impl ApiError for GitError {
             Self::NoPath => &Self::NO_PATH,
             Self::Unavailable => &Self::UNAVAILABLE,
             Self::Unreachable => &Self::UNREACHABLE,
-            Self::Field(_) => &Code::BAD_REQUEST,
+            Self::Fields(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
         }
     }
@@ -69,7 +75,7 @@ impl ApiError for GitError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::RepoLimit { limit } => Some(json!({ "limit": limit })),
-            Self::Field(invalid) => Some(invalid.details()),
+            Self::Fields(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
             _ => None,
         }

@@ -1,6 +1,6 @@
 //! Errors of users and their credentials.
 
-use kernel::{ApiError, Code, InvalidField, Kind};
+use kernel::{ApiError, Code, InvalidField, InvalidFields, Kind};
 use serde_json::{Value, json};
 
 use crate::ports::CodeHostFailure;
@@ -21,7 +21,7 @@ pub enum IdentityError {
     #[error("the key {0} is already registered, with this account or another; use a separate key for each account")]
     KeyExists(String),
     #[error(transparent)]
-    Field(#[from] InvalidField),
+    Fields(#[from] InvalidFields),
     #[error("this sign-in has expired or was started in another browser; start again")]
     UnknownLogin,
     #[error("the sign-in was declined at the code host; start again")]
@@ -59,6 +59,12 @@ impl IdentityError {
         Code::new("codehost_unavailable", Kind::Unavailable, "The code host is unavailable; try again.");
 }
 
+impl From<InvalidField> for IdentityError {
+    fn from(field: InvalidField) -> Self {
+        Self::Fields(field.into())
+    }
+}
+
 impl ApiError for IdentityError {
     fn code(&self) -> &'static Code {
         match self {
@@ -66,7 +72,7 @@ impl ApiError for IdentityError {
             Self::KeyExists(_) => &Self::SSH_KEY_EXISTS,
             Self::KeyLimit { .. } => &Self::SSH_KEY_LIMIT,
             Self::TokenLimit { .. } => &Self::TOKEN_LIMIT,
-            Self::Field(_) | Self::UnknownLogin => &Code::BAD_REQUEST,
+            Self::Fields(_) | Self::UnknownLogin => &Code::BAD_REQUEST,
             Self::LoginRefused | Self::CodeHost(CodeHostFailure::Refused(_)) => &Self::ACCESS_DENIED,
             Self::CodeHost(CodeHostFailure::Unavailable(_)) => &Self::CODEHOST_UNAVAILABLE,
             Self::Store(error) => error.code(),
@@ -75,7 +81,7 @@ impl ApiError for IdentityError {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::Field(field) => Some(field.details()),
+            Self::Fields(invalid) => Some(invalid.details()),
             Self::TokenLimit { limit, count } | Self::KeyLimit { limit, count } => {
                 Some(json!({ "limit": limit, "count": count }))
             }

@@ -164,14 +164,27 @@ impl InvalidFields {
         }
     }
 
-    /// Returns the values of all fields, or the errors of the invalid ones.
+    /// Returns the values of all fields, or the errors of the first [`Self::MAX`] invalid ones.
     ///
     /// # Errors
     /// Returns an error if a field is invalid.
-    pub fn all<T>(values: impl IntoIterator<Item = Result<T, InvalidField>>) -> Result<Vec<T>, Self> {
-        let mut errors = Vec::new();
-        let valid = values.into_iter().filter_map(|value| value.map_err(|error| errors.push(error)).ok()).collect();
-        Self::ensure_none(errors).map(|()| valid)
+    pub fn all<T>(values: impl IntoIterator<Item = Result<T, impl Into<Self>>>) -> Result<Vec<T>, Self> {
+        let (mut valid, mut invalid) = (Vec::new(), Vec::new());
+        for value in values {
+            match value {
+                Ok(value) => valid.push(value),
+                Err(error) => invalid.extend(error.into().0),
+            }
+            if invalid.len() >= Self::MAX {
+                break;
+            }
+        }
+        Self::ensure_none(invalid).map(|()| valid)
+    }
+
+    /// Returns the paths of the fields.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|field| field.path.as_str())
     }
 
     /// Returns the first errors as one text.
@@ -240,14 +253,11 @@ mod tests {
 
     #[test]
     fn all_invalid_fields_are_collected() {
-        assert_eq!(InvalidFields::all([Ok(1), Ok(2)]), Ok(vec![1, 2]));
+        assert_eq!(InvalidFields::all([Ok::<_, InvalidField>(1), Ok(2)]), Ok(vec![1, 2]));
         let error = InvalidFields::all([Ok(0), invalid(1), Ok(2), invalid(3)]).expect_err("two invalid fields");
         assert_eq!(error.to_string(), "the request is malformed: names[1]: is invalid; names[3]: is invalid");
         let both = InvalidFields::both(Err::<(), _>(error.clone()), invalid(7)).expect_err("three invalid fields");
-        assert_eq!(
-            both.0.iter().map(|field| field.path.as_str()).collect::<Vec<_>>(),
-            ["names[1]", "names[3]", "names[7]"]
-        );
+        assert_eq!(both.paths().collect::<Vec<_>>(), ["names[1]", "names[3]", "names[7]"]);
         assert_eq!(
             InvalidFields::both(Ok::<_, InvalidField>(1), invalid(7)),
             Err(invalid(7).expect_err("invalid").into())

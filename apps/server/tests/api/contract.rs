@@ -44,6 +44,24 @@ async fn malformed_body_is_rejected_with_all_field_errors() {
         field_errors(&app.anonymous().post("/v1/auth/dev/login", login).await),
         ["email: must be an e-mail address of at most 254 characters, 64 of them before the @"]
     );
+    // Rules that no pattern can state are checked together with the others.
+    assert_eq!(
+        post(json!({ "slug": "admin", "extra": null })).await,
+        ["extra: is not a field of this request", "slug: is reserved for the platform; choose another"]
+    );
+    let login = json!({ "subject": "Ada", "email": format!("{}@example.org", "a".repeat(65)) });
+    assert_eq!(
+        field_errors(&app.anonymous().post("/v1/auth/dev/login", login).await),
+        [
+            "email: must be an e-mail address of at most 254 characters, 64 of them before the @",
+            "subject: must be 1 to 64 characters of a-z, 0-9 and -"
+        ]
+    );
+    let time = "must be a time in the format of RFC 3339, such as 2026-11-21T08:00:00Z";
+    assert_eq!(
+        field_errors(&ada.get("/v1/orgs/ada/audit?since=x&until=y&actor=z").await),
+        ["actor: must be an id that starts with usr_".to_owned(), format!("since: {time}"), format!("until: {time}")]
+    );
     // The rejected requests changed nothing.
     assert_eq!(ada.get("/v1/orgs").await.expect(200)["items"].as_array().unwrap().len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, OrgId, Time};
+use kernel::{InvalidField, InvalidFields, OrgId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -125,7 +125,7 @@ impl Dns {
     /// [`DnsError::ZoneNotFound`].
     pub async fn ds_set(&self, actor: &Actor, org: OrgId, name: &str, report: DsReport) -> Result<AtSerial<Zone>> {
         self.hosting()?;
-        let ds = report.ds.into_iter().enumerate().map(check_ds).collect::<Result<Vec<Ds>>>()?;
+        let ds = InvalidFields::all(report.ds.into_iter().enumerate().map(check_ds))?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let zone = self.lock_zone(tx, org, name, &Precondition::Any).await?;
@@ -268,8 +268,8 @@ async fn set_ds(
 }
 
 /// Validates a DS record and converts its digest to uppercase.
-fn check_ds((index, ds): (usize, Ds)) -> Result<Ds> {
-    let field = |name: &str, message: &str| Err(InvalidField::new(format!("ds[{index}].{name}"), message).into());
+fn check_ds((index, ds): (usize, Ds)) -> std::result::Result<Ds, InvalidFields> {
+    let error = |name: &str, message: &str| InvalidField::new(format!("ds[{index}].{name}"), message);
     let digits = match ds.digest_type {
         1 => Some(40),
         2 | 3 => Some(64),
@@ -277,16 +277,20 @@ fn check_ds((index, ds): (usize, Ds)) -> Result<Ds> {
         _ => None,
     };
     let length = ds.digest.len();
-    if !ds.digest.bytes().all(|b| b.is_ascii_hexdigit()) || length == 0 || length % 2 == 1 || length > 128 {
-        return field("digest", "must be 1 to 64 bytes in hexadecimal");
-    }
-    if digits.is_some_and(|digits| digits != length) {
-        return field("digest", "has the wrong length for its digest type");
-    }
-    if ds.algorithm == 0 {
-        return field("algorithm", "must not be 0, which requests deletion of the DS records (RFC 8078 section 4)");
-    }
-    Ok(Ds { digest: ds.digest.to_ascii_uppercase(), ..ds })
+    let digest = if !ds.digest.bytes().all(|b| b.is_ascii_hexdigit()) || length == 0 || length % 2 == 1 || length > 128
+    {
+        Err(error("digest", "must be 1 to 64 bytes in hexadecimal"))
+    } else if digits.is_some_and(|digits| digits != length) {
+        Err(error("digest", "has the wrong length for its digest type"))
+    } else {
+        Ok(ds.digest.to_ascii_uppercase())
+    };
+    let algorithm = match ds.algorithm {
+        0 => Err(error("algorithm", "must not be 0, which requests deletion of the DS records (RFC 8078 section 4)")),
+        algorithm => Ok(algorithm),
+    };
+    let (algorithm, digest) = InvalidFields::both(algorithm, digest)?;
+    Ok(Ds { algorithm, digest, ..ds })
 }
 
 /// Returns the DS records that CDS records request, without the delete request (RFC 8078 section 4).

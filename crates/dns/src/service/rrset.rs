@@ -1,7 +1,7 @@
 //! Use cases of rrsets.
 
 use kernel::audit::{Actor, Event};
-use kernel::{ApiError as _, Code, InvalidField, OrgId};
+use kernel::{ApiError as _, Code, InvalidField, InvalidFields, OrgId};
 use store::{Connection, Outcome};
 
 use super::edit::{RrsetChange, audit_data};
@@ -31,15 +31,15 @@ impl Dns {
         let kind: RecordType = kind.parse().map_err(|error| InvalidField::new("type", error))?;
         self.change_zone(actor, (org, zone), async |tx: &mut Connection| {
             let zone = self.lock_zone(tx, org, zone, precondition).await?;
-            let owner = OwnerName::parse(name, &zone.name).map_err(|error| InvalidField::new("name", error))?;
+            let owner = parse_owner(name, &zone.name);
             let change = if kind == RecordType::Soa {
                 // Users cannot change an SOA: planning any change of it, such as this deletion, fails because the
                 // SOA is managed.
-                RrsetChange::delete(owner.clone(), kind)
+                RrsetChange::delete(owner?, kind)
             } else {
-                RrsetChange::set(parse_set(&zone.name, owner.clone(), kind, content.ttl, &content.records)?, None)
+                RrsetChange::set(parse_set(&zone.name, owner, kind, content.ttl, &content.records)?, None)
             };
-            let new_content = change.content.clone();
+            let (owner, new_content) = (change.owner.clone(), change.content.clone());
             let edits = self.plan_edits(tx, &zone, vec![change], None).await?;
             let (ttl, records, _) = new_content.ok_or(DnsError::RrsetNotFound)?;
             let value = Rrset::new(&zone.name, (&owner, kind), ttl, &records, None);
@@ -163,24 +163,33 @@ impl RrsetChanges {
     }
 }
 
+/// The value of a field of a request, or its error.
+type Field<T> = std::result::Result<T, InvalidField>;
+
+fn parse_owner(name: &str, zone: &ZoneName) -> Field<OwnerName> {
+    OwnerName::parse(name, zone).map_err(|error| InvalidField::new("name", error))
+}
+
+fn parse_ttl(ttl: Option<u32>) -> Field<u32> {
+    let ttl = ttl.unwrap_or(RecordSet::DEFAULT_TTL);
+    let (min, max) = RecordSet::TTL.into_inner();
+    let is_valid = RecordSet::TTL.contains(&ttl);
+    is_valid.then_some(ttl).ok_or_else(|| InvalidField::new("ttl", format!("must be from {min} to {max} seconds")))
+}
+
 /// Validates the rrset of a request.
 fn parse_set(
     zone: &ZoneName,
-    owner: OwnerName,
+    owner: Field<OwnerName>,
     kind: RecordType,
     ttl: Option<u32>,
     records: &[String],
 ) -> Result<RecordSet> {
-    let ttl = ttl.unwrap_or(RecordSet::DEFAULT_TTL);
-    if !RecordSet::TTL.contains(&ttl) {
-        let (min, max) = RecordSet::TTL.into_inner();
-        return Err(InvalidField::new("ttl", format!("must be from {min} to {max} seconds")).into());
-    }
-    let parse = |(index, text): (usize, &String)| {
-        Rdata::parse(kind, text, zone)
-            .map_err(|error| DnsError::from(InvalidField::new(format!("records[{index}]"), error)))
-    };
-    let set = RecordSet::new(owner, kind, ttl, records.iter().enumerate().map(parse).collect::<Result<_>>()?);
+    let records = InvalidFields::all(records.iter().enumerate().map(|(index, text)| {
+        Rdata::parse(kind, text, zone).map_err(|error| InvalidField::new(format!("records[{index}]"), error))
+    }));
+    let ((owner, ttl), records) = InvalidFields::both(InvalidFields::both(owner, parse_ttl(ttl)), records)?;
+    let set = RecordSet::new(owner, kind, ttl, records);
     match set.check() {
         Ok(()) => Ok(set),
         Err(InvalidSet::ApexCname) => Err(DnsError::CnameConflict(set.owner.absolute(zone))),
@@ -212,13 +221,18 @@ fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<RrsetChang
 }
 
 fn parse_change(zone: &ZoneName, item: &RrsetPatch) -> Result<RrsetChange> {
-    let owner = OwnerName::parse(&item.name, zone).map_err(|error| InvalidField::new("name", error))?;
-    let kind: RecordType = item.kind.parse().map_err(|error| InvalidField::new("type", error))?;
-    // Planning the change rejects every SOA as managed, so its content does not matter.
-    if item.records.is_empty() || kind == RecordType::Soa {
-        return Ok(RrsetChange::delete(owner, kind));
+    let owner = parse_owner(&item.name, zone);
+    let kind: Field<RecordType> = item.kind.parse().map_err(|error| InvalidField::new("type", error));
+    match kind {
+        // Planning the change rejects every SOA as managed, so its content does not matter.
+        Ok(kind) if !item.records.is_empty() && kind != RecordType::Soa => {
+            Ok(RrsetChange::set(parse_set(zone, owner, kind, item.ttl, &item.records)?, None))
+        }
+        kind => {
+            let (owner, kind) = InvalidFields::both(owner, kind)?;
+            Ok(RrsetChange::delete(owner, kind))
+        }
     }
-    Ok(RrsetChange::set(parse_set(zone, owner, kind, item.ttl, &item.records)?, None))
 }
 
 fn item_error(items: &[RrsetPatch], index: usize, code: &'static Code, message: String) -> ItemError {

@@ -40,6 +40,7 @@ impl FromStr for CountryCode {
 
 kernel::string_like!(CountryCode);
 kernel::string_schema!(CountryCode, |schema| schema
+    .format(Some(openapi::SchemaFormat::Custom("country-code".to_owned())))
     .pattern(Some("^[A-Z]{2}$"))
     .description(Some(MEANING))
     .examples(["DE"]));

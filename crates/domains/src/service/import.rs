@@ -15,7 +15,7 @@ impl Domains {
     /// of the zone ends the import.
     ///
     /// # Errors
-    /// [`DomainError::Field`], [`DomainError::Taken`], [`DomainError::ZoneTaken`], [`DomainError::DnsNotConfigured`],
+    /// [`DomainError::Fields`], [`DomainError::Taken`], [`DomainError::ZoneTaken`], [`DomainError::DnsNotConfigured`],
     /// [`DomainError::Zone`].
     pub async fn import(&self, actor: &Actor, org: OrgId, import: DomainImport) -> Result<Created> {
         let nameservers = self.ports.zones.nameservers().ok_or(DomainError::DnsNotConfigured)?;

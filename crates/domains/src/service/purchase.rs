@@ -41,7 +41,7 @@ impl Domains {
     ///
     /// # Errors
     /// After these errors, the purchase has ended, the name is free, and any charge is refunded:
-    /// [`DomainError::Field`], [`DomainError::PaymentFailed`], [`DomainError::Taken`], [`DomainError::ZoneTaken`],
+    /// [`DomainError::Fields`], [`DomainError::PaymentFailed`], [`DomainError::Taken`], [`DomainError::ZoneTaken`],
     /// [`DomainError::NameUnavailable`], [`DomainError::PriceChanged`], [`DomainError::RegistrarRejected`]. After these
     /// errors, the name stays reserved, and the purchase continues: [`DomainError::Incomplete`],
     /// [`DomainError::RegistrarFailed`]. Also [`DomainError::RegistrarNotConfigured`],

@@ -1,6 +1,6 @@
 //! Reads domains, and checks names at the registrar.
 
-use kernel::{DomainId, InvalidField, OrgId, Page, Paging};
+use kernel::{DomainId, InvalidField, InvalidFields, OrgId, Page, Paging};
 
 use super::{Domains, Result, call_registrar};
 use crate::model::{Domain, DomainCheck, DomainDetail, DomainName, DomainOffer, DomainOffers, UnavailableReason};
@@ -34,17 +34,18 @@ impl Domains {
     /// Returns availability and prices. Uses one request of the organization's share.
     ///
     /// # Errors
-    /// [`DomainError::Field`](crate::DomainError::Field) for an invalid name,
+    /// [`DomainError::Fields`](crate::DomainError::Fields) for an invalid name,
     /// [`DomainError::RegistrarNotConfigured`](crate::DomainError::RegistrarNotConfigured),
     /// [`DomainError::RegistrarFailed`](crate::DomainError::RegistrarFailed),
     /// [`DomainError::TooManyRequests`](crate::DomainError::TooManyRequests).
     pub async fn check(&self, org: OrgId, check: DomainCheck) -> Result<DomainOffers> {
         let until = self.request_end();
         let registrar = self.registrar()?;
+        let parsed = InvalidFields::all(check.names.iter().enumerate().map(|(index, text)| {
+            DomainName::parse(text).map_err(|error| InvalidField::new(format!("names[{index}]"), error))
+        }))?;
         let mut names: Vec<String> = Vec::new();
-        for (index, text) in check.names.iter().enumerate() {
-            let name = DomainName::parse(text);
-            let name = name.map_err(|error| InvalidField::new(format!("names[{index}]"), error))?.to_string();
+        for name in parsed.iter().map(ToString::to_string) {
             if !names.contains(&name) {
                 names.push(name);
             }

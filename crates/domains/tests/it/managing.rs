@@ -30,10 +30,10 @@ async fn check_returns_one_result_per_name() {
             ("sold.example", Some(UnavailableReason::Registered), None, None),
         ]
     );
-    let names = vec!["ok.example".to_owned(), "www.not-ok.example".to_owned()];
+    let names = ["ok.example", "www.not-ok.example", "also-ok.example", "not ok"].map(str::to_owned).to_vec();
     let error = kit.domains.check(kit.org, DomainCheck { names }).await.unwrap_err();
-    let DomainError::Field(invalid) = error else { panic!("{error:?}") };
-    assert_eq!(invalid.path, "names[1]");
+    let DomainError::Fields(invalid) = error else { panic!("{error:?}") };
+    assert_eq!(invalid.paths().collect::<Vec<_>>(), ["names[1]", "names[3]"]);
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ impl Repositories {
     /// Returns a directory.
     ///
     /// # Errors
-    /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
+    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
     pub async fn tree(&self, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
         let repository = self.locate(org, repo).await?;
@@ -34,7 +34,7 @@ impl Repositories {
     /// Returns a file.
     ///
     /// # Errors
-    /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
+    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
     pub async fn blob(&self, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
         let repository = self.locate(org, repo).await?;
@@ -45,7 +45,7 @@ impl Repositories {
     /// contains the start of the history, so the ref no longer matters.
     ///
     /// # Errors
-    /// Returns [`GitError::Field`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
+    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
     pub async fn commits(
         &self,

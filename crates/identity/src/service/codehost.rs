@@ -54,7 +54,7 @@ impl Identity {
     /// Starts a sign-in that sends the browser to `redirect` when it ends.
     ///
     /// # Errors
-    /// Returns [`IdentityError::Field`] if `redirect` is not allowed.
+    /// Returns [`IdentityError::Fields`] if `redirect` is not allowed.
     pub async fn login_begin(&self, redirect: &str) -> Result<LoginStart> {
         let login = self.code_host()?;
         let redirect = login.redirects.admit(redirect).map_err(|error| InvalidField::new("redirect", error))?;

@@ -14,7 +14,7 @@ impl Identity {
     /// Registers a public key. A key identifies one user, so it can be registered only once.
     ///
     /// # Errors
-    /// Returns [`IdentityError::Field`] for an invalid or unsupported key, [`IdentityError::KeyLimit`] and
+    /// Returns [`IdentityError::Fields`] for an invalid or unsupported key, [`IdentityError::KeyLimit`] and
     /// [`IdentityError::KeyExists`].
     pub async fn key_add(&self, actor: &Actor, user: UserId, new: NewSshKey) -> Result<SshKey> {
         let ParsedKey { kind, fingerprint, public_key: line } =

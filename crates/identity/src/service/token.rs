@@ -1,7 +1,7 @@
 //! Use cases of personal access tokens.
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, Page, Paging, Time, Token, TokenId, TokenKind, UserId};
+use kernel::{InvalidField, InvalidFields, Page, Paging, Time, Token, TokenId, TokenKind, UserId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -17,14 +17,15 @@ impl Identity {
     /// Creates a token. Only this response contains its secret.
     ///
     /// # Errors
-    /// Returns [`IdentityError::Field`] for an expiry in the past and for restriction targets that do not exist, and
+    /// Returns [`IdentityError::Fields`] for an expiry in the past and for restriction targets that do not exist, and
     /// [`IdentityError::TokenLimit`].
     pub async fn token_create(&self, actor: &Actor, user: UserId, new: NewAccessToken) -> Result<AccessTokenCreated> {
         let NewAccessToken { name, mut scopes, expires_at, restrict } = new;
         let (clock_rng, now) = (self.store.clock_rng(), self.store.clock_rng().now());
-        if expires_at.is_some_and(|at| at <= now) {
-            return Err(InvalidField::new("expiresAt", "must be in the future").into());
-        }
+        let expiry = match expires_at {
+            Some(at) if at <= now => Err(InvalidField::new("expiresAt", "must be in the future")),
+            _ => Ok(()),
+        };
         scopes.sort_unstable();
         scopes.dedup();
         let token = Token::mint(TokenKind::Access, clock_rng);
@@ -33,9 +34,10 @@ impl Identity {
         self.store
             .transaction(actor, async |tx| {
                 let only = match &restrict {
-                    None => None,
-                    Some(restrict) => Some(self.resolve_restriction(tx, user, restrict).await?),
+                    None => Ok(None),
+                    Some(restrict) => self.resolve_restriction(tx, user, restrict).await?.map(Some),
                 };
+                let ((), only) = InvalidFields::both(expiry.clone(), only)?;
                 self.ensure_below_token_limit(tx, user, now).await?;
                 let data = json!({ "scopes": scopes, "org": only.as_ref().map(|only| only.org),
                     "projects": only.as_ref().and_then(|only| only.projects.clone()),
@@ -111,38 +113,39 @@ impl Identity {
         tx: &mut Connection,
         user: UserId,
         restrict: &Restrict,
-    ) -> Result<RestrictionRecord> {
+    ) -> store::Result<Fields<RestrictionRecord>> {
         let Restrict { org, projects, zones } = restrict;
-        let no_org =
-            || InvalidField::new("restrict.org", "must be the slug of an organization of which you are a member");
-        let org = self.restriction_targets.org(tx, user, org).await?.ok_or_else(no_org)?;
+        let Some(org) = self.restriction_targets.org(tx, user, org).await? else {
+            let message = "must be the slug of an organization of which you are a member";
+            return Ok(Err(InvalidField::new("restrict.org", message).into()));
+        };
         let projects = match projects {
-            None => None,
+            None => Ok(None),
             Some(names) => {
                 let missing = "must be the name of a project in the organization";
-                Some(
-                    resolve_names(tx, names, "restrict.projects", missing, async |tx, name| {
-                        self.restriction_targets.project(tx, org, name).await
-                    })
-                    .await?,
-                )
+                let resolved = resolve_names(tx, names, "restrict.projects", missing, async |tx, name| {
+                    self.restriction_targets.project(tx, org, name).await
+                });
+                resolved.await?.map(Some)
             }
         };
         let zones = match zones {
-            None => None,
+            None => Ok(None),
             Some(names) => {
                 let missing = "must be the name of a zone in the organization";
-                Some(
-                    resolve_names(tx, names, "restrict.zones", missing, async |tx, name| {
-                        self.restriction_targets.zone(tx, org, name).await
-                    })
-                    .await?,
-                )
+                let resolved = resolve_names(tx, names, "restrict.zones", missing, async |tx, name| {
+                    self.restriction_targets.zone(tx, org, name).await
+                });
+                resolved.await?.map(Some)
             }
         };
-        Ok(RestrictionRecord { org, projects, zones })
+        let resolved = InvalidFields::both(projects, zones);
+        Ok(resolved.map(|(projects, zones)| RestrictionRecord { org, projects, zones }))
     }
 }
+
+/// A value of a request, or its invalid fields.
+type Fields<T> = std::result::Result<T, InvalidFields>;
 
 /// Resolves names to ids, sorted and without duplicates.
 async fn resolve_names<T: Ord>(
@@ -151,12 +154,14 @@ async fn resolve_names<T: Ord>(
     field: &str,
     missing: &'static str,
     find: impl AsyncFn(&mut Connection, &str) -> store::Result<Option<T>>,
-) -> Result<Vec<T>> {
-    let mut ids = Vec::with_capacity(names.len());
+) -> store::Result<Fields<Vec<T>>> {
+    let mut found = Vec::with_capacity(names.len());
     for (at, name) in names.iter().enumerate() {
-        ids.push(find(tx, name).await?.ok_or_else(|| InvalidField::new(format!("{field}[{at}]"), missing))?);
+        found.push(find(tx, name).await?.ok_or_else(|| InvalidField::new(format!("{field}[{at}]"), missing)));
     }
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
+    Ok(InvalidFields::all(found).map(|mut ids| {
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }))
 }

@@ -197,7 +197,7 @@ async fn unsupported_key_is_rejected_with_the_reason() {
         (&format!("ssh-ed25519 {}", SK_ED25519.split_once(' ').unwrap().1), "not one line"),
     ] {
         let error = add(&kit, ada, text).await.unwrap_err();
-        assert!(matches!(&error, IdentityError::Field(it) if it.path == "key"), "{text:?}: {error:?}");
+        assert!(matches!(&error, IdentityError::Fields(it) if it.paths().eq(["key"])), "{text:?}: {error:?}");
         assert_eq!(error.code(), &Code::BAD_REQUEST);
         let message = error.details().unwrap()["fields"][0]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(reason) && message.starts_with("is "), "{text:?}: {message}");

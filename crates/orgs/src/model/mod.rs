@@ -2,37 +2,20 @@
 
 mod invite;
 mod notification;
+mod slug;
 
 pub use invite::*;
 pub use notification::*;
+pub use slug::*;
 
 use kernel::{AuditId, OrgId, Plan, Provider, Role, Time, UserId};
 use serde::{Deserialize, Serialize};
-use validator::{Validate, ValidationError};
-
-kernel::text! {
-    /// An organization's name in paths and hostnames. It is a DNS label and cannot be changed.
-    pub struct Slug matches "^[a-z0-9][a-z0-9-]{0,38}[a-z0-9]$"
-        means "2 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit"
-        example "acme"
-}
+use validator::Validate;
 
 kernel::text! {
     /// An organization's display name.
     pub struct OrgName matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters without control characters"
         example "Acme"
-}
-
-/// Slugs that the platform uses or may use.
-const RESERVED: &[&str] =
-    &["www", "api", "app", "admin", "dashboard", "docs", "mail", "auth", "login", "static", "status", "support", "svc"];
-
-impl Slug {
-    /// Returns whether the platform reserves the slug.
-    #[must_use]
-    pub fn is_reserved(&self) -> bool {
-        RESERVED.contains(&self.as_str())
-    }
 }
 
 /// An organization, as shown to a member.
@@ -92,8 +75,7 @@ pub struct Member {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "name": "Acme" })))]
 pub struct NewOrg {
-    #[validate(custom(function = "not_reserved"))]
-    pub slug: Slug,
+    pub slug: NewSlug,
     /// The display name. Defaults to the slug.
     #[serde(default)]
     pub name: Option<OrgName>,
@@ -179,13 +161,4 @@ pub struct NewMember {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoleChange {
     pub role: Role,
-}
-
-fn not_reserved(slug: &Slug) -> Result<(), ValidationError> {
-    if slug.is_reserved() {
-        return Err(
-            ValidationError::new("reserved").with_message("is reserved for the platform; choose another".into())
-        );
-    }
-    Ok(())
 }

@@ -74,6 +74,7 @@ impl Orgs {
     /// Returns [`OrgError::SlugTaken`] or [`OrgError::TooManyOrgs`].
     pub async fn create(&self, actor: &Actor, user: UserId, new: NewOrg) -> Result<Org> {
         let NewOrg { slug, name } = new;
+        let slug = Slug::from(slug);
         let name = name.map_or_else(|| slug.to_string(), |name| name.to_string());
         let org = self.new_record(user, slug, name, false);
         self.store

@@ -2,10 +2,9 @@
 
 use futures_util::future::join_all;
 use kernel::{AbuseLimits, ApiError as _, Limits, Paging, Plan, Role};
-use orgs::{NewOrg, Org, OrgError};
+use orgs::{InvalidNewSlug, NewOrg, NewSlug, Org, OrgError};
 use serde_json::json;
 use store::Connection;
-use validator::Validate as _;
 
 use crate::kit::{Kit, audit_row, new_org, session_actor};
 
@@ -97,7 +96,7 @@ async fn organization_shows_the_project_limit_of_its_plan() {
 fn slug_is_an_unreserved_dns_label() {
     let parse = |slug: &str| serde_json::from_value::<NewOrg>(json!({ "slug": slug })).ok();
     for slug in ["ab", "a1", "1-2", "a--b", &"x".repeat(40)] {
-        assert!(parse(slug).is_some_and(|new| new.validate().is_ok()), "{slug:?}");
+        assert!(parse(slug).is_some(), "{slug:?}");
     }
     for slug in ["", "a", "-a", "a-", "A1", "a_b", "a.b", "grüße", "ab\n", &"x".repeat(41)] {
         assert!(parse(slug).is_none(), "{slug:?}");
@@ -117,7 +116,8 @@ fn slug_is_an_unreserved_dns_label() {
         "support",
         "svc",
     ] {
-        assert!(parse(slug).is_some_and(|new| new.validate().is_err()), "{slug:?}");
+        assert_eq!(slug.parse::<NewSlug>(), Err(InvalidNewSlug::Reserved), "{slug:?}");
+        assert!(parse(slug).is_none(), "{slug:?}");
     }
 }
 

@@ -35,6 +35,11 @@ async fn dnssec_changes_from_off_to_signing_to_ds_pending_and_back() {
         let refused = ada.put(&ds, json!({ "ds": [faulty] })).await;
         assert_eq!(refused.expect_error(400, "bad_request")["details"]["fields"][0]["path"], path);
     }
+    let faulty = json!({ "keyTag": 1, "algorithm": 0, "digestType": 2, "digest": "03c3" });
+    let refused = ada.put(&ds, json!({ "ds": [faulty, record, faulty] })).await;
+    let fields = refused.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap();
+    let paths: Vec<&str> = fields.iter().map(|field| field["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["ds[0].algorithm", "ds[0].digest", "ds[2].algorithm", "ds[2].digest"]);
     let off = ada.post(&switch, json!({ "enabled": false })).await.expect(200).clone();
     assert_eq!(off["dnssec"], json!({ "state": "off", "ds": [] }));
     ada.post(&switch, json!({})).await.expect_error(400, "bad_request");

@@ -70,6 +70,12 @@ async fn invalid_rrsets_are_rejected_with_the_invalid_field() {
         let fields = refused.expect_error(400, "bad_request")["details"]["fields"].clone();
         assert_eq!(fields[0]["path"], path, "{rrset} {body}: {fields}");
     }
+    let refused = ada
+        .put(&format!("{ZONE}/rrsets/a..b/A"), json!({ "records": ["192.0.2.256", "192.0.2.1", "x"], "ttl": 29 }))
+        .await;
+    let fields = refused.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap();
+    let paths: Vec<&str> = fields.iter().map(|field| field["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["name", "ttl", "records[0]", "records[2]"]);
     let many = json!({ "records": addresses(101) });
     ada.put(&format!("{ZONE}/rrsets/www/A"), many).await.expect_error(400, "bad_request");
     assert_eq!(serial(&ada).await, before);

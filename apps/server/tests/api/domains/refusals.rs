@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::config::CoreLink;
 
 use super::{DOMAINS, Kit, contact, purchase, use_registrar};
-use crate::support::{App, eventually};
+use crate::support::{ApiResponse, App, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn declined_card_ends_the_purchase() {
@@ -175,9 +175,17 @@ async fn requests_are_validated() {
         assert_eq!(fields[0]["path"], field, "{path} {body}");
         assert!(!refused.body.to_string().contains("ada@code.example"), "{}", refused.body);
     }
+    let paths = |refused: &ApiResponse| {
+        let fields = refused.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap().clone();
+        fields.iter().map(|field| field["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut body = add("years", json!(11));
+    body["contact"]["country"] = json!("XX");
+    body["contact"]["phone"] = json!("030 123456");
+    assert_eq!(paths(&kit.ada.post(DOMAINS, body).await), ["contact.country", "contact.phone", "years"]);
     // One invalid name makes the whole request fail with 400.
-    let mixed = kit.ada.post(&format!("{DOMAINS}/check"), json!({ "names": ["a.com", "com"] })).await;
-    mixed.expect_error(400, "bad_request");
+    let mixed = kit.ada.post(&format!("{DOMAINS}/check"), json!({ "names": ["a.com", "com", "b.com", "co.uk"] })).await;
+    assert_eq!(paths(&mixed), ["names[1]", "names[3]"]);
     assert_eq!(kit.registrar.calls(), Vec::<String>::new());
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{REPO, REPOS};
-use crate::support::App;
+use crate::support::{ApiResponse, App};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repository_is_created_changed_and_deleted() {
@@ -60,6 +60,15 @@ async fn malformed_names_and_branches_are_named() {
         refused.expect_error(400, "bad_request");
     }
     ada.post(REPOS, json!({ "name": &"a".repeat(64) })).await.expect(201);
+    let paths = |response: &ApiResponse| {
+        let fields = response.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap().clone();
+        fields.iter().map(|field| field["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let refused = ada.post(REPOS, json!({ "name": "a.git", "defaultBranch": "a..b", "deployBranch": "a.lock" })).await;
+    assert_eq!(paths(&refused), ["name", "defaultBranch", "deployBranch"]);
+    let change = json!({ "name": "b.git", "defaultBranch": "HEAD", "deployBranch": "a..b" });
+    let refused = ada.patch(&format!("{REPOS}/{}", "a".repeat(64)), change).await;
+    assert_eq!(paths(&refused), ["name", "defaultBranch", "deployBranch"]);
     assert_eq!(ada.get(REPOS).await.expect(200)["items"].as_array().unwrap().len(), 1);
 }
 

@@ -44,7 +44,7 @@ BY_FIELD = [
     (r"dns\.(put|patch)", r"records.*|items", "records in the presentation format of their type (RFC 1035)"),
     (r"dns\.import", r"lines", "a zone file (RFC 1035)"),
     (r"repos\.(tree|blob|commits)", r"ref", "a name that git accepts for a branch"),
-    (r"repos\.(create|update)", r"name|defaultBranch", "names that git accepts, and no suffix .git"),
+    (r"repos\.(create|update)", r"name|defaultBranch|deployBranch", "names that git accepts, and no suffix .git"),
     (r"oauth\.authorize", r"client_id|redirect_uri", "a registered client and one of its redirect URIs"),
     (r"secrets\.(set|change)", r"value|secrets\..*", "the size of a value is limited in bytes"),
     (r"dns\.report", r"ds\[\d+\]\.(algorithm|digest)", "the length of a digest depends on its type; algorithm 0 is reserved"),

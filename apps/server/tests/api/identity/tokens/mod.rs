@@ -211,6 +211,13 @@ async fn invalid_token_request_is_rejected_with_the_field() {
     ] {
         assert_eq!(fields(body.clone()).await, [path], "{body}");
     }
+    let targets = json!({ "org": "acme", "projects": ["none", "site", "nothing"], "zones": ["example.org"] });
+    let mut body = restrict(targets);
+    body["expiresAt"] = json!("2001-01-01T00:00:00.000Z");
+    let invalid = ["expiresAt", "restrict.projects[0]", "restrict.projects[2]", "restrict.zones[0]"];
+    assert_eq!(fields(body).await, invalid);
+    let body = json!({ "name": "a\nb", "scopes": ["admin"], "expiresAt": "tomorrow", "revokedAt": null });
+    assert_eq!(fields(body).await, ["expiresAt", "name", "revokedAt", "scopes[0]"]);
     assert_eq!(ada.get("/v1/me/tokens").await.expect(200)["items"], json!([]));
 }
 
