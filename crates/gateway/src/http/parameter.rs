@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::problem::Problem;
+
 /// The pattern of a path segment: no characters that the guard rejects, and not `.` or `..`.
 pub(crate) const SEGMENT: &str = r"^[^\x00-\x1f\x7f-\x9f/.][^\x00-\x1f\x7f-\x9f/]*$";
 
@@ -16,6 +18,11 @@ pub trait PathParameter {
     /// Returns an example value, if there is one.
     fn example() -> Option<Value> {
         None
+    }
+
+    /// Returns the error of a value that does not parse.
+    fn parse_error() -> Problem {
+        Problem::not_found()
     }
 }
 

@@ -8,7 +8,8 @@ use actix_web::dev::Payload;
 use super::{Describe, Extract, Operation, PathParameter, RouteMatch};
 use crate::problem::Problem;
 
-/// The last parameter of the path, or a tuple of the last ones. The response is 404 if a value does not parse.
+/// The last parameter of the path, or a tuple of the last ones. If a value does not parse, the response is the error of
+/// its type, by default 404.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
@@ -17,8 +18,11 @@ pub trait PathParameters: Sized {
     /// Describes the parameters, in the path's order.
     fn describe(operation: &mut Operation);
 
-    /// Parses the parameters from all values of the path. Returns `None` if a value does not parse.
-    fn parse(values: &[&str]) -> Option<Self>;
+    /// Parses the parameters from all values of the path.
+    ///
+    /// # Errors
+    /// Returns the error of the first value that does not parse.
+    fn parse(values: &[&str]) -> Result<Self, Problem>;
 }
 
 impl<T: PathParameter + FromStr> PathParameters for T {
@@ -26,8 +30,8 @@ impl<T: PathParameter + FromStr> PathParameters for T {
         operation.claim_parameter::<T>();
     }
 
-    fn parse(values: &[&str]) -> Option<Self> {
-        values.last()?.parse().ok()
+    fn parse(values: &[&str]) -> Result<Self, Problem> {
+        parse_value(values.last().ok_or_else(Problem::not_found)?)
     }
 }
 
@@ -37,9 +41,9 @@ impl<A: PathParameter + FromStr, B: PathParameter + FromStr> PathParameters for 
         operation.claim_parameter::<B>();
     }
 
-    fn parse(values: &[&str]) -> Option<Self> {
-        let [a, b] = values.last_chunk()?;
-        Some((a.parse().ok()?, b.parse().ok()?))
+    fn parse(values: &[&str]) -> Result<Self, Problem> {
+        let [a, b] = values.last_chunk().ok_or_else(Problem::not_found)?;
+        Ok((parse_value(a)?, parse_value(b)?))
     }
 }
 
@@ -50,10 +54,14 @@ impl<A: PathParameter + FromStr, B: PathParameter + FromStr, C: PathParameter + 
         operation.claim_parameter::<C>();
     }
 
-    fn parse(values: &[&str]) -> Option<Self> {
-        let [a, b, c] = values.last_chunk()?;
-        Some((a.parse().ok()?, b.parse().ok()?, c.parse().ok()?))
+    fn parse(values: &[&str]) -> Result<Self, Problem> {
+        let [a, b, c] = values.last_chunk().ok_or_else(Problem::not_found)?;
+        Ok((parse_value(a)?, parse_value(b)?, parse_value(c)?))
     }
+}
+
+fn parse_value<T: PathParameter + FromStr>(value: &str) -> Result<T, Problem> {
+    value.parse().map_err(|_| T::parse_error())
 }
 
 impl<T: PathParameters> Describe for Path<T> {
@@ -66,7 +74,7 @@ impl<T: PathParameters> Extract for Path<T> {
     async fn extract(request: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
         let matched = RouteMatch::of(request);
         let values: Vec<&str> = matched.iter().flat_map(|matched| matched.values()).collect();
-        T::parse(&values).map(Self).ok_or_else(Problem::not_found)
+        T::parse(&values).map(Self)
     }
 }
 

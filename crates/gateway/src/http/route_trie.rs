@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use actix_web::{HttpMessage as _, HttpRequest};
 
+use super::percent_decoded;
+
 /// A trie of path patterns with `{parameters}`. A literal segment takes precedence over a parameter.
 pub(crate) struct RouteTrie<T> {
     literals: HashMap<&'static str, Self>,
@@ -39,12 +41,13 @@ impl<T: Default> RouteTrie<T> {
 }
 
 impl<T> RouteTrie<T> {
-    /// Finds the route of a path.
+    /// Finds the route of a path. The path is decoded except for `%2F`, `%2B` and `%25`, which actix keeps. They are decoded
+    /// here, so that the value of a parameter can contain a slash, and each value is decoded exactly once.
     pub(crate) fn find(&self, path: &str) -> Option<(&T, RouteMatch)> {
         let mut values = Vec::new();
         let (pattern, found) = self.walk(Some(path), &mut values)?;
-        let parameters = parameters(pattern).zip(values).map(|(name, value)| (name, value.to_owned())).collect();
-        Some((found, RouteMatch { pattern, parameters }))
+        let parameters = parameters(pattern).zip(values).map(|(name, value)| Some((name, percent_decoded(value)?)));
+        Some((found, RouteMatch { pattern, parameters: parameters.collect::<Option<_>>()? }))
     }
 
     /// Finds the rest of a path below this node. `rest` has no leading slash, and is `None` at the end of the path.
@@ -126,7 +129,9 @@ mod tests {
         assert_eq!(found("/v1/orgs/mine"), Some((PATTERNS[1], vec!["mine".to_owned()])));
         assert_eq!(found("/v1/orgs/o/members/u"), Some((PATTERNS[2], vec!["o".to_owned(), "u".to_owned()])));
         assert_eq!(found("/v1/orgs/mine/members/last"), Some((PATTERNS[3], vec!["members".to_owned()])));
-        assert_eq!(found("/%2F"), Some((PATTERNS[4], vec!["%2F".to_owned()])));
+        for (path, value) in [("/%2F", "/"), ("/a%2bb%25", "a+b%"), ("/%252F", "%2F"), ("/a+b", "a+b")] {
+            assert_eq!(found(path), Some((PATTERNS[4], vec![value.to_owned()])), "{path}");
+        }
     }
 
     #[test]
@@ -136,9 +141,18 @@ mod tests {
 
     #[test]
     fn unknown_paths_match_no_pattern() {
-        for path in
-            ["", "/", "v1/orgs", "/v1/orgs/", "/v1//orgs", "/v1/orgs/o/members/", "/a//c", "/a/b", "/v1/orgs/o/members"]
-        {
+        for path in [
+            "",
+            "/",
+            "v1/orgs",
+            "/v1/orgs/",
+            "/v1//orgs",
+            "/v1/orgs/o/members/",
+            "/a//c",
+            "/a/b",
+            "/v1/orgs/o/members",
+            "/%",
+        ] {
             assert_eq!(found(path), None, "{path}");
         }
     }

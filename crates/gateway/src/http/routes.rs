@@ -165,7 +165,6 @@ fn dispatch(
     request: HttpRequest,
     payload: web::Payload,
 ) -> LocalBoxFuture<'static, HttpResponse> {
-    // This path is decoded, except for characters that a segment must not contain.
     let found = trie.find(request.match_info().as_str()).map(|(Methods(methods), matched)| {
         request.extensions_mut().insert(Rc::new(matched));
         let run = methods.iter().find(|(method, _)| method == request.method()).map(|(_, run)| run.clone());

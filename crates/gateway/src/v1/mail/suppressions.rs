@@ -7,7 +7,7 @@ use mail::{Mail, Suppression};
 use crate::authority::InProject;
 use crate::authority::role::{Member, Viewer};
 use crate::authority::scope::{ProjectRead, ProjectWrite};
-use crate::http::{Area, Json, NoContent, Pagination, Path, percent_decoded, text_path_parameters};
+use crate::http::{Area, Json, NoContent, Pagination, Path, text_path_parameters};
 use crate::problem::Problem;
 
 text_path_parameters! {
@@ -39,7 +39,6 @@ async fn clear(
     Path(SuppressedAddress(address)): Path<SuppressedAddress>,
     mail: Data<Mail>,
 ) -> Result<NoContent, Problem> {
-    let address = percent_decoded(&address).ok_or_else(Problem::not_found)?;
     mail.suppression_clear(&at.actor, (&at).into(), &address).await?;
     Ok(NoContent)
 }
