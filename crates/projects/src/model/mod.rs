@@ -21,6 +21,15 @@ kernel::text! {
         example "site"
 }
 
+impl ProjectName {
+    /// Returns whether the name begins like an internationalized label (RFC 5890 section 2.3.2.1). The default hostname
+    /// begins with the name, and most such labels are not valid punycode.
+    #[must_use]
+    pub fn has_punycode_prefix(&self) -> bool {
+        self.as_str().starts_with("xn--")
+    }
+}
+
 kernel::words! {
     /// The status that the project's node last reported for a deployment.
     pub enum DeploymentStatus {

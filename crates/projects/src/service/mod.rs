@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use kernel::audit::{Actor, Event};
-use kernel::{AbuseLimits, Digest, Limits, OrgId, Page, Paging, Plan, ProjectId, Time, error_chain};
+use kernel::{AbuseLimits, Digest, InvalidField, Limits, OrgId, Page, Paging, Plan, ProjectId, Time, error_chain};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -105,12 +105,12 @@ impl Projects {
     /// Creates a project and its default hostname, within the plan's limit.
     ///
     /// # Errors
-    /// Returns [`ProjectError::Limit`], [`ProjectError::DeletedLimit`], [`ProjectError::NameTaken`] or
+    /// Returns [`ProjectError::Field`], [`ProjectError::Limit`], [`ProjectError::DeletedLimit`], [`ProjectError::NameTaken`] or
     /// [`ProjectError::HostnameTaken`].
     pub async fn create(&self, actor: &Actor, org: &Org, new: NewProject) -> Result<Project> {
         let clock_rng = self.store.clock_rng();
         let NewProject { name } = new;
-        let hostname = self.default_hostname(&name, &org.slug);
+        let hostname = self.default_hostname(&name, &org.slug)?;
         let project = ProjectRecord { id: clock_rng.id(), org: org.id, name, hostname, created_at: clock_rng.now() };
         let created = self
             .store
@@ -217,7 +217,8 @@ impl Projects {
     /// Renames a project and its default hostname. Renaming to the same name is a no-op.
     ///
     /// # Errors
-    /// Returns [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`] or [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::Field`], [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`] or
+    /// [`ProjectError::NotFound`].
     pub async fn rename(
         &self,
         actor: &Actor,
@@ -226,7 +227,7 @@ impl Projects {
         change: ProjectChange,
     ) -> Result<ProjectDetail> {
         let ProjectChange { name } = change;
-        let hostname = self.default_hostname(&name, &org.slug);
+        let hostname = self.default_hostname(&name, &org.slug)?;
         let renamed = self
             .store
             .transaction(actor, async |tx: &mut Connection| {
@@ -293,8 +294,11 @@ impl Projects {
         Ok(())
     }
 
-    fn default_hostname(&self, name: &ProjectName, org: &str) -> String {
-        format!("{}.{}", default_label(name, org), self.site.platform_domain)
+    fn default_hostname(&self, name: &ProjectName, org: &str) -> Result<String> {
+        if name.has_punycode_prefix() {
+            return Err(InvalidField::new("name", "must not begin with xn--, as internationalized names do").into());
+        }
+        Ok(format!("{}.{}", default_label(name, org), self.site.platform_domain))
     }
 }
 

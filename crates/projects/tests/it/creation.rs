@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use kernel::{AccessMode, ApiError as _, Limits, Plan};
 use projects::{
-    Access, Hostname, HostnameKind, HostnameState, HostnameTls, Notice, Org, Placement, Project, ProjectDetail,
-    ProjectError, Rollback,
+    Access, Hostname, HostnameKind, HostnameState, HostnameTls, NewProject, Notice, Org, Placement, Project,
+    ProjectChange, ProjectDetail, ProjectError, ProjectName, Rollback,
 };
 use serde_json::json;
 
@@ -160,6 +160,28 @@ async fn too_long_hostname_label_ends_in_a_digest() {
     labels.sort();
     labels.dedup();
     assert_eq!(labels.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn name_with_the_prefix_of_punycode_is_rejected() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Pro).await;
+    let project = kit.project(&org, "site").await.id;
+    for name in ["xn--a", "xn--mnchen-3ya"] {
+        let name: ProjectName = name.parse().unwrap();
+        let created = kit.projects.create(&kit.actor, &org, NewProject { name: name.clone() }).await.unwrap_err();
+        let renamed = kit.projects.rename(&kit.actor, &org, project, ProjectChange { name }).await.unwrap_err();
+        for error in [created, renamed] {
+            assert!(matches!(&error, ProjectError::Field(field) if field.path == "name"), "{error:?}");
+        }
+    }
+    // The API finds the default hostname of any other name with two hyphens.
+    for name in ["ab--cd", "xn-a", "a-xn--b"] {
+        let created = kit.project(&org, name).await;
+        assert_eq!(created.hostname, format!("{name}-acme.svc.example"));
+        let deleted = kit.projects.hostname_delete(&kit.actor, &org, created.id, &created.hostname).await;
+        assert!(matches!(deleted, Err(ProjectError::DefaultHostname)), "{deleted:?}");
+    }
 }
 
 #[test]
