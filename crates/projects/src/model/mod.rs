@@ -189,9 +189,7 @@ pub struct ProjectChange {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "confirm": "site" })))]
 pub struct ProjectDeletion {
-    /// The project's name.
-    #[validate(length(max = 255))]
-    #[cfg_attr(feature = "openapi", schema(max_length = 255))]
+    /// The project's name. Any other text is `confirm_mismatch`, whatever its length.
     pub confirm: String,
 }
 

@@ -140,7 +140,9 @@ async fn renamed_or_deleted_project_frees_its_names_immediately() {
         let body = json!({ "confirm": confirm });
         ada.send(Method::DELETE, "/v1/orgs/ada/projects/shop", |request| request.json(&body)).await
     };
-    delete("site").await.expect_error(400, "confirm_mismatch");
+    for confirm in ["site", "", &"x".repeat(300)] {
+        delete(confirm).await.expect_error(400, "confirm_mismatch");
+    }
     ada.get("/v1/orgs/ada/projects/shop").await.expect(200);
     delete("shop").await.expect(204);
     for path in ["", "/overview", "/deployments", "/hostnames", "/access"] {
