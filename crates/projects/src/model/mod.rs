@@ -205,7 +205,8 @@ pub struct Rollback {
 
 impl Git {
     /// Reads the source from the upload's headers (specification, "Projects and deployments", rule 3), which the caller
-    /// has percent-decoded. Ignores malformed values, so that the deployment still succeeds.
+    /// has percent-decoded. Ignores malformed values, so that the deployment still succeeds. Keeps the first line of the
+    /// message, with spaces instead of control characters.
     #[must_use]
     pub fn from_headers(
         commit: Option<&str>,
@@ -215,10 +216,14 @@ impl Git {
     ) -> Self {
         let is_commit = |text: &&str| (7..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
         let printable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
-        let first_line = |text: &str| text.lines().next().unwrap_or_default().chars().take(200).collect::<String>();
+        let first_line = |text: &str| {
+            let line = text.lines().next().unwrap_or_default().chars().take(200);
+            let line: String = line.map(|c| if c.is_control() { ' ' } else { c }).collect();
+            line.trim().to_owned()
+        };
         Self {
             commit: commit.filter(is_commit).map(str::to_ascii_lowercase),
-            message: message.map(first_line).filter(|line| printable(line)),
+            message: message.map(first_line).filter(|line| !line.is_empty()),
             branch: branch.filter(|name| printable(name) && name.len() <= 255).map(str::to_owned),
             dirty: dirty.and_then(|word| word.parse().ok()),
         }

@@ -31,9 +31,11 @@ fn first_line_of_the_message_is_kept() {
         (&long, Some(cut.as_str())),
         ("", None),
         ("\nFix", None),
-        ("Fix\u{7}", None),
-        ("Fix\rthe cart", None),
-        ("\u{1b}[31mred", None),
+        ("\t", None),
+        ("Fix\tthe cart", Some("Fix the cart")),
+        ("Fix\u{7}", Some("Fix")),
+        ("Fix\rthe cart", Some("Fix the cart")),
+        ("\u{1b}[31mred", Some("[31mred")),
     ] {
         let git = Git::from_headers(None, Some(stated), None, None);
         assert_eq!(git, Git { message: kept.map(str::to_owned), ..Git::default() }, "{stated:?}");
