@@ -68,6 +68,13 @@ async fn invalid_zone_file_is_rejected_with_its_line_numbers() {
     let numbers: Vec<u64> = lines.as_array().unwrap().iter().map(|line| line["line"].as_u64().unwrap()).collect();
     assert!(numbers.starts_with(&[2, 3, 4]) && numbers.iter().any(|line| [5, 6].contains(line)), "{lines}");
     assert_eq!((serial(&ada).await, unmanaged(&ada).await.len()), (before, 1));
+    let latin = b"www A 192.0.2.1\ncaf\xe9 A 192.0.2.1\ngr\xc3\xbcn A 192.0.2.1\n\xff\n\xe9".to_vec();
+    let path = format!("{ZONE}/zonefile");
+    let send = |request: reqwest::RequestBuilder| request.header("content-type", "text/dns").body(latin);
+    let refused = ada.send(Method::PUT, &path, send).await;
+    let message = "the line is not UTF-8 text";
+    let expected = [2, 4, 5].map(|line| json!({ "line": line, "message": message }));
+    assert_eq!(refused.expect_error(400, "bad_request")["details"]["lines"], json!(expected));
     import(&ada, "?dryRun=maybe", "").await.expect_error(400, "bad_request");
     ada.put(&format!("{ZONE}/zonefile"), json!({})).await.expect_error(415, "unsupported_media_type");
     let path = format!("{ZONE}/zonefile");

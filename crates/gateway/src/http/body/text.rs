@@ -2,6 +2,8 @@
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
+use dns::DnsError;
+use dns::zonefile::{LineError, MAX_ERRORS};
 use futures_util::StreamExt as _;
 use kernel::Code;
 use serde_json::json;
@@ -47,7 +49,16 @@ impl Extract for ZonefileText {
             }
             bytes.extend_from_slice(&chunk);
         }
-        let text = String::from_utf8(bytes).map_err(|_| Problem::bad_request("the zone file is not UTF-8 text"))?;
-        Ok(Self(text))
+        Ok(Self(decode(bytes)?))
     }
+}
+
+/// Decodes a zone file, or returns the lines that are not UTF-8.
+fn decode(bytes: Vec<u8>) -> Result<String, DnsError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let lines = (1..).zip(error.as_bytes().split(|byte| *byte == b'\n'));
+        let invalid = lines.filter(|(_, line)| std::str::from_utf8(line).is_err());
+        let errors = invalid.map(|(line, _)| LineError { line, message: "the line is not UTF-8 text".to_owned() });
+        DnsError::InvalidLines(errors.take(MAX_ERRORS).collect())
+    })
 }
