@@ -15,10 +15,13 @@ use crate::mail::bot::MailNode;
 use crate::oauth::kit::{public, register_at};
 use crate::process::Process;
 
-/// The number of shell blocks at the end of the tour that need `workerd`, because they deploy worker code.
-const BLOCKS_WITH_CODE: usize = 6;
-/// The number of the last of these blocks that also need the programs of Postgres.
-const BLOCKS_WITH_DATABASE: usize = 2;
+/// The number of shell blocks at the end of the tour that need `workerd`, because they deploy worker code or follow such
+/// a block.
+const BLOCKS_WITH_CODE: usize = 7;
+/// The number of the last of these blocks that also need the programs of Postgres, or follow such a block.
+const BLOCKS_WITH_DATABASE: usize = 3;
+/// The address of the last block in `cargo xtask dev --tls`. The server of this test issues no certificates.
+const TLS_ADDRESS: &str = "--cacert ../.svc/dev/pebble/roots.pem https://secure-club.localhost:8443/";
 
 /// Returns the shell blocks of the tour, without the last `omitted` ones.
 fn tour(omitted: usize) -> String {
@@ -89,6 +92,8 @@ async fn readme_tour_works() {
     let script = tour(omitted).replace("http://127.0.0.1:8080", &server.base).replace(":8088", &edge);
     let script = script.replace(":8093", &format!(":{}", git.http)).replace(":2525", &format!(":{}", mail.port));
     let script = script.replace("http://127.0.0.1:8090", identity_base);
+    assert!(omitted > 0 || script.contains(TLS_ADDRESS), "the tour does not use TLS");
+    let script = script.replace(TLS_ADDRESS, &format!("http://secure-club.localhost{edge}/"));
     assert!(script.contains(&server.base), "the tour does not use the API");
     // Wait for the webhook of the payment, and for the binding of the models.
     let ready =
@@ -122,7 +127,7 @@ async fn readme_tour_works() {
     let seen: Vec<&str> = out.lines().filter(is_expected).collect();
     let (hello, again) = ("<h1>Hello</h1>", "<h1>Hello again</h1>");
     let guests = r#"<h1><a href="/">Guest book</a></h1>"#;
-    let code = ["<h1>Hello, Ada</h1>", guests, "data: [DONE]", "<p>Hello, bot</p>", "<h1>To do</h1>", member];
+    let code = ["<h1>Hello, Ada</h1>", guests, "data: [DONE]", "<p>Hello, bot</p>", "<h1>To do</h1>", member, hello];
     let mut expected = vec![hello, again, hello, "401", hello, "<h1>Hello from git</h1>"];
     expected.extend(&code[..BLOCKS_WITH_CODE - omitted]);
     assert_eq!(seen, expected, "{out}\n{err}");
