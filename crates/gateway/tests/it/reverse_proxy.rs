@@ -1,4 +1,5 @@
-//! `deploy/nginx.conf` accepts the largest bodies that the server accepts, so that clients receive the server's errors.
+//! `deploy/nginx.conf` accepts the largest bodies that the server accepts, and waits as long as the server, so that
+//! clients receive the server's responses.
 
 use std::collections::BTreeMap;
 
@@ -120,4 +121,22 @@ fn nginx_accepts_the_bodies_that_the_server_accepts() {
         }
     }
     assert_eq!((streams, largest), (1, 8 * MIB));
+}
+
+#[test]
+fn nginx_waits_for_operations_that_wait_for_a_node() {
+    let (server, locations) = server(include_str!("../../../../deploy/nginx.conf"), "api.example.com");
+    let document = gateway::document(&gateway::v1::routes(SignInMethods { dev: true, code_host: true }));
+    let parameter = Regex::new(r"\{[^}]*\}").unwrap();
+    let mut waiting = 0;
+    for (pattern, operations) in document["paths"].as_object().unwrap() {
+        let timeouts = operations.as_object().unwrap().values().filter_map(|it| it["x-timeout-seconds"].as_u64());
+        let Some(timeout) = timeouts.max() else { continue };
+        let path = parameter.replace_all(pattern, "x.example");
+        let read_timeout = location(&locations, &path).directive(&server, "proxy_read_timeout").unwrap();
+        let seconds: u64 = read_timeout.strip_suffix('s').unwrap().parse().unwrap();
+        assert!(seconds > timeout, "{path}: {seconds} s, but the server has {timeout} s");
+        waiting += 1;
+    }
+    assert_eq!(waiting, 2);
 }
