@@ -53,6 +53,8 @@ async fn setup(svc: &Svc<'_>, repository: &str, remote: String) -> Result<(), Cl
     let program = program.to_str().ok_or_else(|| CliError::Other("the path of svc is not UTF-8".to_owned()))?;
     let helper = format!("!{} git credential --api {}", quote(program), quote(&svc.api));
     let known = run(&["remote"])?.lines().any(|known| known == remote);
+    // Only a login session can create a token. Without one, the error appears here instead of in `git push`.
+    token(svc).await?;
     let change = if known { "set-url" } else { "add" };
     run(&["remote", change, &remote, &url])?;
     let section = format!("credential.{}", origin(&url)?);

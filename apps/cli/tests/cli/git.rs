@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Platform;
+use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repositories_are_managed() {
@@ -57,4 +57,19 @@ async fn git_receives_a_token_for_the_git_node_only() {
     assert!(
         tokens.iter().all(|token| token["scopes"] == json!(["deploy", "git:write"]) && !token["expiresAt"].is_null())
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_is_not_set_up_without_a_login_session() {
+    let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
+    let ada = platform.ada_with_site();
+    ada.svc(&["repos", "create", "app"]).succeeds();
+    let scopes = ["--scope", "git:write", "--scope", "git:read", "--scope", "account:read"];
+    let token = ada.svc(&[&["tokens", "create", "laptop"][..], &scopes].concat()).succeeds().out;
+    let laptop = Machine::new(&platform.api);
+    laptop.svc_with_stdin(&token, &["login", "--token"]).succeeds();
+    laptop.git(&["init", "--quiet"]);
+    let refused = laptop.svc(&["git", "setup", "app", "--org", "ada", "--project", "site"]).fails(3);
+    refused.stderr_contains("code session_required").stderr_contains("sign in with `svc login`");
+    assert_eq!(laptop.git(&["remote"]), "");
 }
