@@ -6,6 +6,17 @@ use std::process::ExitCode;
 use client::Error;
 use serde_json::Value;
 
+/// The codes of 502 and 503 after which the same request may succeed later. The other codes mean that the installation
+/// does not offer something, such as `no_core` and `dns_not_configured`, or that an operation failed.
+const TRANSIENT_CODES: &[&str] = &[
+    "unavailable",
+    "temporarily_unavailable",
+    "billing_unavailable",
+    "git_unreachable",
+    "registrar_error",
+    "saga_incomplete",
+];
+
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error(transparent)]
@@ -68,7 +79,9 @@ impl CliError {
                 (Some(401), _) => 3,
                 (Some(403), _) => 4,
                 (Some(404), _) => 5,
-                (Some(429 | 502 | 503 | 504), _) => 7,
+                (Some(429 | 504), _) => 7,
+                // A proxy returns no code.
+                (Some(502 | 503), code) if code.is_none_or(|code| TRANSIENT_CODES.contains(&code)) => 7,
                 _ => 1,
             },
             Self::NotPaid | Self::Other(_) => 1,
