@@ -32,20 +32,25 @@ pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
     text
 }
 
-/// Renders `docs/errors.md`: every code with its status and meaning.
+/// Renders `docs/errors.md`: every code with its status and meaning, one row for each status of a code.
 #[must_use]
 pub fn errors_markdown(public: &Routes) -> String {
     let mut codes = BTreeMap::new();
-    let of_http = [&protocol::METHOD_NOT_ALLOWED, &protocol::URI_TOO_LONG, &protocol::HEADERS_TOO_LARGE];
-    for code in public.operations().flat_map(|operation| operation.codes.iter().copied()).chain(of_http) {
-        codes.insert(code.name, code);
+    let without_operation = [
+        &protocol::METHOD_NOT_ALLOWED,
+        &protocol::URI_TOO_LONG,
+        &protocol::HEADERS_TOO_LARGE,
+        &protocol::UNKNOWN_HOSTNAME,
+    ];
+    for code in public.operations().flat_map(|operation| operation.codes.iter().copied()).chain(without_operation) {
+        codes.insert((code.name, protocol::status(code).as_u16()), code);
     }
     let mut text = String::from(
         "# Errors\n\nWritten by `cargo xtask codegen`. Rely on `code`, not on the message. Include `requestId` \
          when you ask for help.\n\n| code | status | when |\n|---|---|---|\n",
     );
-    for (name, code) in codes {
-        let _ = writeln!(text, "| `{name}` | {} | {} |", protocol::status(code).as_u16(), code.meaning);
+    for ((name, status), code) in codes {
+        let _ = writeln!(text, "| `{name}` | {status} | {} |", code.meaning);
     }
     text
 }

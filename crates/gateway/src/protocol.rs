@@ -29,6 +29,12 @@ pub(crate) const REQUEST_TIMEOUT: Code = Code::new(
 pub(crate) const URI_TOO_LONG: Code = Code::new("uri_too_long", Kind::Invalid, "The URL is longer than 8 KiB.");
 pub(crate) const HEADERS_TOO_LARGE: Code =
     Code::new("headers_too_large", Kind::Invalid, "The request has more than 64 headers or 16 KiB of headers.");
+/// The error of a node for a host that it does not serve (`apps/node/src/page.rs`), for the reference.
+pub(crate) const UNKNOWN_HOSTNAME: Code = Code::new(
+    "unknown_hostname",
+    Kind::NotFound,
+    "From a node, instead of a site: no project is served at the hostname. Try again in a minute if you just added it.",
+);
 
 /// The path of the metadata of this API as a protected resource (RFC 9728 section 3).
 pub(crate) const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";

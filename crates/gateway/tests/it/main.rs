@@ -5,6 +5,7 @@
 mod bodies;
 mod collisions;
 mod document;
+mod errors;
 mod examples;
 mod formats;
 mod idempotency;

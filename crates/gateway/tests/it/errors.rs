@@ -1,0 +1,21 @@
+//! The reference of error codes.
+
+use gateway::SignInMethods;
+
+/// Returns the statuses of a code, in the order of the reference.
+fn statuses(code: &str) -> Vec<String> {
+    let reference = gateway::errors_markdown(&gateway::v1::routes(SignInMethods { dev: true, code_host: true }));
+    let rows = reference.lines().map(|line| line.split(" | ").map(str::to_owned).collect::<Vec<_>>());
+    rows.filter(|cells| cells[0] == format!("| `{code}`")).map(|cells| cells[1].clone()).collect()
+}
+
+#[test]
+fn reference_has_a_row_for_each_status_of_a_code() {
+    assert_eq!(statuses("invalid_client"), ["400", "401"]);
+    assert_eq!(statuses("not_found"), ["404"]);
+}
+
+#[test]
+fn reference_contains_the_error_of_a_node() {
+    assert_eq!(statuses("unknown_hostname"), ["404"]);
+}
