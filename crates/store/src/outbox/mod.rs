@@ -42,6 +42,7 @@ use crate::{Connection, Error, Result, SealedColumn, Store, notify};
 
 pub(crate) use delivery::sanitize;
 pub use operator::{Filter, QueuedMessage, Retry};
+pub use queue::Counts;
 pub use worker::{LEASE, OutboxWorker};
 
 /// The column of the payloads.

@@ -35,12 +35,15 @@ pub(super) struct Attempt {
     pub(super) retry_until: Time,
 }
 
-#[derive(Debug, Clone, Copy, QueryableByName)]
-pub(super) struct Counts {
+/// The numbers of messages of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+pub struct Counts {
+    /// The messages that are due, in delivery or waiting for a retry, without those that were enqueued for a later time.
     #[diesel(sql_type = BigInt)]
-    pub(super) pending: i64,
+    pub pending: i64,
+    /// The dead letters.
     #[diesel(sql_type = BigInt)]
-    pub(super) dead: i64,
+    pub dead: i64,
 }
 
 // Tenants take turns: a message comes after those of tenants with fewer deliveries in progress, however long it waits.
@@ -67,7 +70,9 @@ const CLAIM: &str = "WITH RECURSIVE tenants AS (
          ORDER BY due.turn, random() LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
      RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, retry_until";
 
-const COUNT: &str = "SELECT count(*) FILTER (WHERE dead_lettered_at IS NULL) AS pending,
+// A message without an attempt that is not due waits for its time, not for its receiver.
+const COUNT: &str = "SELECT
+         count(*) FILTER (WHERE dead_lettered_at IS NULL AND (attempts > 0 OR next_attempt_at <= $2)) AS pending,
          count(*) FILTER (WHERE dead_lettered_at IS NOT NULL) AS dead
      FROM store.outbox WHERE topic = $1";
 
@@ -90,8 +95,15 @@ pub(super) async fn claim(
     Ok(Prepared(query).load(connection).await?)
 }
 
-pub(super) async fn count(connection: &mut Connection, topic: &str) -> Result<Counts> {
-    Ok(Prepared(diesel::sql_query(COUNT).bind::<Text, _>(topic)).get_result(connection).await?)
+impl Store {
+    /// Counts the messages of a topic.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn outbox_counts(&self, topic: &str) -> Result<Counts> {
+        let query = diesel::sql_query(COUNT).bind::<Text, _>(topic).bind::<Timestamptz, _>(self.clock_rng().now());
+        Ok(Prepared(query).get_result(&mut *self.connection().await?).await?)
+    }
 }
 
 impl ClaimedMessage {

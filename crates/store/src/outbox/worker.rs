@@ -32,7 +32,7 @@ const MEASURE_INTERVAL: Duration = Duration::from_secs(15);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 
 static PENDING: LazyLock<Gauge<u64>> =
-    LazyLock::new(|| gauge("svc.outbox.pending", "Outbox messages that wait for delivery"));
+    LazyLock::new(|| gauge("svc.outbox.pending", "Outbox messages that are due or wait for a retry"));
 static DEAD_LETTERS: LazyLock<Gauge<u64>> =
     LazyLock::new(|| gauge("svc.outbox.dead_letters", "Outbox messages that are dead letters, kept for an operator"));
 
@@ -140,8 +140,7 @@ impl DeliveryLoop {
 
     async fn measure(&self) {
         let topic = self.handler.topic();
-        let counted = async { queue::count(&mut *self.store.connection().await?, topic).await };
-        match counted.await {
+        match self.store.outbox_counts(topic).await {
             Ok(counts) => {
                 let labels = [KeyValue::new("topic", topic)];
                 PENDING.record(counts.pending.unsigned_abs(), &labels);

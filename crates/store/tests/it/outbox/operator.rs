@@ -1,7 +1,8 @@
 //! Operator commands: list, retry and drop.
 
+use kernel::OrgId;
 use serde_json::json;
-use store::outbox::{DeliveryError, Filter, QueuedMessage, Retry};
+use store::outbox::{Counts, DeliveryError, Filter, QueuedMessage, Retry};
 use uuid::Uuid;
 
 use super::kit::{Kit, Receiver, TOPIC, actor};
@@ -102,4 +103,29 @@ async fn messages_are_filtered_and_dropped() {
     let [dropped] = events.as_slice() else { panic!("one event is expected: {events:?}") };
     assert_eq!((&dropped["event"], &dropped["target"]), (&json!("outbox.drop"), &json!(id)));
     assert_eq!(dropped["data"], json!({ "topic": TOPIC, "key": "one" }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn count_of_pending_messages_omits_messages_for_later() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let pending = async || kit.store.outbox_counts(TOPIC).await.unwrap().pending;
+    let (org, later): (OrgId, _) = (kit.store.clock_rng().id(), kit.store.clock_rng().now().plus_seconds(600));
+    kit.change(async |tx| kit.store.enqueue_for_at(tx, TOPIC, org, "later", &json!({}), later).await).await.unwrap();
+    assert_eq!(pending().await, 0);
+    kit.enqueue("one").await;
+    assert_eq!(pending().await, 1);
+    // A message in delivery is pending, and so is one that waits for a retry.
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    let arrival = receiver.next().await;
+    assert_eq!(pending().await, 1);
+    arrival.reject(DeliveryError::Transient("451 busy".to_owned()));
+    kit.wait_for_rows(1, "store.outbox WHERE last_error = '451 busy'").await;
+    assert_eq!(pending().await, 1);
+
+    kit.advance(600).await;
+    assert_eq!(pending().await, 2);
+    for dead in 1..=2 {
+        dead_letter(&kit, &receiver, dead).await;
+    }
+    assert_eq!(kit.store.outbox_counts(TOPIC).await.unwrap(), Counts { pending: 0, dead: 2 });
 }
