@@ -122,7 +122,6 @@ CREATE TABLE store.sagas (
 -- An object has one unfinished saga of a kind.
 CREATE UNIQUE INDEX sagas_kind_key_open_key ON store.sagas (kind, key) WHERE finished_at IS NULL;
 CREATE INDEX sagas_kind_next_attempt_at_idx ON store.sagas (kind, next_attempt_at) WHERE finished_at IS NULL;
-CREATE INDEX sagas_org_id_idx ON store.sagas (org_id, id);
 CREATE INDEX sagas_kind_key_idx ON store.sagas (kind, key, finished_at);
 -- For the purge.
 CREATE INDEX sagas_finished_at_idx ON store.sagas (finished_at) WHERE finished_at IS NOT NULL;
@@ -137,6 +136,7 @@ CREATE TABLE store.saga_steps (
     attempts integer NOT NULL,
     -- The part of the provider's response that later steps need.
     response jsonb,
+    -- No program reads these times: they show an operator how long the provider took.
     started_at timestamptz NOT NULL,
     finished_at timestamptz,
     CONSTRAINT saga_steps_pkey PRIMARY KEY (saga_id, name)

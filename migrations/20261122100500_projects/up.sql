@@ -20,7 +20,6 @@ CREATE TABLE projects.projects (
     access_version integer NOT NULL DEFAULT 0,
     -- SHA-256 of the bypass key.
     bypass_key_hash bytea,
-    bypass_created_at timestamptz,
     CONSTRAINT projects_live_version_check CHECK (live_version <= last_version)
 );
 -- The name of a deleted project can be reused.

@@ -6,6 +6,7 @@ CREATE TABLE resources.grants (
     project_id uuid NOT NULL CONSTRAINT grants_project_id_fkey REFERENCES projects.projects (id) ON DELETE CASCADE,
     resource text NOT NULL
         CONSTRAINT grants_resource_check CHECK (resource IN ('auth', 'database', 'email', 'ai', 'storage')),
+    -- No program reads it: it shows an operator since when a project has the resource.
     granted_at timestamptz NOT NULL,
     CONSTRAINT grants_pkey PRIMARY KEY (project_id, resource)
 );

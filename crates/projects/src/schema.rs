@@ -113,7 +113,6 @@ diesel::table! {
         access_changed_at -> Nullable<Timestamptz>,
         access_version -> Integer,
         bypass_key_hash -> Nullable<Binary>,
-        bypass_created_at -> Nullable<Timestamptz>,
     }
 }
 

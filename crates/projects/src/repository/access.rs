@@ -98,11 +98,8 @@ impl AccessRepository for Connection {
     }
 
     async fn access_set_bypass(&mut self, project: ProjectId, key: Option<TokenHash>, at: Time) -> Result<()> {
-        let set = diesel::update(projects::table.find(project)).set((
-            projects::bypass_key_hash.eq(key),
-            projects::bypass_created_at.eq(key.map(|_| at)),
-            projects::access_changed_at.eq(at),
-        ));
+        let set = diesel::update(projects::table.find(project))
+            .set((projects::bypass_key_hash.eq(key), projects::access_changed_at.eq(at)));
         Prepared(set).execute(self).await?;
         Ok(())
     }
