@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    access, ai, apps, audit, auth, billing, db, deploy, deployments, domains, email, git, hostnames, init, login, orgs,
-    projects, repos, secrets, storage, tokens,
+    access, ai, apps, audit, auth, billing, db, deploy, deployments, domains, email, git, hostnames, init, invites,
+    login, members, orgs, projects, repos, secrets, sessions, ssh_keys, storage, tokens, zones,
 };
 use crate::options::PageArgs;
 
@@ -39,6 +39,14 @@ pub enum Command {
     /// Manage organizations
     #[command(subcommand)]
     Orgs(orgs::Orgs),
+    /// Manage the members of an organization
+    #[command(subcommand)]
+    Members(members::Members),
+    /// Manage the open invitations of an organization
+    #[command(subcommand)]
+    Invites(invites::Invites),
+    /// List the notifications of an organization, newest first
+    Notifications(PageArgs),
     /// Manage the projects of an organization
     #[command(subcommand)]
     Projects(projects::Projects),
@@ -56,6 +64,9 @@ pub enum Command {
     /// Buy and manage the domains of an organization
     #[command(subcommand)]
     Domains(domains::Domains),
+    /// Manage the DNS zones of an organization
+    #[command(subcommand)]
+    Zones(zones::Zones),
     /// Manage the git repositories of a project
     #[command(subcommand)]
     Repos(repos::Repos),
@@ -86,6 +97,12 @@ pub enum Command {
     /// Manage your personal access tokens
     #[command(subcommand)]
     Tokens(tokens::Tokens),
+    /// Manage your SSH keys, with which git reaches repositories
+    #[command(subcommand)]
+    SshKeys(ssh_keys::SshKeys),
+    /// Manage your login sessions
+    #[command(subcommand)]
+    Sessions(sessions::Sessions),
     /// Manage the apps that have access to your account
     #[command(subcommand)]
     Apps(apps::Apps),

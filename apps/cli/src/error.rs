@@ -102,6 +102,7 @@ impl CliError {
             Self::Api(Error::Api { envelope, .. }) | Self::Explained(Error::Api { envelope, .. }, _) => {
                 let detail = |name| envelope.details.as_ref().and_then(|it| it.get(name));
                 let mut lines = field_errors(detail("fields"));
+                lines.extend(zone_file_errors(detail("lines")));
                 lines.extend(detail("verify").map(verify_record));
                 lines.push(format!("code {}, request {}", envelope.code, envelope.request_id));
                 lines
@@ -147,6 +148,7 @@ impl CliError {
                  the name becomes yours"
                     .to_owned()
             }
+            "precondition_failed" => "the zone was changed in the meantime: run the same command again".to_owned(),
             "operation_in_progress" => "wait until the other operation on the database is complete".to_owned(),
             "database_required" => "`svc db enable` creates the database".to_owned(),
             "auth_enabled" => "`svc auth disable` disables app sign-in, whose users are in the database".to_owned(),
@@ -192,6 +194,12 @@ fn text(object: &Value, name: &str) -> String {
 /// Returns the DNS record in `details.verify`.
 fn verify_record(record: &Value) -> String {
     format!("{} {} {}", text(record, "name"), text(record, "type"), text(record, "value"))
+}
+
+/// Returns the entries of `details.lines`, the invalid lines of a zone file.
+fn zone_file_errors(lines: Option<&Value>) -> impl Iterator<Item = String> {
+    let lines = lines.and_then(Value::as_array).into_iter().flatten();
+    lines.filter_map(|line| Some(format!("line {}: {}", line.get("line")?, text(line, "message"))))
 }
 
 /// Returns the entries of `details.fields`, one per line.

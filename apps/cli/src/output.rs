@@ -65,6 +65,20 @@ impl Output {
         Ok(stdout.flush()?)
     }
 
+    /// Prints a download unchanged. On a terminal, replaces control characters other than tabs, which the author of the
+    /// content could use to control it.
+    pub fn download(content: &[u8]) -> Result<(), CliError> {
+        let mut stdout = io::stdout().lock();
+        if stdout.is_terminal() {
+            let text = String::from_utf8_lossy(content).replace("\r\n", "\n");
+            let cells: Vec<Cow<'_, str>> = text.split('\t').map(clean).collect();
+            stdout.write_all(cells.join("\t").as_bytes())?;
+        } else {
+            stdout.write_all(content)?;
+        }
+        Ok(stdout.flush()?)
+    }
+
     fn document(&self, json: &Value) -> Result<(), CliError> {
         self.printed.set(true);
         self.data(&format!("{json:#}"))

@@ -132,12 +132,16 @@ impl<T> Call<T> {
         self
     }
 
-    pub(crate) fn query(mut self, name: &'static str, value: Option<&impl Display>) -> Self {
+    /// Adds a parameter of the query, unless the value is `None`.
+    #[must_use]
+    pub fn query(mut self, name: &'static str, value: Option<&impl Display>) -> Self {
         self.query.extend(value.map(|value| (name, value.to_string())));
         self
     }
 
-    pub(crate) fn header(mut self, name: &'static str, value: Option<&impl Display>) -> Self {
+    /// Adds a header, unless the value is `None`.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: Option<&impl Display>) -> Self {
         self.headers.extend(value.map(|value| (name, value.to_string())));
         self
     }
@@ -161,7 +165,9 @@ impl<T> Call<T> {
         self
     }
 
-    pub(crate) fn upload(mut self, content_type: &'static str, body: Upload) -> Self {
+    /// Sets a body that is not JSON.
+    #[must_use]
+    pub fn upload(mut self, content_type: &'static str, body: Upload) -> Self {
         self.body = Body::Upload(content_type, body);
         self
     }

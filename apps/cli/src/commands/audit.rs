@@ -1,6 +1,6 @@
-//! `svc audit`: the audit log of an organization.
+//! `svc audit`: the audit log of an organization, and that of the account.
 
-use client::types::OrgsAuditQuery;
+use client::types::{MeAuditQuery, OrgsAuditQuery};
 
 use crate::error::CliError;
 use crate::options::PageArgs;
@@ -9,6 +9,9 @@ use crate::svc::Svc;
 
 #[derive(clap::Args)]
 pub struct Audit {
+    /// List the events of your account, such as sign-ins, instead of those of an organization
+    #[arg(long)]
+    account: bool,
     /// Filter by event, such as project.create
     #[arg(long)]
     event: Option<String>,
@@ -28,9 +31,15 @@ pub struct Audit {
 impl Audit {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let paging = self.page.paging();
-        let Self { event, actor, since, until, .. } = self;
-        let query = OrgsAuditQuery { event, actor, since, until, limit: paging.limit, cursor: paging.cursor };
-        let page = svc.client()?.orgs_audit(&svc.org()?, &query).send().await?;
+        let Self { account, event, actor, since, until, .. } = self;
+        let (limit, cursor) = (paging.limit, paging.cursor);
+        let page = if account {
+            let query = MeAuditQuery { event, actor, since, until, limit, cursor };
+            svc.client()?.me_audit(&query).send().await?
+        } else {
+            let query = OrgsAuditQuery { event, actor, since, until, limit, cursor };
+            svc.client()?.orgs_audit(&svc.org()?, &query).send().await?
+        };
         svc.out.page(&page, ["TIME", "EVENT", "TARGET", "ACTOR", "CREDENTIAL"], |it| {
             let actor = it.actor_name.as_deref().or(it.actor.as_deref());
             let (time, event, target) = (it.created_at.clone(), it.event.clone(), it.target.clone());

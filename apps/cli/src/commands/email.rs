@@ -1,19 +1,14 @@
 //! `svc email`: the mail address of a project, its mail log, and its suppressed recipients.
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::time::Duration;
-
 use clap::ValueEnum;
 use client::types::{EmailListLogQuery, EmailStatus, MailLogEntry};
 use client::{Client, Method};
 
+use super::DOWNLOAD_TIMEOUT;
 use crate::error::CliError;
 use crate::options::PageArgs;
-use crate::output::{bytes, clean, fields, or_dash, yes_or_no};
+use crate::output::{Output, bytes, fields, or_dash, yes_or_no};
 use crate::svc::Svc;
-
-/// The timeout of the download of a message, which has at most 25 MiB.
-const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 #[derive(clap::Subcommand)]
 pub enum Email {
@@ -95,19 +90,9 @@ impl Email {
     }
 }
 
-/// Prints the message unchanged. On a terminal, replaces control characters, which the sender of the mail could use to
-/// control it.
 async fn print_raw(client: &Client, (org, project): (&str, &str), id: &str) -> Result<(), CliError> {
     let path = ["v1", "orgs", org, "projects", project, "email", "log", id, "raw"];
-    let message = client.call::<()>(Method::GET, &path).timeout(DOWNLOAD_TIMEOUT).send_raw().await?;
-    let mut stdout = io::stdout().lock();
-    if stdout.is_terminal() {
-        let text = String::from_utf8_lossy(&message).replace("\r\n", "\n");
-        stdout.write_all(clean(&text).as_bytes())?;
-    } else {
-        stdout.write_all(&message)?;
-    }
-    Ok(stdout.flush()?)
+    Output::download(&client.call::<()>(Method::GET, &path).timeout(DOWNLOAD_TIMEOUT).send_raw().await?)
 }
 
 fn show_status(status: &EmailStatus) -> String {

@@ -15,16 +15,23 @@ pub mod email;
 pub mod git;
 pub mod hostnames;
 pub mod init;
+pub mod invites;
 pub mod login;
+pub mod members;
+pub mod notifications;
 pub mod open;
 pub mod orgs;
 pub mod projects;
 pub mod repos;
 pub mod secrets;
+pub mod sessions;
+pub mod ssh_keys;
 pub mod storage;
 pub mod tokens;
+pub mod zones;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::CommandFactory as _;
 
@@ -32,6 +39,9 @@ use crate::args::{Args, Command};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::svc::{GlobalArgs, Svc};
+
+/// The timeout of a download. A mail has at most 25 MiB. A zone file is somewhat larger than its zone, of at most 64 MiB.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
     let Args { command, api, org, project, .. } = args;
@@ -54,6 +64,9 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Logout => login::logout(svc).await,
         Command::Whoami => login::whoami(svc).await,
         Command::Orgs(orgs) => orgs.run(svc).await,
+        Command::Members(members) => members.run(svc).await,
+        Command::Invites(invites) => invites.run(svc).await,
+        Command::Notifications(page) => notifications::list(svc, &page).await,
         Command::Projects(projects) => projects.run(svc).await,
         Command::Init(init) => init.run(svc).await,
         Command::Deploy(deploy) => deploy.run(svc).await,
@@ -61,6 +74,7 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Deployments(page) => deployments::list(svc, &page).await,
         Command::Hostnames(hostnames) => hostnames.run(svc).await,
         Command::Domains(domains) => domains.run(svc).await,
+        Command::Zones(zones) => zones.run(svc).await,
         Command::Repos(repos) => repos.run(svc).await,
         Command::Git(git) => git.run(svc).await,
         Command::Access(access) => access.run(svc).await,
@@ -71,6 +85,8 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Auth(auth) => auth.run(svc).await,
         Command::Ai(ai) => ai.run(svc).await,
         Command::Tokens(tokens) => tokens.run(svc).await,
+        Command::SshKeys(ssh_keys) => ssh_keys.run(svc).await,
+        Command::Sessions(sessions) => sessions.run(svc).await,
         Command::Apps(apps) => apps.run(svc).await,
         Command::Billing(billing) => billing.run(svc).await,
         Command::Audit(audit) => audit.run(svc).await,

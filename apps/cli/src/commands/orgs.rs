@@ -1,9 +1,10 @@
 //! `svc orgs`: organizations, members and invitations.
 
-use client::types::{NewInvite, NewOrg, Role};
+use client::types::{NewInvite, NewOrg, OrgChange, Role};
 
 use crate::error::CliError;
 use crate::options::PageArgs;
+use crate::prompt;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -16,6 +17,14 @@ pub enum Orgs {
         /// Display name (default: the slug)
         #[arg(long)]
         name: Option<String>,
+    },
+    /// Change the display name of an organization. Its slug stays
+    Rename { name: String },
+    /// Leave an organization
+    Leave {
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
     },
     /// Invite a person by mail
     Invite {
@@ -44,6 +53,21 @@ impl Orgs {
                 svc.out.success(format!("created the organization {}", org.slug));
                 Ok(())
             }
+            Self::Rename { name } => {
+                let org = client.orgs_rename(&svc.org()?, &OrgChange { name }).send().await?;
+                svc.out.response(&org, |org| org.name.clone())?;
+                svc.out.success(format!("the name of {} is {}", org.slug, org.name));
+                Ok(())
+            }
+            Self::Leave { yes } => {
+                let org = svc.org()?;
+                if !yes && !prompt::confirm(&format!("Leave {org}?"))? {
+                    return Err(CliError::Usage("nothing was changed: confirm with --yes".to_owned()));
+                }
+                let me = client.me_get().send().await?;
+                let left = client.orgs_member_remove(&org, &me.id).send().await?;
+                svc.out.empty_response(&left, format!("you left {org}"))
+            }
             Self::Invite { email, role } => {
                 let new = NewInvite { email, role: Role::from(role.as_str()) };
                 let invite = client.invites_create(&svc.org()?, &new).send().await?;
@@ -52,8 +76,7 @@ impl Orgs {
                 Ok(())
             }
             Self::Join { link } => {
-                let token = link.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-                let joined = client.invites_accept(token).send().await?;
+                let joined = client.invites_accept(invite_token(&link)).send().await?;
                 svc.out.response(&joined, |joined| joined.org.slug.clone())?;
                 let article = if joined.role == Role::Admin { "an" } else { "a" };
                 svc.out.success(format!("you are {article} {} of {}", joined.role, joined.org.slug));
@@ -61,4 +84,9 @@ impl Orgs {
             }
         }
     }
+}
+
+/// Returns the token of an invitation, given by its link or token.
+pub fn invite_token(link: &str) -> &str {
+    link.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }

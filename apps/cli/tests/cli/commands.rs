@@ -71,6 +71,79 @@ async fn invitation_is_mailed_and_accepted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn members_are_added_changed_and_removed_and_can_leave() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    ada.svc(&["orgs", "create", "acme"]).succeeds();
+    assert_eq!(ada.json(&["orgs", "rename", "Acme Inc.", "--org", "acme"])["name"], "Acme Inc.");
+    let grace = Machine::new(&platform.api);
+    grace.svc(&["login", "--dev", "grace"]).succeeds();
+    let add = ["members", "add", "grace", "--provider", "dev", "--role", "viewer", "--org", "acme"];
+    let added = ada.svc(&add).succeeds();
+    added.stderr_contains("added grace as viewer");
+    let id = added.out.trim();
+    ada.svc(&add).fails(1).stderr_contains("code already_member");
+    ada.svc(&["members", "role", id, "member", "--org", "acme"])
+        .succeeds()
+        .stderr_contains("the role of grace in acme is member");
+    let listed = grace.svc(&["members", "list", "--org", "acme"]).succeeds().out;
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.iter().any(|row| row[..4] == [id, "grace", "dev", "member"]), "{listed}");
+
+    grace.svc(&["orgs", "leave", "--org", "acme"]).fails(2).stderr_contains("--yes");
+    grace.svc(&["orgs", "leave", "--yes", "--org", "acme"]).succeeds().stderr_contains("you left acme");
+    ada.svc(&["members", "remove", id, "--yes", "--org", "acme"]).fails(5);
+    ada.svc(&["orgs", "leave", "--yes", "--org", "acme"]).fails(1).stderr_contains("code last_admin");
+    ada.svc(&add).succeeds();
+    ada.svc(&["members", "remove", id, "--org", "acme"]).fails(2).stderr_contains("--yes");
+    assert_eq!(ada.json(&["members", "remove", id, "--yes", "--org", "acme"]), Value::Null);
+    assert_eq!(ada.json(&["members", "list", "--org", "acme"])["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invitations_are_shown_listed_and_revoked() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    ada.svc(&["orgs", "create", "acme", "--name", "Acme Inc."]).succeeds();
+    let invited = ada.svc(&["orgs", "invite", "grace@navy.example", "--role", "viewer", "--org", "acme"]).succeeds();
+    let link = invited.out.trim();
+    // The link needs no sign-in.
+    let shown = Machine::new(&platform.api).svc(&["invites", "show", link]).succeeds().out;
+    for text in ["acme (Acme Inc.)", "viewer", "pending"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    let listed = ada.svc(&["invites", "list", "--org", "acme"]).succeeds().out;
+    let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[1..4], ["grace@navy.example", "viewer", "pending"]);
+    ada.svc(&["invites", "revoke", row[0], "--org", "acme"]).succeeds().stderr_contains("revoked inv_");
+    assert_eq!(ada.json(&["invites", "list", "--org", "acme"])["items"], json!([]));
+    let grace = Machine::new(&platform.api);
+    grace.svc(&["login", "--dev", "grace"]).succeeds();
+    grace.svc(&["orgs", "join", link]).fails(1).stderr_contains("code invite_revoked");
+    ada.svc(&["invites", "revoke", row[0], "--org", "acme"]).fails(5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notifications_and_the_overview_of_a_project_are_shown() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    for name in ["blog", "shop"] {
+        ada.svc(&["projects", "create", name]).succeeds();
+    }
+    ada.svc(&["projects", "create", "one-too-many"]).fails(1).stderr_contains("code project_limit");
+    let listed = ada.svc(&["notifications"]).succeeds().out;
+    assert!(listed.lines().nth(1).unwrap().contains("limit.projects"), "{listed}");
+    assert_eq!(ada.json(&["notifications"])["items"][0]["kind"], "limit.projects");
+
+    ada.svc(&["deploy", "--no-wait"]).succeeds();
+    let overview = ada.svc(&["projects", "overview"]).succeeds().out;
+    for text in ["live      version 1 of ", "database  off\n", "VERSION  STATUS   CREATED\n1        pending  "] {
+        assert!(overview.contains(text), "{text}: {overview}");
+    }
+    assert_eq!(ada.json(&["projects", "overview", "blog", "--org", "ada"])["live"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manages_hostnames_and_access_and_opens_a_project() {
     let platform = Platform::start().await;
     let mut ada = platform.ada_with_site();

@@ -24,6 +24,15 @@ async fn repositories_are_managed() {
     let listed = ada.svc(&["repos", "list"]).succeeds().out;
     let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
     assert_eq!(rows[1..], [["docs", "public", "trunk"], ["app", "private", "main"]]);
+    ada.svc(&["repos", "visibility", "app", "public"]).succeeds().stderr_contains("app is public");
+    ada.svc(&["repos", "visibility", "app", "secret"]).fails(2);
+    let changed = ada.svc(&["repos", "default-branch", "app", "trunk"]).succeeds();
+    changed.stderr_contains("the default branch of app is trunk");
+    let shown = ada.svc(&["repos", "show", "app"]).succeeds().out;
+    for line in ["visibility      public\n", "default branch  trunk\n", "deploy branch   –\n", "SSH             –\n"]
+    {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
     ada.svc(&["repos", "rename", "app", "web"]).succeeds().stderr_contains("renamed app to web");
     assert_eq!(ada.json(&["repos", "delete", "web"]), json!(null));
     ada.svc(&["repos", "delete", "web"]).fails(5);

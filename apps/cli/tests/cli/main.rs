@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests panic on unexpected results")]
 
+mod account;
 mod ai;
 mod auth;
 mod billing;
+mod browsing;
 mod codehost;
 mod commands;
 mod connection_failures;
@@ -25,3 +27,4 @@ mod storage;
 mod support;
 mod untrusted_git;
 mod waiting;
+mod zones;

@@ -7,6 +7,7 @@ mod tokens;
 
 use std::ffi::OsString;
 
+pub use backups::summary as backup_summary;
 use client::types::{DatabaseConnect, DatabaseEndpoint, DatabaseExport};
 use client::{Client, Error};
 

@@ -1,12 +1,15 @@
 //! `svc repos`: the git repositories of a project.
 
-use client::Method;
+mod browse;
+
 use client::types::{NewRepo, Repo, RepoChange, Visibility};
+use client::{Client, Method};
 use serde_json::json;
 
+use self::browse::{Log, Place};
 use crate::error::CliError;
 use crate::options::PageArgs;
-use crate::output::or_dash;
+use crate::output::{fields, or_dash};
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -26,6 +29,16 @@ pub enum Repos {
         #[arg(long, value_name = "BRANCH")]
         deploy_branch: Option<String>,
     },
+    /// Show a repository
+    Show { name: String },
+    /// Let everyone read a repository, or only the members of the organization
+    Visibility {
+        name: String,
+        #[arg(value_parser = ["private", "public"])]
+        visibility: String,
+    },
+    /// Change the branch that `HEAD` names
+    DefaultBranch { name: String, branch: String },
     /// Deploy each push to a branch, or show that branch
     DeployBranch {
         name: String,
@@ -35,11 +48,35 @@ pub enum Repos {
         #[arg(long)]
         off: bool,
     },
+    /// List the branches and tags of a repository
+    Refs { name: String },
+    /// List the commits of a branch, newest first
+    Log(Log),
+    /// List a directory of a repository
+    Tree {
+        name: String,
+        /// Path of the directory (default: the root)
+        path: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print a file of a repository
+    Cat {
+        name: String,
+        /// Path of the file
+        path: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List the latest updates of refs, newest first. A commit that a forced push removed is in the column OLD
+    Updates { name: String },
     /// Rename a repository. Nothing redirects from the old name
     Rename { name: String, new_name: String },
     /// Delete a repository. Its contents are erased after 30 days
     Delete { name: String },
 }
+
+const NO_CHANGE: RepoChange = RepoChange { name: None, visibility: None, default_branch: None, deploy_branch: None };
 
 impl Repos {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
@@ -62,6 +99,24 @@ impl Repos {
                 svc.out.info("Push with a token of the scope git:write as the password, or with a registered SSH key.");
                 Ok(())
             }
+            Self::Show { name } => svc.out.response(&client.repos_get(&org, &project, &name).send().await?, show),
+            Self::Visibility { name, visibility } => {
+                let message = format!("{name} is {visibility}");
+                let change = RepoChange { visibility: Some(Visibility::from(visibility.as_str())), ..NO_CHANGE };
+                update(svc, &client, (&org, &project, &name), &change, message).await
+            }
+            Self::DefaultBranch { name, branch } => {
+                let message = format!("the default branch of {name} is {branch}");
+                let change = RepoChange { default_branch: Some(branch), ..NO_CHANGE };
+                update(svc, &client, (&org, &project, &name), &change, message).await
+            }
+            Self::Refs { name } => browse::refs(svc, &client, (&org, &project, &name)).await,
+            Self::Log(log) => log.run(svc, &client, (&org, &project)).await,
+            Self::Tree { name, path, place } => {
+                browse::tree(svc, &client, (&org, &project, &name), (path, place)).await
+            }
+            Self::Cat { name, path, place } => browse::file(svc, &client, (&org, &project, &name), (path, place)).await,
+            Self::Updates { name } => browse::updates(svc, &client, (&org, &project, &name)).await,
             Self::DeployBranch { name, branch: None, off: false } => {
                 let repo = client.repos_get(&org, &project, &name).send().await?;
                 svc.out.response(&repo, |repo| or_dash(repo.deploy_branch.as_deref()))
@@ -78,14 +133,9 @@ impl Repos {
                 svc.out.empty_response(&changed, message)
             }
             Self::Rename { name, new_name } => {
-                let change = RepoChange {
-                    name: Some(new_name.clone()),
-                    visibility: None,
-                    default_branch: None,
-                    deploy_branch: None,
-                };
-                let renamed = client.repos_update(&org, &project, &name, &change).send().await?;
-                svc.out.empty_response(&renamed, format!("renamed {name} to {new_name}"))
+                let message = format!("renamed {name} to {new_name}");
+                let change = RepoChange { name: Some(new_name), ..NO_CHANGE };
+                update(svc, &client, (&org, &project, &name), &change, message).await
             }
             Self::Delete { name } => {
                 let deleted = client.repos_delete(&org, &project, &name).send().await?;
@@ -93,6 +143,30 @@ impl Repos {
             }
         }
     }
+}
+
+async fn update(
+    svc: &Svc<'_>,
+    client: &Client,
+    (org, project, name): (&str, &str, &str),
+    change: &RepoChange,
+    message: String,
+) -> Result<(), CliError> {
+    svc.out.empty_response(&client.repos_update(org, project, name, change).send().await?, message)
+}
+
+fn show(repo: &Repo) -> String {
+    let Repo { name, visibility, default_branch, deploy_branch, clone_urls, created_at, updated_at, id: _ } = repo;
+    fields(&[
+        ["name", name],
+        ["visibility", visibility.as_str()],
+        ["default branch", default_branch],
+        ["deploy branch", &or_dash(deploy_branch.as_deref())],
+        ["HTTPS", &or_dash(clone_urls.https.as_deref())],
+        ["SSH", &or_dash(clone_urls.ssh.as_deref())],
+        ["created", created_at],
+        ["updated", updated_at],
+    ])
 }
 
 fn row(repo: &Repo) -> [String; 5] {

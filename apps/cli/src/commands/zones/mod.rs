@@ -1,0 +1,100 @@
+//! `svc zones`: the DNS zones of an organization.
+
+mod dnssec;
+mod records;
+mod zone_file;
+
+use client::types::{DnsDeleteHeaders, NewZone, Zone, ZoneDetail};
+
+use self::dnssec::Dnssec;
+use self::records::Records;
+use self::zone_file::Import;
+use crate::error::CliError;
+use crate::options::PageArgs;
+use crate::output::{bytes, fields};
+use crate::prompt;
+use crate::svc::Svc;
+
+#[derive(clap::Subcommand)]
+pub enum Zones {
+    /// List the zones of an organization by name
+    List(PageArgs),
+    /// Create a zone, or show the existing one. If another organization has it, prints the TXT record that takes it over
+    Create { zone: String },
+    /// Show a zone
+    Show { zone: String },
+    /// Delete a zone with all of its records
+    Delete {
+        zone: String,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Manage the records of a zone
+    #[command(subcommand)]
+    Records(Records),
+    /// Print a zone as a zone file (RFC 1035)
+    Export { zone: String },
+    /// Replace the records of a zone with those of a zone file
+    Import(Import),
+    /// Manage the signing of a zone
+    #[command(subcommand)]
+    Dnssec(Dnssec),
+}
+
+impl Zones {
+    pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
+        let org = svc.org()?;
+        let client = svc.client()?;
+        match self {
+            Self::List(page) => {
+                let page = client.dns_list(&org, &page.paging()).send().await?;
+                svc.out.page(&page, ["NAME", "RRSETS", "SIZE", "DNSSEC", "SERIAL"], row)
+            }
+            Self::Create { zone } => {
+                let zone = client.dns_create(&org, &NewZone { name: zone }).send().await?;
+                svc.out.response(&zone, |zone| show(&without_rrsets(zone)))?;
+                svc.out
+                    .info("Set these nameservers at the registrar of the domain. Then its records are managed here.");
+                Ok(())
+            }
+            Self::Show { zone } => {
+                svc.out.response(&client.dns_get(&org, &zone).send().await?, |zone| show(&without_rrsets(zone)))
+            }
+            Self::Delete { zone, yes } => {
+                if !yes && !prompt::confirm(&format!("Delete the zone {zone} and all of its records?"))? {
+                    return Err(CliError::Usage("nothing was deleted: confirm with --yes".to_owned()));
+                }
+                let deleted = client.dns_delete(&org, &zone, &DnsDeleteHeaders::default()).send().await?;
+                svc.out.empty_response(&deleted, format!("deleted {zone}"))
+            }
+            Self::Records(records) => records.run(svc, (&client, &org)).await,
+            Self::Export { zone } => zone_file::export((&client, &org), &zone).await,
+            Self::Import(import) => import.run(svc, (&client, &org)).await,
+            Self::Dnssec(dnssec) => dnssec.run(svc, (&client, &org)).await,
+        }
+    }
+}
+
+fn row(zone: &Zone) -> [String; 5] {
+    let Zone { name, rrset_count, bytes: size, dnssec, serial, .. } = zone;
+    [name.clone(), rrset_count.to_string(), bytes(*size), dnssec.state.to_string(), serial.to_string()]
+}
+
+fn show(zone: &Zone) -> String {
+    let Zone { name, nameservers, rrset_count, bytes: size, dnssec, serial, created_at, id: _ } = zone;
+    fields(&[
+        ["name", name],
+        ["nameservers", &nameservers.join(", ")],
+        ["rrsets", &rrset_count.to_string()],
+        ["size", &bytes(*size)],
+        ["DNSSEC", dnssec.state.as_str()],
+        ["serial", &serial.to_string()],
+        ["created", created_at],
+    ])
+}
+
+fn without_rrsets(zone: &ZoneDetail) -> Zone {
+    let ZoneDetail { id, name, nameservers, rrset_count, bytes, dnssec, serial, created_at, rrsets: _ } = zone.clone();
+    Zone { id, name, nameservers, rrset_count, bytes, dnssec, serial, created_at }
+}
