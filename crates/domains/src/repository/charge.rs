@@ -46,6 +46,9 @@ pub trait ChargeRepository {
     /// Stores the draft order of a charge, unless the charge already has one. Returns the stored order.
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
 
+    /// Removes this draft order from a charge.
+    async fn charge_remove_order(&mut self, id: Uuid, order_id: &str) -> Result<()>;
+
     /// Changes the state of a charge. Returns false if its state is not `from`.
     async fn charge_move(&mut self, id: Uuid, from: ChargeState, to: ChargeState) -> Result<bool>;
 }
@@ -74,6 +77,12 @@ impl ChargeRepository for Connection {
         Prepared(diesel::update(new).set(charges::order_id.eq(order_id))).execute(self).await?;
         let stored = charges::table.find(id).select(charges::order_id);
         Ok(stored.first::<Option<String>>(self).await.optional()?.flatten())
+    }
+
+    async fn charge_remove_order(&mut self, id: Uuid, order_id: &str) -> Result<()> {
+        let row = charges::table.filter(charges::id.eq(id).and(charges::order_id.eq(order_id)));
+        Prepared(diesel::update(row).set(charges::order_id.eq(None::<String>))).execute(self).await?;
+        Ok(())
     }
 
     async fn charge_move(&mut self, id: Uuid, from: ChargeState, to: ChargeState) -> Result<bool> {

@@ -102,7 +102,8 @@ impl Domains {
                 connection.charge_move(charge.id, ChargeState::Declined, ChargeState::Paid).await?;
                 Ok(())
             }
-            Ok(Charge::Declined) | Err(ChargeError::Payments(PaymentsError::Rejected(_))) => {
+            Ok(Charge::Declined)
+            | Err(ChargeError::Payments(PaymentsError::Rejected(_) | PaymentsError::NotPayable(_))) => {
                 Err(DomainError::RenewalUnpaid {
                     name: charge.name.clone(),
                     until: charge.renewed_until.unwrap_or(charge.created_at),
@@ -117,10 +118,13 @@ impl Domains {
 
     async fn charge_again(&self, charge: &ChargeRecord) -> Result<Charge, ChargeError> {
         let payments = self.payments()?;
-        match self.order_of(charge, payments).await? {
-            Some(order) => Ok(payments.finalize_order(&order).await?),
-            None => Ok(Charge::Declined),
+        let Some(order) = self.order_of(charge, payments).await? else { return Ok(Charge::Declined) };
+        let charged = payments.finalize_order(&order).await;
+        if let Err(PaymentsError::NotPayable(_)) = charged {
+            // The provider ended the draft without a payment, so the next request creates another one.
+            self.store.connection().await?.charge_remove_order(charge.id, &order).await?;
         }
+        Ok(charged?)
     }
 
     /// Returns the draft order of a charge, which is stored before it is finalized. Returns `None` if the organization

@@ -128,6 +128,11 @@ async fn renewal_whose_order_can_never_be_paid_is_declined() {
     kit.deliver().await;
     assert_eq!(kit.count("domains.charges WHERE state = 'declined'").await, 1);
     assert_eq!(kit.world.state().notices, [(kit.org, Notice::RenewalDeclined { domain: NAME.to_owned() })]);
+    // The next renewal cannot pay this order either. The one after that pays another order.
+    assert!(matches!(kit.renew(2).await, Err(DomainError::RenewalUnpaid { .. })));
+    kit.world.state().not_payable.clear();
+    kit.renew(2).await.unwrap();
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().orders.len()), ((2, 0), 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
