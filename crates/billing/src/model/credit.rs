@@ -95,6 +95,7 @@ pub struct NewCreditCheckout {
     /// The page that embeds the checkout and to which the browser returns. Its address must be below the URL of the API
     /// or of the dashboard.
     #[validate(length(max = 2000))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 2000))]
     pub return_to: String,
 }
 

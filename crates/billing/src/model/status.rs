@@ -132,6 +132,7 @@ pub struct NewCheckout {
     /// The page that embeds the checkout and to which the browser returns. Its address must be below the URL of the API
     /// or of the dashboard.
     #[validate(length(max = 2000))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 2000))]
     pub return_to: String,
 }
 
@@ -152,6 +153,7 @@ pub struct BillingPage {
 pub struct NewPortalVisit {
     /// The page to which the portal links back. Its address must be below the URL of the API or of the dashboard.
     #[validate(length(max = 2000))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 2000))]
     pub return_to: Option<String>,
 }
 
