@@ -112,14 +112,18 @@ pub(crate) async fn check(
     let store = web::Data::<Store>::extract(request, payload).await?;
     let (body_digest, upload_digest) = if limits.upload.is_some() {
         (None, digest_of_stream(payload))
-    } else {
-        let bytes = read_in_time(request, payload, limits.body).await?;
+    } else if let Some(limit) = limits.body {
+        let bytes = read_in_time(request, payload, limit).await?;
         let digest = Digest::of(&bytes);
         *payload = Payload::Stream { payload: Box::pin(futures_util::stream::iter([Ok(Bytes::from(bytes))])) };
         (Some(digest), Arc::default())
+    } else {
+        // The body is ignored (contract section 9), so all bodies are the same.
+        (Some(Digest::of(b"")), Arc::default())
     };
-    // Store only a digest of the URL, which may be long and may contain a token.
-    let route = Digest::of(format!("{} {}", request.method(), request.uri()).as_bytes()).to_string();
+    // Store only a digest of the path, which may be long and may contain a token. The URL of a request over HTTP/2 also
+    // has a scheme and an authority, which do not distinguish routes, and no POST has query parameters.
+    let route = Digest::of(format!("{} {}", request.method(), request.uri().path()).as_bytes()).to_string();
     let caller = actor.credential.to_string();
     let claim = store
         .idempotency_claim(store::ClaimRequest { caller: &caller, route: &route, key: &key, body: body_digest })

@@ -38,8 +38,8 @@ pub struct Limits {
     pub(crate) long: bool,
     /// Whether the handler waits for a node.
     pub(crate) waits_for_node: bool,
-    /// The largest body, in bytes, if the body is read as a whole.
-    pub(crate) body: usize,
+    /// The largest body, in bytes, if the body is read as a whole. `None` for a route without a body.
+    pub(crate) body: Option<usize>,
     /// The kind of upload, if the route is one.
     pub(crate) upload: Option<UploadKind>,
 }
@@ -228,8 +228,8 @@ impl Operation {
 
     /// Returns the limits of a request.
     pub(crate) fn limits(&self) -> Limits {
-        let Self { long, waits_for_node, body_limit: body, upload, .. } = *self;
-        Limits { long, waits_for_node, body, upload }
+        let Self { long, waits_for_node, upload, .. } = *self;
+        Limits { long, waits_for_node, body: self.body.as_ref().map(|_| self.body_limit), upload }
     }
 
     /// States that the body is an upload.

@@ -36,6 +36,25 @@ impl Policy for TestCaller {
     }
 }
 
+/// The same authenticated caller in each request.
+struct SameCaller(Actor);
+
+impl Describe for SameCaller {
+    fn describe(_: &mut Operation) {}
+}
+
+impl Extract for SameCaller {
+    async fn extract(_: &HttpRequest, _: &mut Payload) -> Result<Self, Problem> {
+        Ok(Self(testkit::session_actor(UserId::from_uuid(uuid::Uuid::from_u128(7)))))
+    }
+}
+
+impl Policy for SameCaller {
+    fn actor(&mut self) -> Option<&mut Actor> {
+        Some(&mut self.0)
+    }
+}
+
 #[derive(Serialize, Deserialize, Validate, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -53,6 +72,14 @@ async fn large(_: TestCaller, Body(body): Body<Text, 200_000>) -> Result<Json<Le
 
 async fn small(_: TestCaller, Body(body): Body<Text, 100>) -> Result<Json<Length>, Problem> {
     Ok(Json(Length { length: body.text.len() }))
+}
+
+async fn text(_: SameCaller, Body(body): Body<Text>) -> Result<Json<Length>, Problem> {
+    Ok(Json(Length { length: body.text.len() }))
+}
+
+async fn bare(_: SameCaller) -> Result<Json<Length>, Problem> {
+    Ok(Json(Length { length: 0 }))
 }
 
 async fn post(store: &TestStore, path: &str, length: usize) -> TestResponse {
@@ -78,5 +105,42 @@ async fn body_has_the_limit_of_its_operation() {
         let answer = post(&store, path, length).await;
         assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE, "{path}");
         assert_eq!(answer.json()["details"], json!({ "limit": limit }), "{path}");
+    }
+}
+
+/// Sends a body as the same caller and with the same key. Returns the status, and whether the response is a replay.
+async fn repeat(store: &TestStore, uri: &str, body: Vec<u8>) -> (StatusCode, bool) {
+    let mut routes = Routes::default();
+    let mut area = routes.area("test", "Repeated requests.");
+    area.post("text", "/text", text);
+    area.post("bare", "/bare", bare);
+    let request = TestRequest::post().uri(uri).insert_header(("idempotency-key", "key"));
+    let request = request.insert_header(("content-type", "application/json")).set_payload(body);
+    let store = Data::new(store.store.clone());
+    let services = |app: &mut ServiceConfig| {
+        app.app_data(store);
+    };
+    let answer = call_with(&routes, services, request).await;
+    (answer.status, answer.header("idempotent-replayed") == Some("true"))
+}
+
+#[actix_web::test]
+async fn scheme_and_authority_do_not_matter() {
+    let store = TestStore::start().await;
+    let body = br#"{"text":"a"}"#.to_vec();
+    assert_eq!(repeat(&store, "/text", body.clone()).await, (StatusCode::OK, false));
+    for uri in ["https://svc.example/text", "http://127.0.0.1:8080/text", "/text"] {
+        assert_eq!(repeat(&store, uri, body.clone()).await, (StatusCode::OK, true), "{uri}");
+    }
+    let other = br#"{"text":"b"}"#.to_vec();
+    assert_eq!(repeat(&store, "/text", other).await, (StatusCode::UNPROCESSABLE_ENTITY, false));
+}
+
+#[actix_web::test]
+async fn body_of_a_route_without_one_is_ignored() {
+    let store = TestStore::start().await;
+    assert_eq!(repeat(&store, "/bare", b"{}".to_vec()).await, (StatusCode::OK, false));
+    for body in [Vec::new(), b"{".to_vec(), vec![b'x'; 100_000]] {
+        assert_eq!(repeat(&store, "/bare", body).await, (StatusCode::OK, true));
     }
 }
