@@ -25,7 +25,8 @@ impl Slug {
     }
 }
 
-/// The slug of a new organization: one that the platform does not reserve.
+/// The slug of a new organization: one that the platform does not reserve and that does not begin like an
+/// internationalized label (RFC 5890 section 2.3.2.1), because it becomes a label of mail addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSlug(Slug);
 
@@ -36,6 +37,8 @@ pub enum InvalidNewSlug {
     Malformed(#[from] InvalidText),
     #[error("is reserved for the platform; choose another")]
     Reserved,
+    #[error("must not begin with xn--, as internationalized names do")]
+    PunycodePrefix,
 }
 
 impl From<NewSlug> for Slug {
@@ -49,7 +52,11 @@ impl FromStr for NewSlug {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let slug: Slug = text.parse()?;
-        if slug.is_reserved() { Err(InvalidNewSlug::Reserved) } else { Ok(Self(slug)) }
+        match slug.as_str() {
+            _ if slug.is_reserved() => Err(InvalidNewSlug::Reserved),
+            text if text.starts_with("xn--") => Err(InvalidNewSlug::PunycodePrefix),
+            _ => Ok(Self(slug)),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use store::{Connection, Outcome, Store};
 
 use crate::error::OrgError;
 use crate::model::{
-    AuditEvent, AuditFilter, Member, NewMember, NewOrg, Org, OrgChange, OrgMembership, RoleChange, Slug,
+    AuditEvent, AuditFilter, Member, NewMember, NewOrg, NewSlug, Org, OrgChange, OrgMembership, RoleChange, Slug,
 };
 use crate::repository::{AuditLog, OrgRecord, OrgRepository as _, Person};
 
@@ -164,9 +164,9 @@ impl Orgs {
         let random =
             std::iter::repeat_with(|| format!("{stem}-{:08x}", u32::from_be_bytes(self.store.clock_rng().bytes())));
         for candidate in std::iter::once(whole.clone()).chain(numbered).chain(random) {
-            let Ok(slug) = candidate.parse::<Slug>() else { continue };
-            let org = self.new_record(user, slug, preferred_slug.to_owned(), true);
-            if !org.slug.is_reserved() && self.insert_with_admin(tx, &org, user).await? {
+            let Ok(slug) = candidate.parse::<NewSlug>() else { continue };
+            let org = self.new_record(user, slug.into(), preferred_slug.to_owned(), true);
+            if self.insert_with_admin(tx, &org, user).await? {
                 return Ok(org.id);
             }
         }
@@ -288,7 +288,7 @@ async fn ensure_other_admin(tx: &mut Connection, org: OrgId, member: &Member) ->
     Ok(())
 }
 
-/// Returns `preferred_slug` with the characters of a slug. The length is not limited.
+/// Returns `preferred_slug` with the characters of a slug, and without the prefix `xn--`. The length is not limited.
 fn slug_text(preferred_slug: &str) -> String {
     let text: String = preferred_slug
         .chars()
@@ -297,7 +297,10 @@ fn slug_text(preferred_slug: &str) -> String {
         .collect();
     match text.trim_matches('-') {
         "" => "user".to_owned(),
-        text => text.to_owned(),
+        text => match text.strip_prefix("xn--") {
+            Some(rest) => format!("xn-{}", rest.trim_start_matches('-')),
+            None => text.to_owned(),
+        },
     }
 }
 

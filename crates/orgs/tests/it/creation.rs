@@ -119,6 +119,12 @@ fn slug_is_an_unreserved_dns_label() {
         assert_eq!(slug.parse::<NewSlug>(), Err(InvalidNewSlug::Reserved), "{slug:?}");
         assert!(parse(slug).is_none(), "{slug:?}");
     }
+    for slug in ["xn--a", "xn--mnchen-3ya"] {
+        assert_eq!(slug.parse::<NewSlug>(), Err(InvalidNewSlug::PunycodePrefix), "{slug:?}");
+    }
+    for slug in ["ab--cd", "xn-a", "a-xn--b"] {
+        assert!(parse(slug).is_some(), "{slug:?}");
+    }
 }
 
 #[test]

@@ -52,6 +52,10 @@ async fn slug_is_derived_from_the_preferred_slug() {
         ("Zoë", "zo"),
         ("--b--c--", "b--c"),
         ("-----", "user"),
+        // The prefix of punycode is reserved.
+        ("xn--zo-jia", "xn-zo-jia"),
+        ("XN---_a", "xn-a"),
+        ("xn--", "xn"),
         ("", "user-2"),
         ("工", "user-3"),
         // Only a slug with a suffix is truncated, without a trailing dash.

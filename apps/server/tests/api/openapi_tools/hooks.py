@@ -46,6 +46,7 @@ BY_FIELD = [
     (r"repos\.(tree|blob|commits)", r"ref", "a name that git accepts for a branch"),
     (r"repos\.(create|update)", r"name|defaultBranch|deployBranch", "names that git accepts, and no suffix .git"),
     (r"oauth\.authorize", r"client_id|redirect_uri", "a registered client and one of its redirect URIs"),
+    (r"orgs\.create", r"slug", "some slugs are reserved, and those with the prefix xn-- (RFC 5890)"),
     (r"projects\.(create|rename)", r"name", "names with the prefix xn-- are reserved (RFC 5890)"),
     (r"secrets\.(set|change)", r"value|secrets\..*", "the size of a value is limited in bytes"),
     (r"dns\.report", r"ds\[\d+\]\.(algorithm|digest)", "the length of a digest depends on its type; algorithm 0 is reserved"),
