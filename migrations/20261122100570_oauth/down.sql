@@ -1,7 +1,9 @@
 DROP TABLE oauth.device_codes;
+DROP TABLE oauth.ended_grants;
 DROP TABLE oauth.refresh_tokens;
 DROP TABLE oauth.codes;
 DROP TABLE oauth.grants;
+DROP FUNCTION oauth.record_ended_grants();
 DROP TABLE oauth.signing_keys;
 DROP TABLE oauth.clients;
 DROP SCHEMA oauth;

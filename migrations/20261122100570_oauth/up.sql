@@ -25,8 +25,9 @@ CREATE TABLE oauth.signing_keys (
     signs_from timestamptz NOT NULL
 );
 
--- A grant exists as long as its tokens can be used. Ending a grant deletes its row, and with it all codes and tokens. A
--- statement that changes tokens of a grant locks the row of the grant first.
+-- A grant exists as long as its tokens can be used. Ending a grant deletes its row, and with it its code. Its refresh
+-- tokens then cannot be used, and are deleted later. A statement that changes tokens of a grant locks the row of the
+-- grant first.
 CREATE TABLE oauth.grants (
     id uuid CONSTRAINT grants_pkey PRIMARY KEY,
     client_id uuid NOT NULL CONSTRAINT grants_client_id_fkey REFERENCES oauth.clients (id) ON DELETE CASCADE,
@@ -65,7 +66,9 @@ CREATE INDEX codes_expires_at_idx ON oauth.codes (expires_at) WHERE grant_id IS 
 
 CREATE TABLE oauth.refresh_tokens (
     token_hash bytea CONSTRAINT refresh_tokens_pkey PRIMARY KEY,
-    grant_id uuid NOT NULL CONSTRAINT refresh_tokens_grant_id_fkey REFERENCES oauth.grants (id) ON DELETE CASCADE,
+    -- There is no foreign key: the number of used tokens of a grant has no limit, so the statement that ends the grant
+    -- must not delete them.
+    grant_id uuid NOT NULL,
     created_at timestamptz NOT NULL,
     -- Set by the refresh that used the token and created its successor.
     rotated_at timestamptz,
@@ -75,6 +78,20 @@ CREATE TABLE oauth.refresh_tokens (
 CREATE INDEX refresh_tokens_grant_id_idx ON oauth.refresh_tokens (grant_id);
 -- A grant has at most one refresh token that can be used.
 CREATE UNIQUE INDEX refresh_tokens_current_key ON oauth.refresh_tokens (grant_id) WHERE rotated_at IS NULL;
+
+-- Ended grants whose refresh tokens are not deleted yet. A background job deletes them in batches.
+CREATE TABLE oauth.ended_grants (
+    id uuid CONSTRAINT ended_grants_pkey PRIMARY KEY
+);
+
+CREATE FUNCTION oauth.record_ended_grants() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO oauth.ended_grants (id) SELECT id FROM removed;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER grants_after_delete AFTER DELETE ON oauth.grants
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION oauth.record_ended_grants();
 
 -- Requests of devices without a browser (RFC 8628).
 CREATE TABLE oauth.device_codes (

@@ -311,8 +311,13 @@ WHERE d.number > r.last_update OR r.erase_at IS NULL AND d.version IS NOT NULL A
 SELECT g.id, g.client_id FROM oauth.grants g
 WHERE NOT EXISTS (SELECT FROM oauth.refresh_tokens r WHERE r.grant_id = g.id AND r.rotated_at IS NULL);
 
--- a used refresh token whose successor is not a token of the same grant
+-- a refresh token of a grant that neither exists nor was ended
 SELECT r.grant_id, r.rotated_at FROM oauth.refresh_tokens r
+WHERE NOT EXISTS (SELECT FROM oauth.grants g WHERE g.id = r.grant_id)
+    AND NOT EXISTS (SELECT FROM oauth.ended_grants e WHERE e.id = r.grant_id);
+
+-- a used refresh token whose successor is not a token of the same grant
+SELECT r.grant_id, r.rotated_at FROM oauth.refresh_tokens r JOIN oauth.grants g ON g.id = r.grant_id
 WHERE r.successor_hash IS NOT NULL AND NOT EXISTS (
     SELECT FROM oauth.refresh_tokens s WHERE s.token_hash = r.successor_hash AND s.grant_id = r.grant_id);
 

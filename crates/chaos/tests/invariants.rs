@@ -159,7 +159,7 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 87] = [
+const VIOLATIONS: [(&str, &str); 90] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -235,6 +235,7 @@ const VIOLATIONS: [(&str, &str); 87] = [
         "a grant of a connected app",
         "UPDATE oauth.refresh_tokens SET rotated_at = now(), successor_hash = '1' WHERE rotated_at IS NULL",
     ),
+    ("a refresh token of a grant", "DELETE FROM oauth.grants; DELETE FROM oauth.ended_grants"),
     ("a used refresh token", "UPDATE oauth.refresh_tokens SET successor_hash = '3' WHERE rotated_at IS NOT NULL"),
     ("a code that was exchanged", "UPDATE oauth.codes SET client_id = md5('other app')::uuid"),
     ("a code that was exchanged", "UPDATE oauth.device_codes SET state = 'denied'"),

@@ -43,6 +43,12 @@ diesel::table! {
 }
 
 diesel::table! {
+    oauth.ended_grants (id) {
+        id -> Uuid,
+    }
+}
+
+diesel::table! {
     oauth.grants (id) {
         id -> Uuid,
         client_id -> Uuid,
@@ -82,5 +88,12 @@ diesel::joinable!(codes -> grants (grant_id));
 diesel::joinable!(device_codes -> clients (client_id));
 diesel::joinable!(device_codes -> grants (grant_id));
 diesel::joinable!(grants -> clients (client_id));
-diesel::joinable!(refresh_tokens -> grants (grant_id));
-diesel::allow_tables_to_appear_in_same_query!(clients, codes, device_codes, grants, refresh_tokens, signing_keys);
+diesel::allow_tables_to_appear_in_same_query!(
+    clients,
+    codes,
+    device_codes,
+    ended_grants,
+    grants,
+    refresh_tokens,
+    signing_keys
+);

@@ -5,7 +5,7 @@ use diesel::sql_types::{BigInt, Nullable, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::seal::Sealed;
 use kernel::{ClientId, GrantId, Paging, Scope, ScopeSet, Time, UserId};
-use store::{Connection, Prepared, Result, newest_first, purge_batch};
+use store::{BATCH_SIZE, Connection, Prepared, Result, newest_first, purge_batch};
 
 use crate::model::Grant;
 use crate::schema::{clients, grants};
@@ -48,7 +48,7 @@ pub trait GrantRepository {
     /// Lists the live grants of a user, newest first.
     async fn grant_list(&mut self, user: UserId, now: Time, paging: &Paging<GrantId>) -> Result<Vec<Grant>>;
 
-    /// Ends the live grants that match all given ids, and returns them.
+    /// Ends a batch of the live grants that match all given ids, and returns them.
     async fn grant_end(&mut self, filter: GrantFilter, now: Time) -> Result<Vec<EndedGrant>>;
 
     /// Keeps this new grant of a user to a client, and the `others` most recently used ones. Ends the user's other
@@ -69,9 +69,11 @@ pub trait GrantRepository {
     async fn grant_purge_successors(&mut self, before: Time) -> Result<usize>;
 }
 
-const END: &str = "DELETE FROM oauth.grants \
+const END: &str = "DELETE FROM oauth.grants WHERE id IN ( \
+    SELECT id FROM oauth.grants \
     WHERE expires_at > $1 AND ($2::uuid IS NOT NULL OR $4::uuid IS NOT NULL) \
       AND ($2 IS NULL OR id = $2) AND ($3::uuid IS NULL OR user_id = $3) AND ($4 IS NULL OR client_id = $4) \
+    LIMIT $5 FOR UPDATE) \
     RETURNING id, client_id, user_id";
 /// Skips grants that another transaction is changing, because they are in use. The new grant is not always the most
 /// recent one, because clocks can be set back.
@@ -127,7 +129,8 @@ impl GrantRepository for Connection {
             .bind::<Timestamptz, _>(now)
             .bind::<Nullable<Uuid>, _>(filter.grant)
             .bind::<Nullable<Uuid>, _>(filter.user)
-            .bind::<Nullable<Uuid>, _>(filter.client);
+            .bind::<Nullable<Uuid>, _>(filter.client)
+            .bind::<BigInt, _>(BATCH_SIZE);
         Ok(Prepared(end).load(self).await?)
     }
 

@@ -1,11 +1,11 @@
 //! Refresh tokens.
 
 use diesel::prelude::*;
-use diesel::sql_types::{Array, Binary, Bool, Nullable, Text, Timestamptz, Uuid};
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::seal::Sealed;
 use kernel::{ClientId, GrantId, Scope, Time, TokenHash, UserId};
-use store::{Connection, Prepared, Result};
+use store::{BATCH_SIZE, Connection, Prepared, Result};
 
 use crate::schema::refresh_tokens;
 
@@ -73,6 +73,12 @@ pub trait RefreshTokenRepository {
 
     /// Returns a refresh token, even if it was used. Its grant must be live.
     async fn refresh_token_find(&mut self, token: TokenHash, now: Time) -> Result<Option<PresentedToken>>;
+
+    /// Deletes a batch of the refresh tokens of ended grants, and returns their number.
+    async fn refresh_token_purge(&mut self) -> Result<usize>;
+
+    /// Forgets a batch of ended grants that have no refresh tokens left, and returns their number.
+    async fn ended_grant_purge(&mut self) -> Result<usize>;
 }
 
 /// Locks the grant before its token, in the same order as the end of a grant. A concurrent statement that waits for the
@@ -97,6 +103,14 @@ const FIND: &str = "\
                    WHERE n.token_hash = r.successor_hash AND n.rotated_at IS NULL) AS is_latest \
     FROM oauth.refresh_tokens r JOIN oauth.grants g ON g.id = r.grant_id \
     WHERE r.token_hash = $1 AND g.expires_at > $2";
+
+const PURGE: &str = "DELETE FROM oauth.refresh_tokens WHERE token_hash IN ( \
+    SELECT r.token_hash FROM oauth.ended_grants e JOIN oauth.refresh_tokens r ON r.grant_id = e.id \
+    LIMIT $1 FOR UPDATE OF r SKIP LOCKED)";
+
+const PURGE_ENDED: &str = "DELETE FROM oauth.ended_grants WHERE id IN ( \
+    SELECT e.id FROM oauth.ended_grants e \
+    WHERE NOT EXISTS (SELECT FROM oauth.refresh_tokens r WHERE r.grant_id = e.id) LIMIT $1 FOR UPDATE SKIP LOCKED)";
 
 impl RefreshTokenRepository for Connection {
     async fn refresh_token_insert(&mut self, grant: GrantId, token: TokenHash, now: Time) -> Result<()> {
@@ -123,5 +137,13 @@ impl RefreshTokenRepository for Connection {
     async fn refresh_token_find(&mut self, token: TokenHash, now: Time) -> Result<Option<PresentedToken>> {
         let find = diesel::sql_query(FIND).bind::<Binary, _>(token).bind::<Timestamptz, _>(now);
         Ok(Prepared(find).get_result(self).await.optional()?)
+    }
+
+    async fn refresh_token_purge(&mut self) -> Result<usize> {
+        Ok(Prepared(diesel::sql_query(PURGE).bind::<BigInt, _>(BATCH_SIZE)).execute(self).await?)
+    }
+
+    async fn ended_grant_purge(&mut self) -> Result<usize> {
+        Ok(Prepared(diesel::sql_query(PURGE_ENDED).bind::<BigInt, _>(BATCH_SIZE)).execute(self).await?)
     }
 }

@@ -3,7 +3,7 @@
 use kernel::audit::{Actor, Event};
 use kernel::{ClientId, InvalidField, ScopeSet, Token, TokenKind};
 use serde_json::json;
-use store::{Connection, Outcome, Store};
+use store::{Connection, Outcome, Store, is_full_batch};
 
 use crate::error::OAuthError;
 use crate::model::{ClientCreated, NewClient, RegisteredClient};
@@ -95,11 +95,20 @@ impl Clients {
                 if !tx.client_lock(client).await? {
                     return Err(OAuthError::ClientNotFound);
                 }
-                let ended = tx.grant_end(GrantFilter { client: Some(client), ..GrantFilter::default() }, now).await?;
-                enqueue_revocations(&self.store, tx, &ended).await?;
+                let filter = GrantFilter { client: Some(client), ..GrantFilter::default() };
+                let mut grants = 0;
+                // In batches, so that no statement reaches its timeout.
+                loop {
+                    let ended = tx.grant_end(filter, now).await?;
+                    enqueue_revocations(&self.store, tx, &ended).await?;
+                    grants += ended.len();
+                    if !is_full_batch(ended.len()) {
+                        break;
+                    }
+                }
                 tx.client_delete(client).await?;
-                let data = json!({ "grants": ended.len() });
-                Ok(Outcome::Changed(ended.len(), Event::of_platform("oauth.client.remove", client, data)))
+                let event = Event::of_platform("oauth.client.remove", client, json!({ "grants": grants }));
+                Ok(Outcome::Changed(grants, event))
             })
             .await
     }
