@@ -43,8 +43,8 @@ pub trait MailboxRepository {
     /// Marks the mailboxes of these projects as purged at this time.
     async fn mailbox_mark_purged(&mut self, projects: &[ProjectId], at: Time) -> Result<()>;
 
-    /// Returns mailboxes of purged projects.
-    async fn mailbox_list_purged(&mut self, limit: i64) -> Result<Vec<ProjectId>>;
+    /// Returns up to `limit` mailboxes of purged projects, the earliest purge first. Skips the first `skipped` ones.
+    async fn mailbox_list_purged(&mut self, limit: i64, skipped: i64) -> Result<Vec<ProjectId>>;
 
     /// Returns the mailboxes of projects that are not purged, in the order of the projects' ids, with the plan of the
     /// organization. The plan is `None` if the project is deleted.
@@ -113,9 +113,11 @@ impl MailboxRepository for Connection {
         Ok(())
     }
 
-    async fn mailbox_list_purged(&mut self, limit: i64) -> Result<Vec<ProjectId>> {
-        let purged = mailboxes::table.filter(mailboxes::purged_at.is_not_null()).order(mailboxes::purged_at);
-        Ok(purged.select(mailboxes::project_id).limit(limit).load(self).await?)
+    async fn mailbox_list_purged(&mut self, limit: i64, skipped: i64) -> Result<Vec<ProjectId>> {
+        let purged = mailboxes::table
+            .filter(mailboxes::purged_at.is_not_null())
+            .order((mailboxes::purged_at, mailboxes::project_id));
+        Ok(purged.select(mailboxes::project_id).limit(limit).offset(skipped).load(self).await?)
     }
 
     async fn mailbox_list(&mut self, after: Option<ProjectId>, limit: i64) -> Result<Vec<(ProjectId, Option<Plan>)>> {

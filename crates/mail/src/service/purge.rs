@@ -1,6 +1,6 @@
 //! Retention, and the deletion of purged projects' mail.
 
-use kernel::{MailId, Plan, ProjectId, Time};
+use kernel::{MailId, Plan, ProjectId, Time, error_chain};
 use store::{BATCH_SIZE, Connection, is_full_batch};
 
 use super::{Mail, Result};
@@ -25,8 +25,11 @@ const ORPHAN_BATCH: usize = 500;
 /// The suppressions that a project keeps. They are counted once an hour.
 const MAX_SUPPRESSIONS: i64 = 20_000;
 
-/// The most purged projects of one run.
+/// The number of purged projects that are listed at once.
 const PROJECTS: i64 = 100;
+
+/// After this number of consecutive failures, a run stops, because the others would probably fail too.
+const MAX_FAILURES: usize = 10;
 
 impl Mail {
     /// Starts the deletion of the mail of purged projects, in the transaction that purges them.
@@ -113,21 +116,41 @@ impl Mail {
         }
     }
 
-    /// Deletes the mail of purged projects.
+    /// Deletes the mail of all purged projects. If the mail of a project cannot be deleted, logs the error and continues
+    /// with the others.
     ///
     /// # Errors
-    /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
+    /// Returns the last error of a project: [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
     pub async fn purge_deleted(&self) -> Result<()> {
-        for project in self.store.connection().await?.mailbox_list_purged(PROJECTS).await? {
-            // A raw message can exist without a row, if a process was killed between storing the message and committing
-            // the row.
-            self.raws.delete_project(project).await?;
-            self.delete_before(project, self.store.clock_rng().now().plus_seconds(1)).await?;
-            let mut connection = self.store.connection().await?;
-            connection.suppression_purge(project).await?;
-            connection.mailbox_delete(project).await?;
+        let (mut result, mut skipped, mut failures) = (Ok(()), 0, 0);
+        loop {
+            let projects = self.store.connection().await?.mailbox_list_purged(PROJECTS, skipped).await?;
+            for project in &projects {
+                match self.delete_mailbox(*project).await {
+                    Ok(()) => failures = 0,
+                    Err(error) => {
+                        tracing::warn!(%project, error = %error_chain(&error), "failed to delete a project's mail");
+                        (skipped, failures, result) = (skipped + 1, failures + 1, Err(error));
+                    }
+                }
+                if failures == MAX_FAILURES {
+                    return result;
+                }
+            }
+            if i64::try_from(projects.len()).is_ok_and(|count| count < PROJECTS) {
+                return result;
+            }
         }
-        Ok(())
+    }
+
+    async fn delete_mailbox(&self, project: ProjectId) -> Result<()> {
+        // A raw message can exist without a row, if a process was killed between storing the message and committing the
+        // row.
+        self.raws.delete_project(project).await?;
+        self.delete_before(project, self.store.clock_rng().now().plus_seconds(1)).await?;
+        let mut connection = self.store.connection().await?;
+        connection.suppression_purge(project).await?;
+        Ok(connection.mailbox_delete(project).await?)
     }
 
     /// Deletes the mail of a project that is older than this time. Deletes a raw message before its row, so that a

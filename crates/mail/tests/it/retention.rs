@@ -61,6 +61,26 @@ async fn mail_of_a_purged_project_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn mail_of_any_number_of_purged_projects_is_deleted() {
+    let kit = Kit::start().await;
+    // The earliest purge fails.
+    kit.db_execute(
+        "INSERT INTO mail.mailboxes (project_id, purged_at) \
+         SELECT gen_random_uuid(), '2020-01-01 00:00:00Z'::timestamptz + n * interval '1 s' FROM generate_series(0, 204) n; \
+         CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE EXCEPTION 'a failure of this test'; END $$; \
+         CREATE TRIGGER fail BEFORE DELETE ON mail.mailboxes FOR EACH ROW \
+         WHEN (OLD.purged_at = '2020-01-01 00:00:00Z') EXECUTE FUNCTION public.fail()",
+    )
+    .await;
+    kit.mail.purge_deleted().await.unwrap_err();
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.mailboxes").await, 1);
+    kit.db_execute("DROP TRIGGER fail ON mail.mailboxes").await;
+    kit.mail.purge_deleted().await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.mailboxes").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn oldest_bounces_are_forgotten_above_the_limit_of_suppressions() {
     let kit = Kit::start().await;
     let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);
