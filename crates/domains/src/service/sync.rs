@@ -13,9 +13,8 @@ use crate::model::{Domain, DomainState};
 use crate::ports::RegisteredDomain;
 use crate::repository::{DomainRecord, DomainRepository as _};
 
-/// The maximum number of domains per run of the job, which runs every minute. It is far below the registrar's rate
-/// limit.
-const MAX_READ: i64 = 10;
+/// The number of domains that are claimed at once.
+const CLAIM_SIZE: i64 = 10;
 
 /// After this number of consecutive failures, a run stops.
 const MAX_FAILURES: usize = 3;
@@ -56,38 +55,42 @@ impl Domains {
         Ok(self.view(self.apply_reading(Some(actor), &domain, reading).await?))
     }
 
-    /// Reads the domains whose daily read at the registrar is due, a few at a time. Run it every minute. Does nothing
-    /// if no registrar is configured.
+    /// Reads all domains whose daily read at the registrar is due, until the registrar fails or its rate limit is
+    /// reached. Run it every minute. Does nothing if no registrar is configured.
     ///
     /// # Errors
     /// [`DomainError::Store`].
     pub async fn sync_due(&self) -> Result<()> {
         let Some(registrar) = self.ports.registrar.as_deref() else { return Ok(()) };
-        let now = self.now();
-        let mut connection = self.store.connection().await?;
-        let due = connection.domains_claim_sync(now, now.plus_seconds(RETRY_SECONDS), MAX_READ).await?;
-        drop(connection);
         let (mut failures, mut result) = (0, Ok(()));
-        for domain in due {
-            match registrar.read(&domain.name).await {
-                Ok(reading) => {
-                    failures = 0;
-                    // An error of one domain must not prevent the reads of the others.
-                    if let Err(error) = self.apply_reading(None, &domain, reading).await {
-                        result = Err(error);
+        loop {
+            let now = self.now();
+            let mut connection = self.store.connection().await?;
+            let due = connection.domains_claim_sync(now, now.plus_seconds(RETRY_SECONDS), CLAIM_SIZE).await?;
+            drop(connection);
+            for domain in &due {
+                match registrar.read(&domain.name).await {
+                    Ok(reading) => {
+                        failures = 0;
+                        // An error of one domain must not prevent the reads of the others.
+                        if let Err(error) = self.apply_reading(None, domain, reading).await {
+                            result = Err(error);
+                        }
+                    }
+                    Err(error) => {
+                        registrar_failed(&error);
+                        failures += 1;
                     }
                 }
-                Err(error) => {
-                    registrar_failed(&error);
-                    failures += 1;
+                // Further reads would probably fail too. These domains become due again later.
+                if failures == MAX_FAILURES {
+                    return result;
                 }
             }
-            // Further reads would probably fail too. These domains become due again later.
-            if failures == MAX_FAILURES {
-                break;
+            if i64::try_from(due.len()).is_ok_and(|count| count < CLAIM_SIZE) {
+                return result;
             }
         }
-        result
     }
 
     /// Stores the state that the registrar returned for a domain, unless the domain has changed since it was loaded.

@@ -162,6 +162,21 @@ async fn history_has_the_last_50_changes() {
 }
 
 #[tokio::test]
+async fn any_number_of_domains_is_read_daily_until_the_registrar_fails() {
+    let kit = Kit::start().await;
+    for number in 0..12 {
+        kit.bought(&format!("shop{number}.example")).await;
+    }
+    kit.advance(26 * 3600);
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(kit.world.calls("read"), 12);
+    kit.advance(26 * 3600);
+    kit.world.state().is_registrar_down = true;
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(kit.world.calls("read"), 12 + 3, "a run stops after three failures");
+}
+
+#[tokio::test]
 async fn every_domain_is_read_daily() {
     let kit = Kit::start().await;
     kit.bought(NAME).await;
