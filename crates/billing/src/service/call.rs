@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use kernel::{NodeId, Plan, ProjectId, Time};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
-use store::{Connection, Error};
+use store::{BATCH_SIZE, Connection, Error, is_full_batch};
 use uuid::Uuid;
 
 use super::{Billing, Result};
@@ -19,8 +19,6 @@ use crate::repository::{
 const LOST_AFTER_SECONDS: i64 = 15 * 60;
 /// The time for which ended calls are kept. Within that time, a node settles the calls of its journal.
 const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
-/// The maximum number of calls that one run of a job ends or deletes.
-const BATCH: i64 = 500;
 
 static DECISIONS: LazyLock<Counter<u64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
@@ -196,11 +194,17 @@ impl Billing {
     pub async fn end_lost_calls(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
         let seen_before = now.plus_seconds(-LOST_AFTER_SECONDS);
-        let lost = self.store.connection().await?.call_list_lost(seen_before, BATCH).await?;
-        for call in lost {
-            self.end_lost_call(&call, seen_before, now).await?;
+        loop {
+            let lost = self.store.connection().await?.call_list_lost(seen_before, BATCH_SIZE).await?;
+            for call in &lost {
+                self.end_lost_call(call, seen_before, now).await?;
+            }
+            if !is_full_batch(lost.len()) {
+                break;
+            }
         }
-        self.store.connection().await?.call_purge(now.plus_seconds(-RETENTION_SECONDS), BATCH).await?;
+        let ended_before = now.plus_seconds(-RETENTION_SECONDS);
+        while is_full_batch(self.store.connection().await?.call_purge(ended_before, BATCH_SIZE).await?) {}
         Ok(())
     }
 

@@ -184,6 +184,26 @@ async fn lost_calls_end_at_their_estimate() {
     kit.assert_consistent().await;
 }
 
+/// A run of the job continues until no call is left.
+#[tokio::test]
+async fn any_number_of_calls_is_ended_and_deleted() {
+    let kit = Kit::start().await;
+    kit.db_execute(&format!(
+        "INSERT INTO billing.calls (id, node_id, org_id, project_id, project, model, input_price, output_price, \
+             input_tokens, seen_at) \
+         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'site', '{SMALL}', 1, 1, 1, \
+             '{}'::timestamptz - interval '1 hour' \
+         FROM generate_series(1, 1001)",
+        kit.now()
+    ))
+    .await;
+    kit.billing.end_lost_calls().await.unwrap();
+    assert_eq!((kit.count("calls").await, kit.count("calls WHERE ended_at IS NULL").await), (1001, 0));
+    kit.clock.advance(31 * 24 * 3600);
+    kit.billing.end_lost_calls().await.unwrap();
+    assert_eq!(kit.count("calls").await, 0);
+}
+
 /// The node reports that the upstream refused a call whose estimated cost was deducted. The estimate counts at most the
 /// tokens of the model's context.
 #[tokio::test]
