@@ -52,6 +52,7 @@ fn complete(schema: &Value, components: &Map<String, Value>, choice: usize) -> V
             json!(1)
         }
         kind if *kind == "boolean" => json!(true),
+        _ if schema["format"] == "date-time" => json!("2026-11-21T08:00:00Z"),
         _ => schema["enum"].get(0).cloned().unwrap_or(json!("x")),
     }
 }

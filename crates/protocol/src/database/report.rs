@@ -25,11 +25,11 @@ pub struct DatabaseReport {
     /// Whether the database is read-only because of its size.
     pub read_only: bool,
     /// The time (RFC 3339) up to which the last good generation contains all writes; null before the first one.
-    #[cfg_attr(feature = "openapi", schema(required, format = "date-time"))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     #[serde(deserialize_with = "nullable")]
     pub fresh_at: Option<String>,
     /// When the node last read stored generations again and compared their digests (RFC 3339); null if it never did.
-    #[cfg_attr(feature = "openapi", schema(required, format = "date-time"))]
+    #[cfg_attr(feature = "openapi", schema(required))]
     #[serde(deserialize_with = "nullable")]
     pub checked_at: Option<String>,
     /// Why backups fail, for the project's members: a clause without a full stop. Null after a success.
@@ -112,7 +112,6 @@ pub struct GenerationReport {
     #[serde(deserialize_with = "hex_digest")]
     pub sha256: String,
     /// The time of its content (RFC 3339).
-    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
     pub created_at: String,
 }
 
@@ -147,7 +146,6 @@ pub struct StoredExport {
     /// The size of the object.
     pub size_bytes: u64,
     /// The time of its content (RFC 3339).
-    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
     pub created_at: String,
 }
 
