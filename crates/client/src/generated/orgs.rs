@@ -5,7 +5,7 @@
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{AuditEventPage, Org, Provider, Role, Slug, Time, UserId};
+use super::shared::{AuditEventPage, Org, Provider, Role, Time, UserId};
 use crate::{Call, Client, Page, Paging};
 
 /// A member of an organization.
@@ -39,8 +39,11 @@ pub struct NewOrg {
     /// The display name. Defaults to the slug.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<OrgName>,
-    pub slug: Slug,
+    pub slug: NewSlug,
 }
+
+/// 2 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit
+pub type NewSlug = String;
 
 /// A change to an organization.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -56,7 +56,7 @@ pub struct ProjectChange {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectDeletion {
-    /// The project's name.
+    /// The project's name. Any other text is `confirm_mismatch`, whatever its length.
     pub confirm: String,
 }
 
