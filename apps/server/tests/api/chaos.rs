@@ -8,12 +8,22 @@ use testkit::TestDatabase;
 use tokio::time::sleep;
 
 use crate::process::Process;
+use crate::support::eventually;
 
 const WRITERS: usize = 4;
+
+/// The number of writes between two faults.
+const WRITES_BETWEEN_FAULTS: i64 = 12;
 
 /// Terminates all other connections, as a restart of Postgres does.
 const TERMINATE_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
     WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
+async fn wait_for_writes(process: &Process) {
+    let count = async || process.database.number("SELECT count(*) FROM store.audit").await;
+    let end = count().await + WRITES_BETWEEN_FAULTS;
+    eventually("more writes", async || (count().await >= end).then_some(())).await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_writes_exist_exactly_once_after_crashes_and_disconnects() {
@@ -32,7 +42,7 @@ async fn acknowledged_writes_exist_exactly_once_after_crashes_and_disconnects() 
     let mut writers = Writers::start(&process.base, WRITERS).await.unwrap();
     let faults = async {
         for round in 0..6 {
-            sleep(Duration::from_millis(700)).await;
+            wait_for_writes(&process).await;
             match round % 3 {
                 0 => process.kill_and_restart().await,
                 1 => {
@@ -43,7 +53,7 @@ async fn acknowledged_writes_exist_exactly_once_after_crashes_and_disconnects() 
                 _ => drop(process.database.rows(TERMINATE_CONNECTIONS).await),
             }
         }
-        sleep(Duration::from_millis(700)).await;
+        wait_for_writes(&process).await;
         Ok(())
     };
     writers.write_during(faults).await.unwrap();
@@ -53,7 +63,7 @@ async fn acknowledged_writes_exist_exactly_once_after_crashes_and_disconnects() 
     // End the leases of the killed processes instead of waiting for them.
     process.database.run("UPDATE store.outbox SET next_attempt_at = created_at").await;
     for invited in writers.invited() {
-        crate::support::eventually(&format!("a mail to {invited}"), async || {
+        eventually(&format!("a mail to {invited}"), async || {
             smtp.received().iter().any(|mail| mail.to.contains(&invited)).then_some(())
         })
         .await;
