@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool::Runtime;
+use deadpool::managed::QueueMode;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
 
@@ -205,6 +206,8 @@ fn pool(connector: &Connector, connections: usize, wait_timeout: Duration) -> Re
     });
     Pool::builder(AsyncDieselConnectionManager::new_with_config("", manager))
         .max_size(connections)
+        // The connection that was used last has prepared most statements.
+        .queue_mode(QueueMode::Lifo)
         .wait_timeout(Some(wait_timeout))
         .create_timeout(Some(CREATE_TIMEOUT))
         .recycle_timeout(Some(Duration::from_secs(1)))
