@@ -8,7 +8,7 @@ mod read;
 mod sets;
 mod write;
 
-pub use read::read;
+pub use read::{decode, read};
 pub use write::write;
 pub(crate) use write::{directives, write_sets};
 

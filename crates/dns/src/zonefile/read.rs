@@ -11,6 +11,19 @@ use crate::{OwnerName, Rdata, RecordSet, RecordType, Soa, ZoneName};
 /// The types that a signing nameserver creates itself.
 const DNSSEC_TYPES: [&str; 8] = ["RRSIG", "NSEC", "NSEC3", "NSEC3PARAM", "DNSKEY", "CDS", "CDNSKEY", "SIG"];
 
+/// Decodes a zone file.
+///
+/// # Errors
+/// Returns the lines that are not UTF-8 text, up to 100.
+pub fn decode(bytes: Vec<u8>) -> Result<String, Vec<LineError>> {
+    String::from_utf8(bytes).map_err(|error| {
+        let lines = (1..).zip(error.as_bytes().split(|byte| *byte == b'\n'));
+        let invalid = lines.filter(|(_, line)| std::str::from_utf8(line).is_err());
+        let errors = invalid.map(|(line, _)| LineError { line, message: "the line is not UTF-8 text".to_owned() });
+        errors.take(MAX_ERRORS).collect()
+    })
+}
+
 /// Parses a zone file. Names are relative to the zone unless `$ORIGIN` sets another origin.
 ///
 /// A record without a TTL gets the first of these that exists: `$TTL`, the last stated TTL (RFC 1035 section 5.1), the

@@ -32,7 +32,7 @@ mod upload_kind;
 mod upload_limiter;
 mod validation;
 
-pub use body::{Body, BodyMemory, Form, MessageUpload, PlainText, Raw, Upload, UploadError, ZonefileText};
+pub use body::{Body, BodyMemory, Form, MessageUpload, PlainText, Raw, Upload, UploadError, ZonefileBody};
 pub(crate) use body::{parse_json, read_in_time, upload_problem};
 pub use cached::Cached;
 pub use collisions::Collisions;

@@ -9,7 +9,7 @@ use actix_web::web::{Bytes, Data, ServiceConfig};
 use futures_util::StreamExt as _;
 use gateway::Problem;
 use gateway::authority::Open;
-use gateway::http::{Body, Json, Routes, Upload, UploadLimiter, ZonefileText};
+use gateway::http::{Body, Json, Routes, Upload, UploadLimiter, ZonefileBody};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -43,7 +43,7 @@ async fn receive_slowly(_: Open, upload: Upload) -> Result<Json<Received>, Probl
     Ok(Json(Received { bytes }))
 }
 
-async fn zone(_: Open, ZonefileText(text): ZonefileText) -> Result<Json<Received>, Problem> {
+async fn zone(_: Open, ZonefileBody(text): ZonefileBody) -> Result<Json<Received>, Problem> {
     Ok(Json(Received { bytes: text.len() }))
 }
 

@@ -20,6 +20,6 @@ pub use plain_text::PlainText;
 pub use raw::Raw;
 pub(crate) use read::{DEFAULT_LIMIT, read_in_time};
 pub(crate) use strict_json::parse as parse_json;
-pub use text::ZonefileText;
+pub use text::ZonefileBody;
 pub(crate) use upload::{MIN_RATE, upload_problem};
 pub use upload::{Upload, UploadError};

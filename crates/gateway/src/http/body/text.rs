@@ -2,8 +2,6 @@
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use dns::DnsError;
-use dns::zonefile::{LineError, MAX_ERRORS};
 use futures_util::StreamExt as _;
 use kernel::Code;
 use serde_json::json;
@@ -18,16 +16,16 @@ use crate::protocol;
 /// The largest zone file, in bytes.
 const MAX_ZONEFILE_BYTES: usize = 8 * 1024 * 1024;
 
-/// A zone file (`text/dns`, RFC 4027).
+/// A zone file (`text/dns`, RFC 4027), which may not be UTF-8 text.
 #[derive(Debug)]
-pub struct ZonefileText(pub String);
+pub struct ZonefileBody(pub Vec<u8>);
 
-impl ZonefileText {
+impl ZonefileBody {
     /// The content type of a zone file.
     pub const TYPE: &'static str = "text/dns";
 }
 
-impl Describe for ZonefileText {
+impl Describe for ZonefileBody {
     fn describe(operation: &mut Operation) {
         let schema = json!({ "type": "string" });
         let media = json!({ "schema": schema, "example": "www 300 IN A 192.0.2.1\n" });
@@ -37,7 +35,7 @@ impl Describe for ZonefileText {
     }
 }
 
-impl Extract for ZonefileText {
+impl Extract for ZonefileBody {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, Self::TYPE)?;
         let mut stream = UploadStream::new(request, payload, UploadKind::ZoneFile);
@@ -49,16 +47,6 @@ impl Extract for ZonefileText {
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok(Self(decode(bytes)?))
+        Ok(Self(bytes))
     }
-}
-
-/// Decodes a zone file, or returns the lines that are not UTF-8.
-fn decode(bytes: Vec<u8>) -> Result<String, DnsError> {
-    String::from_utf8(bytes).map_err(|error| {
-        let lines = (1..).zip(error.as_bytes().split(|byte| *byte == b'\n'));
-        let invalid = lines.filter(|(_, line)| std::str::from_utf8(line).is_err());
-        let errors = invalid.map(|(line, _)| LineError { line, message: "the line is not UTF-8 text".to_owned() });
-        DnsError::InvalidLines(errors.take(MAX_ERRORS).collect())
-    })
 }

@@ -2,7 +2,7 @@
 
 use ::dns::{RrsetChanges, ZoneReader};
 
-use crate::http::{BodyWriter, Bytes, Describe, Streamed, WithEtag, ZonefileText};
+use crate::http::{BodyWriter, Bytes, Describe, Streamed, WithEtag, ZonefileBody};
 use crate::problem::Problem;
 
 /// Renders a zone with all its rrsets.
@@ -29,7 +29,7 @@ pub(super) async fn zonefile(mut zone: ZoneReader) -> Result<WithEtag<Streamed<B
         }
         Ok(())
     };
-    Ok(WithEtag(serial, Streamed::produce(ZonefileText::TYPE, body).await?))
+    Ok(WithEtag(serial, Streamed::produce(ZonefileBody::TYPE, body).await?))
 }
 
 /// Renders the rrsets that a change adds, changes and removes, in an object that begins with these fields.

@@ -6,7 +6,7 @@ mod parameter;
 
 use ::dns::{
     AtSerial, Difference, DnsError, Dnssec, DnssecSwitch, DsReport, ImportResult, NewZone, Patched, Rrset,
-    RrsetContent, RrsetsPatch, Zone, ZoneDetail,
+    RrsetContent, RrsetsPatch, Zone, ZoneDetail, zonefile,
 };
 use kernel::ownership::VerifyRecord;
 use kernel::{Page, ZoneId};
@@ -20,7 +20,7 @@ use crate::authority::role::{Admin, Member, Viewer};
 use crate::authority::scope::{DnsRead, DnsWrite};
 use crate::authority::{InOrg, InOrgFiltered, InZone};
 use crate::http::{
-    Body, Bytes, Either, Json, NoContent, Pagination, Path, Query, Routes, Streamed, WithEtag, ZonefileText,
+    Body, Bytes, Either, Json, NoContent, Pagination, Path, Query, Routes, Streamed, WithEtag, ZonefileBody,
 };
 use crate::problem::Problem;
 use crate::require::RequireDns;
@@ -170,9 +170,10 @@ async fn import(
     zones: RequireDns,
     (Path(ZoneParameter(zone)), IfMatch(expected)): (Path<ZoneParameter>, IfMatch),
     Query(query): Query<Import>,
-    ZonefileText(text): ZonefileText,
+    ZonefileBody(bytes): ZonefileBody,
 ) -> Result<WithEtag<Streamed<Either<ZoneDetail, Difference>>>, Problem> {
     let dry_run = query.dry_run == Some(DryRun::True);
+    let text = zonefile::decode(bytes).map_err(DnsError::InvalidLines)?;
     match zones.zonefile_put(&at.actor, (at.org.id, &zone), text, dry_run, &expected).await? {
         ImportResult::Applied(zone) => content::zone(*zone).await,
         ImportResult::DryRun(AtSerial { serial, value }) => {
