@@ -40,6 +40,15 @@ pub fn confirm(question: &str) -> Result<bool, CliError> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
+/// Asks the user to confirm, unless the option `--yes` is set. Otherwise, the error states that nothing was `done`, such
+/// as `deleted`.
+pub fn require_yes(yes: bool, question: &str, done: &str) -> Result<(), CliError> {
+    match yes || confirm(question)? {
+        true => Ok(()),
+        false => Err(CliError::Usage(format!("nothing was {done}: confirm with --yes"))),
+    }
+}
+
 /// Asks for a line of text. Returns `None` for an empty one, and if stdin is not a terminal.
 pub fn line(label: &str) -> Result<Option<String>, CliError> {
     if !io::stdin().is_terminal() {

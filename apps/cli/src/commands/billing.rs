@@ -82,9 +82,7 @@ async fn explain_not_found(error: Error, (client, org): (&Client, &str)) -> CliE
 }
 
 async fn cancel(svc: &Svc<'_>, (client, org): (&Client, &str), undo: bool, yes: bool) -> Result<(), CliError> {
-    if !undo && !yes && !prompt::confirm(&format!("End the pro plan of {org} at the end of the paid period?"))? {
-        return Err(CliError::Usage("nothing was changed: confirm with --yes".to_owned()));
-    }
+    prompt::require_yes(undo || yes, &format!("End the pro plan of {org} at the end of the paid period?"), "changed")?;
     let status = client.billing_cancel(org, &Cancellation { cancel: !undo }).send().await?;
     svc.out.response(&status, show)?;
     svc.out.success(match (undo, &status.period_end) {

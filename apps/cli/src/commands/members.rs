@@ -64,9 +64,7 @@ impl Members {
                 Ok(())
             }
             Self::Remove { user, yes } => {
-                if !yes && !prompt::confirm(&format!("Remove {user} from {org}?"))? {
-                    return Err(CliError::Usage("nothing was changed: confirm with --yes".to_owned()));
-                }
+                prompt::require_yes(yes, &format!("Remove {user} from {org}?"), "changed")?;
                 let removed = client.orgs_member_remove(&org, &user).send().await?;
                 svc.out.empty_response(&removed, format!("removed {user} from {org}"))
             }

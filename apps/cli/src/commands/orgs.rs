@@ -61,9 +61,7 @@ impl Orgs {
             }
             Self::Leave { yes } => {
                 let org = svc.org()?;
-                if !yes && !prompt::confirm(&format!("Leave {org}?"))? {
-                    return Err(CliError::Usage("nothing was changed: confirm with --yes".to_owned()));
-                }
+                prompt::require_yes(yes, &format!("Leave {org}?"), "changed")?;
                 let me = client.me_get().send().await?;
                 let left = client.orgs_member_remove(&org, &me.id).send().await?;
                 svc.out.empty_response(&left, format!("you left {org}"))

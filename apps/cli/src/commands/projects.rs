@@ -69,9 +69,7 @@ impl Projects {
             }
             Self::Delete { name, yes } => {
                 let org = svc.org()?;
-                if !yes && !prompt::confirm(&format!("Delete {org}/{name} and all of its data?"))? {
-                    return Err(CliError::Usage("nothing was deleted: confirm with --yes".to_owned()));
-                }
+                prompt::require_yes(yes, &format!("Delete {org}/{name} and all of its data?"), "deleted")?;
                 let deleted =
                     client.projects_delete(&org, &name, &ProjectDeletion { confirm: name.clone() }).send().await?;
                 svc.out.empty_response(&deleted, format!("deleted {org}/{name}"))

@@ -101,9 +101,7 @@ impl Domains {
             }
             Self::Renew { name, years, yes } => {
                 let question = format!("Renew {name} for {}, and charge the saved payment method?", count_years(years));
-                if !yes && !prompt::confirm(&question)? {
-                    return Err(CliError::Usage("nothing was renewed: confirm with --yes".to_owned()));
-                }
+                prompt::require_yes(yes, &question, "renewed")?;
                 client.domains_renew(&org, &name, &DomainRenewal { years }).send().await?
             }
             Self::Lock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: true }).send().await?,

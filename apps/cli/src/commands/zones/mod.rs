@@ -53,18 +53,14 @@ impl Zones {
             }
             Self::Create { zone } => {
                 let zone = client.dns_create(&org, &NewZone { name: zone }).send().await?;
-                svc.out.response(&zone, |zone| show(&without_rrsets(zone)))?;
+                svc.out.response(&zone, show)?;
                 svc.out
                     .info("Set these nameservers at the registrar of the domain. Then its records are managed here.");
                 Ok(())
             }
-            Self::Show { zone } => {
-                svc.out.response(&client.dns_get(&org, &zone).send().await?, |zone| show(&without_rrsets(zone)))
-            }
+            Self::Show { zone } => svc.out.response(&client.dns_get(&org, &zone).send().await?, show),
             Self::Delete { zone, yes } => {
-                if !yes && !prompt::confirm(&format!("Delete the zone {zone} and all of its records?"))? {
-                    return Err(CliError::Usage("nothing was deleted: confirm with --yes".to_owned()));
-                }
+                prompt::require_yes(yes, &format!("Delete the zone {zone} and all of its records?"), "deleted")?;
                 let deleted = client.dns_delete(&org, &zone, &DnsDeleteHeaders::default()).send().await?;
                 svc.out.empty_response(&deleted, format!("deleted {zone}"))
             }
@@ -81,8 +77,8 @@ fn row(zone: &Zone) -> [String; 5] {
     [name.clone(), rrset_count.to_string(), bytes(*size), dnssec.state.to_string(), serial.to_string()]
 }
 
-fn show(zone: &Zone) -> String {
-    let Zone { name, nameservers, rrset_count, bytes: size, dnssec, serial, created_at, id: _ } = zone;
+fn show(zone: &ZoneDetail) -> String {
+    let ZoneDetail { name, nameservers, rrset_count, bytes: size, dnssec, serial, created_at, id: _, rrsets: _ } = zone;
     fields(&[
         ["name", name],
         ["nameservers", &nameservers.join(", ")],
@@ -92,9 +88,4 @@ fn show(zone: &Zone) -> String {
         ["serial", &serial.to_string()],
         ["created", created_at],
     ])
-}
-
-fn without_rrsets(zone: &ZoneDetail) -> Zone {
-    let ZoneDetail { id, name, nameservers, rrset_count, bytes, dnssec, serial, created_at, rrsets: _ } = zone.clone();
-    Zone { id, name, nameservers, rrset_count, bytes, dnssec, serial, created_at }
 }

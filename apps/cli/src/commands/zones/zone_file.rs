@@ -55,9 +55,7 @@ impl Import {
             return svc.out.response(&preview, show);
         }
         svc.out.info(show(&preview));
-        if !yes && !prompt::confirm(&format!("Change {zone} like this?"))? {
-            return Err(CliError::Usage("nothing was changed: confirm with --yes".to_owned()));
-        }
+        prompt::require_yes(yes, &format!("Change {zone} like this?"), "changed")?;
         let import = client.call::<ZoneDetail>(Method::PUT, &path).header("If-Match", Some(&etag));
         let imported = import.upload("text/dns", upload(&text)).send().await?;
         svc.out.response(&imported, |_| String::new())?;
