@@ -45,29 +45,34 @@ macro_rules! ledger_time {
 }
 pub(super) use ledger_time;
 
-/// The update of the account locks the account until the transaction ends. So the ids, times and running balances of
-/// the ledger increase in the same order.
+/// Adds `$2` to the balance of an account at a time. The update of the account locks the account until the transaction
+/// ends. So the ids, times and running balances of the ledger increase in the same order.
+macro_rules! change_account {
+    ($now:literal) => {
+        concat!(
+            "WITH account AS ( \
+                INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \
+                VALUES ($1, $2, 1, ",
+            $now,
+            ") \
+                ON CONFLICT (org_id) DO UPDATE SET \
+                    balance_micro_cents = a.balance_micro_cents + excluded.balance_micro_cents, \
+                    last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ",
+            ledger_time!($now),
+            " RETURNING *) "
+        )
+    };
+}
+
 const CREDIT: &str = concat!(
-    "WITH account AS ( \
-        INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \
-        VALUES ($1, $2, 1, $4) \
-        ON CONFLICT (org_id) DO UPDATE SET balance_micro_cents = a.balance_micro_cents + excluded.balance_micro_cents, \
-            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ",
-    ledger_time!("$4"),
-    " RETURNING *) \
-    INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at) \
+    change_account!("$4"),
+    "INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, order_id, created_at) \
     SELECT org_id, last_ledger_id, 'topup', $2, balance_micro_cents, $3, last_ledger_at FROM account"
 );
 
 const ADJUST: &str = concat!(
-    "WITH account AS ( \
-        INSERT INTO billing.accounts AS a (org_id, balance_micro_cents, last_ledger_id, last_ledger_at) \
-        VALUES ($1, $2, 1, $3) \
-        ON CONFLICT (org_id) DO UPDATE SET balance_micro_cents = a.balance_micro_cents + excluded.balance_micro_cents, \
-            last_ledger_id = a.last_ledger_id + 1, last_ledger_at = ",
-    ledger_time!("$3"),
-    " RETURNING *) \
-    INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
+    change_account!("$3"),
+    "INSERT INTO billing.ledger (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
     SELECT org_id, last_ledger_id, 'adjust', $2, balance_micro_cents, last_ledger_at FROM account \
     RETURNING balance_micro_cents AS balance"
 );

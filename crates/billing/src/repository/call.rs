@@ -4,7 +4,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::{NodeId, OrgId, Plan, ProjectId, Time};
-use store::{Connection, Prepared, Result};
+use store::{Connection, Prepared, Result, purge_batch};
 use uuid::Uuid;
 
 use super::call_sql::{ADMIT, CORRECT, DEDUCT, DEDUCT_LOST, END_FREE, PROGRESS, PURGE, USAGE};
@@ -136,8 +136,8 @@ pub trait CallRepository {
     /// Returns the open calls that no node has reported since `seen_before`, oldest first.
     async fn call_list_lost(&mut self, seen_before: Time, limit: i64) -> Result<Vec<LostCall>>;
 
-    /// Deletes the calls that ended before this time, and returns their number.
-    async fn call_purge(&mut self, ended_before: Time, limit: i64) -> Result<usize>;
+    /// Deletes a batch of the calls that ended before this time, and returns their number.
+    async fn call_purge(&mut self, ended_before: Time) -> Result<usize>;
 
     /// Returns the usage of a project since this time, and its spend in microcents.
     async fn usage_since(&mut self, project: ProjectId, since: Time) -> Result<(AiUsage24h, i64)>;
@@ -255,9 +255,8 @@ impl CallRepository for Connection {
         Ok(lost.load(self).await?)
     }
 
-    async fn call_purge(&mut self, ended_before: Time, limit: i64) -> Result<usize> {
-        let purge = diesel::sql_query(PURGE).bind::<Timestamptz, _>(ended_before).bind::<BigInt, _>(limit);
-        Ok(purge.execute(self).await?)
+    async fn call_purge(&mut self, ended_before: Time) -> Result<usize> {
+        purge_batch(self, PURGE, ended_before).await
     }
 
     async fn usage_since(&mut self, project: ProjectId, since: Time) -> Result<(AiUsage24h, i64)> {

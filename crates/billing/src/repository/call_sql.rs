@@ -49,7 +49,7 @@ macro_rules! spent_before {
 /// The spend of a project since `$2`, in microcents.
 macro_rules! spent {
     () => {
-        increase!("spent_micro_cents", " + later.amount_micro_cents")
+        concat!("u.spent_micro_cents - ", spent_before!())
     };
 }
 
@@ -61,16 +61,17 @@ macro_rules! is_current_minute {
     };
 }
 
-/// The cost of a call with these numbers of tokens, in microcents. The cost of each part is rounded up.
+/// The cost of tokens at a price for a million tokens, in microcents, rounded up.
+macro_rules! part_cost {
+    ($tokens:literal, $price:literal) => {
+        concat!("div(", $tokens, "::numeric * ", $price, " + 999999, 1000000)::bigint")
+    };
+}
+
+/// The cost of a call with these numbers of tokens, in microcents.
 macro_rules! cost {
     ($input_tokens:literal, $output_tokens:literal) => {
-        concat!(
-            "div(",
-            $input_tokens,
-            "::numeric * input_price + 999999, 1000000)::bigint + div(",
-            $output_tokens,
-            "::numeric * output_price + 999999, 1000000)::bigint"
-        )
+        concat!(part_cost!($input_tokens, "input_price"), " + ", part_cost!($output_tokens, "output_price"))
     };
 }
 
@@ -96,8 +97,9 @@ pub(super) const ADMIT: &str = concat!(
     ", 0) AS spent_before, \
             CASE p.plan WHEN 'pro' THEN $12 ELSE $10 END AS spend_per_day, \
             CASE p.plan WHEN 'pro' THEN $11 ELSE $9 END AS per_minute, \
-            CASE p.plan WHEN 'pro' THEN $15 ELSE $14 END AS max_input, p.plan, \
-            div(least($13, $16)::numeric * $7 + 999999, 1000000)::bigint AS cost \
+            CASE p.plan WHEN 'pro' THEN $15 ELSE $14 END AS max_input, p.plan, ",
+    part_cost!("least($13, $16)", "$7"),
+    " AS cost \
         FROM billing.ai_projects p LEFT JOIN billing.project_usage u ON u.project_id = p.id ",
     join_ledger!(),
     " WHERE p.id = $1 AND NOT EXISTS (SELECT FROM billing.calls WHERE id = $5)), \

@@ -204,7 +204,7 @@ impl Billing {
             }
         }
         let ended_before = now.plus_seconds(-RETENTION_SECONDS);
-        while is_full_batch(self.store.connection().await?.call_purge(ended_before, BATCH_SIZE).await?) {}
+        while is_full_batch(self.store.connection().await?.call_purge(ended_before).await?) {}
         Ok(())
     }
 
