@@ -51,6 +51,12 @@ impl Time {
     pub fn unix_millis(self) -> i64 {
         self.0.timestamp_millis()
     }
+
+    /// Returns the seconds from an earlier time to this one, rounded up; not positive if this time is not later.
+    #[must_use]
+    pub fn seconds_since(self, earlier: Self) -> i64 {
+        (self.unix_millis() - earlier.unix_millis() + 999).div_euclid(1000)
+    }
 }
 
 impl std::fmt::Display for Time {

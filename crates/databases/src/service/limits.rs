@@ -30,9 +30,7 @@ impl Databases {
             _ => tx.usage_nth_newest(project, operation, now.plus_seconds(-DAY), limit).await?,
         };
         let Some(oldest) = oldest else { return Ok(()) };
-        // Round up.
-        let millis = oldest.plus_seconds(DAY).unix_millis() - now.unix_millis();
-        let retry_after = ((millis + 999) / 1000).max(1);
+        let retry_after = oldest.plus_seconds(DAY).seconds_since(now).max(1);
         Err(DatabaseError::DailyLimit { operations, limit, retry_after })
     }
 }

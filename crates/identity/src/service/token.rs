@@ -119,27 +119,16 @@ impl Identity {
             let message = "must be the slug of an organization of which you are a member";
             return Ok(Err(InvalidField::new("restrict.org", message).into()));
         };
-        let projects = match projects {
-            None => Ok(None),
-            Some(names) => {
-                let missing = "must be the name of a project in the organization";
-                let resolved = resolve_names(tx, names, "restrict.projects", missing, async |tx, name| {
-                    self.restriction_targets.project(tx, org, name).await
-                });
-                resolved.await?.map(Some)
-            }
-        };
-        let zones = match zones {
-            None => Ok(None),
-            Some(names) => {
-                let missing = "must be the name of a zone in the organization";
-                let resolved = resolve_names(tx, names, "restrict.zones", missing, async |tx, name| {
-                    self.restriction_targets.zone(tx, org, name).await
-                });
-                resolved.await?.map(Some)
-            }
-        };
-        let resolved = InvalidFields::both(projects, zones);
+        let missing = "must be the name of a project in the organization";
+        let projects = resolve_names(tx, projects.as_deref(), "restrict.projects", missing, async |tx, name| {
+            self.restriction_targets.project(tx, org, name).await
+        });
+        let projects = projects.await?;
+        let missing = "must be the name of a zone in the organization";
+        let zones = resolve_names(tx, zones.as_deref(), "restrict.zones", missing, async |tx, name| {
+            self.restriction_targets.zone(tx, org, name).await
+        });
+        let resolved = InvalidFields::both(projects, zones.await?);
         Ok(resolved.map(|(projects, zones)| RestrictionRecord { org, projects, zones }))
     }
 }
@@ -147,14 +136,15 @@ impl Identity {
 /// A value of a request, or its invalid fields.
 type Fields<T> = std::result::Result<T, InvalidFields>;
 
-/// Resolves names to ids, sorted and without duplicates.
+/// Resolves the names of a restriction, if it has any, to ids, sorted and without duplicates.
 async fn resolve_names<T: Ord>(
     tx: &mut Connection,
-    names: &[String],
+    names: Option<&[String]>,
     field: &str,
     missing: &'static str,
     find: impl AsyncFn(&mut Connection, &str) -> store::Result<Option<T>>,
-) -> store::Result<Fields<Vec<T>>> {
+) -> store::Result<Fields<Option<Vec<T>>>> {
+    let Some(names) = names else { return Ok(Ok(None)) };
     let mut found = Vec::with_capacity(names.len());
     for (at, name) in names.iter().enumerate() {
         found.push(find(tx, name).await?.ok_or_else(|| InvalidField::new(format!("{field}[{at}]"), missing)));
@@ -162,6 +152,6 @@ async fn resolve_names<T: Ord>(
     Ok(InvalidFields::all(found).map(|mut ids| {
         ids.sort_unstable();
         ids.dedup();
-        ids
+        Some(ids)
     }))
 }

@@ -25,9 +25,6 @@ const ORPHAN_BATCH: usize = 500;
 /// The suppressions that a project keeps. They are counted once an hour.
 const MAX_SUPPRESSIONS: i64 = 20_000;
 
-/// The number of purged projects that are listed at once.
-const PROJECTS: i64 = 100;
-
 /// After this number of consecutive failures, a run stops, because the others would probably fail too.
 const MAX_FAILURES: usize = 10;
 
@@ -124,7 +121,7 @@ impl Mail {
     pub async fn purge_deleted(&self) -> Result<()> {
         let (mut result, mut skipped, mut failures) = (Ok(()), 0, 0);
         loop {
-            let projects = self.store.connection().await?.mailbox_list_purged(PROJECTS, skipped).await?;
+            let projects = self.store.connection().await?.mailbox_list_purged(BATCH_SIZE, skipped).await?;
             for project in &projects {
                 match self.delete_mailbox(*project).await {
                     Ok(()) => failures = 0,
@@ -137,7 +134,7 @@ impl Mail {
                     return result;
                 }
             }
-            if i64::try_from(projects.len()).is_ok_and(|count| count < PROJECTS) {
+            if !is_full_batch(projects.len()) {
                 return result;
             }
         }

@@ -17,14 +17,6 @@ kernel::text! {
 const RESERVED: &[&str] =
     &["www", "api", "app", "admin", "dashboard", "docs", "mail", "auth", "login", "static", "status", "support", "svc"];
 
-impl Slug {
-    /// Returns whether the platform reserves the slug.
-    #[must_use]
-    pub fn is_reserved(&self) -> bool {
-        RESERVED.contains(&self.as_str())
-    }
-}
-
 /// The slug of a new organization: one that the platform does not reserve and that does not begin like an
 /// internationalized label (RFC 5890 section 2.3.2.1), because it becomes a label of mail addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,10 +44,12 @@ impl FromStr for NewSlug {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let slug: Slug = text.parse()?;
-        match slug.as_str() {
-            _ if slug.is_reserved() => Err(InvalidNewSlug::Reserved),
-            text if text.starts_with("xn--") => Err(InvalidNewSlug::PunycodePrefix),
-            _ => Ok(Self(slug)),
+        if RESERVED.contains(&text) {
+            Err(InvalidNewSlug::Reserved)
+        } else if text.starts_with("xn--") {
+            Err(InvalidNewSlug::PunycodePrefix)
+        } else {
+            Ok(Self(slug))
         }
     }
 }

@@ -82,8 +82,7 @@ impl Orgs {
         for (count, limit, oldest, sender) in [of_org, of_user] {
             if count >= i64::from(limit) {
                 let next = oldest.unwrap_or(now).plus_seconds(PERIOD_SECONDS);
-                // Round up.
-                let retry_after = ((next.unix_millis() - now.unix_millis() + 999) / 1000).max(1);
+                let retry_after = next.seconds_since(now).max(1);
                 return Err(OrgError::TooManyInviteMails { limit, sender, retry_after });
             }
         }

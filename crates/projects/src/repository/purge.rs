@@ -10,13 +10,12 @@ use crate::schema::projects;
 
 /// The purge of deleted projects on a [`store::Connection`].
 pub trait PurgeRepository {
-    /// Lists up to `limit` projects that were deleted before `before`, with the times of their deletion, oldest first.
+    /// Lists a batch of the projects that were deleted before `before`, with the times of their deletion, oldest first.
     /// Begins after the project `last`.
     async fn project_list_expired(
         &mut self,
         before: Time,
         last: Option<(ProjectId, Time)>,
-        limit: usize,
     ) -> Result<Vec<(ProjectId, Time)>>;
 
     /// Locks a project that was deleted before `before` until the transaction ends. Returns false without waiting if
@@ -38,12 +37,11 @@ impl PurgeRepository for Connection {
         &mut self,
         before: Time,
         last: Option<(ProjectId, Time)>,
-        limit: usize,
     ) -> Result<Vec<(ProjectId, Time)>> {
         let mut query = projects::table
             .filter(projects::deleted_at.lt(before))
             .order((projects::deleted_at, projects::id))
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .limit(BATCH_SIZE)
             .select((projects::id, projects::deleted_at.assume_not_null()))
             .into_boxed();
         if let Some((project, deleted_at)) = last {

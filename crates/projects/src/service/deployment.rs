@@ -127,12 +127,8 @@ impl Projects {
             Ok(limit) => tx.deployment_created_at(project, version - limit).await?,
             Err(_) => None,
         };
-        let left = oldest.map_or(0, |oldest| oldest.plus_seconds(DAY).unix_millis() - now.unix_millis());
-        if left <= 0 {
-            return Ok(());
-        }
-        // Round up.
-        Err(ProjectError::DeploymentLimit { limit, retry_after: (left + 999) / 1000 })
+        let retry_after = oldest.map_or(0, |oldest| oldest.plus_seconds(DAY).seconds_since(now));
+        if retry_after <= 0 { Ok(()) } else { Err(ProjectError::DeploymentLimit { limit, retry_after }) }
     }
 
     /// Returns one deployment.

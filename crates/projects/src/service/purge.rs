@@ -8,9 +8,6 @@ use store::{Connection, Outcome, is_full_batch};
 use super::{Projects, RETENTION_SECONDS, Result};
 use crate::repository::PurgeRepository as _;
 
-/// The number of projects that are listed at once.
-const PROJECTS: usize = 100;
-
 impl Projects {
     /// Purges the projects that were deleted more than 30 days ago, each in its own transactions, and returns their
     /// number. Keeps their bundles, which other projects may use. If a project cannot be purged, logs the error and
@@ -22,7 +19,7 @@ impl Projects {
         let before = self.store.clock_rng().now().plus_seconds(-RETENTION_SECONDS);
         let (mut purged, mut result, mut last) = (0, Ok(()), None);
         loop {
-            let expired = self.store.connection().await?.project_list_expired(before, last, PROJECTS).await?;
+            let expired = self.store.connection().await?.project_list_expired(before, last).await?;
             for (project, _) in &expired {
                 match self.purge_project(*project, before).await {
                     Ok(is_purged) => purged += usize::from(is_purged),
@@ -33,7 +30,7 @@ impl Projects {
                 }
             }
             last = expired.last().copied();
-            if expired.len() < PROJECTS {
+            if !is_full_batch(expired.len()) {
                 return result.map(|()| purged);
             }
         }
