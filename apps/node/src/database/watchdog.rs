@@ -92,11 +92,7 @@ async fn check(
     let Checked { usage, ended } = queue.check(session).await?;
     metrics.notification_queue.set(usage);
     if ended > 0 {
-        tracing::warn!(
-            usage,
-            ended,
-            "ended the sessions with the oldest transactions to shorten the notification queue"
-        );
+        tracing::warn!(usage, ended, "ended sessions with open transactions to shorten the notification queue");
     }
     Ok(())
 }

@@ -41,11 +41,15 @@ async fn session_that_keeps_notifications_in_the_queue_ends() {
     let client = admin.connect().await.unwrap();
     // 100 of the 1,048,575 pages.
     let mut queue = NotifyQueue::prepare(&client, 0.0001).await.unwrap();
-    // The node's own sessions are older, and stay open.
-    let (trusted, listening, later) =
-        (kit.superuser("svc_node").await, kit.session("prj_a").await, kit.session("prj_b").await);
+    // The node's own sessions and one that runs a query are older, and stay open.
+    let (trusted, busy) = (kit.superuser("svc_node").await, kit.session("prj_b").await);
+    let (listening, later) = (kit.session("prj_a").await, kit.session("prj_b").await);
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(1000)' AND state = 'active'";
+    let query = tokio::spawn(async move { busy.batch_execute("SELECT pg_sleep(1000)").await });
+    eventually("the query", async || number(&client, running).await == 1).await;
     listening.batch_execute("LISTEN channel").await.unwrap();
     let pid = number(&listening, "SELECT pg_backend_pid()").await;
+    let later_pid = number(&later, "SELECT pg_backend_pid()").await;
     for session in [&trusted, &listening, &later] {
         session.batch_execute("BEGIN; SELECT 1").await.unwrap();
     }
@@ -61,6 +65,11 @@ async fn session_that_keeps_notifications_in_the_queue_ends() {
     })
     .await;
 
+    // Younger transactions are kept.
+    let old = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = {later_pid} AND xact_start < now() - interval '2 seconds'"
+    );
+    eventually("old transactions", async || number(&client, &old).await == 1).await;
     assert_eq!(queue.check(&client).await.unwrap().ended, 1);
     // The session leaves the queue after it has sent its error, and then the activity.
     let exists = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
@@ -71,6 +80,9 @@ async fn session_that_keeps_notifications_in_the_queue_ends() {
     for session in [&trusted, &later, &notifying] {
         session.batch_execute("SELECT").await.unwrap();
     }
+
+    assert_eq!(number(&client, running).await, 1);
+    query.abort();
 
     // No session listens any more, so nothing stays in the queue.
     notifying.batch_execute(notify).await.unwrap();
