@@ -180,7 +180,7 @@ pub trait Payments: Send + Sync {
 
     /// Finalizes a draft order, which charges the saved payment method. Does not charge an order twice: after a 409 or
     /// 412, the implementation reads the order to learn whether it is paid. Returns [`PaymentsError::NotPayable`] if the
-    /// order is neither paid nor a draft.
+    /// provider ended the order without a payment.
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError>;
 
     /// Refunds the full amount of a paid order. Succeeds without another refund if the order is already refunded.

@@ -261,19 +261,29 @@ impl PaymentsClient {
     /// Charges a draft order. Safe to repeat: an order that is already paid is not charged again.
     ///
     /// # Errors
-    /// Returns [`OutboundError`], for example while another request finalizes the order.
+    /// Returns [`OutboundError`]: status 409 while the order is being charged, and 412 if it is void, so that it can never
+    /// be paid.
     pub async fn finalize_order(&self, order: &str) -> Result<Finalized> {
         let exchange = self.exchange(Method::POST, &["orders", order, "finalize"], Some(&json!({}))).await?;
         match exchange.status {
             402 => return Ok(Finalized::Declined),
             // The order is being finalized, or is no longer a draft: the response of an earlier attempt was lost.
-            status @ (409 | 412) => {
-                let is_paid = self.is_paid(order).await?;
-                return if is_paid { Ok(Finalized::Paid) } else { Err(OutboundError::Status(status)) };
+            409 | 412 => {
+                // The order exists, so an error of the read is not a result.
+                let found = self.order(order).await.map_err(|error| match error {
+                    OutboundError::Status(_) => OutboundError::Status(409),
+                    error => error,
+                })?;
+                return match found.status.as_str() {
+                    _ if found.paid => Ok(Finalized::Paid),
+                    "void" => Err(OutboundError::Status(412)),
+                    // For example pending: the order may still be paid.
+                    _ => Err(OutboundError::Status(409)),
+                };
             }
             403 => {
                 // An earlier attempt may have charged the order.
-                if self.is_paid(order).await? {
+                if self.order(order).await?.paid {
                     return Ok(Finalized::Paid);
                 }
                 log_forbidden();
@@ -296,17 +306,18 @@ impl PaymentsClient {
             return exchange.success::<IgnoredAny>().map(|_| Refunded::Refunded);
         }
         // Nothing, or less than the amount, is left to refund: the response of an earlier attempt was lost.
-        let found: Order = self.call(Method::GET, &["orders", order], None).await?;
+        let found = self.order(order).await?;
         match found.status.as_str() {
             "refunded" | "partially_refunded" => Ok(Refunded::Refunded),
+            // The order may still be paid, and then needs the refund.
+            "pending" => Err(OutboundError::Status(409)),
             _ if !found.paid => Ok(Refunded::NotPaid),
             _ => Err(OutboundError::Status(exchange.status)),
         }
     }
 
-    async fn is_paid(&self, order: &str) -> Result<bool> {
-        let Order { paid, .. } = self.call(Method::GET, &["orders", order], None).await?;
-        Ok(paid)
+    async fn order(&self, id: &str) -> Result<Order> {
+        self.call(Method::GET, &["orders", id], None).await
     }
 
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<T> {

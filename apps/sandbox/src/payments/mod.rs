@@ -56,6 +56,9 @@ pub enum PaymentsFault {
     InProgress,
     /// Responds with 412 when an order is finalized, because the provider ended the draft without a payment.
     NotDraft,
+    /// Responds with 412 when an order is finalized, because its payment is in progress. The payment has succeeded when
+    /// the order is finalized without the fault.
+    Pending,
     /// Responds with 403 when an order is created or finalized, because the organization lacks the flag
     /// `off_session_charges_enabled`.
     OffSessionForbidden,
@@ -65,7 +68,7 @@ pub enum PaymentsFault {
 const PAGE: &str = "<!DOCTYPE html><title>Maintenance</title>";
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<PaymentsFault>); 12] = [
+const FAULTS: [(&str, Option<PaymentsFault>); 13] = [
     ("none", None),
     ("unavailable", Some(PaymentsFault::Unavailable)),
     ("html", Some(PaymentsFault::Html)),
@@ -77,6 +80,7 @@ const FAULTS: [(&str, Option<PaymentsFault>); 12] = [
     ("lost response", Some(PaymentsFault::LostResponse)),
     ("order in progress", Some(PaymentsFault::InProgress)),
     ("order not a draft", Some(PaymentsFault::NotDraft)),
+    ("order pending", Some(PaymentsFault::Pending)),
     ("off-session charges forbidden", Some(PaymentsFault::OffSessionForbidden)),
 ];
 
@@ -156,6 +160,7 @@ impl Payments {
             | PaymentsFault::LostResponse
             | PaymentsFault::InProgress
             | PaymentsFault::NotDraft
+            | PaymentsFault::Pending
             | PaymentsFault::OffSessionForbidden => return None,
         }))
     }
@@ -190,7 +195,12 @@ impl Payments {
                 let detail = "Order is being processed.".into();
                 return Err(ApiError { status: 409, error: "OrderInProgress", detail });
             }
-            ("POST", ["orders", _, "finalize"]) if self.current_fault(request) == Some(PaymentsFault::NotDraft) => {
+            ("POST", ["orders", id, "finalize"]) if self.current_fault(request) == Some(PaymentsFault::NotDraft) => {
+                state.set_unpaid_status(id, "void")?;
+                return Err(ApiError::not_draft());
+            }
+            ("POST", ["orders", id, "finalize"]) if self.current_fault(request) == Some(PaymentsFault::Pending) => {
+                state.set_unpaid_status(id, "pending")?;
                 return Err(ApiError::not_draft());
             }
             ("POST", ["orders", id, "finalize"]) => {

@@ -164,7 +164,7 @@ impl Payments {
         }
         html.raw("<h2>Orders</h2><ul>");
         for order in &state.orders {
-            let paid = if order.paid { "paid" } else { "draft" };
+            let paid = if order.paid { "paid" } else { order.unpaid_status };
             html.raw("<li><code>").text(&order.id).raw("</code> ");
             html.text(&format!("{paid} {} of {}", dollars(order.cents), order.customer));
             if order.refunded_cents > 0 {

@@ -83,8 +83,9 @@ pub(super) struct Subscription {
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub id: String,
-    /// Whether the order is paid. An unpaid order is a draft.
     pub paid: bool,
+    /// The status while the order is not paid: `draft`, `pending` while it is charged, or `void`.
+    pub unpaid_status: &'static str,
     pub reason: &'static str,
     pub customer: String,
     pub product: String,
@@ -193,6 +194,7 @@ impl State {
         let order = Order {
             id: new_id(),
             paid: false,
+            unpaid_status: "draft",
             reason: "purchase",
             customer: customer.clone(),
             product,
@@ -214,7 +216,9 @@ impl State {
     /// Charges a draft to the customer's card.
     pub fn finalize_order(&mut self, id: &str) -> Result<Value, ApiError> {
         let order = self.orders.iter_mut().find(|order| order.id == id).ok_or_else(ApiError::not_found)?;
-        if order.paid {
+        // A payment in progress has succeeded in the meantime.
+        order.paid |= order.unpaid_status == "pending";
+        if order.paid || order.unpaid_status != "draft" {
             return Err(ApiError::not_draft());
         }
         let card = self.customers.get(&order.customer).and_then(|customer| customer.card);
@@ -224,6 +228,13 @@ impl State {
         }
         order.paid = true;
         Ok(order.json(&self.customers))
+    }
+
+    /// Gives an order that is not paid this status.
+    pub fn set_unpaid_status(&mut self, id: &str, status: &'static str) -> Result<(), ApiError> {
+        let order = self.orders.iter_mut().find(|order| order.id == id).ok_or_else(ApiError::not_found)?;
+        order.unpaid_status = status;
+        Ok(())
     }
 
     /// Refunds a part of a paid order. Returns the refund and the order.
@@ -265,6 +276,7 @@ impl State {
         let order = Order {
             id: new_id(),
             paid: true,
+            unpaid_status: "draft",
             reason: if checkout.product == PRO_PRODUCT { "subscription_create" } else { "purchase" },
             customer: checkout.customer.clone(),
             product: checkout.product.clone(),
@@ -329,7 +341,7 @@ impl Order {
     fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
         let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
         let status = match (self.paid, self.refunded_cents) {
-            (false, _) => "draft",
+            (false, _) => self.unpaid_status,
             (true, 0) => "paid",
             (true, cents) if cents < self.cents => "partially_refunded",
             (true, _) => "refunded",

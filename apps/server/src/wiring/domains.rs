@@ -130,8 +130,8 @@ fn log(error: OutboundError) -> PaymentsError {
     }
 }
 
-/// Like [`log`], for the finalization of an order. After a 412, the client has read the order: it is not paid, and no
-/// attempt can pay it, because it is no longer a draft.
+/// Like [`log`], for the finalization of an order. After a 412, the client has read the order: it is void, and no attempt
+/// can pay it.
 fn log_finalize(error: OutboundError) -> PaymentsError {
     let is_ended = matches!(error, OutboundError::Status(412));
     match log(error) {

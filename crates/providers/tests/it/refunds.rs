@@ -136,6 +136,27 @@ async fn forbidden_charges_are_definite() {
 }
 
 #[tokio::test]
+async fn pending_order_is_in_progress_and_a_void_one_is_never_paid() {
+    let server = PaymentsServer::start(None).await;
+    let (client, customer) = customer(&server).await;
+    let order = async |cents| create_order(&client, &customer, cents).await.unwrap();
+    let (pending, void) = (order(1_299).await, order(100).await);
+    server.inject(Some(PaymentsFault::Pending));
+    for _ in 0..2 {
+        assert_eq!(client.finalize_order(&pending).await, Err(OutboundError::Status(409)));
+    }
+    // The refund is repeated until the result of the payment is known.
+    assert_eq!(client.refund_order(&pending, 1_299).await, Err(OutboundError::Status(409)));
+    server.inject(Some(PaymentsFault::NotDraft));
+    assert_eq!(client.finalize_order(&void).await, Err(OutboundError::Status(412)));
+    server.inject(None);
+    assert_eq!(client.finalize_order(&void).await, Err(OutboundError::Status(412)));
+    assert_eq!(client.refund_order(&void, 100).await, Ok(Refunded::NotPaid));
+    assert_eq!(client.finalize_order(&pending).await, Ok(Finalized::Paid));
+    assert_eq!(server.net_cents("org_1"), 1_299);
+}
+
+#[tokio::test]
 async fn declined_card_charges_nothing() {
     let server = PaymentsServer::start(None).await;
     let (client, customer) = customer(&server).await;

@@ -121,6 +121,7 @@ async fn same_request_continues_after_every_failure_of_the_payments_provider() {
         ("/finalize", PaymentsFault::HtmlError(402)),
         ("/finalize", PaymentsFault::LostResponse),
         ("/finalize", PaymentsFault::InProgress),
+        ("/finalize", PaymentsFault::Pending),
     ] {
         let kit = Kit::start().await;
         kit.payments.inject_into(path_end, fault);
