@@ -1,5 +1,5 @@
-//! The calls of the git node: it asks whether a client may access a repository, reports the updates of refs, and deploys
-//! pushes.
+//! The calls of the git node: it asks whether a client may access a repository, and again before a push changes refs. It
+//! reports the updates of refs, and deploys pushes.
 //!
 //! The node numbers the updates of a repository from 1, without gaps, in the order in which they took effect. It may
 //! report an update repeatedly; the control plane records each number once.
@@ -84,6 +84,27 @@ pub struct GitGrant {
     /// The number of bytes that the client may push; null for other accesses.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 10_737_418_240_i64))]
     pub max_push_bytes: Option<u64>,
+}
+
+/// The user and the credential of a push in progress, from its grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, Validate))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GitPusher {
+    #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
+    pub user: String,
+    #[cfg_attr(feature = "openapi", schema(max_length = 128), validate(length(max = 128)))]
+    pub credential: String,
+}
+
+/// The decision about a push in progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum GitPushDecision {
+    Allowed,
+    /// The push must not change the repository. Contains the reason for the user.
+    Refused(String),
 }
 
 /// Updates of the refs of a repository.

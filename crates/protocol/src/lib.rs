@@ -36,7 +36,8 @@ pub use database::{
 pub use desired::{Change, Desired, DesiredPart, Platform, SCHEMA, UnavailablePart};
 pub use git::{
     GitAccess, GitAccessRequest, GitDeploy, GitDeployState, GitDeployed, GitGrant, GitKey, GitKeyUser, GitNextDeploy,
-    GitNodeInfo, GitObjects, GitReceipt, GitRejection, GitRepositories, GitSize, GitUpdate, GitUpdates,
+    GitNodeInfo, GitObjects, GitPushDecision, GitPusher, GitReceipt, GitRejection, GitRepositories, GitSize, GitUpdate,
+    GitUpdates,
 };
 pub use mail::{
     DeliveryOutcome, DeliveryResult, Email, InboundMail, MailAttachment, MailClaim, MailDelivered, MailDeliveries,

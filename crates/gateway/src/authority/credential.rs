@@ -53,7 +53,7 @@ impl PresentedCredential {
     }
 
     /// Returns the stored form of a git client's credential: its kind and its hash. This text is not a credential for
-    /// the API; only the deploy of a push uses it.
+    /// the API; only the later checks of a push use it: before its refs change, and before its deploy.
     pub(super) fn to_stored(self) -> Option<String> {
         match self {
             Self::AccessToken(hash) => Some(format!("token:{}", hash.hex())),

@@ -31,6 +31,8 @@ pub(crate) use credential::{PresentedCredential, invalid_credential, rate_limit_
 pub(crate) use deploy::{DeployDecision, Deployer, authorize_deploy};
 pub use org::{InOrg, InOrgFiltered, InProject, InZone, ListedTarget, TargetOrg, TargetProject};
 pub use repository::RepositoryReader;
-pub(crate) use repository::{AllowedGitAccess, GitAuthorizer, GitCredential, GitDecision, GitUser};
+pub(crate) use repository::{
+    AllowedGitAccess, GitAuthorizer, GitCredential, GitDecision, GitUser, authorize_push_again,
+};
 pub(crate) use resolve::{ResolvedCaller, ResolvedOrg};
 pub(crate) use statement::Target;

@@ -6,7 +6,7 @@ use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use git::{ProjectPath, RepoName, RepoRecord, Repositories, RepositoryStorage, Visibility};
 use kernel::audit::Actor;
-use kernel::{CallerError, Code, Role, Scope, UserId};
+use kernel::{CallerError, Code, RepositoryId, Role, Scope, UserId};
 use store::Store;
 
 use super::authenticate::authenticate;
@@ -97,7 +97,7 @@ pub(crate) struct AllowedGitAccess {
 /// The user of a git client.
 pub(crate) struct GitUser {
     pub(crate) id: UserId,
-    /// The stored form of the credential, with which the deploy of a push is authorized again.
+    /// The stored form of the credential, with which a push and its deploy are authorized again.
     pub(crate) credential: Option<String>,
 }
 
@@ -197,6 +197,26 @@ impl GitAuthorizer {
     }
 }
 
+/// Checks the authority of a push in progress again, before it changes refs. `credential` is the stored form of the
+/// push's credential. Finds the repository by its id, so that a rename does not affect the push. Does not count the
+/// request, because a push with many refs needs many of these decisions.
+pub(crate) async fn authorize_push_again(
+    store: &Store,
+    repositories: &Repositories,
+    repository: RepositoryId,
+    pusher: UserId,
+    credential: &str,
+) -> Result<GitDecision, Problem> {
+    let Some(repo) = repositories.find_by_id(repository).await? else { return Ok(GitDecision::NotFound) };
+    let Some(credential) = PresentedCredential::from_stored(credential) else {
+        return Ok(GitDecision::Unauthenticated);
+    };
+    let lookup = Lookup { credential, target: Target::ProjectById(repo.project), permit_request: None };
+    // Another user may have registered the SSH key by now.
+    let caller = resolve(store, lookup).await?.filter(|caller| caller.user.id == pusher);
+    Ok(decide(caller.as_ref(), None, Some(repo), true))
+}
+
 fn decide(
     caller: Option<&ResolvedCaller>,
     user: Option<GitUser>,
@@ -210,8 +230,7 @@ fn decide(
             _ => GitDecision::Unauthenticated,
         };
     };
-    // The lookup finds the project only for members of its organization, and only if the token is not restricted to
-    // another project.
+    // The lookup finds the project only if the token is not restricted to another one.
     let role = caller.org.as_ref().and_then(|org| org.role).filter(|_| caller.project.is_some());
     let Some(repo) = repo.filter(|_| is_public || role.is_some()) else { return GitDecision::NotFound };
     let (minimum, scope) = if write { (Role::Member, Scope::GitWrite) } else { (Role::Viewer, Scope::GitRead) };

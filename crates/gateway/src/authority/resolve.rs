@@ -144,6 +144,9 @@ pub(super) async fn resolve(store: &Store, lookup: Lookup<'_>) -> store::Result<
         }
     };
     let mut query = query.bind::<Timestamptz, _>(store.clock_rng().now());
+    if let Some(id) = target.id() {
+        query = query.bind::<Uuid, _>(id);
+    }
     for name in target.names().into_iter().flatten() {
         query = query.bind::<Nullable<Text>, _>(name);
     }

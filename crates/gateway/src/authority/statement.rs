@@ -1,11 +1,12 @@
 //! The SQL that authenticates a caller and finds the target. There is one statement for each kind of credential and
 //! target. It is composed once, and reads the tables of several contexts. The parameters of a statement are, in this
 //! order: the credential (`$1`: the hash under which it is stored, or for a connected app an array of the ids of grant,
-//! client and user), the time (`$2`), the target's names, and the parameters of the rate limits of the credential and
+//! client and user), the time (`$2`), the target's id or names, and the parameters of the rate limits of the credential and
 //! of its user.
 
 use std::sync::LazyLock;
 
+use kernel::ProjectId;
 use store::PermitParameters;
 
 use super::credential::PresentedCredential;
@@ -19,6 +20,8 @@ pub(crate) enum Target<'a> {
     Org { org: &'a str },
     /// A project of an organization, by name.
     Project { org: &'a str, project: &'a str },
+    /// A project of any organization, by id.
+    ProjectById(ProjectId),
     /// A zone of an organization, by its normalized name; `None` when the text is not a domain name.
     Zone { org: &'a str, zone: Option<&'a str> },
     /// A zone of any organization, by its normalized name.
@@ -26,10 +29,20 @@ pub(crate) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    /// Returns the target's id.
+    pub(super) fn id(self) -> Option<ProjectId> {
+        match self {
+            Self::ProjectById(id) => Some(id),
+            Self::Account | Self::Org { .. } | Self::Project { .. } | Self::Zone { .. } | Self::HostedZone { .. } => {
+                None
+            }
+        }
+    }
+
     /// Returns the target's names, in the order of the statement's parameters.
     pub(super) fn names(self) -> [Option<Option<&'a str>>; 2] {
         match self {
-            Self::Account => [None, None],
+            Self::Account | Self::ProjectById(_) => [None, None],
             Self::Org { org } => [Some(Some(org)), None],
             Self::Project { org, project } => [Some(Some(org)), Some(Some(project))],
             Self::Zone { org, zone } => [Some(Some(org)), Some(zone)],
@@ -83,6 +96,14 @@ const JOIN_PROJECT: &str = "\
     LEFT JOIN projects.projects p ON p.org_id = m.org_id AND p.name = $4 AND p.deleted_at IS NULL \
         AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR p.id = ANY (c.restricted_project_ids))";
 
+/// Derives the organization from the project.
+const JOIN_PROJECT_BY_ID: &str = "\
+    LEFT JOIN projects.projects p ON p.id = $3 AND p.deleted_at IS NULL \
+        AND (c.restricted_org_id IS NULL OR c.restricted_org_id = p.org_id) \
+        AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR p.id = ANY (c.restricted_project_ids)) \
+    LEFT JOIN orgs.orgs o ON o.id = p.org_id \
+    LEFT JOIN orgs.members m ON m.org_id = o.id AND m.user_id = u.id";
+
 const JOIN_ZONE: &str = "\
     LEFT JOIN dns.zones z ON z.org_id = m.org_id AND z.name = $4 \
         AND (c.restricted_project_ids IS NULL AND c.restricted_zone_ids IS NULL OR z.id = ANY (c.restricted_zone_ids))";
@@ -101,7 +122,8 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    fn new(credential: &str, columns: [&str; 3], joins: &[&str], names: usize) -> Self {
+    /// `targets` is the number of parameters of the target.
+    fn new(credential: &str, columns: [&str; 3], joins: &[&str], targets: usize) -> Self {
         let (columns, joins) = (columns.join(", "), joins.join(" "));
         let find = format!(
             "SELECT c.id AS credential_id, c.last_used_at, c.scopes, c.restricted_org_id, c.restricted_project_ids, c.restricted_zone_ids, \
@@ -109,8 +131,8 @@ impl Statement {
              {columns}, l.granted, l.reset_at, s.granted AS user_granted, s.reset_at AS user_reset_at \
              FROM c JOIN identity.users u ON u.id = c.user_id {joins}"
         );
-        // These parameters follow the hash, the time and the names.
-        let now = 3 + names;
+        // These parameters follow the hash, the time and the target.
+        let now = 3 + targets;
         let of_credential = PermitParameters { now, permits: now + 1, cost: now + 2, bucket: now + 3 };
         let of_user = PermitParameters { now, permits: now + 4, cost: now + 5, bucket: now + 6 };
         // The statement reads the user's bucket after the credential's, so that concurrent statements lock the rows in
@@ -139,17 +161,19 @@ struct Statements {
     account: Statement,
     org: Statement,
     project: Statement,
+    project_by_id: Statement,
     zone: Statement,
     hosted_zone: Statement,
 }
 
 impl Statements {
     fn new(credential: &str) -> Self {
-        let statement = |columns, joins: &[&str], names| Statement::new(credential, columns, joins, names);
+        let statement = |columns, joins: &[&str], targets| Statement::new(credential, columns, joins, targets);
         Self {
             account: statement([NO_ORG, NO_PROJECT, NO_ZONE], &[], 0),
             org: statement([ORG, NO_PROJECT, NO_ZONE], &[JOIN_ORG], 1),
             project: statement([ORG, PROJECT, NO_ZONE], &[JOIN_ORG, JOIN_PROJECT], 2),
+            project_by_id: statement([ORG, PROJECT, NO_ZONE], &[JOIN_PROJECT_BY_ID], 1),
             zone: statement([ORG, NO_PROJECT, ZONE], &[JOIN_ORG, JOIN_ZONE], 2),
             hosted_zone: statement([ORG, NO_PROJECT, ZONE], &[JOIN_HOSTED_ZONE], 1),
         }
@@ -174,6 +198,7 @@ pub(super) fn statement(presented: PresentedCredential, target: Target<'_>) -> &
         Target::Account => &statements.account,
         Target::Org { .. } => &statements.org,
         Target::Project { .. } => &statements.project,
+        Target::ProjectById(_) => &statements.project_by_id,
         Target::Zone { .. } => &statements.zone,
         Target::HostedZone { .. } => &statements.hosted_zone,
     }
@@ -194,6 +219,7 @@ mod tests {
             Target::Account,
             Target::Org { org },
             Target::Project { org, project },
+            Target::ProjectById(ProjectId::from_uuid(uuid::Uuid::nil())),
             Target::Zone { org, zone: None },
             Target::HostedZone { zone: "example.org" },
         ];

@@ -2,14 +2,17 @@
 
 use actix_web::web::Data;
 use git::{ProjectPath, RefUpdate, RefUpdateRecord, Repositories};
-use kernel::{Code, RepositoryId, Secret};
+use kernel::{Code, RepositoryId, Secret, UserId};
 use protocol::{
-    GitAccess, GitAccessRequest, GitGrant, GitKey, GitKeyUser, GitNodeInfo, GitObjects, GitReceipt, GitRepositories,
-    GitSize, GitUpdate, GitUpdates,
+    GitAccess, GitAccessRequest, GitGrant, GitKey, GitKeyUser, GitNodeInfo, GitObjects, GitPushDecision, GitPusher,
+    GitReceipt, GitRepositories, GitSize, GitUpdate, GitUpdates,
 };
+use store::Store;
 
 use super::id::parse_id;
-use crate::authority::{AllowedGitAccess, GitAuthorizer, GitCredential, GitDecision, GitNodeCaller, GitUser};
+use crate::authority::{
+    AllowedGitAccess, GitAuthorizer, GitCredential, GitDecision, GitNodeCaller, GitUser, authorize_push_again,
+};
 use crate::http::{Body, Json, NoContent, Path, Routes, path_parameters};
 use crate::problem::Problem;
 
@@ -23,6 +26,9 @@ pub(super) fn routes(routes: &mut Routes) {
         .codes(&[&Code::BAD_REQUEST]);
     area.post("authenticate", "/internal/v1/git/user", authenticate)
         .summary("Return the user of an SSH key")
+        .codes(&[&Code::BAD_REQUEST]);
+    area.post("authorize_again", "/internal/v1/git/repositories/{repositoryId}/access", authorize_again)
+        .summary("Decide whether a push in progress may still change a repository")
         .codes(&[&Code::BAD_REQUEST]);
     area.post("report_updates", "/internal/v1/git/updates", report_updates)
         .summary("Report updates of refs")
@@ -79,6 +85,27 @@ async fn authorize(
         GitDecision::Unauthenticated => GitAccess::Unauthenticated,
         GitDecision::Forbidden(message) => GitAccess::Forbidden(message),
         GitDecision::NotFound => GitAccess::NotFound,
+    }))
+}
+
+async fn authorize_again(
+    _: GitNodeCaller,
+    Path(repository): Path<RepositoryId>,
+    store: Data<Store>,
+    repositories: Data<Repositories>,
+    Body(GitPusher { user, credential }): Body<GitPusher>,
+) -> Result<Json<GitPushDecision>, Problem> {
+    let user: UserId = parse_id("user", &user)?;
+    let decision = authorize_push_again(&store, &repositories, repository, user, &credential).await?;
+    Ok(Json(match decision {
+        GitDecision::Allowed(_) => GitPushDecision::Allowed,
+        GitDecision::Unauthenticated => {
+            GitPushDecision::Refused("the token or SSH key of the push is not valid any more".to_owned())
+        }
+        GitDecision::Forbidden(message) => GitPushDecision::Refused(message),
+        GitDecision::NotFound => GitPushDecision::Refused(
+            "the repository was deleted, or you are not a member of its organization any more".to_owned(),
+        ),
     }))
 }
 

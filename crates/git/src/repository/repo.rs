@@ -46,6 +46,9 @@ pub trait RepoRepository {
     /// Returns the live repository with this name, and its organization.
     async fn repo_find_by_path(&mut self, org: &str, project: &str, name: &str) -> Result<Option<(OrgId, RepoRecord)>>;
 
+    /// Returns the live repository of a live project.
+    async fn repo_find_by_id(&mut self, repository: RepositoryId) -> Result<Option<RepoRecord>>;
+
     /// Returns the live repository with this name, and locks its row until the transaction ends.
     async fn repo_lock(&mut self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>>;
 
@@ -118,6 +121,14 @@ impl RepoRepository for Connection {
             .filter(projects::slug.eq(org).and(projects::name.eq(project)))
             .filter(repositories::name.eq(name).and(repositories::erase_at.is_null()))
             .select((projects::org_id, RepoRecord::as_select()));
+        Ok(query.first(self).await.optional()?)
+    }
+
+    async fn repo_find_by_id(&mut self, repository: RepositoryId) -> Result<Option<RepoRecord>> {
+        let query = repositories::table
+            .inner_join(projects::table.on(projects::id.eq(repositories::project_id)))
+            .filter(repositories::id.eq(repository).and(repositories::erase_at.is_null()))
+            .select(RepoRecord::as_select());
         Ok(query.first(self).await.optional()?)
     }
 

@@ -101,6 +101,14 @@ impl Repositories {
         Ok(found.map(|(_, record)| record))
     }
 
+    /// Finds a live repository of a live project.
+    ///
+    /// # Errors
+    /// Returns [`GitError::Store`].
+    pub async fn find_by_id(&self, repository: RepositoryId) -> Result<Option<RepoRecord>> {
+        Ok(self.store.connection().await?.repo_find_by_id(repository).await?)
+    }
+
     /// Changes the name, the visibility, the default branch or the deploy branch. A no-op if all values stay the same.
     ///
     /// # Errors
