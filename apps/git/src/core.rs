@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::{
     GitAccess, GitAccessRequest, GitDeployState, GitKey, GitKeyUser, GitNextDeploy, GitNodeInfo, GitObjects,
-    GitReceipt, GitRejection, GitRepositories, GitSize, GitUpdates,
+    GitPushDecision, GitPusher, GitReceipt, GitRejection, GitRepositories, GitSize, GitUpdates,
 };
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -17,6 +17,8 @@ use crate::config::Config;
 use crate::limits::Busy;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout of the decision about a push in progress. git holds the locks of the refs during this time.
+const PUSH_DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of a bundle upload.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of characters of a commit message that are uploaded.
@@ -42,6 +44,12 @@ impl Core {
     /// Returns [`Busy`] if the user is above the rate of requests.
     pub async fn authorize(&self, request: &GitAccessRequest) -> anyhow::Result<GitAccess> {
         self.limited(self.client.post(self.url("access")).json(request)).await
+    }
+
+    /// Asks the control plane whether a push in progress may still change this repository.
+    pub async fn authorize_again(&self, repository: &str, pusher: &GitPusher) -> anyhow::Result<GitPushDecision> {
+        let url = self.url(&format!("repositories/{repository}/access"));
+        self.json(self.client.post(url).timeout(PUSH_DECISION_TIMEOUT).json(pusher)).await
     }
 
     /// Returns the user of an SSH key. `None` if the key is not registered.

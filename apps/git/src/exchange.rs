@@ -81,7 +81,7 @@ pub enum Output {
     Data(Bytes),
     /// Text from git for the user.
     Error(Bytes),
-    /// The reason why the node refuses the input.
+    /// The reason why the node refuses the input, or a change of refs.
     Refusal(String),
     /// The client must not treat the output as complete.
     Abort,
@@ -311,6 +311,10 @@ impl Exchange {
                     break;
                 }
             }
+        }
+        if let Some(reason) = guard.and_then(PushGuard::refusal) {
+            // git has ended without a report, because its hook failed. The client may have disconnected.
+            let _ = output.send(Output::Refusal(reason)).await;
         }
         if skips_input && !is_fed {
             // No process needs the rest of the input, so the permit is released. The hooks have reported their updates.

@@ -23,6 +23,8 @@ pub(crate) const PUSH: &str = "SVC_GIT_HOOK_PUSH";
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 /// The response of the node if it recorded the step.
 pub(crate) const OK: &str = "ok";
+/// The response of the node if it refuses the step. The node sends the reason to the client itself.
+pub(crate) const REFUSED: &str = "refused";
 
 /// Runs at each step of a transaction on refs. Records the transaction.
 const REFERENCE_TRANSACTION: &str = "reference-transaction";
@@ -103,7 +105,7 @@ pub fn run(name: &Path, phase: Option<&str>) -> ExitCode {
         }
     };
     match read_updates().and_then(|updates| report(phase, updates)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
@@ -126,9 +128,9 @@ fn read_updates() -> io::Result<Vec<Update>> {
     }
 }
 
-fn report(phase: Phase, updates: Vec<Update>) -> io::Result<()> {
+fn report(phase: Phase, updates: Vec<Update>) -> io::Result<ExitCode> {
     if updates.is_empty() {
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let unavailable = |error: io::Error| io::Error::other(format!("The git node cannot record the push: {error}"));
     let variable = |name: &str| env::var_os(name).ok_or_else(|| unavailable(io::Error::other("it runs no such push")));
@@ -149,8 +151,8 @@ fn report(phase: Phase, updates: Vec<Update>) -> io::Result<()> {
         Ok(response)
     };
     match exchange().map_err(unavailable)?.as_str() {
-        OK => Ok(()),
-        "" => Err(unavailable(io::Error::other("it stopped"))),
-        message => Err(unavailable(io::Error::other(message.to_owned()))),
+        OK => Ok(ExitCode::SUCCESS),
+        REFUSED => Ok(ExitCode::FAILURE),
+        _ => Err(unavailable(io::Error::other("it stopped"))),
     }
 }

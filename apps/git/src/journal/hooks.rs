@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use protocol::{GitDeployState, GitDeployed, GitUpdate};
+use protocol::{GitDeployState, GitDeployed, GitPushDecision, GitPusher, GitUpdate};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Journal, Push};
+use crate::core::Core;
 use crate::deploy::Deployer;
-use crate::hook::{OK, Phase, Step};
+use crate::hook::{OK, Phase, REFUSED, Step};
 use crate::leftovers::remove_file;
 use crate::sync::FailedPacks;
 
@@ -21,10 +22,20 @@ use crate::sync::FailedPacks;
 const MAX_STEP_BYTES: u64 = 16 << 20;
 /// The maximum time for which a client waits for the deploy of its push.
 const MAX_DEPLOY_WAIT: Duration = Duration::from_secs(300);
+/// The time for which a decision about a transaction of a push applies to its further transactions. A client cannot hold
+/// these up.
+const DECISION_VALIDITY: Duration = Duration::from_secs(1);
+/// The reason for the client if the control plane does not respond while refs are locked.
+const UNAVAILABLE: &str = "push refused: the service is not available; push again in a moment";
+
+/// The node refuses a transaction. Contains the reason for the client.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct PushRefusal(String);
 
 impl Journal {
     /// Serves the hooks. Fails only if it cannot listen.
-    pub async fn serve_hooks(self, socket: PathBuf, deployer: Deployer) -> anyhow::Result<()> {
+    pub async fn serve_hooks(self, socket: PathBuf, core: Core, deployer: Deployer) -> anyhow::Result<()> {
         remove_file(&socket)?;
         let listener = UnixListener::bind(&socket).context("cannot listen on the socket of the hooks")?;
         listener.set_nonblocking(true)?;
@@ -38,16 +49,16 @@ impl Journal {
                     continue;
                 }
             };
-            let (journal, deployer) = (self.clone(), deployer.clone());
+            let (journal, core, deployer) = (self.clone(), core.clone(), deployer.clone());
             tokio::spawn(async move {
-                if let Err(error) = journal.answer(stream, &deployer).await {
+                if let Err(error) = journal.answer(stream, &core, &deployer).await {
                     tracing::error!(%error, "failed to answer a hook");
                 }
             });
         }
     }
 
-    async fn answer(&self, mut stream: UnixStream, deployer: &Deployer) -> anyhow::Result<()> {
+    async fn answer(&self, mut stream: UnixStream, core: &Core, deployer: &Deployer) -> anyhow::Result<()> {
         let mut step = Vec::new();
         (&mut stream).take(MAX_STEP_BYTES).read_to_end(&mut step).await?;
         let step: Step = serde_json::from_slice(&step)?;
@@ -57,17 +68,73 @@ impl Journal {
             }
             return Ok(());
         }
-        let journal = self.clone();
-        let response = match spawn_blocking(move || journal.record(step)).await? {
-            Ok(()) => OK.to_owned(),
+        let push = step.push.clone();
+        let phase = step.phase;
+        let response = match self.accept(step, core).await {
+            Ok(()) => OK,
             Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "failed to record a transaction");
-                let refusal = error.downcast_ref::<FailedPacks>().map(ToString::to_string);
-                refusal.unwrap_or_else(|| "its journal cannot be written".to_owned())
+                self.note_refusal(&push, phase, &error);
+                REFUSED
             }
         };
         stream.write_all(response.as_bytes()).await?;
         Ok(())
+    }
+
+    /// Records a step of a transaction. Before git changes refs, checks that the push is still allowed. This is the last
+    /// check, because the sync of a large push takes long.
+    async fn accept(&self, step: Step, core: &Core) -> anyhow::Result<()> {
+        let (journal, push, phase) = (self.clone(), step.push.clone(), step.phase);
+        spawn_blocking(move || journal.record(step)).await??;
+        match phase {
+            Phase::Prepared => self.authorize_again(&push, core).await,
+            Phase::Committed | Phase::Aborted | Phase::Finished => Ok(()),
+        }
+    }
+
+    /// Asks the control plane whether a push may still change its repository. The pusher may have lost the credential
+    /// or the role since the push began.
+    async fn authorize_again(&self, id: &str, core: &Core) -> anyhow::Result<()> {
+        let push = self.push(id)?;
+        if push.progress().authorized_at.is_some_and(|at| at.elapsed() < DECISION_VALIDITY) {
+            return Ok(());
+        }
+        let Push { repository, pusher, credential, .. } = &push;
+        let (user, credential) = pusher.clone().zip(credential.clone()).ok_or_else(|| {
+            PushRefusal("push refused: the control plane did not state its user and credential".to_owned())
+        })?;
+        match core.authorize_again(repository, &GitPusher { user: user.clone(), credential }).await {
+            Ok(GitPushDecision::Allowed) => {
+                push.progress().authorized_at = Some(Instant::now());
+                Ok(())
+            }
+            Ok(GitPushDecision::Refused(reason)) => {
+                tracing::info!(repository, user, reason, "refused a push in progress");
+                Err(PushRefusal(format!("push refused: {reason}")).into())
+            }
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), repository, "cannot authorize a push again");
+                Err(PushRefusal(UNAVAILABLE.to_owned()).into())
+            }
+        }
+    }
+
+    /// Stores the reason why the node refuses a transaction of a push. The client receives it after git's output, because
+    /// git then ends without a report. The failure of another step is only logged.
+    fn note_refusal(&self, id: &str, phase: Phase, error: &anyhow::Error) {
+        let reason = if let Some(PushRefusal(reason)) = error.downcast_ref() {
+            reason.clone()
+        } else {
+            tracing::error!(error = format!("{error:#}"), "failed to record a transaction");
+            let failure = error.downcast_ref::<FailedPacks>().map(ToString::to_string);
+            let failure = failure.unwrap_or_else(|| "its journal cannot be written".to_owned());
+            format!("the git node cannot record the push: {failure}")
+        };
+        if phase == Phase::Prepared
+            && let Ok(push) = self.push(id)
+        {
+            push.progress().refusal = Some(reason);
+        }
     }
 
     /// Sends the number of an update to its push, which waits for the deploy of this update.

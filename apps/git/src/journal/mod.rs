@@ -22,7 +22,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use protocol::GitGrant;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::book::{Book, MAX_NAMES, Transaction, read_refs};
 use crate::hook::{HookSet, Phase, PushHooks, Step};
@@ -95,6 +95,10 @@ struct PushProgress {
     recorded: HashSet<String>,
     /// Whether the node could not record or sync the end of a committed transaction.
     has_failed: bool,
+    /// When the control plane last authorized the push again.
+    authorized_at: Option<Instant>,
+    /// The reason, for the client, why the node refused a transaction.
+    refusal: Option<String>,
 }
 
 impl Push {
@@ -353,6 +357,11 @@ impl PushGuard {
         }
         let (journal, id) = (self.journal.clone(), self.id.clone());
         spawn_blocking(move || journal.check_deletions(&id, &deletions)).await?
+    }
+
+    /// Returns the reason, for the client, why the node refused a transaction of the push.
+    pub fn refusal(&self) -> Option<String> {
+        self.journal.push(&self.id).ok()?.progress().refusal.clone()
     }
 
     /// Starts the delivery of the push's updates whose outcome is known.

@@ -1,8 +1,12 @@
 //! The access of git clients by role, scope and visibility.
 
-use serde_json::json;
+use std::path::Path;
+use std::process::Stdio;
 
-use super::kit::token;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::kit::{Clone, token};
 use super::{Kit, REPO};
 use crate::support::client;
 
@@ -88,6 +92,134 @@ async fn revocation_applies_to_the_next_request() {
     assert_eq!(status(&kit, "app", "receive-pack", Some(&password)).await, 200);
     kit.ada.delete(&format!("/v1/orgs/ada/members/{}", removed.user_id)).await.expect(204);
     assert_eq!(status(&kit, "app", "receive-pack", Some(&password)).await, 404);
+}
+
+/// Pushes to a URL, and makes a change while git holds the locks of the refs. Returns git's exit status and its output
+/// for the user.
+async fn push_during(kit: &Kit, work: &Clone, url: &str, refs: &[&str], change: impl AsyncFnOnce()) -> (bool, String) {
+    kit.node.hold_pushes();
+    let push = work.command(&[&["push", url], refs].concat()).stderr(Stdio::piped()).spawn().unwrap();
+    kit.node.wait_for_held_push().await;
+    change().await;
+    kit.node.release_pushes();
+    let output = push.wait_with_output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Each push is authorized when it begins. While it is in progress, the pusher loses the credential or the role.
+#[tokio::test(flavor = "multi_thread")]
+async fn revocation_applies_to_a_push_in_progress() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let first = work.commit("a", b"1");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let bare = kit.bare().await;
+    let refs = || work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref", "--format=%(refname) %(objectname)"]);
+    let unchanged = format!("refs/heads/main {first}");
+    let second = work.commit("a", b"2");
+    let member = kit.app.add_member(&kit.ada, "ada", "mia", "member").await;
+    let membership = format!("/v1/orgs/ada/members/{}", member.user_id);
+    let refused = |(is_success, printed): (bool, String), reason: &str| {
+        assert!(!is_success, "{printed}");
+        assert_eq!(printed.matches(&format!(": push refused: {reason}")).count(), 1, "{printed}");
+        assert_eq!(refs(), unchanged);
+    };
+
+    // Without `--atomic`, git changes each ref in a separate transaction.
+    let created = member.post("/v1/me/tokens", json!({ "name": "t", "scopes": ["git:write"] })).await;
+    let created = created.expect(201).clone();
+    let url = kit.url(created["token"].as_str().unwrap(), "app");
+    let revoke = async || {
+        member.delete(&format!("/v1/me/tokens/{}", created["id"].as_str().unwrap())).await.expect(204);
+    };
+    let pushed = push_during(&kit, &work, &url, &["main", "main:second", "main:third"], revoke).await;
+    refused(pushed, "the token or SSH key of the push is not valid any more");
+
+    let key = kit.register_key(&member, &["-t", "ed25519"]).await;
+    let revoke = async || {
+        member.delete(&format!("/v1/me/ssh-keys/{key}")).await.expect(204);
+    };
+    let pushed = push_during(&kit, &work, &kit.ssh_url("app"), &["main"], revoke).await;
+    refused(pushed, "the token or SSH key of the push is not valid any more");
+
+    let url = kit.url(&token(&member, &["git:write"]).await, "app");
+    let lower = async || {
+        kit.ada.put(&membership, json!({ "role": "viewer" })).await.expect(200);
+    };
+    let pushed = push_during(&kit, &work, &url, &["--atomic", "main", "main:second"], lower).await;
+    refused(pushed, "pushing requires the role member in the organization");
+
+    kit.ada.put(&membership, json!({ "role": "member" })).await.expect(200);
+    let remove = async || {
+        kit.ada.delete(&membership).await.expect(204);
+    };
+    let pushed = push_during(&kit, &work, &url, &["main"], remove).await;
+    refused(pushed, "the repository was deleted, or you are not a member of its organization any more");
+
+    // Refused pushes are not listed.
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let listed: Vec<Value> = kit.ref_updates(2).await.iter().map(|update| update["new"].clone()).collect();
+    assert_eq!(listed, [json!(first), json!(second)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn push_in_progress_follows_a_renamed_repository_and_not_a_deleted_one() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let first = work.commit("a", b"1");
+    let renamed = kit.bare().await;
+    let project = "/v1/orgs/ada/projects/site";
+    let rename = async || {
+        kit.ada.patch(REPO, json!({ "name": "renamed" })).await.expect(204);
+        kit.ada.patch(project, json!({ "name": "shop" })).await.expect(200);
+        // The names belong to another repository now.
+        kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+        kit.create("app").await;
+    };
+    let (is_success, printed) = push_during(&kit, &work, "origin", &["main"], rename).await;
+    assert!(is_success, "{printed}");
+    assert_eq!(work.git(&["ls-remote", "origin"]), "");
+    let new = kit.bare().await;
+    let shop = kit.url(&kit.token, "renamed").replace("/site/", "/shop/");
+    assert!(work.git(&["ls-remote", &shop]).contains(&first));
+
+    let refused = |(is_success, printed): (bool, String)| {
+        assert!(!is_success && printed.contains("remote: push refused: the repository was deleted"), "{printed}");
+    };
+    let delete = async || {
+        kit.ada.delete("/v1/orgs/ada/projects/shop/repos/renamed").await.expect(204);
+    };
+    refused(push_during(&kit, &work, &shop, &["main:other"], delete).await);
+    let delete = async || {
+        let confirm = json!({ "confirm": "site" });
+        let deleted = kit.ada.send(Method::DELETE, project, |request| request.json(&confirm)).await;
+        deleted.expect(204);
+    };
+    refused(push_during(&kit, &work, "origin", &["main:other"], delete).await);
+    let refs = |bare: &Path| work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref", "--format=%(refname)"]);
+    assert_eq!((refs(&renamed), refs(&new)), ("refs/heads/main".to_owned(), String::new()));
+}
+
+/// The client is notified that the push failed, so it can push again.
+#[tokio::test(flavor = "multi_thread")]
+async fn push_in_progress_is_refused_without_the_control_plane() {
+    let mut kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("a", b"1");
+    let bare = kit.bare().await;
+    kit.node.hold_pushes();
+    let push = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
+    kit.node.wait_for_held_push().await;
+    kit.app.shut_down().await;
+    kit.node.release_pushes();
+    let output = push.wait_with_output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let reason = "remote: push refused: the service is not available; push again in a moment";
+    assert!(!output.status.success() && printed.contains(reason), "{printed}");
+    assert_eq!(work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref"]), "");
 }
 
 /// A repository is identified by its id. A new repository with the same name is empty, and a renamed one keeps its

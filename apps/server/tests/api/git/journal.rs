@@ -143,18 +143,6 @@ async fn slow_repository_does_not_delay_others() {
     assert_eq!(updates[1]["forced"], true);
 }
 
-/// Replaces the node's copy of the hook program. The script can run the program as `$hook`.
-fn replace_hook(kit: &Kit, script: &str) {
-    let (program, moved) = (kit.node.folder().join("svc-git-hook"), kit.node.folder().join("reference-transaction"));
-    if !moved.exists() {
-        std::fs::rename(&program, &moved).unwrap();
-    }
-    let new = program.with_extension("new");
-    std::fs::write(&new, format!("#!/bin/sh\nhook='{}'\n{script}\n", moved.display())).unwrap();
-    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o700)).unwrap();
-    std::fs::rename(&new, &program).unwrap();
-}
-
 /// git skips a hook that it cannot execute.
 #[tokio::test(flavor = "multi_thread")]
 async fn push_without_its_hook_fails() {
@@ -174,7 +162,7 @@ async fn push_without_its_hook_fails() {
     work.git(&["push", "origin", "main"]);
     // git changes the refs, and the node is not notified.
     work.commit("a", b"2");
-    replace_hook(&kit, "exit 0");
+    kit.node.replace_hook("exit 0");
     work.fails(&["push", "origin", "main"]);
     assert_eq!(kit.ref_updates(1).await[0]["new"], first.as_str());
 }
@@ -186,11 +174,11 @@ async fn push_whose_outcome_is_not_recorded_fails() {
     kit.create("app").await;
     let work = kit.init("work");
     work.commit("a", b"1");
-    replace_hook(&kit, r#"exec "$hook" "$@""#);
+    kit.node.replace_hook(r#"exec "$hook" "$@""#);
     work.git(&["push", "origin", "main"]);
     let journal = kit.node.folder().join("journal");
     let remove = format!("[ \"$1\" != committed ] || rm -f '{}'/*", journal.display());
-    replace_hook(&kit, &format!("{remove}\nexec \"$hook\" \"$@\""));
+    kit.node.replace_hook(&format!("{remove}\nexec \"$hook\" \"$@\""));
     let commit = work.commit("a", b"2");
     work.fails(&["push", "origin", "main"]);
     assert!(work.git(&["ls-remote", "origin", "main"]).starts_with(&commit));

@@ -1,6 +1,7 @@
 //! The test fixture: a server, a `svc-git` process, and git clients.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -204,6 +205,40 @@ impl GitNode {
     /// Returns the directory of the node.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Replaces the node's copy of the hook program. The script can run the program as `$hook`.
+    pub fn replace_hook(&self, script: &str) {
+        let (program, moved) = (self.folder().join("svc-git-hook"), self.folder().join("reference-transaction"));
+        if !moved.exists() {
+            std::fs::rename(&program, &moved).unwrap();
+        }
+        let new = program.with_extension("new");
+        std::fs::write(&new, format!("#!/bin/sh\nhook='{}'\n{script}\n", moved.display())).unwrap();
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::rename(&new, &program).unwrap();
+    }
+
+    /// Holds pushes after git has locked their refs, and before the hook runs, until `release_pushes`.
+    pub fn hold_pushes(&self) {
+        let (hold, held) = (self.folder().join("hold"), self.folder().join("held"));
+        std::fs::write(&hold, "").unwrap();
+        let (hold, held) = (hold.display(), held.display());
+        let wait = format!(": > '{held}'; while [ -e '{hold}' ]; do sleep 0.05; done");
+        let script = format!("if [ \"$1\" = prepared ] && [ -e '{hold}' ]; then {wait}; fi\nexec \"$hook\" \"$@\"");
+        self.replace_hook(&script);
+    }
+
+    /// Waits until a push is held.
+    pub async fn wait_for_held_push(&self) {
+        let held = self.folder().join("held");
+        eventually("a push is held", async || held.exists().then_some(())).await;
+    }
+
+    pub fn release_pushes(&self) {
+        for file in ["held", "hold"] {
+            std::fs::remove_file(self.folder().join(file)).unwrap();
+        }
     }
 
     /// Returns the id of the process.
