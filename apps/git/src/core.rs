@@ -12,13 +12,19 @@ use protocol::{
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::Config;
 use crate::limits::Busy;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The timeout of the decision about a push in progress. git holds the locks of the refs during this time.
+/// The pauses before the decision about an access is requested again. git clients do not repeat their requests.
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+/// The maximum time in which the decision about a push in progress is requested, repeatedly after failures. git holds the
+/// locks of the refs during this time.
 const PUSH_DECISION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause before the next of these requests. The control plane may be restarting.
+const PUSH_DECISION_PAUSE: Duration = Duration::from_millis(500);
 /// The timeout of a bundle upload.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of characters of a commit message that are uploaded.
@@ -49,7 +55,22 @@ impl Core {
     /// Asks the control plane whether a push in progress may still change this repository.
     pub async fn authorize_again(&self, repository: &str, pusher: &GitPusher) -> anyhow::Result<GitPushDecision> {
         let url = self.url(&format!("repositories/{repository}/access"));
-        self.json(self.client.post(url).timeout(PUSH_DECISION_TIMEOUT).json(pusher)).await
+        let end = Instant::now() + PUSH_DECISION_TIMEOUT;
+        loop {
+            let request = self.client.post(&url).json(pusher);
+            let decision = timeout_at(end, self.json(request)).await.context("the control plane did not respond")?;
+            match decision {
+                Err(error) if Instant::now() + PUSH_DECISION_PAUSE < end => {
+                    tracing::debug!(
+                        error = format!("{error:#}"),
+                        repository,
+                        "cannot authorize a push again; retrying"
+                    );
+                    sleep(PUSH_DECISION_PAUSE).await;
+                }
+                decided => return decided,
+            }
+        }
     }
 
     /// Returns the user of an SSH key. `None` if the key is not registered.
@@ -146,7 +167,7 @@ impl Core {
 
     /// Sends a request that the control plane counts by user.
     async fn limited<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {
-        let response = answer(request).await?;
+        let response = decide(request).await?;
         if response.status() == StatusCode::TOO_MANY_REQUESTS {
             return Err(Busy::Rate.into());
         }
@@ -162,9 +183,28 @@ impl Core {
     }
 }
 
+/// Requests a decision. Repeats the request if the connection fails or the control plane returns 503.
+async fn decide(request: RequestBuilder) -> anyhow::Result<Response> {
+    for pause in RETRY_PAUSES {
+        let attempt = request.try_clone().context("the body cannot be sent again")?.send().await;
+        let is_transient = match &attempt {
+            Ok(response) => response.status() == StatusCode::SERVICE_UNAVAILABLE,
+            Err(error) => (error.is_connect() || error.is_request()) && !error.is_timeout(),
+        };
+        if !is_transient {
+            return received(attempt);
+        }
+        sleep(pause).await;
+    }
+    answer(request).await
+}
+
 async fn answer(request: RequestBuilder) -> anyhow::Result<Response> {
-    let response = request.send().await.map_err(reqwest::Error::without_url);
-    response.context("the control plane did not respond")
+    received(request.send().await)
+}
+
+fn received(response: reqwest::Result<Response>) -> anyhow::Result<Response> {
+    response.map_err(reqwest::Error::without_url).context("the control plane did not respond")
 }
 
 fn successful(response: Response) -> anyhow::Result<Response> {

@@ -103,9 +103,10 @@ impl Journal {
         let (user, credential) = pusher.clone().zip(credential.clone()).ok_or_else(|| {
             PushRefusal("push refused: the control plane did not state its user and credential".to_owned())
         })?;
+        let asked_at = Instant::now();
         match core.authorize_again(repository, &GitPusher { user: user.clone(), credential }).await {
             Ok(GitPushDecision::Allowed) => {
-                push.progress().authorized_at = Some(Instant::now());
+                push.progress().authorized_at = Some(asked_at);
                 Ok(())
             }
             Ok(GitPushDecision::Refused(reason)) => {

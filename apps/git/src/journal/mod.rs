@@ -95,7 +95,7 @@ struct PushProgress {
     recorded: HashSet<String>,
     /// Whether the node could not record or sync the end of a committed transaction.
     has_failed: bool,
-    /// When the control plane last authorized the push again.
+    /// When the node asked for the decision with which the control plane last authorized the push again.
     authorized_at: Option<Instant>,
     /// The reason, for the client, why the node refused a transaction.
     refusal: Option<String>,

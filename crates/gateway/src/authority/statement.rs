@@ -1,8 +1,8 @@
 //! The SQL that authenticates a caller and finds the target. There is one statement for each kind of credential and
 //! target. It is composed once, and reads the tables of several contexts. The parameters of a statement are, in this
 //! order: the credential (`$1`: the hash under which it is stored, or for a connected app an array of the ids of grant,
-//! client and user), the time (`$2`), the target's id or names, and the parameters of the rate limits of the credential and
-//! of its user.
+//! client and user), the time (`$2`), the target's id or names, and the parameters of the rate limits of the credential
+//! and of its user.
 
 use std::sync::LazyLock;
 

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::kit::{Clone, token};
 use super::{Kit, REPO};
-use crate::support::client;
+use crate::support::{client, eventually};
 
 /// Returns the status of the first request of a fetch or push with this password.
 async fn status(kit: &Kit, name: &str, service: &str, password: Option<&str>) -> u16 {
@@ -94,10 +95,20 @@ async fn revocation_applies_to_the_next_request() {
     assert_eq!(status(&kit, "app", "receive-pack", Some(&password)).await, 404);
 }
 
-/// Pushes to a URL, and makes a change while git holds the locks of the refs. Returns git's exit status and its output
-/// for the user.
+/// Pushes to a URL, and makes a change while git holds the locks of the first refs. Returns git's exit status and its
+/// output for the user.
 async fn push_during(kit: &Kit, work: &Clone, url: &str, refs: &[&str], change: impl AsyncFnOnce()) -> (bool, String) {
-    kit.node.hold_pushes();
+    kit.node.hold_pushes(0);
+    release_after(kit, work, url, refs, change).await
+}
+
+async fn release_after(
+    kit: &Kit,
+    work: &Clone,
+    url: &str,
+    refs: &[&str],
+    change: impl AsyncFnOnce(),
+) -> (bool, String) {
     let push = work.command(&[&["push", url], refs].concat()).stderr(Stdio::piped()).spawn().unwrap();
     kit.node.wait_for_held_push().await;
     change().await;
@@ -126,7 +137,6 @@ async fn revocation_applies_to_a_push_in_progress() {
         assert_eq!(refs(), unchanged);
     };
 
-    // Without `--atomic`, git changes each ref in a separate transaction.
     let created = member.post("/v1/me/tokens", json!({ "name": "t", "scopes": ["git:write"] })).await;
     let created = created.expect(201).clone();
     let url = kit.url(created["token"].as_str().unwrap(), "app");
@@ -161,6 +171,30 @@ async fn revocation_applies_to_a_push_in_progress() {
     work.git(&["push", "--quiet", "origin", "main"]);
     let listed: Vec<Value> = kit.ref_updates(2).await.iter().map(|update| update["new"].clone()).collect();
     assert_eq!(listed, [json!(first), json!(second)]);
+}
+
+/// Without `--atomic`, git changes each ref in a separate transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn revocation_applies_between_the_transactions_of_a_push() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("a", b"1");
+    let created = kit.ada.post("/v1/me/tokens", json!({ "name": "t", "scopes": ["git:write"] })).await;
+    let created = created.expect(201).clone();
+    let url = kit.url(created["token"].as_str().unwrap(), "app");
+    let revoke = async || {
+        kit.ada.delete(&format!("/v1/me/tokens/{}", created["id"].as_str().unwrap())).await.expect(204);
+        // The decision about the first transaction applies for a second.
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+    };
+    kit.node.hold_pushes(1);
+    let (is_success, printed) = release_after(&kit, &work, &url, &["main:first", "main:second"], revoke).await;
+    assert!(!is_success && printed.contains("remote: push refused: the token or SSH key"), "{printed}");
+    let bare = kit.bare().await;
+    let refs = work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref", "--format=%(refname)"]);
+    assert_eq!(refs.lines().count(), 1, "{refs}");
+    assert_eq!(kit.ref_updates(1).await[0]["ref"], refs.as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,7 +244,7 @@ async fn push_in_progress_is_refused_without_the_control_plane() {
     let work = kit.init("work");
     work.commit("a", b"1");
     let bare = kit.bare().await;
-    kit.node.hold_pushes();
+    kit.node.hold_pushes(0);
     let push = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
     kit.node.wait_for_held_push().await;
     kit.app.shut_down().await;
@@ -220,6 +254,25 @@ async fn push_in_progress_is_refused_without_the_control_plane() {
     let reason = "remote: push refused: the service is not available; push again in a moment";
     assert!(!output.status.success() && printed.contains(reason), "{printed}");
     assert_eq!(work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref"]), "");
+}
+
+/// The control plane returns 503 while it waits too long for a lock, and git clients do not repeat a request.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_outage_of_the_control_plane_delays_clients() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let head = work.commit("a", b"1");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let lock = "BEGIN; LOCK TABLE identity.access_tokens IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(1.6); COMMIT";
+    let locked = "SELECT 1 AS one FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
+        AND relation = 'identity.access_tokens'::regclass";
+    let read = async {
+        eventually("the lock", async || (!kit.app.db_rows(locked).await.is_empty()).then_some(())).await;
+        assert!(work.git(&["ls-remote", "origin"]).contains(&head));
+    };
+    let ((), locking) = tokio::join!(read, kit.app.db_execute(lock));
+    locking.unwrap();
 }
 
 /// A repository is identified by its id. A new repository with the same name is empty, and a renamed one keeps its

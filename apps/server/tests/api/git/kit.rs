@@ -219,13 +219,17 @@ impl GitNode {
         std::fs::rename(&new, &program).unwrap();
     }
 
-    /// Holds pushes after git has locked their refs, and before the hook runs, until `release_pushes`.
-    pub fn hold_pushes(&self) {
-        let (hold, held) = (self.folder().join("hold"), self.folder().join("held"));
-        std::fs::write(&hold, "").unwrap();
-        let (hold, held) = (hold.display(), held.display());
+    /// Holds pushes after git has locked the refs of a transaction, and before the hook runs, until `release_pushes`. Lets
+    /// this number of transactions pass first.
+    pub fn hold_pushes(&self, after: usize) {
+        let [hold, held, passed] = ["hold", "held", "passed"].map(|name| self.folder().join(name));
+        for file in [&hold, &passed] {
+            std::fs::write(file, "").unwrap();
+        }
+        let (hold, held, passed) = (hold.display(), held.display(), passed.display());
         let wait = format!(": > '{held}'; while [ -e '{hold}' ]; do sleep 0.05; done");
-        let script = format!("if [ \"$1\" = prepared ] && [ -e '{hold}' ]; then {wait}; fi\nexec \"$hook\" \"$@\"");
+        let count = format!("if [ $(wc -l < '{passed}') -ge {after} ]; then {wait}; else echo >> '{passed}'; fi");
+        let script = format!("if [ \"$1\" = prepared ] && [ -e '{hold}' ]; then {count}; fi\nexec \"$hook\" \"$@\"");
         self.replace_hook(&script);
     }
 
