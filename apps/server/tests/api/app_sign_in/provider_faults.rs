@@ -58,7 +58,7 @@ async fn failures_of_providers_are_pages() {
         visitor.sign_in(provider, "ada").await;
     });
     // A project has a limit on concurrent sign-ins.
-    stream::iter(failed).buffer_unordered(20).collect::<Vec<()>>().await;
+    stream::iter(failed).buffer_unordered(8).collect::<Vec<()>>().await;
 
     let visitor = platform.visitor("club");
     for (fault, status) in [("code: expired", 400), ("", 403)] {
