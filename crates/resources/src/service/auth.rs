@@ -42,8 +42,8 @@ impl Resources {
         let project = target.project;
         let create = async |tx: &mut Connection| {
             tx.auth_create(project).await?;
-            let settings = tx.auth_lock(project).await?;
-            let settings = settings.ok_or_else(|| Error::inconsistent("the created settings are missing"))?;
+            // Settings that existed before are missing if the project was deleted meanwhile.
+            let settings = tx.auth_lock(project).await?.ok_or(ResourceError::ProjectNotFound)?;
             self.require_database(tx, project).await?;
             self.auth_status(tx, project, true, settings).await
         };
