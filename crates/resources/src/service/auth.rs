@@ -42,7 +42,7 @@ impl Resources {
         let project = target.project;
         let create = async |tx: &mut Connection| {
             tx.auth_create(project).await?;
-            // Settings that existed before are missing if the project was deleted meanwhile.
+            // The deletion of the project, which can commit between the two statements, deletes its settings.
             let settings = tx.auth_lock(project).await?.ok_or(ResourceError::ProjectNotFound)?;
             self.require_database(tx, project).await?;
             self.auth_status(tx, project, true, settings).await

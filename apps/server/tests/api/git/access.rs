@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::kit::{Clone, token};
+use super::kit::{Clone, GitNode, token};
 use super::{Kit, REPO};
 use crate::support::{client, eventually};
 
@@ -95,24 +95,20 @@ async fn revocation_applies_to_the_next_request() {
     assert_eq!(status(&kit, "app", "receive-pack", Some(&password)).await, 404);
 }
 
-/// Pushes to a URL, and makes a change while git holds the locks of the first refs. Returns git's exit status and its
-/// output for the user.
-async fn push_during(kit: &Kit, work: &Clone, url: &str, refs: &[&str], change: impl AsyncFnOnce()) -> (bool, String) {
-    kit.node.hold_pushes(0);
-    release_after(kit, work, url, refs, change).await
-}
-
-async fn release_after(
-    kit: &Kit,
+/// Pushes to a URL, and makes a change while git holds the locks of a transaction, after this number of others. Returns
+/// whether git succeeds, and its output for the user.
+async fn push_during(
+    (node, after): (&GitNode, usize),
     work: &Clone,
     url: &str,
     refs: &[&str],
     change: impl AsyncFnOnce(),
 ) -> (bool, String) {
+    node.hold_pushes(after);
     let push = work.command(&[&["push", url], refs].concat()).stderr(Stdio::piped()).spawn().unwrap();
-    kit.node.wait_for_held_push().await;
+    node.wait_for_held_push().await;
     change().await;
-    kit.node.release_pushes();
+    node.release_pushes();
     let output = push.wait_with_output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -143,28 +139,28 @@ async fn revocation_applies_to_a_push_in_progress() {
     let revoke = async || {
         member.delete(&format!("/v1/me/tokens/{}", created["id"].as_str().unwrap())).await.expect(204);
     };
-    let pushed = push_during(&kit, &work, &url, &["main", "main:second", "main:third"], revoke).await;
+    let pushed = push_during((&kit.node, 0), &work, &url, &["main", "main:second", "main:third"], revoke).await;
     refused(pushed, "the token or SSH key of the push is not valid any more");
 
     let key = kit.register_key(&member, &["-t", "ed25519"]).await;
     let revoke = async || {
         member.delete(&format!("/v1/me/ssh-keys/{key}")).await.expect(204);
     };
-    let pushed = push_during(&kit, &work, &kit.ssh_url("app"), &["main"], revoke).await;
+    let pushed = push_during((&kit.node, 0), &work, &kit.ssh_url("app"), &["main"], revoke).await;
     refused(pushed, "the token or SSH key of the push is not valid any more");
 
     let url = kit.url(&token(&member, &["git:write"]).await, "app");
     let lower = async || {
         kit.ada.put(&membership, json!({ "role": "viewer" })).await.expect(200);
     };
-    let pushed = push_during(&kit, &work, &url, &["--atomic", "main", "main:second"], lower).await;
+    let pushed = push_during((&kit.node, 0), &work, &url, &["--atomic", "main", "main:second"], lower).await;
     refused(pushed, "pushing requires the role member in the organization");
 
     kit.ada.put(&membership, json!({ "role": "member" })).await.expect(200);
     let remove = async || {
         kit.ada.delete(&membership).await.expect(204);
     };
-    let pushed = push_during(&kit, &work, &url, &["main"], remove).await;
+    let pushed = push_during((&kit.node, 0), &work, &url, &["main"], remove).await;
     refused(pushed, "the repository was deleted, or you are not a member of its organization any more");
 
     // Refused pushes are not listed.
@@ -188,8 +184,8 @@ async fn revocation_applies_between_the_transactions_of_a_push() {
         // The decision about the first transaction applies for a second.
         tokio::time::sleep(Duration::from_millis(1_100)).await;
     };
-    kit.node.hold_pushes(1);
-    let (is_success, printed) = release_after(&kit, &work, &url, &["main:first", "main:second"], revoke).await;
+    let refs = ["main:first", "main:second"];
+    let (is_success, printed) = push_during((&kit.node, 1), &work, &url, &refs, revoke).await;
     assert!(!is_success && printed.contains("remote: push refused: the token or SSH key"), "{printed}");
     let bare = kit.bare().await;
     let refs = work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref", "--format=%(refname)"]);
@@ -212,7 +208,7 @@ async fn push_in_progress_follows_a_renamed_repository_and_not_a_deleted_one() {
         kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
         kit.create("app").await;
     };
-    let (is_success, printed) = push_during(&kit, &work, "origin", &["main"], rename).await;
+    let (is_success, printed) = push_during((&kit.node, 0), &work, "origin", &["main"], rename).await;
     assert!(is_success, "{printed}");
     assert_eq!(work.git(&["ls-remote", "origin"]), "");
     let new = kit.bare().await;
@@ -225,13 +221,13 @@ async fn push_in_progress_follows_a_renamed_repository_and_not_a_deleted_one() {
     let delete = async || {
         kit.ada.delete("/v1/orgs/ada/projects/shop/repos/renamed").await.expect(204);
     };
-    refused(push_during(&kit, &work, &shop, &["main:other"], delete).await);
+    refused(push_during((&kit.node, 0), &work, &shop, &["main:other"], delete).await);
     let delete = async || {
         let confirm = json!({ "confirm": "site" });
         let deleted = kit.ada.send(Method::DELETE, project, |request| request.json(&confirm)).await;
         deleted.expect(204);
     };
-    refused(push_during(&kit, &work, "origin", &["main:other"], delete).await);
+    refused(push_during((&kit.node, 0), &work, "origin", &["main:other"], delete).await);
     let refs = |bare: &Path| work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref", "--format=%(refname)"]);
     assert_eq!((refs(&renamed), refs(&new)), ("refs/heads/main".to_owned(), String::new()));
 }
@@ -244,15 +240,10 @@ async fn push_in_progress_is_refused_without_the_control_plane() {
     let work = kit.init("work");
     work.commit("a", b"1");
     let bare = kit.bare().await;
-    kit.node.hold_pushes(0);
-    let push = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
-    kit.node.wait_for_held_push().await;
-    kit.app.shut_down().await;
-    kit.node.release_pushes();
-    let output = push.wait_with_output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stderr);
+    let stop = async || kit.app.shut_down().await;
+    let (is_success, printed) = push_during((&kit.node, 0), &work, "origin", &["main"], stop).await;
     let reason = "remote: push refused: the service is not available; push again in a moment";
-    assert!(!output.status.success() && printed.contains(reason), "{printed}");
+    assert!(!is_success && printed.contains(reason), "{printed}");
     assert_eq!(work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref"]), "");
 }
 
