@@ -21,6 +21,7 @@ struct StoredBundle {
 impl Cache {
     /// Pins these bundles, and unpins all others.
     pub fn pin(&self, bundles: HashSet<Digest>) {
+        self.repairing.lock().unwrap_or_else(PoisonError::into_inner).retain(|bundle, _| bundles.contains(bundle));
         *self.pinned.lock().unwrap_or_else(PoisonError::into_inner) = bundles;
     }
 
@@ -58,6 +59,9 @@ impl Cache {
         let bundles = self.stored_bundles()?;
         let mut uses: HashMap<Digest, usize> = HashMap::new();
         for content in bundles.iter().flat_map(|stored| &stored.contents) {
+            *uses.entry(*content).or_default() += 1;
+        }
+        for content in self.repairing.lock().unwrap_or_else(PoisonError::into_inner).values().flatten() {
             *uses.entry(*content).or_default() += 1;
         }
         let mut unused: Vec<Digest> = sizes.keys().filter(|content| !uses.contains_key(content)).copied().collect();

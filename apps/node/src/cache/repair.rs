@@ -12,10 +12,12 @@ use crate::digest::{Digest, HashingWriter};
 use crate::index::Asset;
 
 impl Cache {
-    /// Removes the index of a bundle and its damaged blobs.
+    /// Removes the index of a bundle and its damaged blobs. Evictions keep the other blobs while the bundle is pinned.
     pub fn remove_damaged_bundle(&self, bundle: Digest) -> io::Result<()> {
         let _exclusive = self.removal_lock.write().unwrap_or_else(PoisonError::into_inner);
         let Some(index) = self.index(bundle)? else { return Ok(()) };
+        let contents = index.contents().map(|asset| asset.content).collect();
+        self.repairing.lock().unwrap_or_else(PoisonError::into_inner).insert(bundle, contents);
         remove(&self.index_path(bundle))?;
         sync(&self.dir.join("sites"))?;
         index.contents().try_for_each(|asset| self.remove_if_damaged(asset))

@@ -26,6 +26,16 @@ async fn deploy(core: &ControlPlane, node: &RunningNode, number: usize) -> Strin
     bundle
 }
 
+/// Deploys an archive that ends within its second file. The first file is `version(2)`.
+fn deploy_truncated(core: &ControlPlane, project: &str) -> String {
+    let noise: Vec<u8> = (0..200_u8).flat_map(|number| sha256(&[number]).into_bytes()).collect();
+    let whole = archive(&[("assets/first.bin", &version(2)), ("assets/second.bin", &noise)]);
+    let truncated: Bytes = whole.slice(..whole.len() * 3 / 4);
+    let bundle = core.set_desired(project, &[&format!("{project}.localhost")], &truncated);
+    core.put(&bundle, truncated);
+    bundle
+}
+
 fn blob(dir: &Dir, content: &[u8]) -> PathBuf {
     let name = sha256(content);
     dir.path().join("blobs").join(&name[..2]).join(name)
@@ -99,11 +109,7 @@ async fn blobs_of_a_truncated_bundle_are_removed() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let node = RunningNode::start(&core, &dir).await;
     deploy(&core, &node, 1).await;
-    let noise: Vec<u8> = (0..200_u8).flat_map(|number| sha256(&[number]).into_bytes()).collect();
-    let whole = archive(&[("assets/first.bin", &version(2)), ("assets/second.bin", &noise)]);
-    let half: Bytes = whole.slice(..whole.len() * 3 / 4);
-    let bundle = core.set_desired("shop", &[HOST], &half);
-    core.put(&bundle, half);
+    let bundle = deploy_truncated(&core, "shop");
     until("two attempts", || core.fetches_of(&bundle) >= 2).await;
     until("removal of the blobs", || !blob(&dir, &version(2)).exists()).await;
     assert_eq!(node.visitor.get(HOST, "/a.bin").await.bytes, version(1));
@@ -164,6 +170,28 @@ async fn damaged_blobs_are_not_served_and_are_fetched_again() {
     let node = RunningNode::start(&core, &dir).await;
     assert_eq!(node.visitor.get(HOST, "/a.html").await.body, text);
     assert_eq!(core.fetches_of(&bundle), fetches);
+}
+
+/// Evictions remove blobs without an index, and a damaged bundle has none until it is fetched again.
+#[tokio::test(flavor = "multi_thread")]
+async fn intact_blobs_of_a_damaged_bundle_are_served_until_it_is_fetched_again() {
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let node = RunningNode::start(&core, &dir).await;
+    let bundle = deploy(&core, &node, 1).await;
+    node.stop().await;
+    fs::remove_file(blob(&dir, &version(1))).unwrap();
+    core.put(&bundle, "not the bundle");
+
+    let node = RunningNode::start(&core, &dir).await;
+    let before = core.fetches_of(&bundle);
+    assert_eq!(node.visitor.get(HOST, "/a.bin").await.status, 503);
+    until("a failed fetch", || core.fetches_of(&bundle) > before).await;
+    let orphan = blob(&dir, &version(3));
+    fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+    fs::write(&orphan, "left").unwrap();
+    deploy_truncated(&core, "broken");
+    until("an eviction", || !orphan.exists()).await;
+    assert_eq!(node.visitor.get(HOST, "/").await.body, "home");
 }
 
 /// Every response succeeds and contains exactly one version, while older versions are evicted continuously.
