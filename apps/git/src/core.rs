@@ -12,7 +12,7 @@ use protocol::{
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use crate::config::Config;
 use crate::limits::Busy;
@@ -20,11 +20,10 @@ use crate::limits::Busy;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses before the decision about an access is requested again. git clients do not repeat their requests.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
-/// The maximum time in which the decision about a push in progress is requested, repeatedly after failures. git holds the
-/// locks of the refs during this time.
+/// The maximum time in which a push in progress is authorized again. git holds the locks of the refs during this time.
 const PUSH_DECISION_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause before the next of these requests. The control plane may be restarting.
-const PUSH_DECISION_PAUSE: Duration = Duration::from_millis(500);
+/// The pauses before this decision is requested again. They cover a restart of the control plane.
+const PUSH_RETRY_PAUSES: [Duration; 8] = [Duration::from_millis(500); 8];
 /// The timeout of a bundle upload.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of characters of a commit message that are uploaded.
@@ -54,23 +53,9 @@ impl Core {
 
     /// Asks the control plane whether a push in progress may still change this repository.
     pub async fn authorize_again(&self, repository: &str, pusher: &GitPusher) -> anyhow::Result<GitPushDecision> {
-        let url = self.url(&format!("repositories/{repository}/access"));
-        let end = Instant::now() + PUSH_DECISION_TIMEOUT;
-        loop {
-            let request = self.client.post(&url).json(pusher);
-            let decision = timeout_at(end, self.json(request)).await.context("the control plane did not respond")?;
-            match decision {
-                Err(error) if Instant::now() + PUSH_DECISION_PAUSE < end => {
-                    tracing::debug!(
-                        error = format!("{error:#}"),
-                        repository,
-                        "cannot authorize a push again; retrying"
-                    );
-                    sleep(PUSH_DECISION_PAUSE).await;
-                }
-                decided => return decided,
-            }
-        }
+        let request = self.client.post(self.url(&format!("repositories/{repository}/access"))).json(pusher);
+        let decided = async { json(successful(decide(request, &PUSH_RETRY_PAUSES).await?)?).await };
+        timeout(PUSH_DECISION_TIMEOUT, decided).await.context("the control plane did not respond")?
     }
 
     /// Returns the user of an SSH key. `None` if the key is not registered.
@@ -167,7 +152,7 @@ impl Core {
 
     /// Sends a request that the control plane counts by user.
     async fn limited<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {
-        let response = decide(request).await?;
+        let response = decide(request, &RETRY_PAUSES).await?;
         if response.status() == StatusCode::TOO_MANY_REQUESTS {
             return Err(Busy::Rate.into());
         }
@@ -183,9 +168,10 @@ impl Core {
     }
 }
 
-/// Requests a decision. Repeats the request if the connection fails or the control plane returns 503.
-async fn decide(request: RequestBuilder) -> anyhow::Result<Response> {
-    for pause in RETRY_PAUSES {
+/// Requests a decision. Repeats the request after each of these pauses if the connection fails or the control plane
+/// returns 503.
+async fn decide(request: RequestBuilder, pauses: &[Duration]) -> anyhow::Result<Response> {
+    for pause in pauses {
         let attempt = request.try_clone().context("the body cannot be sent again")?.send().await;
         let is_transient = match &attempt {
             Ok(response) => response.status() == StatusCode::SERVICE_UNAVAILABLE,
@@ -194,7 +180,7 @@ async fn decide(request: RequestBuilder) -> anyhow::Result<Response> {
         if !is_transient {
             return received(attempt);
         }
-        sleep(pause).await;
+        sleep(*pause).await;
     }
     answer(request).await
 }

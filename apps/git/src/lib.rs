@@ -71,7 +71,7 @@ impl GitNode {
         let (journal, changed) = Journal::open(&repositories).context("cannot open the journal")?;
         let mut tasks = JoinSet::new();
         let deployer = Deployer::new(core.clone(), repositories.clone(), metrics.clone());
-        let hooks = journal.clone().serve_hooks(repositories.socket(), core.clone(), deployer.clone());
+        let hooks = journal.clone().serve_hooks(repositories.socket(), core.clone(), deployer.clone(), metrics.clone());
         tasks.spawn(async move {
             if let Err(error) = hooks.await {
                 tracing::error!(error = format!("{error:#}"), "the hooks cannot be served");

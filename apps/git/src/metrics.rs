@@ -24,6 +24,7 @@ impl Transport {
 #[derive(Clone)]
 pub struct Metrics {
     accesses: IntCounterVec,
+    push_decisions: IntCounterVec,
     exchanges: HistogramVec,
     delivered: IntCounter,
     deploys: IntCounterVec,
@@ -36,6 +37,9 @@ impl Metrics {
     pub fn new() -> Result<Self, prometheus::Error> {
         let accesses = Opts::new("svc_git_accesses_total", "Requests of git clients, by the decision about them");
         let accesses = IntCounterVec::new(accesses, &["transport", "decision"])?;
+        let push_decisions =
+            Opts::new("svc_git_push_decisions_total", "Decisions about pushes before they change refs");
+        let push_decisions = IntCounterVec::new(push_decisions, &["decision"])?;
         let buckets = prometheus::exponential_buckets(0.01, 3.0, 12)?;
         let exchanges = HistogramOpts::new("svc_git_exchange_seconds", "Duration of programs of git, by their outcome");
         let exchanges = HistogramVec::new(exchanges.buckets(buckets.clone()), &["transport", "program", "outcome"])?;
@@ -47,16 +51,22 @@ impl Metrics {
         let browses = HistogramVec::new(browses.buckets(buckets), &["operation"])?;
         let registry = Registry::new();
         registry.register(Box::new(accesses.clone()))?;
+        registry.register(Box::new(push_decisions.clone()))?;
         registry.register(Box::new(exchanges.clone()))?;
         registry.register(Box::new(delivered.clone()))?;
         registry.register(Box::new(deploys.clone()))?;
         registry.register(Box::new(browses.clone()))?;
-        Ok(Self { accesses, exchanges, delivered, deploys, browses, registry })
+        Ok(Self { accesses, push_decisions, exchanges, delivered, deploys, browses, registry })
     }
 
     /// Counts a decision about an access.
     pub fn access(&self, transport: Transport, decision: &str) {
         self.accesses.with_label_values(&[transport.name(), decision]).inc();
+    }
+
+    /// Counts a decision about a push that is about to change refs.
+    pub fn push_decision(&self, decision: &str) {
+        self.push_decisions.with_label_values(&[decision]).inc();
     }
 
     /// Records the duration and the outcome of a git process.

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::deploy::Deployer;
 use crate::hook::{OK, Phase, REFUSED, Step};
 use crate::leftovers::remove_file;
+use crate::metrics::Metrics;
 use crate::sync::FailedPacks;
 
 /// The maximum size of a hook's message, in bytes. 2,000 updates of refs with long names fit.
@@ -35,7 +36,13 @@ struct PushRefusal(String);
 
 impl Journal {
     /// Serves the hooks. Fails only if it cannot listen.
-    pub async fn serve_hooks(self, socket: PathBuf, core: Core, deployer: Deployer) -> anyhow::Result<()> {
+    pub async fn serve_hooks(
+        self,
+        socket: PathBuf,
+        core: Core,
+        deployer: Deployer,
+        metrics: Metrics,
+    ) -> anyhow::Result<()> {
         remove_file(&socket)?;
         let listener = UnixListener::bind(&socket).context("cannot listen on the socket of the hooks")?;
         listener.set_nonblocking(true)?;
@@ -49,16 +56,22 @@ impl Journal {
                     continue;
                 }
             };
-            let (journal, core, deployer) = (self.clone(), core.clone(), deployer.clone());
+            let (journal, core, deployer, metrics) = (self.clone(), core.clone(), deployer.clone(), metrics.clone());
             tokio::spawn(async move {
-                if let Err(error) = journal.answer(stream, &core, &deployer).await {
+                if let Err(error) = journal.answer(stream, &core, &deployer, &metrics).await {
                     tracing::error!(%error, "failed to answer a hook");
                 }
             });
         }
     }
 
-    async fn answer(&self, mut stream: UnixStream, core: &Core, deployer: &Deployer) -> anyhow::Result<()> {
+    async fn answer(
+        &self,
+        mut stream: UnixStream,
+        core: &Core,
+        deployer: &Deployer,
+        metrics: &Metrics,
+    ) -> anyhow::Result<()> {
         let mut step = Vec::new();
         (&mut stream).take(MAX_STEP_BYTES).read_to_end(&mut step).await?;
         let step: Step = serde_json::from_slice(&step)?;
@@ -70,7 +83,7 @@ impl Journal {
         }
         let push = step.push.clone();
         let phase = step.phase;
-        let response = match self.accept(step, core).await {
+        let response = match self.accept(step, core, metrics).await {
             Ok(()) => OK,
             Err(error) => {
                 self.note_refusal(&push, phase, &error);
@@ -83,18 +96,18 @@ impl Journal {
 
     /// Records a step of a transaction. Before git changes refs, checks that the push is still allowed. This is the last
     /// check, because the sync of a large push takes long.
-    async fn accept(&self, step: Step, core: &Core) -> anyhow::Result<()> {
+    async fn accept(&self, step: Step, core: &Core, metrics: &Metrics) -> anyhow::Result<()> {
         let (journal, push, phase) = (self.clone(), step.push.clone(), step.phase);
         spawn_blocking(move || journal.record(step)).await??;
         match phase {
-            Phase::Prepared => self.authorize_again(&push, core).await,
+            Phase::Prepared => self.authorize_again(&push, core, metrics).await,
             Phase::Committed | Phase::Aborted | Phase::Finished => Ok(()),
         }
     }
 
     /// Asks the control plane whether a push may still change its repository. The pusher may have lost the credential
     /// or the role since the push began.
-    async fn authorize_again(&self, id: &str, core: &Core) -> anyhow::Result<()> {
+    async fn authorize_again(&self, id: &str, core: &Core, metrics: &Metrics) -> anyhow::Result<()> {
         let push = self.push(id)?;
         if push.progress().authorized_at.is_some_and(|at| at.elapsed() < DECISION_VALIDITY) {
             return Ok(());
@@ -104,7 +117,13 @@ impl Journal {
             PushRefusal("push refused: the control plane did not state its user and credential".to_owned())
         })?;
         let asked_at = Instant::now();
-        match core.authorize_again(repository, &GitPusher { user: user.clone(), credential }).await {
+        let decision = core.authorize_again(repository, &GitPusher { user: user.clone(), credential }).await;
+        metrics.push_decision(match &decision {
+            Ok(GitPushDecision::Allowed) => "allowed",
+            Ok(GitPushDecision::Refused(_)) => "refused",
+            Err(_) => "unavailable",
+        });
+        match decision {
             Ok(GitPushDecision::Allowed) => {
                 push.progress().authorized_at = Some(asked_at);
                 Ok(())

@@ -163,6 +163,7 @@ async fn revocation_applies_to_a_push_in_progress() {
     let pushed = push_during((&kit.node, 0), &work, &url, &["main"], remove).await;
     refused(pushed, "the repository was deleted, or you are not a member of its organization any more");
 
+    assert_eq!(kit.push_decisions("refused").await, 4);
     // Refused pushes are not listed.
     work.git(&["push", "--quiet", "origin", "main"]);
     let listed: Vec<Value> = kit.ref_updates(2).await.iter().map(|update| update["new"].clone()).collect();
@@ -245,6 +246,7 @@ async fn push_in_progress_is_refused_without_the_control_plane() {
     let reason = "remote: push refused: the service is not available; push again in a moment";
     assert!(!is_success && printed.contains(reason), "{printed}");
     assert_eq!(work.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref"]), "");
+    assert_eq!(kit.push_decisions("unavailable").await, 1);
 }
 
 /// The control plane returns 503 while it waits too long for a lock, and git clients do not repeat a request.

@@ -162,6 +162,13 @@ impl Kit {
         client().get(url).send().await.unwrap().text().await.unwrap()
     }
 
+    /// Returns the number of these decisions about pushes in progress.
+    pub async fn push_decisions(&self, decision: &str) -> u64 {
+        let prefix = format!("svc_git_push_decisions_total{{decision=\"{decision}\"}} ");
+        let metrics = self.metrics().await;
+        metrics.lines().find_map(|line| line.strip_prefix(&prefix)?.parse().ok()).unwrap_or(0)
+    }
+
     /// Returns the directory of `app` on the node.
     pub async fn bare(&self) -> PathBuf {
         let repo = self.ada.get(REPO).await;
