@@ -29,17 +29,18 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     for _ in 0..rounds {
         let peak = success_rate(&load::closed_loop(api, &requests, 16, DURATION).await);
         let sustainable = find_sustainable_rate(&rig, &requests, peak).await;
+        let full = load::open_loop(api, &requests, sustainable, DURATION / 2).await;
         let before = load::open_loop(api, &requests, sustainable / 2.0, DURATION / 2).await;
         let (no_op, cores) = (RequestProbe::no_op(api), usage::cpu_time(process::id())?);
         let during = load::open_loop(api, &requests, sustainable * 5.0, DURATION).await;
         let (no_op, cores) = (no_op.stop().await?, (usage::cpu_time(process::id())? - cores) / DURATION.as_secs_f64());
         sleep(Duration::from_secs(5)).await;
         let after = load::open_loop(api, &requests, sustainable / 2.0, DURATION / 2).await;
-        measurements.push(Measurement::new(peak, sustainable, [&before, &during, &after], (&no_op, cores)));
+        measurements.push(Measurement::new(peak, sustainable, [&full, &before, &during, &after], (&no_op, cores)));
     }
     // Report the round with the median goodput.
     measurements.sort_by(|a, b| a.share_of_peak().total_cmp(&b.share_of_peak()));
-    outcome.findings.extend(measurements.get(measurements.len() / 2).map(Measurement::finding));
+    outcome.findings.extend(measurements.get(measurements.len() / 2).map(Measurement::findings).into_iter().flatten());
     let mut rig = rig;
     rig.verify(&mut outcome).await?;
     rig.stop().await?;
@@ -86,19 +87,35 @@ async fn find_sustainable_rate(rig: &Rig, requests: &RequestSource, peak: f64) -
     peak * 0.4
 }
 
+struct Percentiles {
+    p50: f64,
+    p99: f64,
+}
+
+impl Percentiles {
+    fn of(samples: &[Sample], is_included: impl Fn(&Sample) -> bool) -> Self {
+        let [p50, p99] = [50, 99].map(|percentile| load::percentile(samples, percentile, &is_included));
+        Self { p50, p99 }
+    }
+}
+
 struct Measurement {
     peak: f64,
     sustainable: f64,
     goodput: f64,
     /// The p99 of rejected requests, in milliseconds like all percentiles here.
     rejected_p99: f64,
-    /// The p99 of served requests that were sent during the adaptation, and of those that were sent later.
-    served_p99: [f64; 2],
+    /// Of served requests that were sent during the adaptation.
+    first_p99: f64,
+    /// Of served requests that were sent later.
+    served: Percentiles,
     rejected: usize,
     /// Requests that were neither served nor rejected.
     failed: usize,
     scheduled: usize,
-    before_p99: f64,
+    /// At the sustainable load, and at half of it.
+    full: Percentiles,
+    before: Percentiles,
     after_p99: f64,
     no_op_p99: f64,
     /// The number of cores that the load generator used.
@@ -109,35 +126,34 @@ impl Measurement {
     fn new(
         peak: f64,
         sustainable: f64,
-        [before, during, after]: [&[Sample]; 3],
+        [full, before, during, after]: [&[Sample]; 4],
         (no_op, cores): (&[Sample], f64),
     ) -> Self {
-        let p99 = |samples: &[Sample]| load::percentile(samples, 99, |_| true);
+        let of_all = |samples: &[Sample]| Percentiles::of(samples, |_| true);
         let is_rejected = |status: u16| status == 503 || status == 429;
         let sent: Vec<Sample> =
             during.iter().copied().filter(|sample| sample.status != 0 || !sample.latency.is_zero()).collect();
         let end = during.iter().map(|sample| sample.scheduled_at).max();
         let adapted = during.iter().map(|sample| sample.scheduled_at + ADAPTATION).min();
+        let is_served = |sample: &Sample| load::is_success(sample.status);
+        let is_late = |sample: &Sample| Some(sample.scheduled_at) >= adapted;
         // Responses after the end of the load do not count as goodput.
-        let within = sent
-            .iter()
-            .filter(|sample| load::is_success(sample.status) && Some(sample.scheduled_at + sample.latency) <= end)
-            .count();
+        let within =
+            sent.iter().filter(|sample| is_served(sample) && Some(sample.scheduled_at + sample.latency) <= end).count();
         Self {
             peak,
             sustainable,
             goodput: within as f64 / DURATION.as_secs_f64(),
             rejected_p99: load::percentile(&sent, 99, |sample| is_rejected(sample.status)),
-            served_p99: [false, true].map(|is_late| {
-                let is_selected = |sample: &Sample| (Some(sample.scheduled_at) >= adapted) == is_late;
-                load::percentile(&sent, 99, |sample| load::is_success(sample.status) && is_selected(sample))
-            }),
+            first_p99: Percentiles::of(&sent, |sample| is_served(sample) && !is_late(sample)).p99,
+            served: Percentiles::of(&sent, |sample| is_served(sample) && is_late(sample)),
             rejected: load::count_status(&sent, is_rejected),
             failed: load::count_status(&sent, |status| !load::is_success(status) && !is_rejected(status)),
             scheduled: during.len(),
-            before_p99: p99(before),
-            after_p99: p99(after),
-            no_op_p99: p99(no_op),
+            full: of_all(full),
+            before: of_all(before),
+            after_p99: of_all(after).p99,
+            no_op_p99: of_all(no_op).p99,
             generator_cores: cores,
         }
     }
@@ -146,17 +162,20 @@ impl Measurement {
         self.goodput / self.peak
     }
 
-    fn finding(&self) -> Finding {
-        let [first_p99, later_p99] = self.served_p99;
-        let normal = self.after_p99 <= (self.before_p99 * 2.0).max(100.0);
+    fn findings(&self) -> [Finding; 2] {
+        [self.goodput_finding(), self.latency_finding()]
+    }
+
+    fn goodput_finding(&self) -> Finding {
+        let normal = self.after_p99 <= (self.before.p99 * 2.0).max(100.0);
         Finding::new(
             "five times the sustainable load",
             "at least 80 % of peak goodput; rejections within 100 ms; normal latency 5 s afterwards",
             self.share_of_peak() >= 0.8 && self.rejected_p99 <= 100.0 && normal && self.failed == 0,
             format!(
                 "peak {:.0}/s, sustainable {:.0}/s; at five times that ({} requests in {} s; the load generator used \
-                 {:.1} cores): {:.0}/s, {:.0} % of peak; {} rejected, p99 {:.0} ms; served p99 {:.0} ms in the first \
-                 second, {:.0} ms later; {} other failures; p99 {:.1} ms before and {:.1} ms 5 s after; no-op {:.1} ms",
+                 {:.1} cores): {:.0}/s, {:.0} % of peak; {} rejected, p99 {:.0} ms; {} other failures; p99 {:.1} ms \
+                 before and {:.1} ms 5 s after; no-op {:.1} ms",
                 self.peak,
                 self.sustainable,
                 self.scheduled,
@@ -166,12 +185,24 @@ impl Measurement {
                 self.share_of_peak() * 100.0,
                 self.rejected,
                 self.rejected_p99,
-                first_p99,
-                later_p99,
                 self.failed,
-                self.before_p99,
+                self.before.p99,
                 self.after_p99,
                 self.no_op_p99,
+            ),
+        )
+    }
+
+    fn latency_finding(&self) -> Finding {
+        let Self { served, full, before, .. } = self;
+        Finding::new(
+            "served requests at five times the sustainable load",
+            "after one second, p50 and p99 at most three times those at the sustainable load",
+            served.p50 <= full.p50 * 3.0 && served.p99 <= full.p99 * 3.0,
+            format!(
+                "p50 {:.1} ms and p99 {:.0} ms; at the sustainable load {:.1} and {:.0} ms, at half of it {:.1} and \
+                 {:.0} ms; p99 {:.0} ms in the first second",
+                served.p50, served.p99, full.p50, full.p99, before.p50, before.p99, self.first_p99,
             ),
         )
     }
