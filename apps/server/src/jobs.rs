@@ -15,6 +15,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::clock_check::ClockCheck;
+
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -81,18 +83,20 @@ impl Job {
 /// The background work of a process. Dropping it aborts all tasks.
 pub(crate) struct Background {
     clock_rng: ClockRng,
+    clock_check: ClockCheck,
     first_runs: Arc<Semaphore>,
     tasks: JoinSet<()>,
     outbox: Vec<OutboxWorker>,
 }
 
 impl Background {
-    pub(crate) fn new(clock_rng: ClockRng) -> Self {
+    pub(crate) fn new(clock_rng: ClockRng, clock_check: ClockCheck) -> Self {
         let first_runs = Arc::new(Semaphore::new(MAX_FIRST_RUNS));
-        Self { clock_rng, first_runs, tasks: JoinSet::new(), outbox: Vec::new() }
+        Self { clock_rng, clock_check, first_runs, tasks: JoinSet::new(), outbox: Vec::new() }
     }
 
-    /// Runs a job within a second and then after each wait, even if the previous run failed or panicked.
+    /// Runs a job within a second and then after each wait, even if the previous run failed or panicked. Skips a run
+    /// while the clock of this server is wrong, because jobs end and delete shared rows by their age.
     pub(crate) fn job<P, E, W>(&mut self, job: Job, context: P, work: impl Fn(P) -> W + Send + 'static)
     where
         P: Clone + Send + 'static,
@@ -104,28 +108,19 @@ impl Background {
         PERIOD.record(job.period.as_secs_f64(), &labels);
         LAST_SUCCESS.record(0.0, &labels);
         FAILURES.add(0, &labels);
-        let first_runs = self.first_runs.clone();
+        let (first_runs, clock_check) = (self.first_runs.clone(), self.clock_check.clone());
         self.tasks.spawn(async move {
             let mut first_run = timeout(MAX_FIRST_WAIT, first_runs.acquire()).await.ok();
             loop {
-                let start = Instant::now();
-                let result = AssertUnwindSafe(work(context.clone())).catch_unwind().await;
+                let succeeded = match clock_check.excessive_lead().await {
+                    None => run(job.name, &labels, &clock_rng, work(context.clone())).await,
+                    Some(lead_seconds) => {
+                        FAILURES.add(1, &labels);
+                        tracing::error!(job = job.name, lead_seconds, "skipped a job: the clock differs from Postgres");
+                        false
+                    }
+                };
                 drop(first_run.take());
-                DURATION.record(start.elapsed().as_secs_f64(), &labels);
-                let succeeded = matches!(result, Ok(Ok(())));
-                match &result {
-                    Ok(Ok(())) => LAST_SUCCESS.record(unix_seconds(&clock_rng), &labels),
-                    Ok(Err(error)) => {
-                        FAILURES.add(1, &labels);
-                        tracing::warn!(job = job.name, error = %error_chain(error), "job failed");
-                    }
-                    Err(panic) => {
-                        FAILURES.add(1, &labels);
-                        tracing::error!(job = job.name, error = panic_message(panic.as_ref()), "job panicked");
-                    }
-                }
-                // The payload of a panic need not be `Sync`, so it must not be held across an await.
-                drop(result);
                 tokio::time::sleep(job.wait(&clock_rng, succeeded)).await;
             }
         });
@@ -147,6 +142,34 @@ impl Background {
     }
 }
 
+/// Runs a job once, and records the result. Returns whether it succeeded.
+async fn run<E: Error + 'static>(
+    name: &'static str,
+    labels: &[KeyValue],
+    clock_rng: &ClockRng,
+    work: impl Future<Output = Result<(), E>>,
+) -> bool {
+    let start = Instant::now();
+    let result = AssertUnwindSafe(work).catch_unwind().await;
+    DURATION.record(start.elapsed().as_secs_f64(), labels);
+    match result {
+        Ok(Ok(())) => {
+            LAST_SUCCESS.record(unix_seconds(clock_rng), labels);
+            true
+        }
+        Ok(Err(error)) => {
+            FAILURES.add(1, labels);
+            tracing::warn!(job = name, error = %error_chain(&error), "job failed");
+            false
+        }
+        Err(panic) => {
+            FAILURES.add(1, labels);
+            tracing::error!(job = name, error = panic_message(panic.as_ref()), "job panicked");
+            false
+        }
+    }
+}
+
 /// Returns the message of a panic, if it is a text.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
@@ -160,14 +183,16 @@ fn unix_seconds(clock_rng: &ClockRng) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use testkit::{TestClock, TestDatabase};
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::clock_check::tests::{of_clock, without_postgres};
 
     #[tokio::test]
     async fn job_that_panics_runs_again() {
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let mut background = Background::new(ClockRng::system());
+        let mut background = Background::new(ClockRng::system(), without_postgres());
         let work = |runs: mpsc::UnboundedSender<()>| async move {
             runs.send(()).unwrap();
             if true {
@@ -181,10 +206,27 @@ mod tests {
         }
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn job_does_not_run_while_the_clock_is_wrong() {
+        let (database, clock) = (TestDatabase::create().await, TestClock::running());
+        let (runs, mut seen) = mpsc::unbounded_channel();
+        let mut background = Background::new(ClockRng::system(), of_clock(&database, &clock));
+        let work = |runs: mpsc::UnboundedSender<()>| async move {
+            runs.send(()).unwrap();
+            Ok::<(), std::io::Error>(())
+        };
+        clock.advance(24 * 3600);
+        background.job(Job::every(Duration::from_millis(1), "test.clock"), runs, work);
+        // The first run begins within a second. Without the check, it is seen here.
+        assert!(timeout(SECOND * 2, seen.recv()).await.is_err());
+        clock.advance(-24 * 3600);
+        assert_eq!(timeout(MINUTE, seen.recv()).await.unwrap(), Some(()));
+    }
+
     #[tokio::test]
     async fn jobs_that_hang_do_not_hold_up_others() {
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let mut background = Background::new(ClockRng::system());
+        let mut background = Background::new(ClockRng::system(), without_postgres());
         let work = |runs: mpsc::UnboundedSender<()>| async move {
             runs.send(()).unwrap();
             std::future::pending::<Result<(), std::io::Error>>().await

@@ -3,17 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use diesel::QueryableByName;
+use diesel::sql_types::Timestamptz;
 use diesel_async::pooled_connection::deadpool::Object;
-use diesel_async::{AsyncConnection, TransactionManager as _};
-use kernel::ClockRng;
+use diesel_async::{AsyncConnection, RunQueryDsl as _, TransactionManager as _};
 use kernel::seal::Keys;
+use kernel::{ClockRng, Time};
 
 use crate::caller_check::FindCallerCheck;
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
 use crate::instrument::{InFlight, StatementInstrumentation};
 use crate::per_thread_pools::PerThreadPools;
-use crate::{Config, Connection, Error, Listener, PoolStatus, Result};
+use crate::{Config, Connection, Error, Listener, PoolStatus, Prepared, Result};
 
 /// The `NOTIFY` channel of outbox messages. The payload is the topic; an empty payload means all topics.
 pub(crate) const OUTBOX_CHANNEL: &str = "outbox";
@@ -91,6 +93,21 @@ impl Store {
         let in_flight = InFlight::default();
         object.set_instrumentation(StatementInstrumentation::new(in_flight.clone()));
         Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
+    }
+
+    /// Returns the time of Postgres's clock. All times in rows come from [`Self::clock_rng`].
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn postgres_time(&self) -> Result<Time> {
+        #[derive(QueryableByName)]
+        struct Clock {
+            #[diesel(sql_type = Timestamptz)]
+            time: Time,
+        }
+        let read = Prepared(diesel::sql_query("SELECT clock_timestamp() AS time"));
+        let Clock { time } = read.get_result(&mut *self.connection().await?).await?;
+        Ok(time)
     }
 
     /// Runs a statement that reads a few rows by key and takes no locks. The statements of a server thread share a
