@@ -29,9 +29,13 @@ const LEASE_SECONDS: i64 = 120;
 /// The timeout of a run.
 const RUN_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The number of concurrent runs in a process, and how many of them may be those of one organization.
-const MAX_CONCURRENT_RUNS: usize = 16;
+/// The number of concurrent runs in a process, and how many of them may be those of one organization. The default
+/// settings give all background jobs four connections to Postgres.
+const MAX_CONCURRENT_RUNS: usize = 8;
 const MAX_RUNS_PER_ORG: usize = 4;
+
+/// The pause after which a name whose run did not reach Postgres becomes due again.
+const UNAVAILABLE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The interval of claims while runs are in progress.
 const CLAIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -88,7 +92,8 @@ impl Certificates {
     /// immediately.
     ///
     /// # Errors
-    /// Returns an error if Postgres is unavailable. A name whose run failed is due again at the end of its lease.
+    /// Returns an error if Postgres is unavailable. A name whose run failed for this reason is due again after two
+    /// seconds, or at the end of its lease if Postgres is still unavailable then.
     pub async fn run_due(&self) -> store::Result<usize> {
         let (mut runs, mut running, mut orgs) = (0, FuturesUnordered::new(), Vec::new());
         let deadline = Instant::now() + CLAIM_TIMEOUT;
@@ -155,8 +160,22 @@ impl Certificates {
         };
         match result {
             Ok(()) | Err(RunError::Stale) => {}
-            Err(error) => tracing::warn!(name = name.name, error = %error_chain(&error), "failed to run a name"),
+            Err(error) => {
+                tracing::warn!(name = name.name, error = %error_chain(&error), "failed to run a name");
+                if matches!(error, RunError::Store(Error::Unavailable(_))) {
+                    tokio::time::sleep(UNAVAILABLE_PAUSE).await;
+                    if let Err(error) = self.end_lease(&name).await {
+                        tracing::warn!(name = name.name, error = %error_chain(&error), "failed to end a lease");
+                    }
+                }
+            }
         }
+    }
+
+    async fn end_lease(&self, name: &NameRecord) -> store::Result<()> {
+        let now = self.store.clock_rng().now();
+        let message = Some("the service is busy; the order continues in a moment");
+        self.store.connection().await?.name_reschedule(&name.name, name.run, now, message).await
     }
 
     async fn run(&self, name: &NameRecord) -> Result<(), RunError> {

@@ -1,5 +1,7 @@
 //! Authorities that fail.
 
+use std::time::Duration;
+
 use certificates::{AuthorityError, Notice};
 
 use crate::kit::Kit;
@@ -24,6 +26,36 @@ async fn unavailable_authority_is_followed_by_the_next_one_and_by_backoff() {
     }
     assert!((9..=13).contains(&attempts), "{attempts}");
     assert_eq!(it.db_number("SELECT failures FROM certificates.names").await, i64::try_from(attempts).unwrap());
+}
+
+/// The clock stands still, so the lease of the run does not end.
+#[tokio::test]
+async fn run_without_postgres_is_repeated_before_its_lease_ends() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    let project = it.project("site", &["a.example"]).await;
+    it.sync(project).await;
+    authority.stall(true);
+    let lock = "BEGIN; LOCK TABLE certificates.names IN SHARE MODE; SELECT pg_sleep(3); COMMIT";
+    let locks = "SELECT count(*) FROM pg_locks WHERE mode = 'ShareLock' AND granted \
+        AND relation = 'certificates.names'::regclass";
+    let respond = async {
+        while it.db_number(locks).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        authority.stall(false);
+    };
+    let interrupt = async {
+        authority.wait_for_order().await;
+        tokio::join!(it.db_execute(lock), respond);
+    };
+    // The claims of further names wait for the lock too.
+    let _ = tokio::join!(it.certificates.run_due(), interrupt);
+    assert_eq!(authority.orders().len(), 1);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 1);
+    assert_eq!(authority.orders().len(), 1);
+    assert_eq!(it.names().await, ["a.example failed"]);
 }
 
 #[tokio::test]
