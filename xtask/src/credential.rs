@@ -14,8 +14,8 @@ use kernel::{ClientId, ClockRng, Secret, Token, TokenKind};
 use oauth::{Clients, NewClient, RegisteredClient};
 use store::{Config, Store};
 
-/// Ensures that the file contains a valid credential of the node of this kind. Renews it if the file or the database was
-/// replaced.
+/// Ensures that the file contains a valid credential of the node of this kind. Renews it if the file was replaced, and
+/// adds the node if the database was replaced.
 pub async fn ensure_node(database_url: Secret, token_file: &Path, kind: NodeKind) -> Result<()> {
     let name = match kind {
         NodeKind::App => "dev",
@@ -31,9 +31,12 @@ pub async fn ensure_node(database_url: Secret, token_file: &Path, kind: NodeKind
             Err(error) => return Err(error.into()),
         }
     }
-    let name = name.parse().context("invalid node name")?;
-    let renewed = nodes.renew(&Actor::operator("xtask dev"), name, kind).await?;
-    write_secret(token_file, renewed.token.reveal())
+    let (name, actor) = (name.parse().context("invalid node name")?, Actor::operator("xtask dev"));
+    let node = match nodes.renew(&actor, &name).await {
+        Err(ConvergenceError::NodeNotFound(_)) => nodes.add(&actor, name, kind).await?,
+        renewed => renewed?,
+    };
+    write_secret(token_file, node.token.reveal())
 }
 
 /// Returns the client id of the public app with this name and these redirect URIs. Registers the app if necessary. An

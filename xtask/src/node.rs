@@ -22,11 +22,7 @@ pub enum Command {
     /// List the nodes: name, id, kind, number of placed projects, time last seen
     List,
     /// Give a node a new credential and print it; the old one is revoked immediately
-    Renew {
-        name: NodeName,
-        #[command(flatten)]
-        kind: KindArgs,
-    },
+    Renew { name: NodeName },
     /// Revoke a node's credential and move its projects to other nodes
     Revoke { name: NodeName },
 }
@@ -34,10 +30,10 @@ pub enum Command {
 /// The kind of a new node. Without an option, it is a node for projects.
 #[derive(clap::Args)]
 pub struct KindArgs {
-    /// If the node does not exist, add the git node
+    /// Add the git node
     #[arg(long, conflicts_with = "mail")]
     git: bool,
-    /// If the node does not exist, add a mail node
+    /// Add a mail node
     #[arg(long)]
     mail: bool,
 }
@@ -49,8 +45,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             let added = nodes.add(&Actor::operator("xtask node add"), name, kind.kind()).await?;
             println!("{}", added.token.reveal());
         }
-        Command::Renew { name, kind } => {
-            let renewed = nodes.renew(&Actor::operator("xtask node renew"), name, kind.kind()).await?;
+        Command::Renew { name } => {
+            let renewed = nodes.renew(&Actor::operator("xtask node renew"), &name).await?;
             println!("{}", renewed.token.reveal());
         }
         Command::List => {

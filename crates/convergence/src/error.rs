@@ -17,7 +17,7 @@ pub enum ConvergenceError {
     NotPlacedOnNode,
     #[error("the project was deleted")]
     ProjectDeleted,
-    #[error("node {0} does not exist")]
+    #[error("node {0} does not exist; `xtask node list` lists the nodes")]
     NodeNotFound(NodeName),
     #[error("the project has no placement; deploy it or give it a resource first")]
     PlacementNotFound,

@@ -58,26 +58,20 @@ impl Nodes {
             .await
     }
 
-    /// Replaces a node's credential, or adds a node of this kind if there is no node with the name. Revokes the old
-    /// credential immediately.
+    /// Replaces a node's credential. Revokes the old credential immediately.
     ///
     /// # Errors
-    /// Returns [`ConvergenceError::GitNodeExists`].
-    pub async fn renew(&self, actor: &Actor, name: NodeName, kind: NodeKind) -> Result<NewNode> {
+    /// Returns [`ConvergenceError::NodeNotFound`].
+    pub async fn renew(&self, actor: &Actor, name: &NodeName) -> Result<NewNode> {
         let token = Token::mint(TokenKind::Node, self.store.clock_rng());
-        let renewed = self.store.transaction(actor, async |tx| {
-            Ok::<_, ConvergenceError>(match tx.node_set_token(name.as_str(), token.hash()).await? {
-                None => Outcome::Unchanged(None),
-                Some(node) => {
-                    let event = event("node.renew", &node, json!({ "name": node.name }));
-                    Outcome::Changed(Some(NewNode { node, token }), event)
-                }
+        self.store
+            .transaction(actor, async |tx| {
+                let renewed = tx.node_set_token(name.as_str(), token.hash()).await?;
+                let node = renewed.ok_or_else(|| ConvergenceError::NodeNotFound(name.clone()))?;
+                let event = event("node.renew", &node, json!({ "name": node.name }));
+                Ok(Outcome::Changed(NewNode { node, token }, event))
             })
-        });
-        match renewed.await? {
-            Some(node) => Ok(node),
-            None => self.add(actor, name, kind).await,
-        }
+            .await
     }
 
     /// Lists the nodes by name.

@@ -62,7 +62,7 @@ async fn renewal_revokes_old_credential() {
     let kit = Kit::start().await;
     let (edge, other) = (kit.add_node("edge").await, kit.add_node("other").await);
     kit.audited().await;
-    let renewed = kit.nodes.renew(&operator(), edge.node.name.clone(), NodeKind::App).await.unwrap();
+    let renewed = kit.nodes.renew(&operator(), &edge.node.name).await.unwrap();
     assert_eq!(renewed.node, edge.node);
     assert_eq!(kit.audited().await, [audit_row("node.renew", edge.node.id, "edge")]);
     let authenticated = kit.nodes.authenticate(&edge.token, NodeKind::App).await;
@@ -71,9 +71,9 @@ async fn renewal_revokes_old_credential() {
         assert_eq!(kit.nodes.authenticate(&node.token, NodeKind::App).await.unwrap(), node.node.id);
     }
 
-    let added = kit.nodes.renew(&operator(), "new".parse().unwrap(), NodeKind::App).await.unwrap();
-    assert_eq!(kit.nodes.authenticate(&added.token, NodeKind::App).await.unwrap(), added.node.id);
-    assert_eq!(kit.audited().await, [audit_row("node.add", added.node.id, "new")]);
+    let unknown = kit.nodes.renew(&operator(), &"new".parse().unwrap()).await;
+    assert!(matches!(&unknown, Err(ConvergenceError::NodeNotFound(name)) if name.as_str() == "new"), "{unknown:?}");
+    assert_eq!((kit.nodes.list().await.unwrap().len(), kit.audited().await), (2, Vec::new()));
 }
 
 #[test]
