@@ -19,7 +19,7 @@ pub enum Command {
         #[command(flatten)]
         kind: KindArgs,
     },
-    /// List the nodes: name, id, kind, number of placed projects, time last seen
+    /// List the nodes: name, id, kind, number of placed projects, time of the last request
     List,
     /// Give a node a new credential and print it; the old one is revoked immediately
     Renew { name: NodeName },

@@ -83,7 +83,7 @@ pub struct Node {
 pub struct NodeView {
     #[serde(flatten)]
     pub node: Node,
-    /// The time of the node's last poll, accurate to a minute. Null before its first poll.
+    /// The time of the node's last request, accurate to a minute. Null before its first request.
     pub last_seen_at: Option<Time>,
     /// The number of projects whose home node this is.
     pub placements: i64,

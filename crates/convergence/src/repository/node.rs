@@ -21,8 +21,8 @@ pub trait NodeRepository {
     /// Replaces a node's credential. Returns `None` if the node does not exist.
     async fn node_set_token(&mut self, name: &str, token_hash: TokenHash) -> Result<Option<Node>>;
 
-    /// Returns the node of this kind with this credential.
-    async fn node_by_token(&mut self, token_hash: TokenHash, kind: NodeKind) -> Result<Option<NodeId>>;
+    /// Returns the node of this kind with this credential, and the time at which it was last seen.
+    async fn node_by_token(&mut self, token_hash: TokenHash, kind: NodeKind) -> Result<Option<(NodeId, Option<Time>)>>;
 
     /// Returns the node with this name.
     async fn node_find(&mut self, name: &str) -> Result<Option<Node>>;
@@ -53,7 +53,7 @@ pub trait NodeRepository {
     /// the transaction ends.
     async fn node_raise_revision(&mut self, node: NodeId, by: i64) -> Result<Option<i64>>;
 
-    /// Records the time of a poll, unless the recorded one is less than a minute old.
+    /// Records the time of a request of the node.
     async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()>;
 
     /// Records the number of a batch. Returns false if this number or a greater one was recorded before. Locks the
@@ -103,9 +103,9 @@ impl NodeRepository for Connection {
         Ok(update.get_result::<NodeRow>(self).await.optional()?.map(Node::from))
     }
 
-    async fn node_by_token(&mut self, token_hash: TokenHash, kind: NodeKind) -> Result<Option<NodeId>> {
-        let query = nodes::table.filter(nodes::token_hash.eq(token_hash).and(nodes::kind.eq(kind))).select(nodes::id);
-        Ok(query.first(self).await.optional()?)
+    async fn node_by_token(&mut self, token_hash: TokenHash, kind: NodeKind) -> Result<Option<(NodeId, Option<Time>)>> {
+        let query = nodes::table.filter(nodes::token_hash.eq(token_hash).and(nodes::kind.eq(kind)));
+        Ok(query.select((nodes::id, nodes::last_seen_at)).first(self).await.optional()?)
     }
 
     async fn node_find(&mut self, name: &str) -> Result<Option<Node>> {
@@ -165,9 +165,7 @@ impl NodeRepository for Connection {
     }
 
     async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()> {
-        let stale = nodes::last_seen_at.is_null().or(nodes::last_seen_at.le(at.plus_seconds(-60)));
-        let update =
-            diesel::update(nodes::table.filter(nodes::id.eq(node)).filter(stale)).set(nodes::last_seen_at.eq(at));
+        let update = diesel::update(nodes::table.find(node)).set(nodes::last_seen_at.eq(at));
         Prepared(update).execute(self).await?;
         Ok(())
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{Convergence, Result, nodes};
 use crate::core::WakeUps;
 use crate::error::ConvergenceError;
-use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _, StoredState};
+use crate::repository::{PartRepository as _, PlacementRepository as _, StoredState};
 
 /// The time after which a long poll reads the state again without a wake-up.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -29,7 +29,6 @@ impl Convergence {
         let deadline = Instant::now() + wait.min(MAX_WAIT);
         // Subscribe before the first read, so that the poll does not miss a change between the read and the wait.
         let mut wake_ups = self.core()?.subscribe();
-        self.store.connection().await?.node_record_seen(node, self.store.clock_rng().now()).await?;
         loop {
             let mut connection = self.store.connection().await?;
             let stored = connection.desired_since(node, since).await?.ok_or(ConvergenceError::UnknownNode)?;

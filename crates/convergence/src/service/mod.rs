@@ -7,13 +7,14 @@ mod report;
 
 use std::sync::Arc;
 
-use kernel::{Digest, NodeId, ProjectId};
+use kernel::{Digest, NodeId, ProjectId, Token};
 use protocol::{DesiredPart, NodeInfo, Platform, ReportKind};
 use store::Store;
 
 use crate::core::Core;
 use crate::databases::DatabasePlacements;
 use crate::error::ConvergenceError;
+use crate::model::NodeKind;
 use crate::part::{FinalPartWriter, PartWriter, ProjectRemover, SourcedPartWriter, StateWriter};
 use crate::ports::{PartSource, PlatformCertificates, ReportReceiver};
 use crate::registry::{AlreadyRegistered, Registry};
@@ -144,6 +145,22 @@ impl Convergence {
     /// Returns [`ConvergenceError::NoCore`] if the link is off.
     pub fn core(&self) -> Result<&dyn Core> {
         self.writer.core.as_deref().ok_or(ConvergenceError::NoCore)
+    }
+
+    /// Returns the node of this kind with this credential. Records the time of the request, unless the recorded time is
+    /// less than a minute old.
+    ///
+    /// # Errors
+    /// Returns [`ConvergenceError::UnknownNode`].
+    pub async fn authenticate(&self, token: &Token, kind: NodeKind) -> Result<NodeId> {
+        let mut connection = self.store.connection().await?;
+        let found = connection.node_by_token(token.hash(), kind).await?;
+        let (node, last_seen_at) = found.ok_or(ConvergenceError::UnknownNode)?;
+        let now = self.store.clock_rng().now();
+        if last_seen_at.is_none_or(|at| at <= now.plus_seconds(-60)) {
+            connection.node_record_seen(node, now).await?;
+        }
+        Ok(node)
     }
 
     /// Stores the announcement of a node. A node with a Postgres then gets the pending projects.

@@ -166,8 +166,8 @@ impl Nodes {
     /// # Errors
     /// Returns [`ConvergenceError::UnknownNode`].
     pub async fn authenticate(&self, token: &Token, kind: NodeKind) -> Result<NodeId> {
-        let node = self.store.connection().await?.node_by_token(token.hash(), kind).await?;
-        node.ok_or(ConvergenceError::UnknownNode)
+        let found = self.store.connection().await?.node_by_token(token.hash(), kind).await?;
+        found.map(|(node, _)| node).ok_or(ConvergenceError::UnknownNode)
     }
 }
 

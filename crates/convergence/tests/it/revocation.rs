@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convergence::{ConvergenceError, NodeKind, NodeView};
+use convergence::{ConvergenceError, NewNode, NodeKind, NodeView};
 use futures_util::future::join_all;
 use kernel::ApiError as _;
 use serde_json::json;
@@ -131,12 +131,12 @@ async fn deploys_during_revocation_get_home_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_contains_placements_and_last_poll() {
+async fn list_contains_placements_and_last_request() {
     let kit = Kit::start().await;
-    let (one, two) = (kit.add_node("b-one").await.node, kit.add_node("a-two").await.node);
+    let (NewNode { node: one, token }, two) = (kit.add_node("b-one").await, kit.add_node("a-two").await.node);
     kit.set_site(kit.new_project(), Some(site(1))).await;
-    let now = kit.store.clock_rng().now();
-    kit.desired(one.id, 0).await;
+    let now = kit.now();
+    kit.convergence.authenticate(&token, NodeKind::App).await.unwrap();
     let list = kit.nodes.list().await.unwrap();
     let busy = list.iter().position(|view| view.placements == 1).unwrap();
     assert_eq!(list.iter().map(|view| view.placements).sum::<i64>(), 1);
@@ -144,4 +144,25 @@ async fn list_contains_placements_and_last_poll() {
     assert_eq!((list[0].last_seen_at, list[1].last_seen_at), (None, Some(now)));
     let NodeView { node, .. } = &list[busy];
     assert_eq!(kit.desired(node.id, 0).await.parts.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_all_kinds_of_nodes_are_recorded_once_a_minute() {
+    let kit = Kit::start().await;
+    for kind in [NodeKind::App, NodeKind::Git, NodeKind::Mail] {
+        let new = kit.nodes.add(&operator(), kind.to_string().parse().unwrap(), kind).await.unwrap();
+        // Only requests of the node count, not checks of its credential by xtask.
+        kit.nodes.authenticate(&new.token, kind).await.unwrap();
+        let last_seen = async || {
+            let list = kit.nodes.list().await.unwrap();
+            list.into_iter().find(|view| view.node == new.node).unwrap().last_seen_at
+        };
+        assert_eq!(last_seen().await, None, "{kind}");
+        let start = kit.now();
+        for (advance, expected) in [(0, start), (59, start), (1, start.plus_seconds(60))] {
+            kit.advance(advance);
+            assert_eq!(kit.convergence.authenticate(&new.token, kind).await.unwrap(), new.node.id);
+            assert_eq!(last_seen().await, Some(expected), "{kind}");
+        }
+    }
 }

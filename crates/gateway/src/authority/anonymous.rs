@@ -102,7 +102,7 @@ macro_rules! node_policies {
             async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
                 let token = node_token(request)?;
                 let nodes = web::Data::<Convergence>::extract(request, payload).await?;
-                Ok(Self { node: nodes.nodes().authenticate(&token, $kind).await? })
+                Ok(Self { node: nodes.authenticate(&token, $kind).await? })
             }
         }
 
