@@ -36,6 +36,12 @@ impl ReferenceClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), time));
     }
 
+    /// Returns whether the control plane has responded.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Returns whether another clock, which shows `time` now, differs from this clock by less than an hour. Returns
     /// false before the first response.
     #[must_use]
@@ -55,8 +61,9 @@ mod tests {
     #[test]
     fn other_clocks_agree_within_an_hour() {
         let (clock, time) = (ReferenceClock::default(), now());
-        assert!(!clock.agrees_with(time), "no reference");
+        assert!(!clock.is_known() && !clock.agrees_with(time), "no reference");
         clock.observe(time);
+        assert!(clock.is_known());
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         assert!(
             clock.agrees_with(time) && clock.agrees_with(time + minutes(59)) && clock.agrees_with(time - minutes(58))

@@ -159,7 +159,9 @@ impl Manager {
             self.sweeps.spawn(async move { sweep(&shared, number.is_multiple_of(SIZE_SWEEPS)).await });
         }
         self.sweeps_without_removal += 1;
-        if self.sweeps_without_removal >= TOMBSTONE_SWEEPS && self.removals.is_empty() {
+        let is_due = self.sweeps_without_removal >= TOMBSTONE_SWEEPS;
+        // Before the first response of the control plane, the clocks cannot be compared.
+        if is_due && self.removals.is_empty() && self.shared.clock.is_known() {
             // The removal is a separate task, because dropping a large database takes long.
             let shared = Arc::clone(&self.shared);
             self.removals.spawn(async move { remove_tombstones(&shared).await });

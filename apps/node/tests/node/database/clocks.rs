@@ -11,6 +11,7 @@ async fn tombstones_stay_while_the_clocks_differ() {
     let generation = kit.generation("prj_a").await;
     kit.restore("prj_a", &generation).await;
     let admin = kit.superuser("svc_node").await;
+    assert!(!kit.node.log().contains("differ: deletions pause"), "the clocks agree");
     kit.node.kill();
     admin.batch_execute("UPDATE svc.tombstones SET drop_at = now() - interval '1 second'").await.unwrap();
     kit.core.set_clock_back(Duration::from_secs(2 * 60 * 60));
