@@ -6,7 +6,7 @@ use anyhow::Result;
 use kernel::{OrgId, Time, UserId};
 use store::{AuditQuery, AuditRecord};
 
-use crate::setting::Database;
+use crate::setting::{Database, parse_org};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -18,8 +18,8 @@ pub struct Args {
     /// Only events of this user: as the actor, or about the user's account
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
-    /// Only events of this organization
-    #[arg(long, value_name = "ORG")]
+    /// Only events of this organization: its id, not its slug
+    #[arg(long, value_name = "ORG", value_parser = parse_org)]
     org: Option<OrgId>,
     /// Only events at this time or later (RFC 3339)
     #[arg(long, value_name = "TIME")]

@@ -10,7 +10,8 @@ use kernel::OrgId;
 use kernel::audit::Actor;
 use serde_json::json;
 
-use crate::setting::DatabaseArgs;
+use crate::setting::{DatabaseArgs, parse_org};
+use crate::table;
 
 pub type Args = DatabaseArgs<Command>;
 
@@ -27,7 +28,8 @@ pub enum Command {
     },
     /// Correct the AI credit of an organization, for example after a refund
     Adjust {
-        /// The id of the organization
+        /// The id of the organization, not its slug; `svc orgs list --json` shows it to members
+        #[arg(value_parser = parse_org)]
         org: OrgId,
         /// The amount in microcents, negative to take credit back. A cent is 1,000,000 microcents
         #[arg(value_name = "MICROCENTS", allow_negative_numbers = true)]
@@ -43,7 +45,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Events { limit, json } => {
             let events = store.connection().await?.unassigned_list(limit.into()).await?;
-            events.iter().for_each(|event| println!("{}", if json { document(event) } else { line(event) }));
+            if json {
+                events.iter().for_each(|event| println!("{}", document(event)));
+            } else {
+                let head = ["received", "webhook id", "event", "organization"];
+                table::print(head, events.iter().map(row), limit.into());
+            }
         }
         Command::Adjust { org, micro_cents, reason } => {
             let actor = Actor::operator("xtask billing adjust");
@@ -60,12 +67,13 @@ fn parse_reason(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Formats an event for the list. The body contains personal data, so only the JSON form shows it.
-fn line(event: &UnassignedEvent) -> String {
+/// Returns the row of an event. The body contains personal data, so only the JSON form shows it.
+fn row(event: &UnassignedEvent) -> [String; 4] {
     let UnassignedEvent { webhook_id, kind, organization, received_at, .. } = event;
     // The provider and its customers chose these texts, so control characters are escaped.
-    let organization = organization.as_deref().unwrap_or("-").escape_debug();
-    format!("{received_at}  {}  {}  {organization}", webhook_id.escape_debug(), kind.escape_debug())
+    let escape = |text: &str| text.escape_debug().to_string();
+    let organization = organization.as_deref().unwrap_or("-");
+    [received_at.to_string(), escape(webhook_id), escape(kind), escape(organization)]
 }
 
 fn document(event: &UnassignedEvent) -> String {

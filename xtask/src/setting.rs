@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kernel::seal::Keys;
-use kernel::{ClockRng, Secret};
+use kernel::{ClockRng, OrgId, Secret};
 use settings::{Claim, Error, Setting, Settings, Value};
 use store::{Config, Store};
 use xtask::postgres::Cluster;
@@ -76,6 +76,11 @@ impl Database {
         let config = Config { keys, ..Config::new(self.url()?, "xtask") };
         Ok(Store::new(&config, ClockRng::system())?)
     }
+}
+
+/// Parses the id of an organization. The error names it, because users of `svc` know only slugs.
+pub fn parse_org(text: &str) -> Result<OrgId> {
+    text.parse::<OrgId>().context("must be the id of an organization, which starts with org_, not its slug")
 }
 
 #[cfg(test)]

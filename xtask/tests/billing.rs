@@ -30,11 +30,14 @@ fn events(database: &TestDatabase, options: &[&str]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_of_unknown_organizations_are_listed_newest_first() {
     let database = TestDatabase::create().await;
-    assert_eq!(events(&database, &[]), "");
+    assert_eq!(events(&database, &[]), "received  webhook id  event  organization\n");
+    assert_eq!(events(&database, &["--json"]), "");
     database.run(EVENTS).await;
-    let newest = "2026-01-02T00:00:00.000Z  msg_2  subscription.active  acme\\u{1b}[2J\n";
-    assert_eq!(events(&database, &["--limit", "1"]), newest);
-    let all = format!("{newest}2026-01-01T00:00:00.000Z  msg_1  order.paid  -\n");
+    let newest = "\
+        received                  webhook id  event                organization\n\
+        2026-01-02T00:00:00.000Z  msg_2       subscription.active  acme\\u{1b}[2J\n";
+    assert_eq!(events(&database, &["--limit", "1"]), format!("{newest}… there may be more\n"));
+    let all = format!("{newest}2026-01-01T00:00:00.000Z  msg_1       order.paid           -\n");
     assert_eq!(events(&database, &[]), all);
 
     let documents: Vec<Value> =
@@ -74,7 +77,7 @@ async fn credit_is_corrected_with_a_reason() {
         (unknown.as_str(), "5", reason, "no organization"),
         (org.as_str(), "0", reason, "must not be 0"),
         (org.as_str(), "1.5", reason, "invalid value"),
-        ("acme", "5", reason, "org_"),
+        ("acme", "5", reason, "not its slug"),
         (org.as_str(), "5", &["--reason", ""][..], "1 to 500 characters"),
         (org.as_str(), "5", &["--reason", "a\nb"][..], "control characters"),
         (org.as_str(), "5", &[][..], "--reason"),
