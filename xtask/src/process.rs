@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, ensure};
+use kernel::error_chain;
 use rustix::process::{Pid, Signal, getppid, kill_process_group};
 use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
@@ -28,7 +29,11 @@ pub fn exit_code(outcome: Result<ExitCode>) -> ExitCode {
         if let Some(stopped) = error.downcast_ref::<Interrupted>() {
             return stopped.exit_code();
         }
-        eprintln!("error: {error:#}");
+        let text = error_chain(&*error).to_string();
+        eprintln!("error: {text}");
+        if text.contains("relation \"") && text.ends_with("\" does not exist") {
+            eprintln!("The database lacks tables: run `xtask migrate up`.");
+        }
         ExitCode::FAILURE
     })
 }

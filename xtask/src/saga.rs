@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Subcommand;
 use kernel::audit::Actor;
 use serde_json::Value;
+use store::Store;
 use store::saga::{SagaFilter, SagaStatus};
 use uuid::Uuid;
 
@@ -32,22 +33,31 @@ pub enum Command {
     Abandon { id: Uuid },
 }
 
-const IDLE: &str = "no idle saga with this id: it is finished, or a server executes it; try again in 15 seconds";
-
 pub async fn run(args: Args) -> Result<ExitCode> {
     let store = args.database.store()?;
     match args.command {
         Command::List { all, kind } => print(&store.saga_list(&SagaFilter { finished: all, kind }).await?),
         Command::Retry { id } => {
-            ensure!(store.saga_retry(&Actor::operator("xtask saga retry"), id).await?, IDLE);
+            let is_retried = store.saga_retry(&Actor::operator("xtask saga retry"), id).await?;
+            ensure!(is_retried, explain_refusal(&store, id).await?);
             println!("a server continues {id}");
         }
         Command::Abandon { id } => {
-            ensure!(store.saga_abandon(&Actor::operator("xtask saga abandon"), id).await?, IDLE);
+            let is_abandoned = store.saga_abandon(&Actor::operator("xtask saga abandon"), id).await?;
+            ensure!(is_abandoned, explain_refusal(&store, id).await?);
             println!("a server undoes the steps of {id}");
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns why a saga cannot be continued or ended.
+async fn explain_refusal(store: &Store, id: Uuid) -> Result<String> {
+    Ok(match store.saga_find(id).await? {
+        None => format!("there is no saga {id}; `xtask saga list --all` lists the sagas"),
+        Some(saga) if saga.finished_at.is_some() => format!("the saga is finished, with the state {}", saga.state),
+        Some(_) => "a server executes the saga; try again in 15 seconds".to_owned(),
+    })
 }
 
 fn print(sagas: &[SagaStatus]) {

@@ -79,6 +79,15 @@ impl Store {
         Ok(query.load(&mut *self.connection().await?).await?)
     }
 
+    /// Returns a saga.
+    ///
+    /// # Errors
+    /// Returns an error if the statement fails.
+    pub async fn saga_find(&self, id: Uuid) -> Result<Option<SagaStatus>> {
+        let query = sagas::table.find(id).select(SagaStatus::as_select());
+        Ok(query.first(&mut *self.connection().await?).await.optional()?)
+    }
+
     /// Lets the background job continue an unfinished saga now. Returns false if the saga does not exist, is finished,
     /// or is running.
     ///

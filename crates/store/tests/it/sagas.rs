@@ -348,6 +348,9 @@ async fn operator_continues_and_abandons_sagas() {
     assert_eq!(kit.provider.state().compensations, ["one"], "its effect is unknown");
     let SagaResult::Refused(refusal) = kit.run(saga).await else { panic!("not refused") };
     assert!(saga::is_abandonment(&refusal));
+    let found = store.saga_find(saga).await.unwrap().unwrap();
+    assert_eq!((found.id, found.state), (saga, SagaState::Abandoned));
+    assert_eq!(store.saga_find(store.clock_rng().id()).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -1,0 +1,62 @@
+//! `xtask node`, `migrate` and `saga`, as an operator runs them.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
+
+use std::process::{Command, Output};
+
+use testkit::TestDatabase;
+
+/// Runs a command. Returns whether it succeeded, stdout and stderr.
+fn xtask(database_url: &str, arguments: &[&str]) -> (bool, String, String) {
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    xtask.args(arguments).args(["--database-url", database_url]);
+    let Output { status, stdout, stderr } = xtask.output().unwrap();
+    (status.success(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_node_is_neither_renewed_nor_added() {
+    let database = TestDatabase::create().await;
+    let node = |arguments: &[&str]| xtask(&database.url(), &[&["node"], arguments].concat());
+    let (added, credential, _) = node(&["add", "edge"]);
+    let (renewed, new_credential, _) = node(&["renew", "edge"]);
+    assert!(added && renewed && credential.starts_with("svc_nod_") && new_credential.starts_with("svc_nod_"));
+    assert_ne!(credential, new_credential);
+    for command in ["renew", "revoke"] {
+        let (succeeded, printed, error) = node(&[command, "egde"]);
+        let message = "error: node egde does not exist; `xtask node list` lists the nodes\n";
+        assert_eq!((succeeded, printed.as_str(), error.as_str()), (false, "", message), "{command}");
+    }
+    let (_, list, _) = node(&["list"]);
+    assert!(list.starts_with("edge  nod_") && list.lines().count() == 1, "{list}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unusable_database_is_explained() {
+    let database = TestDatabase::create().await;
+    database.run("DROP SCHEMA convergence CASCADE").await;
+    let (succeeded, _, error) = xtask(&database.url(), &["node", "list"]);
+    assert!(!succeeded && error.ends_with("run `xtask migrate up`.\n"), "{error}");
+    let (succeeded, _, error) = xtask("postgres://svc@127.0.0.1:1/svc", &["node", "list"]);
+    assert!(!succeeded && error.matches("refused").count() == 1, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn migrations_are_reverted_after_a_confirmation() {
+    let database = TestDatabase::create().await;
+    let migrate = |arguments: &[&str]| xtask(&database.url(), &[&["migrate"], arguments].concat());
+    let (succeeded, printed, error) = migrate(&["down"]);
+    assert!(!succeeded && printed.is_empty() && error.contains("confirm with --yes"), "{printed}{error}");
+    assert!(migrate(&["down", "--dry-run"]).0 && migrate(&["check"]).0);
+    let (succeeded, printed, error) = migrate(&["down", "--yes"]);
+    assert!(succeeded && printed.starts_with("reverted ") && !migrate(&["check"]).0, "{printed}{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_saga_is_reported() {
+    let database = TestDatabase::create().await;
+    for command in ["retry", "abandon"] {
+        let (succeeded, _, error) = xtask(&database.url(), &["saga", command, "00000000-0000-7000-8000-000000000001"]);
+        assert!(!succeeded && error.contains("there is no saga"), "{command}: {error}");
+    }
+}
