@@ -252,7 +252,8 @@ fn refuse(status: StatusCode, message: &str) -> HttpResponse {
 fn unauthenticated() -> HttpResponse {
     let mut response = refuse(
         StatusCode::UNAUTHORIZED,
-        "Use a personal access token with the scope git:read or git:write as the password.",
+        "The token is missing, unknown, expired or revoked. Use a personal access token with the scope git:read or \
+         git:write as the password.",
     );
     let challenge = actix_web::http::header::HeaderValue::from_static("Basic realm=\"git\", charset=\"UTF-8\"");
     response.headers_mut().insert(WWW_AUTHENTICATE, challenge);

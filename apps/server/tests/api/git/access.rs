@@ -22,6 +22,7 @@ async fn status(kit: &Kit, name: &str, service: &str, password: Option<&str>) ->
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();
     assert_eq!(response.headers().contains_key("www-authenticate"), status == 401);
+    assert_eq!(response.text().await.unwrap().contains("unknown, expired or revoked"), status == 401);
     status
 }
 
