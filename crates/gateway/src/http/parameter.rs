@@ -1,5 +1,6 @@
 //! Parameters in the OpenAPI document.
 
+use kernel::Code;
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
@@ -22,7 +23,7 @@ pub trait PathParameter {
 
     /// Returns the error of a value that does not parse.
     fn parse_error() -> Problem {
-        Problem::not_found()
+        Problem::new(&Code::NOT_FOUND, "there is no such resource: the id or the name has the wrong form")
     }
 }
 
