@@ -242,3 +242,4 @@ fn prints_completions_and_rejects_invalid_commands() {
     machine.svc(&["frobnicate"]).fails(2);
     machine.svc(&["--version"]).succeeds();
 }
+    machine.svc(&["deploy", "--creat"]).fails(2).stderr_contains("'--create'");
