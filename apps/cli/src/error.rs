@@ -101,10 +101,14 @@ impl CliError {
         match self {
             Self::Api(Error::Api { envelope, .. }) | Self::Explained(Error::Api { envelope, .. }, _) => {
                 let detail = |name| envelope.details.as_ref().and_then(|it| it.get(name));
-                let mut lines = field_errors(detail("fields"));
+                let mut lines = field_errors(detail("fields"), &envelope.message);
                 lines.extend(zone_file_errors(detail("lines")));
                 lines.extend(detail("verify").map(verify_record));
-                lines.push(format!("code {}, request {}", envelope.code, envelope.request_id));
+                lines.push(match envelope.request_id.as_str() {
+                    // An OAuth error has no request ID.
+                    "" => format!("code {}", envelope.code),
+                    id => format!("code {}, request {id}", envelope.code),
+                });
                 lines
             }
             Self::Api(error) => std::iter::successors(std::error::Error::source(error), |it| it.source())
@@ -202,8 +206,14 @@ fn zone_file_errors(lines: Option<&Value>) -> impl Iterator<Item = String> {
     lines.filter_map(|line| Some(format!("line {}: {}", line.get("line")?, text(line, "message"))))
 }
 
-/// Returns the entries of `details.fields`, one per line.
-fn field_errors(fields: Option<&Value>) -> Vec<String> {
-    let fields = fields.and_then(Value::as_array).into_iter().flatten();
-    fields.map(|field| format!("{} {}", text(field, "path"), text(field, "message")).trim().to_owned()).collect()
+/// Returns the entries of `details.fields`, one per line. A single entry is omitted if the message contains it.
+fn field_errors(fields: Option<&Value>, message: &str) -> Vec<String> {
+    let fields = fields.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if let [field] = fields
+        && message.contains(&text(field, "message"))
+    {
+        return Vec::new();
+    }
+    let line = |field| format!("{} {}", text(field, "path"), text(field, "message")).trim().to_owned();
+    fields.iter().map(line).collect()
 }

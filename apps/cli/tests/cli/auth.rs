@@ -53,7 +53,7 @@ async fn sign_in_is_enabled_changed_and_disabled() {
     let settings = json!({ "sessionDays": 7, "brandName": "Ada's shop", "brandColor": null, "brandLogoUrl": null });
     assert_eq!(reset["settings"], settings);
     auth(&["set"]).fails(2);
-    auth(&["set", "--session-days", "0"]).fails(1).stderr_contains("sessionDays must be at least 1");
+    auth(&["set", "--session-days", "0"]).fails(1).stderr_contains("sessionDays: must be at least 1");
     auth(&["set", "--reset", "session-days"]).fails(2);
     assert_eq!(ada.json(&["auth", "disable"]), Value::Null);
     auth(&["disable"]).succeeds().stderr_contains("users, settings and providers are kept");

@@ -239,7 +239,9 @@ async fn polling_ends_with_the_decision_or_the_code() {
     ] {
         let (base, polls) = authorization_server(expires_in, codes).await;
         let machine = Machine::new(&base);
-        machine.svc(&["login", "--device"]).fails(1);
+        let ran = machine.svc(&["login", "--device"]).fails(1);
+        // The error has no request ID.
+        assert!(!ran.err.contains(", request "), "{ran:?}");
         let polls = polls.lock().unwrap();
         assert_eq!(polls.len(), polled, "{codes:?}");
         assert!(polls.iter().all(|poll| poll.contains("client_id=app_metadata")), "{polls:?}");

@@ -58,7 +58,7 @@ async fn line_break_at_the_end_belongs_to_a_value_from_a_file_only() {
     ada.svc_with_stdin(&lines, &["secrets", "set", "A"]).succeeds();
     ada.svc_with_stdin(&lines.replacen('\n', "\r\n", 1), &["secrets", "set", "A"]).fails(1);
     ada.write("value", &lines);
-    ada.svc(&["secrets", "set", "A", "--from-file", "value"]).fails(1).stderr_contains("value must have");
+    ada.svc(&["secrets", "set", "A", "--from-file", "value"]).fails(1).stderr_contains("value: must have");
     ada.write("value", lines.trim_end());
     ada.svc(&["secrets", "set", "A", "--from-file", "value"]).succeeds();
     assert_eq!(versions(&ada), owned([("A", 2)]));

@@ -36,7 +36,7 @@ async fn zone_is_shown_listed_and_deleted() {
     let listed = zones(&ada, &["list"]).succeeds();
     assert_eq!(lines(&listed)[1][..2], ["example.org", "2"]);
     assert_eq!(ada.json(&["zones", "list", "--org", "ada"])["items"][0]["name"], "example.org");
-    zones(&ada, &["create", "co.uk"]).fails(1).stderr_contains("name ");
+    zones(&ada, &["create", "co.uk"]).fails(1).stderr_contains("name: ");
 
     zones(&ada, &["delete", "example.org"]).fails(2).stderr_contains("--yes");
     assert_eq!(ada.json(&["zones", "delete", "example.org", "--yes", "--org", "ada"]), Value::Null);
@@ -56,7 +56,7 @@ async fn records_are_set_listed_and_deleted() {
         assert!(lines(&listed).contains(&line.to_vec()), "{line:?}: {listed:?}");
     }
     let refused = zones(&ada, &["records", "set", "example.org", "www", "A", "192.0.2.1", "192.0.2.256"]).fails(1);
-    refused.stderr_contains("records[1] ").stderr_contains("code bad_request");
+    refused.stderr_contains("records[1]: ").stderr_contains("code bad_request");
     zones(&ada, &["records", "delete", "example.org", "@", "NS"]).fails(1).stderr_contains("code managed_rrset");
     zones(&ada, &["records", "delete", "example.org", "@", "mx"]).succeeds().stderr_contains("deleted @ MX");
     zones(&ada, &["records", "delete", "example.org", "@", "MX"]).fails(5);
