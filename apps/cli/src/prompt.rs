@@ -25,7 +25,10 @@ pub fn secret_lines(name: &str) -> Result<Secret, CliError> {
 fn read(name: &str, from_stdin: impl FnOnce() -> io::Result<String>) -> Result<Secret, CliError> {
     let text = if io::stdin().is_terminal() { rpassword::prompt_password(format!("{name}: "))? } else { from_stdin()? };
     let text = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
-    if text.is_empty() { Err(CliError::Usage(format!("no {name} was given"))) } else { Ok(Secret::new(text)) }
+    if text.is_empty() {
+        return Err(CliError::Usage(format!("no {name} was given: enter it, or pass it on standard input")));
+    }
+    Ok(Secret::new(text))
 }
 
 /// Asks the user to confirm. Returns false if stdin is not a terminal.

@@ -47,7 +47,7 @@ impl Secrets {
             Self::Set { name, from_file } => {
                 let value = match from_file {
                     Some(path) => Secret::new(fs::read_to_string(&path).map_err(CliError::file(&path))?),
-                    None => prompt::secret_lines(&name)?,
+                    None => prompt::secret_lines(&format!("value of {name}"))?,
                 };
                 let secret = client.secrets_set(&org, &project, &name, &NewSecretValue { value }).send().await?;
                 svc.out.response(&secret, |secret| table(HEAD, [row(secret)]))?;
@@ -91,7 +91,10 @@ fn print_names(svc: &Svc<'_>, change: &str, secrets: Vec<&SecretMeta>) {
 
 /// Reads the changes of an import.
 fn read_dotenv(path: &Path) -> Result<BTreeMap<String, Option<Secret>>, CliError> {
-    let text = if path == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    let (path, text) = match path == Path::new("-") {
+        true => (Path::new("standard input"), io::read_to_string(io::stdin())),
+        false => (path, fs::read_to_string(path)),
+    };
     let secrets = dotenv::parse(&text.map_err(CliError::file(path))?);
     let secrets = secrets.map_err(|error| CliError::Other(format!("{}, {error}", path.display())))?;
     if secrets.is_empty() {

@@ -70,7 +70,9 @@ async fn invalid_names_and_values_are_rejected() {
     let ada = platform.ada_with_site();
     // A value is never an argument.
     ada.svc(&["secrets", "set", "A", "b"]).fails(2);
-    ada.svc_with_stdin("\n", &["secrets", "set", "A"]).fails(2).stderr_contains("no A was given");
+    ada.svc_with_stdin("\n", &["secrets", "set", "A"])
+        .fails(2)
+        .stderr_contains("no value of A was given: enter it, or pass it on standard input");
     ada.svc(&["secrets", "set", "A", "--from-file", "missing"]).fails(1).stderr_contains("missing: ");
     ada.write("binary", b"\xff\xfe");
     ada.svc(&["secrets", "set", "A", "--from-file", "binary"]).fails(1).stderr_contains("binary: ");
@@ -106,9 +108,9 @@ async fn invalid_file_changes_nothing() {
     let platform = Platform::start().await;
     let ada = platform.ada_with_site();
     for (text, message) in [
-        ("A=1\nhunter2\n", "-, line 2: must be NAME=value"),
+        ("A=1\nhunter2\n", "standard input, line 2: must be NAME=value"),
         ("A=1\nB='hunter2\n", "line 2: the value has no closing quote"),
-        ("# nothing", "sets no secrets"),
+        ("# nothing", "standard input sets no secrets"),
         ("A=1\nSVC_X=hunter2\n", "code reserved_name"),
         ("A=1\nhunter2=1\n", "line 2: the name must have 1 to 128 characters of A-Z, 0-9 and _"),
         ("A=AAAA\nHUNTER2=\n", "line 2: the value is missing"),
