@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use client::Error;
 use serde_json::Value;
 
+use crate::svc::uses_stored_credential;
+
 /// The codes of 502 and 503 after which the same request may succeed later. The other codes mean that the installation
 /// does not offer something, such as `no_core` and `dns_not_configured`, or that an operation failed.
 const TRANSIENT_CODES: &[&str] = &[
@@ -142,7 +144,13 @@ impl CliError {
                 let scope = envelope.details.as_ref()?.get("required")?.as_str()?;
                 format!("create a token with `svc tokens create <name> --scope {scope}`")
             }
+            "unauthenticated" if !uses_stored_credential() => {
+                "SVC_CLI_TOKEN is not valid: unset or replace it".to_owned()
+            }
             "forbidden" => {
+            "session_required" if !uses_stored_credential() => {
+                "access tokens cannot do this: unset SVC_CLI_TOKEN, and sign in with `svc login`".to_owned()
+            }
                 "`svc orgs list` shows your role; ask an admin of the organization for a higher one".to_owned()
             }
             "hostname_taken" | "zone_taken" | "domain_taken"

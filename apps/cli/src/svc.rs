@@ -53,7 +53,7 @@ impl<'a> Svc<'a> {
     pub fn client(&self) -> Result<Client, CliError> {
         let credential = self.credential()?.ok_or_else(|| CliError::NotSignedIn(self.api.clone()))?;
         let client = self.anonymous.clone();
-        if !self.uses_stored_credential() {
+        if !uses_stored_credential() {
             return Ok(client.with_credential(credential));
         }
         let source = StoredTokens { api: self.api.clone(), anonymous: client.clone() };
@@ -65,11 +65,6 @@ impl<'a> Svc<'a> {
             Some(token) => self.require_explicit_api("SVC_CLI_TOKEN").map(|()| Some(Secret::new(token))),
             None => Ok(Config::read()?.credentials.remove(&self.api)),
         }
-    }
-
-    /// Returns whether commands use the credential of the last sign-in.
-    pub fn uses_stored_credential(&self) -> bool {
-        environment("SVC_CLI_TOKEN").is_none()
     }
 
     /// Fails if the API comes only from the link file. Otherwise the author of a folder could choose where a token is
@@ -101,6 +96,11 @@ impl<'a> Svc<'a> {
         })?;
         Ok((org, project))
     }
+/// Returns whether commands use the credential of the last sign-in.
+pub fn uses_stored_credential() -> bool {
+    environment("SVC_CLI_TOKEN").is_none()
+}
+
 }
 
 /// Returns an environment variable, unless it is empty.

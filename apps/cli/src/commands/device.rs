@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::config::{Config, StoredGrant};
 use crate::error::CliError;
 use crate::polling::is_transient;
-use crate::svc::Svc;
+use crate::svc::{Svc, uses_stored_credential};
 
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// The increase of the interval after `slow_down` (RFC 8628 section 3.5).
@@ -97,7 +97,7 @@ fn next_interval(interval: Duration, code: Option<&str>, is_transient: bool) -> 
 
 /// Refreshes the stored access token if it expires soon.
 pub async fn refresh(svc: &Svc<'_>) -> Result<(), CliError> {
-    if !svc.uses_stored_credential() || !Config::read()?.grants.get(&svc.api).is_some_and(expires_soon) {
+    if !uses_stored_credential() || !Config::read()?.grants.get(&svc.api).is_some_and(expires_soon) {
         return Ok(());
     }
     let tokens = StoredTokens { api: svc.api.clone(), anonymous: svc.anonymous.clone() };

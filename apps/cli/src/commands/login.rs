@@ -75,6 +75,10 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
         Ok(()) | Err(CliError::Closed) => {}
         Err(error) => return Err(error),
     }
+        // The hint of other commands is about the stored credential or SVC_CLI_TOKEN.
+        Err(CliError::Api(error)) if error.code() == Some("unauthenticated") => {
+            return Err(CliError::Explained(error, "use a token that is neither expired nor revoked"));
+        }
     let lock = Config::lock()?;
     let mut config = Config::read()?;
     config.credentials.insert(svc.api.clone(), credential);

@@ -30,7 +30,7 @@ async fn ssh_keys_are_added_listed_and_removed() {
     let mut ci = Machine::new(&platform.api);
     ci.environment.insert("SVC_CLI_TOKEN", token.trim().to_owned());
     ci.svc(&["ssh-keys", "list"]).succeeds();
-    ci.svc(&["ssh-keys", "remove", id]).fails(3).stderr_contains("code session_required");
+    ci.svc(&["ssh-keys", "remove", id]).fails(3).stderr_contains("this: unset SVC_CLI_TOKEN");
     ada.svc(&["ssh-keys", "remove", id]).succeeds().stderr_contains(&format!("removed {id}"));
     ada.svc(&["ssh-keys", "remove", id]).fails(5);
 

@@ -230,7 +230,9 @@ async fn tokens_have_their_scopes_until_revoked() {
     let listed = ada.svc(&["tokens", "list"]).succeeds().out;
     assert!(listed.contains(id) && listed.contains("until 2100-01-01"), "{listed}");
     ada.svc(&["tokens", "revoke", id]).succeeds();
-    ci.svc(&["projects", "show", "site", "--org", "ada"]).fails(3);
+    let refused = ci.svc(&["projects", "show", "site", "--org", "ada"]).fails(3);
+    refused.stderr_contains("next: SVC_CLI_TOKEN is not valid: unset or replace it");
+    ada.svc(&["tokens", "revoke", "nope"]).fails(5).stderr_contains("the id or the name has the wrong form");
     assert!(ada.svc(&["tokens", "list"]).succeeds().out.contains("revoked "));
 }
 

@@ -99,7 +99,7 @@ async fn token_is_read_from_stdin_or_the_environment_but_not_from_arguments() {
     let mut other = Machine::new(&platform.api);
     other.svc(&["login", "--token", token.trim()]).fails(2);
     other.svc_with_stdin("\n", &["login", "--token"]).fails(2);
-    other.svc_with_stdin("svc_pat_wrong\n", &["login", "--token"]).fails(3);
+    other.svc_with_stdin("svc_pat_wrong\n", &["login", "--token"]).fails(3).stderr_contains("next: use a token");
     assert!(!other.credentials().exists());
     let ran = other.svc_with_stdin(&token, &["login", "--token"]).succeeds();
     assert!(ran.out.contains("the token ci") && !ran.out.contains(token.trim()), "{ran:?}");
@@ -131,7 +131,7 @@ async fn credentials_are_stored_per_api_and_tokens_need_an_explicit_api() {
 
     machine.environment.insert("SVC_CLI_TOKEN", "svc_pat_mine".to_owned());
     machine.svc(&["whoami"]).fails(2).stderr_contains("SVC_CLI_API");
-    machine.svc(&["--api", &one.api, "whoami"]).fails(3);
+    machine.svc(&["--api", &one.api, "whoami"]).fails(3).stderr_contains("next: SVC_CLI_TOKEN is not valid");
     machine.svc(&["--api", "ftp://example.org", "whoami"]).fails(2);
     let stored: Value = serde_json::from_slice(&fs::read(machine.credentials()).unwrap()).unwrap();
     assert_eq!(stored["credentials"].as_object().unwrap().len(), 2);
