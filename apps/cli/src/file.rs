@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
 
-/// Reads a JSON file. Returns `None` if the file does not exist.
+/// Reads a JSON file that `svc` wrote. Returns `None` if the file does not exist.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CliError> {
     match fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|error| CliError::Other(format!("{}: {error}", path.display()))),
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
+            CliError::Other(format!("{} is damaged ({error}): correct or delete the file", path.display()))
+        }),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(CliError::file(path)(error)),
     }

@@ -1,6 +1,5 @@
 //! The context of a command: the API, the credential and the project.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use client::{Client, Secret};
@@ -36,8 +35,7 @@ pub struct Svc<'a> {
 
 impl<'a> Svc<'a> {
     /// Selects the API in this order: command line, environment, link file, last sign-in, local default.
-    pub fn find(args: GlobalArgs, folder: &Path, out: &'a Output) -> Result<Self, CliError> {
-        let link = Link::find(folder)?;
+    pub fn find(args: GlobalArgs, link: Option<Link>, out: &'a Output) -> Result<Self, CliError> {
         let explicit = args.api.clone().or_else(|| environment("SVC_CLI_API"));
         let is_api_from_link = explicit.is_none() && link.is_some();
         let api = match explicit.or_else(|| link.as_ref().map(|link| link.api.clone())) {
@@ -96,11 +94,11 @@ impl<'a> Svc<'a> {
         })?;
         Ok((org, project))
     }
+}
+
 /// Returns whether commands use the credential of the last sign-in.
 pub fn uses_stored_credential() -> bool {
     environment("SVC_CLI_TOKEN").is_none()
-}
-
 }
 
 /// Returns an environment variable, unless it is empty.

@@ -46,6 +46,8 @@ impl Login {
         if svc.anonymous.base().scheme() != "https" && !svc.anonymous.is_loopback() {
             svc.out.warn(format!("{} is not https: others on the network can read your credential", svc.api));
         }
+        // If the file is damaged, fail before the sign-in creates a session that cannot be stored.
+        Config::read()?;
         svc.out.info(format!("Signing in at {}", svc.api));
         let (credential, grant) = match self {
             Self { device: true, client_id, .. } => {

@@ -30,13 +30,14 @@ pub mod storage;
 pub mod tokens;
 pub mod zones;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::CommandFactory as _;
 
 use crate::args::{Args, Command};
 use crate::error::CliError;
+use crate::link::Link;
 use crate::output::Output;
 use crate::svc::{GlobalArgs, Svc};
 
@@ -55,7 +56,15 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         Command::Deploy(deploy) => deploy.folder.dir.clone(),
         _ => PathBuf::from("."),
     };
-    let svc = &Svc::find(global, Path::new(&folder), out)?;
+    let link = Link::find(&folder).or_else(|error| match &command {
+        // `svc init` replaces a damaged link.
+        Command::Init(_) => {
+            out.warn(error.to_string());
+            Ok(None)
+        }
+        _ => Err(error),
+    })?;
+    let svc = &Svc::find(global, link, out)?;
     if !matches!(command, Command::Login(_) | Command::Logout) {
         device::refresh(svc).await?;
     }

@@ -37,6 +37,17 @@ async fn folder_is_initialized_deployed_listed_and_rolled_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn init_replaces_a_damaged_link() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    ada.write(".svc/project.json", "{broken");
+    ada.svc(&["deployments"]).fails(1).stderr_contains(".svc/project.json is damaged (");
+    let init = ["init", "--org", "ada", "--project", "site"];
+    ada.svc(&init).succeeds().stderr_contains("warning: ").stderr_contains("linked the folder to ada/site");
+    ada.svc(&["projects", "list"]).succeeds();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn deploys_with_a_token_that_cannot_read_the_project() {
     let platform = Platform::start().await;
     let mut ada = platform.ada_with_site();

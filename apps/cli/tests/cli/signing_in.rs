@@ -68,6 +68,22 @@ async fn login_at_the_api_of_a_link_file_requires_confirmation_and_does_not_sele
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn damaged_credentials_are_reported_before_the_sign_in() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    fs::write(ada.credentials(), "{broken").unwrap();
+    for command in [&["login", "--dev", "ada"][..], &["logout"], &["whoami"]] {
+        let refused = ada.svc(command).fails(1);
+        refused.stderr_contains("credentials.json is damaged (").stderr_contains("correct or delete the file");
+        assert_eq!(refused.out, "");
+    }
+    fs::remove_file(ada.credentials()).unwrap();
+    ada.svc(&["login", "--dev", "ada"]).succeeds();
+    // The failed sign-in created no session.
+    assert_eq!(ada.json(&["sessions", "list"])["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn local_api_is_reached_without_a_proxy() {
     let platform = Platform::start().await;
     let mut ada = platform.ada();
