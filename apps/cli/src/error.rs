@@ -19,6 +19,11 @@ const TRANSIENT_CODES: &[&str] = &[
     "saga_incomplete",
 ];
 
+/// The hint for a request to a path that the API does not have.
+const WRONG_BASE_URL: &str = "check that --api is the base URL of the API, without /v1";
+/// The hint for a project without a database.
+const ENABLE_DATABASE: &str = "`svc db enable` creates the database";
+
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error(transparent)]
@@ -134,23 +139,24 @@ impl CliError {
             Self::Api(Error::Unreachable(_)) => {
                 return Some("check that --api is correct and that the API is running".to_owned());
             }
+            Self::Api(Error::Unexpected { status: 404, .. }) => return Some(WRONG_BASE_URL.to_owned()),
             Self::Api(Error::Api { envelope, .. }) => envelope,
             _ => return None,
         };
         Some(match envelope.code.as_str() {
+            "unauthenticated" if !uses_stored_credential() => {
+                "SVC_CLI_TOKEN is not valid: unset or replace it".to_owned()
+            }
             "unauthenticated" => "sign in again with `svc login`".to_owned(),
+            "session_required" if !uses_stored_credential() => {
+                "access tokens cannot do this: unset SVC_CLI_TOKEN, and sign in with `svc login`".to_owned()
+            }
             "session_required" => "access tokens cannot do this: sign in with `svc login`".to_owned(),
             "insufficient_scope" => {
                 let scope = envelope.details.as_ref()?.get("required")?.as_str()?;
                 format!("create a token with `svc tokens create <name> --scope {scope}`")
             }
-            "unauthenticated" if !uses_stored_credential() => {
-                "SVC_CLI_TOKEN is not valid: unset or replace it".to_owned()
-            }
             "forbidden" => {
-            "session_required" if !uses_stored_credential() => {
-                "access tokens cannot do this: unset SVC_CLI_TOKEN, and sign in with `svc login`".to_owned()
-            }
                 "`svc orgs list` shows your role; ask an admin of the organization for a higher one".to_owned()
             }
             "hostname_taken" | "zone_taken" | "domain_taken"
@@ -162,13 +168,20 @@ impl CliError {
             }
             "precondition_failed" => "the zone was changed in the meantime: run the same command again".to_owned(),
             "operation_in_progress" => "wait until the other operation on the database is complete".to_owned(),
-            "database_required" => "`svc db enable` creates the database".to_owned(),
+            "database_required" => ENABLE_DATABASE.to_owned(),
             "auth_enabled" => "`svc auth disable` disables app sign-in, whose users are in the database".to_owned(),
             "not_granted" => "`svc auth enable` enables the sign-in of your users".to_owned(),
             "no_home_node" | "no_node_admin" => {
                 "no server of the platform can hold the database now: contact the operator".to_owned()
             }
-            "not_found" => "check the names with `svc orgs list` and `svc projects list`".to_owned(),
+            "not_found" => not_found_hint(&envelope.message)?.to_owned(),
+            "project_limit" | "hostname_limit" | "bundle_bytes_limit" | "zone_limit" | "zone_bytes_limit"
+            | "token_limit"
+                if envelope.details.as_ref()?.get("plan")? == "free" =>
+            {
+                "`svc billing upgrade` buys the pro plan, and `svc billing status` shows the limits of both plans"
+                    .to_owned()
+            }
             "already_pro" => {
                 "`svc billing portal` changes the payment method, and `svc billing cancel` ends the plan".to_owned()
             }
@@ -177,7 +190,8 @@ impl CliError {
                 "a purchase saves the payment method: `svc billing upgrade` or `svc ai credit buy`".to_owned()
             }
             "payment_failed" => {
-                "`svc billing portal` changes the payment method; without one, `svc billing upgrade` saves one"
+                "`svc billing portal` changes the payment method; without one, a purchase saves it: \
+                 `svc ai credit buy`, or `svc billing upgrade` for the pro plan"
                     .to_owned()
             }
             "saga_incomplete" | "registrar_error" => {
@@ -197,6 +211,25 @@ impl CliError {
             _ => return None,
         })
     }
+}
+
+/// Returns whether a request failed because an `object`, such as `organization`, does not exist. Only the message names
+/// it: the code `not_found` is that of every missing object.
+pub fn is_missing(error: &Error, object: &str) -> bool {
+    let Error::Api { envelope, .. } = error else { return false };
+    envelope.code == "not_found" && envelope.message.contains(&format!("no such {object}"))
+}
+
+/// Returns the next step after `not_found`, if the message names an object that a command lists or creates.
+fn not_found_hint(message: &str) -> Option<&'static str> {
+    [
+        ("no such organization", "`svc orgs list` lists your organizations"),
+        ("no such project", "`svc projects list` lists the projects of the organization"),
+        ("has no database", ENABLE_DATABASE),
+        ("no resource at this address", WRONG_BASE_URL),
+    ]
+    .into_iter()
+    .find_map(|(text, hint)| message.contains(text).then_some(hint))
 }
 
 fn text(object: &Value, name: &str) -> String {

@@ -5,7 +5,7 @@ use client::{Client, Error};
 
 use super::deployments::{summary, superseded, wait_until_served};
 use super::open;
-use crate::error::CliError;
+use crate::error::{CliError, is_missing};
 use crate::options::FolderArgs;
 use crate::svc::Svc;
 use crate::{git, pack, progress, prompt, resources};
@@ -68,8 +68,11 @@ impl Deploy {
         (client, org, project): (&Client, &str, &str),
         missing: Error,
     ) -> Result<(), CliError> {
-        if !self.create && !prompt::confirm(&format!("The project {org}/{project} does not exist. Create it?"))? {
+        if is_missing(&missing, "organization") {
             return Err(missing.into());
+        }
+        if !self.create && !prompt::confirm(&format!("The project {org}/{project} does not exist. Create it?"))? {
+            return Err(CliError::Explained(missing, "`svc deploy --create` creates the project"));
         }
         client.projects_create(org, &NewProject { name: project.to_owned() }).send().await?;
         svc.out.success(format!("created the project {org}/{project}"));

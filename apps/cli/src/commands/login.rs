@@ -75,12 +75,12 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
     match show_identity(svc, &client).await {
         // A closed output does not invalidate the credential.
         Ok(()) | Err(CliError::Closed) => {}
-        Err(error) => return Err(error),
-    }
         // The hint of other commands is about the stored credential or SVC_CLI_TOKEN.
         Err(CliError::Api(error)) if error.code() == Some("unauthenticated") => {
             return Err(CliError::Explained(error, "use a token that is neither expired nor revoked"));
         }
+        Err(error) => return Err(error),
+    }
     let lock = Config::lock()?;
     let mut config = Config::read()?;
     config.credentials.insert(svc.api.clone(), credential);
@@ -104,7 +104,9 @@ async fn dev_login(svc: &Svc<'_>, subject: String) -> Result<Secret, CliError> {
     let login = DevLogin { subject, email: None, name: None };
     let answer = svc.anonymous.auth_dev_login(&login).send().await;
     let session: Session = match answer {
-        Err(client::Error::Api { status: 404, .. }) => {
+        Err(error) if error.status() == Some(404) => {
+            // At a wrong base URL, this request fails too.
+            svc.anonymous.service_config().send().await?;
             return Err(CliError::Other(format!("the development login is disabled at {}", svc.api)));
         }
         answer => answer?.value,

@@ -18,7 +18,7 @@ async fn manages_organizations_and_projects() {
     assert!(listed.lines().any(|line| line.starts_with("acme  admin  free  Acme Inc.")), "{listed}");
 
     ada.svc(&["projects", "list"]).fails(2).stderr_contains("--org");
-    ada.svc(&["projects", "create", "site", "--org", "nowhere"]).fails(5);
+    ada.svc(&["projects", "create", "site", "--org", "nowhere"]).fails(5).stderr_contains("svc orgs list");
     assert_eq!(ada.json(&["projects", "create", "site", "--org", "acme"])["hostname"], "site-acme.localhost");
     ada.svc(&["projects", "create", "shop", "--org", "acme"]).succeeds();
     let page = ada.json(&["projects", "list", "--org", "acme", "--limit", "1"]);
@@ -132,7 +132,7 @@ async fn notifications_and_the_overview_of_a_project_are_shown() {
     for name in ["blog", "shop"] {
         ada.svc(&["projects", "create", name]).succeeds();
     }
-    ada.svc(&["projects", "create", "one-too-many"]).fails(1).stderr_contains("code project_limit");
+    ada.svc(&["projects", "create", "one-too-many"]).fails(1).stderr_contains("svc billing upgrade");
     let listed = ada.svc(&["notifications"]).succeeds().out;
     assert!(listed.lines().nth(1).unwrap().contains("limit.projects"), "{listed}");
     assert_eq!(ada.json(&["notifications"])["items"][0]["kind"], "limit.projects");
@@ -244,6 +244,6 @@ fn prints_completions_and_rejects_invalid_commands() {
     }
     machine.svc(&[]).fails(2);
     machine.svc(&["frobnicate"]).fails(2);
+    machine.svc(&["deploy", "--creat"]).fails(2).stderr_contains("'--create'");
     machine.svc(&["--version"]).succeeds();
 }
-    machine.svc(&["deploy", "--creat"]).fails(2).stderr_contains("'--create'");

@@ -166,7 +166,7 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     assert!(status.starts_with("enabled  no\nbackup   "), "{status}");
     assert_eq!(ada.json(&["db", "backups"])["items"][0]["kind"], "final");
     it.node.wait_for(HOST, "/", |page| page.contains("has no database")).await;
-    ada.svc(&["db", "connect"]).fails(5);
+    ada.svc(&["db", "connect"]).fails(5).stderr_contains("next: `svc db enable`");
 }
 
 /// Checks that enabling again changes nothing, and that only `svc db url` shows the password.

@@ -22,7 +22,9 @@ async fn folder_is_initialized_deployed_listed_and_rolled_back() {
     // The linked project applies only in the linked organization.
     ada.svc(&["deploy", "--org", "other"]).fails(2).stderr_contains("no project is selected");
     // Without a terminal, svc cannot ask whether to create the project.
-    ada.svc(&["deploy", "--no-wait"]).fails(5);
+    ada.svc(&["deploy", "--no-wait"]).fails(5).stderr_contains("next: `svc deploy --create` creates the project");
+    let elsewhere = ["deploy", "--no-wait", "--create", "--org", "nowhere", "--project", "site"];
+    ada.svc(&elsewhere).fails(5).stderr_contains("svc orgs list");
     let first = ada.svc(&["deploy", "--no-wait", "--create"]).succeeds();
     first.stderr_contains("created the project ada/site").stderr_contains("deployed to http://site-ada.localhost:8088");
     assert!(first.out.starts_with("version 1 of "), "{first:?}");

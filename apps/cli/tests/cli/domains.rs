@@ -99,6 +99,7 @@ async fn nothing_is_bought_without_consent_and_a_contact() {
     kit.payments.set_card(&kit.org, true);
     let declined = kit.buy("shop.com").fails(1);
     declined.stderr_contains("code payment_failed").stderr_contains("next: `svc billing portal`");
+    declined.stderr_contains("`svc ai credit buy`");
     assert_eq!((kit.registrar.orders().len(), kit.payments.net_cents(&kit.org)), (0, 0));
 }
 

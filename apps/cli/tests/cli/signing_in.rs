@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
+use crate::reverse_proxy;
 use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,6 +66,20 @@ async fn login_at_the_api_of_a_link_file_requires_confirmation_and_does_not_sele
     let stored: Value = serde_json::from_slice(&fs::read(machine.credentials()).unwrap()).unwrap();
     assert_eq!((&stored["current"], stored["credentials"].as_object().unwrap().len()), (&Value::Null, 1));
     assert_eq!(machine.json(&["whoami"])["subject"], "ada");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_base_url_is_reported_as_such() {
+    let platform = Platform::start().await;
+    let other = reverse_proxy::start(&platform, |_| Some(404)).await;
+    for api in [format!("{}/v1", platform.api), other] {
+        for method in [&["login", "--dev", "ada"][..], &["login", "--device"], &["login"]] {
+            Machine::new(&api).svc(method).fails(5).stderr_contains("next: check that --api is the base URL");
+        }
+    }
+    let disabled = reverse_proxy::start(&platform, |it| (it == "POST /v1/auth/dev/login").then_some(404)).await;
+    let refused = Machine::new(&disabled).svc(&["login", "--dev", "ada"]).fails(1);
+    refused.stderr_contains("the development login is disabled at");
 }
 
 #[tokio::test(flavor = "multi_thread")]
