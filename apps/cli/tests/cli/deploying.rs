@@ -50,6 +50,19 @@ async fn init_replaces_a_damaged_link() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn init_checks_the_names() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    for (org, project, name) in [("ada", "Bad Name!", "project name"), ("-ada", "site", "organization slug")] {
+        let option = format!("--org={org}");
+        let refused = ada.svc(&["init", &option, "--project", project]).fails(2);
+        refused.stderr_contains(&format!("is not a valid {name}"));
+    }
+    ada.svc(&["init", "--org", "nowhere", "--project", "site"]).fails(5).stderr_contains("svc orgs list");
+    assert!(!ada.folder.join(".svc").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn deploys_with_a_token_that_cannot_read_the_project() {
     let platform = Platform::start().await;
     let mut ada = platform.ada_with_site();
