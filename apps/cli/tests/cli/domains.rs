@@ -60,7 +60,11 @@ async fn domain_is_checked_bought_and_managed() {
     assert!(kit.run(&["lock", "shop.com"]).succeeds().out.contains("locked        yes\n"));
     assert!(kit.run(&["auto-renew", "shop.com", "off"]).succeeds().out.contains("auto-renew    no\n"));
     kit.run(&["renew", "shop.com"]).fails(2).stderr_contains("nothing was renewed: confirm with --yes");
-    kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
+    kit.run(&["renew", "shop.com", "--years", "11", "--yes"]).fails(2);
+    let renewed = kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
+    renewed.stderr_contains("shop.com was last renewed at ").stderr_contains(", for 2 years. The price is $31.98.");
+    let repeated = kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
+    assert_eq!((repeated.out, repeated.err), (renewed.out, renewed.err));
     let code = kit.run(&["auth-code", "shop.com"]).succeeds();
     code.stderr_contains("The registry refuses transfers of shop.com until");
     assert!(!code.out.trim().is_empty());
@@ -68,6 +72,7 @@ async fn domain_is_checked_bought_and_managed() {
     for event in ["domain.purchase", "domain.lock", "domain.renew", "domain.auth_code", "domain.auto_renew"] {
         assert!(shown.contains(event), "{event}: {shown}");
     }
+    assert_eq!(shown.matches("domain.renew").count(), 1, "{shown}");
     assert!(!shown.contains(code.out.trim()));
     kit.registrar.transfer_away("shop.com");
     assert!(kit.run(&["sync", "shop.com"]).succeeds().out.contains("state         transferred_out\n"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use client::types::{DomainCheck, DomainDetail, DomainOffer, DomainPurchase, DomainState};
 use client::{Client, Response};
 
-use super::{contact, count_years, show, show_detail};
+use super::{YEARS, contact, count_years, show, show_detail};
 use crate::checkout::warn_of_sandbox;
 use crate::error::CliError;
 use crate::money::{Dollars, MICRO_CENTS_PER_CENT, from_cents};
@@ -16,7 +16,7 @@ use crate::svc::Svc;
 #[derive(clap::Args)]
 pub struct Purchase {
     name: String,
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=10))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(YEARS))]
     years: i32,
     /// JSON file with the contact: firstName, lastName, organization, email, phone, street, city, state, postalCode,
     /// country. Without it, svc asks for them

@@ -3,11 +3,14 @@
 mod buy;
 mod contact;
 
-use client::Client;
+use std::ops::RangeInclusive;
+
 use client::types::{
     Domain, DomainAutoRenew, DomainCheck, DomainDetail, DomainImport, DomainLock, DomainOffer, DomainRenewal,
     DomainState,
 };
+use client::{Client, Method};
+use serde_json::Value;
 
 use self::buy::Purchase;
 use crate::error::CliError;
@@ -16,6 +19,9 @@ use crate::options::PageArgs;
 use crate::output::{fields, or_dash, table, yes_or_no};
 use crate::prompt;
 use crate::svc::Svc;
+
+/// The years of a purchase or a renewal.
+const YEARS: RangeInclusive<i64> = 1..=10;
 
 #[derive(clap::Subcommand)]
 pub enum Domains {
@@ -32,10 +38,10 @@ pub enum Domains {
     List(PageArgs),
     /// Show a domain and its last changes
     Show { name: String },
-    /// Renew a domain, and charge the saved payment method
+    /// Renew a domain, and charge the saved payment method. The same command within 24 hours does not renew it again
     Renew {
         name: String,
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(YEARS))]
         years: i32,
         /// Do not ask for confirmation
         #[arg(long)]
@@ -102,7 +108,7 @@ impl Domains {
             Self::Renew { name, years, yes } => {
                 let question = format!("Renew {name} for {}, and charge the saved payment method?", count_years(years));
                 prompt::require_yes(yes, &question, "renewed")?;
-                client.domains_renew(&org, &name, &DomainRenewal { years }).send().await?
+                return renew(svc, (&client, &org), (&name, years)).await;
             }
             Self::Lock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: true }).send().await?,
             Self::Unlock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: false }).send().await?,
@@ -130,6 +136,30 @@ fn offer_row(offer: &DomainOffer) -> [String; 5] {
     let note = if offer.premium { Some("premium".to_owned()) } else { reason };
     let available = yes_or_no(offer.available).to_owned();
     [offer.name.clone(), available, price(offer.price_cents), price(offer.renewal_cents), or_dash(note.as_deref())]
+}
+
+async fn renew(svc: &Svc<'_>, (client, org): (&Client, &str), (name, years): (&str, i32)) -> Result<(), CliError> {
+    // Without an `Idempotency-Key`, the API does not renew the domain again if the user repeats the command.
+    let path = ["v1", "orgs", org, "domains", name, "renew"];
+    let renewal = client.call::<Domain>(Method::POST, &path).json(&DomainRenewal { years });
+    svc.out.response(&renewal.send().await?, show)?;
+    // The domain is renewed, even if its history cannot be read.
+    if let Ok(detail) = client.domains_get(org, name).send().await
+        && let Some(renewal) = last_renewal(&detail)
+    {
+        svc.out.info(renewal);
+    }
+    Ok(())
+}
+
+/// Returns a sentence about the latest renewal in the history of a domain.
+fn last_renewal(detail: &DomainDetail) -> Option<String> {
+    let renewal = detail.history.iter().find(|change| change.event == "domain.renew")?;
+    let number = |name: &str| renewal.data.get(name).and_then(Value::as_i64);
+    let (name, at) = (&detail.name, &renewal.at);
+    let years = count_years(i32::try_from(number("years")?).ok()?);
+    let price = from_cents(number("priceCents")?);
+    Some(format!("{name} was last renewed at {at}, for {years}. The price is {price}."))
 }
 
 fn show(domain: &Domain) -> String {
@@ -163,7 +193,7 @@ fn show(domain: &Domain) -> String {
 
 fn show_detail(detail: &DomainDetail) -> String {
     let history = detail.history.iter().map(|change| {
-        let data = serde_json::Value::from(change.data.clone()).to_string();
+        let data = Value::from(change.data.clone()).to_string();
         [change.at.to_string(), change.event.clone(), or_dash(change.actor.as_deref()), data]
     });
     format!("{}\n\n{}", show(&without_history(detail)), table(["AT", "EVENT", "ACTOR", "DATA"], history))
