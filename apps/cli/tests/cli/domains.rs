@@ -52,6 +52,8 @@ async fn domain_is_checked_bought_and_managed() {
     bought.stderr_contains("svc hostnames add www.shop.com");
     assert!(bought.out.contains("state         active\n"), "{bought:?}");
     kit.buy("shop.com").succeeds().stderr_contains("ada has shop.com already");
+    let registered = kit.run(&["import", "shop.com"]).succeeds();
+    assert!(registered.err.ends_with("ada has shop.com already\n"), "{registered:?}");
     assert_eq!((kit.registrar.orders().len(), kit.payments.net_cents(&kit.org)), (1, 1_299));
 
     let listed = kit.run(&["list"]).succeeds().out;
@@ -84,6 +86,7 @@ async fn domain_is_checked_bought_and_managed() {
     for text in ["xn--bcher-kva.example", "external: registered elsewhere", "ns1.svc.example, ns2.svc.example"] {
         assert!(imported.out.contains(text), "{text}: {imported:?}");
     }
+    assert!(imported.out.contains("auto-renew    –\n"), "{imported:?}");
     assert_eq!(kit.ada.json(&["domains", "list", "--org", "ada"])["items"].as_array().unwrap().len(), 2);
 }
 

@@ -77,13 +77,13 @@ impl Domains {
                 let page = client.domains_list(&org, &page.paging()).send().await?;
                 return svc.out.page(&page, ["NAME", "STATE", "EXPIRES", "LOCKED", "AUTO-RENEW"], |it| {
                     let expires = it.expires_at.as_ref().map(ToString::to_string);
-                    let (locked, auto_renew) = (it.locked.map(yes_or_no), yes_or_no(it.auto_renew));
+                    let locked = it.locked.map(yes_or_no);
                     [
                         it.name.clone(),
                         it.state.to_string(),
                         or_dash(expires.as_deref()),
                         or_dash(locked),
-                        auto_renew.into(),
+                        auto_renewal(&it.state, it.auto_renew),
                     ]
                 });
             }
@@ -101,8 +101,13 @@ impl Domains {
             Self::Import { name } => {
                 let imported = client.domains_import(&org, &DomainImport { name }).send().await?;
                 svc.out.response(&imported, show)?;
-                svc.out
-                    .info("Set these nameservers at the registrar of the domain. Then its records are managed here.");
+                if imported.state == DomainState::External {
+                    svc.out.info(
+                        "Set these nameservers at the registrar of the domain. Then its records are managed here.",
+                    );
+                } else {
+                    svc.out.success(format!("{org} has {} already", imported.name));
+                }
                 return Ok(());
             }
             Self::Renew { name, years, yes } => {
@@ -162,6 +167,12 @@ fn last_renewal(detail: &DomainDetail) -> Option<String> {
     Some(format!("{name} was last renewed at {at}, for {years}. The price is {price}."))
 }
 
+/// Returns whether the domain is renewed automatically. The setting has no effect on a domain that is registered
+/// elsewhere.
+fn auto_renewal(state: &DomainState, enabled: bool) -> String {
+    or_dash(Some(yes_or_no(enabled)).filter(|_| *state != DomainState::External))
+}
+
 fn show(domain: &Domain) -> String {
     let Domain {
         name,
@@ -175,6 +186,7 @@ fn show(domain: &Domain) -> String {
         created_at: _,
     } = domain;
     let time = |time: &Option<client::types::Time>| or_dash(time.as_ref().map(ToString::to_string).as_deref());
+    let auto_renew = auto_renewal(state, *auto_renew);
     let state = match state {
         DomainState::External => "external: registered elsewhere".to_owned(),
         state => state.to_string(),
@@ -184,7 +196,7 @@ fn show(domain: &Domain) -> String {
         ["state", &state],
         ["registered", &time(registered_at)],
         ["expires", &time(expires_at)],
-        ["auto-renew", yes_or_no(*auto_renew)],
+        ["auto-renew", &auto_renew],
         ["locked", &or_dash(locked.map(yes_or_no))],
         ["transferable", &time(transferable_at)],
         ["nameservers", &nameservers.join(", ")],
