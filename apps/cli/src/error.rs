@@ -47,6 +47,9 @@ pub enum CliError {
     /// The deployment exists but lacks these resources, which `svc.json` declares.
     #[error("deployed, but failed to enable {}", .0.join(" and "))]
     NotEnabled(Vec<&'static str>),
+    /// The ownership of a hostname is not verified.
+    #[error("{0}")]
+    NotVerified(String),
     /// An operation on a database was aborted or has failed. The database still has its previous content.
     #[error("{0}")]
     OperationFailed(String),
@@ -78,7 +81,7 @@ impl CliError {
             Self::Usage(_) | Self::Api(Error::InvalidArgument(_)) => 2,
             Self::NotSignedIn(_) => 3,
             Self::Bundle(_) => 6,
-            Self::NotServed(_) | Self::NotEnabled(_) => 8,
+            Self::NotServed(_) | Self::NotEnabled(_) | Self::NotVerified(_) => 8,
             Self::OperationFailed(_) => 9,
             Self::Api(Error::Unreachable(_)) => 7,
             Self::Api(error) | Self::Explained(error, _) => match (error.status(), error.code()) {

@@ -13,7 +13,7 @@ pub enum Hostnames {
     /// Claim a hostname, which is served after ownership verification. If another project has it, prints the TXT record
     /// that takes it over
     Add { name: String },
-    /// Verify the ownership of a hostname now
+    /// Verify the ownership of a hostname now. Exits with 8 if it is not verified
     Verify { name: String },
     /// Set or remove Strict-Transport-Security of a hostname, with which browsers use only https for it
     Hsts(HstsOptions),
@@ -42,7 +42,7 @@ impl Hostnames {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let (org, project) = svc.project()?;
         let client = svc.client()?;
-        let hostname = match self {
+        let (hostname, is_verification) = match self {
             Self::List => {
                 let page = client.hostnames_list(&org, &project).send().await?;
                 return svc.out.response(&page, |page| {
@@ -69,11 +69,23 @@ impl Hostnames {
                 let removed = client.hostnames_delete(&org, &project, &name).send().await?;
                 return svc.out.empty_response(&removed, format!("removed {name}"));
             }
-            Self::Add { name } => client.hostnames_add(&org, &project, &NewHostname { name }).send().await?,
-            Self::Verify { name } => client.hostnames_verify(&org, &project, &name).send().await?,
+            Self::Add { name } => (client.hostnames_add(&org, &project, &NewHostname { name }).send().await?, false),
+            Self::Verify { name } => (client.hostnames_verify(&org, &project, &name).send().await?, true),
         };
         svc.out.response(&hostname, |it| format!("{}  {}", it.name, it.state))?;
-        print_next_step(svc, &hostname);
+        print_records(svc, &hostname);
+        let error = hostname.last_error.as_deref();
+        let is_verified = hostname.state == HostnameState::Active && hostname.checks.is_empty();
+        if is_verification && !is_verified {
+            let reason = error.unwrap_or("its ownership could not be verified");
+            return Err(CliError::NotVerified(format!("{}: {reason}", hostname.name)));
+        }
+        if let Some(error) = error {
+            svc.out.warn(error);
+        }
+        if is_verified {
+            svc.out.success(format!("{} is active", hostname.name));
+        }
         Ok(())
     }
 }
@@ -87,11 +99,10 @@ fn hsts_value(hostname: &Hostname) -> String {
 }
 
 /// Prints the records to publish for a hostname that is not active yet.
-fn print_next_step(svc: &Svc<'_>, hostname: &Hostname) {
-    if hostname.state == HostnameState::Active {
-        return svc.out.success(format!("{} is active", hostname.name));
+fn print_records(svc: &Svc<'_>, hostname: &Hostname) {
+    if hostname.verify.is_empty() {
+        return;
     }
-    svc.out.info(or_dash(hostname.last_error.as_deref()));
     svc.out.info(format!("Publish one of these records, then run `svc hostnames verify {}`:", hostname.name));
     for record in &hostname.verify {
         svc.out.info(format!("  {} {} {}", record.name, record.r#type, record.value));

@@ -152,7 +152,10 @@ async fn manages_hostnames_and_access_and_opens_a_project() {
     let added = ada.svc(&["hostnames", "add", "www.example.org"]).succeeds();
     added.stderr_contains("_svc-verify.www.example.org TXT svc-verify=").stderr_contains("CNAME fallback.localhost");
     assert_eq!(added.out.trim(), "www.example.org  pending_dns");
-    let verified = ada.json(&["hostnames", "verify", "www.example.org"]);
+    assert!(!added.err.contains('–'), "{added:?}");
+    let verified = ada.svc(&["hostnames", "verify", "www.example.org", "--json"]).fails(8);
+    verified.stderr_contains("error: www.example.org: Ownership is not verified.");
+    let verified = verified.json();
     assert_eq!((&verified["state"], verified["checks"].is_array()), (&json!("pending_dns"), true));
     let listed = ada.svc(&["hostnames", "list"]).succeeds().out;
     assert!(listed.contains("site-ada.localhost  default  active"), "{listed}");
@@ -207,6 +210,14 @@ async fn taken_hostname_is_added_with_its_txt_record() {
     dns.set("_svc-verify.www.example.org", RecordType::TXT, &[value]);
     let added = bob.svc(&add).succeeds();
     assert_eq!(added.out.trim(), "www.example.org  active");
+    let verify = ["hostnames", "verify", "www.example.org", "--org", "bob", "--project", "site"];
+    bob.svc(&verify).succeeds().stderr_contains("www.example.org is active");
+    // The hostname stays active for some days without the record.
+    dns.remove("_svc-verify.www.example.org", "TXT").unwrap();
+    let unverified = bob.svc(&verify).fails(8);
+    assert_eq!(unverified.out.trim(), "www.example.org  active");
+    unverified.stderr_contains("error: www.example.org: Ownership is not verified.");
+    assert!(!unverified.err.contains("is active"), "{unverified:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
