@@ -91,6 +91,18 @@ async fn domain_is_checked_bought_and_managed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_a_zone_in_use_is_warned_of() {
+    let kit = Kit::start().await;
+    kit.buy("shop.com").succeeds();
+    kit.ada.svc(&["projects", "create", "site", "--org", "ada"]).succeeds();
+    kit.ada.svc(&["hostnames", "add", "www.shop.com", "--org", "ada", "--project", "site"]).succeeds();
+    kit.ada.svc(&["hostnames", "verify", "www.shop.com", "--org", "ada", "--project", "site"]).succeeds();
+    let warned = kit.ada.svc(&["zones", "delete", "shop.com", "--org", "ada"]).fails(2);
+    warned.stderr_contains("warning: the zone has the records of www.shop.com, a hostname of a project");
+    warned.stderr_contains("warning: shop.com is registered here").stderr_contains("nothing was deleted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_bought_without_consent_and_a_contact() {
     let kit = Kit::start().await;
     kit.run(&["buy", "shop.com", "--contact", "contact.json", "--yes"]).fails(2).stderr_contains("--max-price");

@@ -4,7 +4,10 @@ mod dnssec;
 mod records;
 mod zone_file;
 
-use client::types::{DnsDeleteHeaders, NewZone, Zone, ZoneDetail};
+use std::collections::BTreeSet;
+
+use client::Client;
+use client::types::{DnsDeleteHeaders, DomainState, ManagedBy, NewZone, Zone, ZoneDetail};
 
 use self::dnssec::Dnssec;
 use self::records::Records;
@@ -60,6 +63,9 @@ impl Zones {
             }
             Self::Show { zone } => svc.out.response(&client.dns_get(&org, &zone).send().await?, show),
             Self::Delete { zone, yes } => {
+                if !yes {
+                    warn_of_uses(svc, (&client, &org), &zone).await?;
+                }
                 prompt::require_yes(yes, &format!("Delete the zone {zone} and all of its records?"), "deleted")?;
                 let deleted = client.dns_delete(&org, &zone, &DnsDeleteHeaders::default()).send().await?;
                 svc.out.empty_response(&deleted, format!("deleted {zone}"))
@@ -70,6 +76,23 @@ impl Zones {
             Self::Dnssec(dnssec) => dnssec.run(svc, (&client, &org)).await,
         }
     }
+}
+
+/// Prints warnings about the hostnames and the domain that need a zone.
+async fn warn_of_uses(svc: &Svc<'_>, (client, org): (&Client, &str), zone: &str) -> Result<(), CliError> {
+    let zone = client.dns_get(org, zone).send().await?;
+    let managed = zone.rrsets.iter().filter(|rrset| rrset.managed_by == Some(ManagedBy::Project));
+    let hostnames: BTreeSet<&str> = managed.map(|rrset| rrset.name.as_str()).collect();
+    for hostname in hostnames {
+        svc.out.warn(format!("the zone has the records of {hostname}, a hostname of a project"));
+    }
+    // The name of a zone need not be that of a domain.
+    if let Ok(domain) = client.domains_get(org, &zone.name).send().await
+        && matches!(domain.state, DomainState::Active | DomainState::Expired)
+    {
+        svc.out.warn(format!("{} is registered here, and does not resolve without the zone", domain.name));
+    }
+    Ok(())
 }
 
 fn row(zone: &Zone) -> [String; 5] {
