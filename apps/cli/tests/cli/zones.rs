@@ -50,6 +50,14 @@ async fn records_are_set_listed_and_deleted() {
     let mx = ["example.org", "MX", "3600", "10", "mail.example.org.", "–"];
     assert_eq!(lines(&set)[1], mx);
     zones(&ada, &["records", "set", "example.org", "www", "A", "192.0.2.1", "192.0.2.2"]).succeeds();
+    for (text, stored) in [
+        ("v=spf1 mx -all", r#""v=spf1 mx -all""#),
+        ("v=DMARC1; p=none", r#""v=DMARC1; p=none""#),
+        (r#""a b" c"#, r#""a b" "c""#),
+    ] {
+        let txt = ["zones", "records", "set", "example.org", "@", "txt", text, "--org", "ada"];
+        assert_eq!(ada.json(&txt)["records"][0], stored);
+    }
     let listed = zones(&ada, &["records", "list", "example.org"]).succeeds();
     let www = ["www.example.org", "A", "300", "192.0.2.2", "–"];
     for line in [&mx[..], &www, &["example.org", "NS", "3600", "ns1.svc.example.", "system"]] {

@@ -32,7 +32,8 @@ pub struct Set {
     name: String,
     /// Such as A or TXT
     r#type: String,
-    /// The records as in a zone file, such as "10 mail" for the type MX
+    /// The records as in a zone file, such as "10 mail" for the type MX. A TXT record without quotation marks is one
+    /// string
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<String>,
     /// How long resolvers may cache the records, in seconds (default: 300)
@@ -48,7 +49,9 @@ impl Records {
                 svc.out.response(&zone, |zone| list(&zone.rrsets))
             }
             Self::Set(Set { zone, name, r#type, records, ttl }) => {
-                let (kind, content) = (r#type.to_uppercase(), RrsetContent { records, ttl });
+                let kind = r#type.to_uppercase();
+                let records = if kind == "TXT" { records.into_iter().map(quoted).collect() } else { records };
+                let content = RrsetContent { records, ttl };
                 let set = client.dns_put(org, &zone, &name, &kind, &DnsPutHeaders::default(), &content).send().await?;
                 svc.out.response(&set, |set| list(std::slice::from_ref(set)))
             }
@@ -59,6 +62,12 @@ impl Records {
             }
         }
     }
+}
+
+/// Returns a TXT record as one string, unless it has quotation marks. In a zone file, its words would be several
+/// strings, which receivers join without the spaces.
+fn quoted(record: String) -> String {
+    if record.contains('"') { record } else { format!("\"{record}\"") }
 }
 
 /// Formats rrsets, one line for each record.
