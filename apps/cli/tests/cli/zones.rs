@@ -107,6 +107,8 @@ async fn signing_is_turned_on_and_off() {
     let on = zones(&ada, &["dnssec", "on", "example.org"]).succeeds();
     on.stderr_contains("`svc zones dnssec status example.org` shows the DS records");
     assert_eq!(lines(&on)[0], ["state", "signing"]);
+    let status = zones(&ada, &["dnssec", "status", "example.org"]).succeeds();
+    status.stderr_contains("has not checked the signer").stderr_contains("`svc zones dnssec report example.org`");
 
     let record = format!("36923 13 2 {}", "03C3".repeat(16));
     zones(&ada, &["dnssec", "report", "example.org", "36923 13"]).fails(2).stderr_contains("the digest type is not");

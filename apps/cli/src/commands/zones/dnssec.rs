@@ -28,7 +28,16 @@ impl Dnssec {
     pub async fn run(self, svc: &Svc<'_>, (client, org): (&Client, &str)) -> Result<(), CliError> {
         let zone = match self {
             Self::Status { zone } => {
-                return svc.out.response(&client.dns_dnssec(org, &zone).send().await?, show_status);
+                let status = client.dns_dnssec(org, &zone).send().await?;
+                svc.out.response(&status, show_status)?;
+                if status.state == DnssecState::Signing && status.signer.is_none() {
+                    svc.out.info(format!(
+                        "The platform has not checked the signer of the zone yet. If this does not change within a \
+                         minute, it has none: sign the zone at your nameserver, and record its DS records with `svc \
+                         zones dnssec report {zone}`"
+                    ));
+                }
+                return Ok(());
             }
             Self::On { zone } => client.dns_switch(org, &zone, &DnssecSwitch { enabled: true }).send().await?,
             Self::Off { zone } => client.dns_switch(org, &zone, &DnssecSwitch { enabled: false }).send().await?,
