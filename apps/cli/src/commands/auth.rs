@@ -18,7 +18,11 @@ pub enum Auth {
     /// Enable sign-in, whose users worker code knows as env.auth.users
     Enable,
     /// Disable sign-in and end all sessions: users, settings and providers are kept
-    Disable,
+    Disable {
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
     /// Change settings
     Set(SettingsArgs),
     /// Manage the identity providers
@@ -117,7 +121,9 @@ impl Auth {
                 }
                 Ok(())
             }
-            Self::Disable => {
+            Self::Disable { yes } => {
+                let question = format!("Disable the sign-in of {org}/{project}, and end the sessions of its users?");
+                prompt::require_yes(yes, &question, "disabled")?;
                 let revoked = client.app_auth_revoke(&org, &project).send().await?;
                 svc.out.empty_response(&revoked, "disabled sign-in: users, settings and providers are kept")
             }

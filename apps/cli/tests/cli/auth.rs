@@ -55,8 +55,9 @@ async fn sign_in_is_enabled_changed_and_disabled() {
     auth(&["set"]).fails(2);
     auth(&["set", "--session-days", "0"]).fails(1).stderr_contains("sessionDays: must be at least 1");
     auth(&["set", "--reset", "session-days"]).fails(2);
-    assert_eq!(ada.json(&["auth", "disable"]), Value::Null);
-    auth(&["disable"]).succeeds().stderr_contains("users, settings and providers are kept");
+    auth(&["disable"]).fails(2).stderr_contains("nothing was disabled: confirm with --yes");
+    assert_eq!(ada.json(&["auth", "disable", "--yes"]), Value::Null);
+    auth(&["disable", "--yes"]).succeeds().stderr_contains("users, settings and providers are kept");
     assert_eq!(ada.json(&["auth", "status"])["settings"], settings);
     ada.svc(&["auth", "status", "--project", "none"]).fails(5);
 }

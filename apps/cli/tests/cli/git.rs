@@ -20,7 +20,8 @@ async fn repositories_are_managed() {
     assert_eq!(ada.json(&["repos", "deploy-branch", "app"])["deployBranch"], json!(null));
     ada.svc(&["repos", "deploy-branch", "app", "main", "--off"]).fails(2);
     ada.svc(&["repos", "create", "live", "--deploy-branch", "main"]).succeeds().stderr_contains("A push to main");
-    ada.svc(&["repos", "delete", "live"]).succeeds();
+    ada.svc(&["repos", "delete", "live"]).fails(2).stderr_contains("nothing was deleted: confirm with --yes");
+    ada.svc(&["repos", "delete", "live", "--yes"]).succeeds();
     let listed = ada.svc(&["repos", "list"]).succeeds().out;
     let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
     assert_eq!(rows[1..], [["docs", "public", "trunk"], ["app", "private", "main"]]);
@@ -34,8 +35,8 @@ async fn repositories_are_managed() {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     ada.svc(&["repos", "rename", "app", "web"]).succeeds().stderr_contains("renamed app to web");
-    assert_eq!(ada.json(&["repos", "delete", "web"]), json!(null));
-    ada.svc(&["repos", "delete", "web"]).fails(5);
+    assert_eq!(ada.json(&["repos", "delete", "web", "--yes"]), json!(null));
+    ada.svc(&["repos", "delete", "web", "--yes"]).fails(5);
 }
 
 /// git asks `svc` for the password of the remote. Another host receives none.

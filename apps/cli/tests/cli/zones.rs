@@ -116,7 +116,8 @@ async fn signing_is_turned_on_and_off() {
     assert!(reported.contains("ds_pending") && reported.contains(&record), "{reported}");
     let status = ada.json(&["zones", "dnssec", "status", "example.org", "--org", "ada"]);
     assert_eq!((&status["state"], &status["ds"][0]["keyTag"]), (&"ds_pending".into(), &36923.into()));
-    let off = zones(&ada, &["dnssec", "off", "example.org"]).succeeds();
+    zones(&ada, &["dnssec", "off", "example.org"]).fails(2).stderr_contains("nothing was changed: confirm with --yes");
+    let off = zones(&ada, &["dnssec", "off", "example.org", "--yes"]).succeeds();
     assert_eq!(lines(&off), [["state", "off"], ["DS", "–"]]);
 }
 

@@ -10,6 +10,7 @@ use self::browse::{Log, Place};
 use crate::error::CliError;
 use crate::options::PageArgs;
 use crate::output::{fields, or_dash};
+use crate::prompt;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -73,7 +74,12 @@ pub enum Repos {
     /// Rename a repository. Nothing redirects from the old name
     Rename { name: String, new_name: String },
     /// Delete a repository. Its contents are erased after 30 days
-    Delete { name: String },
+    Delete {
+        name: String,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 const NO_CHANGE: RepoChange = RepoChange { name: None, visibility: None, default_branch: None, deploy_branch: None };
@@ -137,7 +143,8 @@ impl Repos {
                 let change = RepoChange { name: Some(new_name), ..NO_CHANGE };
                 update(svc, &client, (&org, &project, &name), &change, message).await
             }
-            Self::Delete { name } => {
+            Self::Delete { name, yes } => {
+                prompt::require_yes(yes, &format!("Delete the repository {org}/{project}/{name}?"), "deleted")?;
                 let deleted = client.repos_delete(&org, &project, &name).send().await?;
                 svc.out.empty_response(&deleted, format!("deleted {name}"))
             }

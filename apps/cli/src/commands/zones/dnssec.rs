@@ -5,6 +5,7 @@ use client::types::{self, DnssecState, DnssecSwitch, Ds, DsReport, Zone};
 
 use crate::error::CliError;
 use crate::output::{fields, or_dash};
+use crate::prompt;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -14,7 +15,12 @@ pub enum Dnssec {
     /// Sign a zone
     On { zone: String },
     /// Stop signing a zone. Remove the DS records at the registrar first, and wait until they have expired
-    Off { zone: String },
+    Off {
+        zone: String,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
     /// Record the DS records of a zone, if the platform cannot read them from its nameserver
     Report {
         zone: String,
@@ -40,7 +46,12 @@ impl Dnssec {
                 return Ok(());
             }
             Self::On { zone } => client.dns_switch(org, &zone, &DnssecSwitch { enabled: true }).send().await?,
-            Self::Off { zone } => client.dns_switch(org, &zone, &DnssecSwitch { enabled: false }).send().await?,
+            Self::Off { zone, yes } => {
+                let question =
+                    format!("Resolvers that know DS records of {zone} reject it without signatures. Stop signing it?");
+                prompt::require_yes(yes, &question, "changed")?;
+                client.dns_switch(org, &zone, &DnssecSwitch { enabled: false }).send().await?
+            }
             Self::Report { zone, ds } => client.dns_report(org, &zone, &DsReport { ds }).send().await?,
         };
         svc.out.response(&zone, show)?;

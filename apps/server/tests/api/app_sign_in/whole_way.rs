@@ -163,8 +163,8 @@ async fn sign_in_is_disabled_and_enabled(platform: &Platform, svc: &Svc) {
     let callback = visitor.approve("codehost", "ada").await;
     let users = "SELECT count(*) FROM svc_auth.users";
     let before = platform.sql("club", users).await;
-    let run = |command: &str| svc.run(&["auth", command, "--org", "ada", "--project", "club"]).0;
-    assert_eq!(run("disable"), 0);
+    let run = |command: &[&str]| svc.run(&[&["auth"], command, &["--org", "ada", "--project", "club"]].concat()).0;
+    assert_eq!(run(&["disable", "--yes"]), 0);
     // The worker serves the paths: it passes them to its assets, of which none exists.
     let passed = async || {
         let response = ada.get(LOGIN).await;
@@ -177,7 +177,7 @@ async fn sign_in_is_disabled_and_enabled(platform: &Platform, svc: &Svc) {
         (response.status() == 503).then_some(response)
     });
     assert!(page.await.text().await.unwrap().contains("svc auth enable"));
-    assert_eq!(run("enable"), 0);
+    assert_eq!(run(&["enable"]), 0);
     platform.wait_until_ready("club").await;
     // Users and providers are still there, but no session, and no flow of the time before.
     assert_eq!(platform.sql("club", users).await, before);
