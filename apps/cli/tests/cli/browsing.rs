@@ -105,4 +105,11 @@ async fn pushed_contents_are_read_without_a_clone() {
     assert_eq!((&updates["items"][0]["new"], &updates["items"][0]["old"]), (&Value::from(commit), &Value::Null));
     let listed = ada.svc(&["repos", "updates", "app"]).succeeds().out;
     assert!(listed.contains("refs/heads/main"), "{listed}");
+
+    ada.svc(&["repos", "deploy-branch", "app", "live"]).succeeds();
+    ada.git(&["rm", "--quiet", "svc.json"]);
+    ada.git(&[&author[..], &["commit", "--quiet", "-m", "Remove the manifest"]].concat());
+    ada.git(&["push", "--quiet", "origin", "main:live"]);
+    let is_rejected = |result: &CommandResult| result.out.contains("rejected: the commit has no file svc.json");
+    eventually(&ada, &["repos", "updates", "app"], is_rejected).await;
 }

@@ -111,9 +111,10 @@ fn show_tree(tree: &RepoTree) -> String {
 
 fn update_row(update: &RefUpdate) -> [String; 6] {
     let RefUpdate { created_at, r#ref, old, new, forced, deploy, pusher: _ } = update;
-    let deploy = deploy.as_ref().map(|deploy| match deploy.version {
-        Some(version) => format!("version {version}"),
-        None => deploy.status.to_string(),
+    let deploy = deploy.as_ref().map(|deploy| match (deploy.version, &deploy.message) {
+        (Some(version), _) => format!("version {version}"),
+        (None, Some(message)) => format!("{}: {message}", deploy.status),
+        (None, None) => deploy.status.to_string(),
     });
     // git fetch needs the whole id of an old commit.
     let (old, new) = (or_dash(old.as_deref()), or_dash(new.as_deref().map(short).as_deref()));
