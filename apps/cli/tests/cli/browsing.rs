@@ -112,4 +112,9 @@ async fn pushed_contents_are_read_without_a_clone() {
     ada.git(&["push", "--quiet", "origin", "main:live"]);
     let is_rejected = |result: &CommandResult| result.out.contains("rejected: the commit has no file svc.json");
     eventually(&ada, &["repos", "updates", "app"], is_rejected).await;
+
+    let missing = ada.svc(&["repos", "default-branch", "app", "ghost"]).succeeds();
+    missing.stderr_contains("The branch ghost does not exist yet");
+    let existing = ada.svc(&["repos", "default-branch", "app", "live"]).succeeds();
+    assert!(!existing.err.contains("does not exist"), "{existing:?}");
 }

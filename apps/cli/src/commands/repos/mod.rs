@@ -2,9 +2,12 @@
 
 mod browse;
 
+use std::time::Duration;
+
 use client::types::{NewRepo, Repo, RepoChange, Visibility};
 use client::{Client, Method};
 use serde_json::json;
+use tokio::time::timeout;
 
 use self::browse::{Log, Place};
 use crate::error::CliError;
@@ -82,6 +85,9 @@ pub enum Repos {
     },
 }
 
+/// How long `svc` waits for the branches of a repository.
+const REFS_TIMEOUT: Duration = Duration::from_secs(3);
+
 const NO_CHANGE: RepoChange = RepoChange { name: None, visibility: None, default_branch: None, deploy_branch: None };
 
 impl Repos {
@@ -113,8 +119,10 @@ impl Repos {
             }
             Self::DefaultBranch { name, branch } => {
                 let message = format!("the default branch of {name} is {branch}");
-                let change = RepoChange { default_branch: Some(branch), ..NO_CHANGE };
-                update(svc, &client, (&org, &project, &name), &change, message).await
+                let change = RepoChange { default_branch: Some(branch.clone()), ..NO_CHANGE };
+                update(svc, &client, (&org, &project, &name), &change, message).await?;
+                note_missing_branch(svc, &client, (&org, &project, &name), &branch).await;
+                Ok(())
             }
             Self::Refs { name } => browse::refs(svc, &client, (&org, &project, &name)).await,
             Self::Log(log) => log.run(svc, &client, (&org, &project)).await,
@@ -160,6 +168,18 @@ async fn update(
     message: String,
 ) -> Result<(), CliError> {
     svc.out.empty_response(&client.repos_update(org, project, name, change).send().await?, message)
+}
+
+/// Prints a note if the repository has branches, but not this one. Prints none if the git node does not respond,
+/// because the change does not need it.
+async fn note_missing_branch(svc: &Svc<'_>, client: &Client, (org, project, name): (&str, &str, &str), branch: &str) {
+    let refs = client.repos_refs(org, project, name).send();
+    if let Ok(Ok(refs)) = timeout(REFS_TIMEOUT, refs).await
+        && !refs.branches.is_empty()
+        && !refs.branches.iter().any(|it| it.name == branch)
+    {
+        svc.out.info(format!("The branch {branch} does not exist yet: push it, or choose another one."));
+    }
 }
 
 fn show(repo: &Repo) -> String {
