@@ -43,6 +43,7 @@ const CONFIG: &str = "\
 [receive]
 	advertisePushOptions = true
 	autogc = false
+	denyDeleteCurrent = refuse
 	unpackLimit = 1
 [uploadpack]
 	allowFilter = true

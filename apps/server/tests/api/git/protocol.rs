@@ -174,6 +174,8 @@ async fn pushes_of_several_refs() {
     let next = work.commit("a", b"2");
     let refused = work.fails(&["push", "--atomic", "origin", ":main", "main:new"]);
     assert!(refused.contains("deletion of the current branch prohibited"), "{refused}");
+    // By default, git also explains a setting, which the user cannot change.
+    assert!(!refused.contains("receive.denyDeleteCurrent"), "{refused}");
     assert_eq!(work.git(&["ls-remote", "origin", "new"]), "");
     work.fails(&["push", "--quiet", "origin", ":main", "main:new"]);
     assert!(work.git(&["ls-remote", "origin", "new"]).starts_with(&next));
