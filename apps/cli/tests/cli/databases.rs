@@ -145,6 +145,8 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     ada.svc(&["db", "restore", &before]).fails(2).stderr_contains("confirm with --confirm todo");
     let restored = ada.svc(&["db", "restore", &before, "--confirm", "todo"]).succeeds();
     restored.stderr_contains(&format!("restored backup {before}")).stderr_contains("until it is committing");
+    let chosen = restored.err.lines().find(|line| line.starts_with(&format!("restoring backup {before} of 20")));
+    assert!(chosen.is_some_and(|line| line.ends_with("Z, scheduled")), "{restored:?}");
     assert_eq!(it.dump(), content);
     it.node.wait_for(HOST, "/", |page| page.contains("before") && !page.contains("after")).await;
     let backups = ada.json(&["db", "backups"]);
@@ -155,6 +157,9 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     assert_eq!(it.psql("SELECT count(*) FROM tasks, (SELECT count(*) FROM later) l"), "2");
     let operation = undone["id"].as_str().unwrap();
     ada.svc(&["db", "abort", operation]).fails(1).stderr_contains("code not_abortable");
+    // The newest backup may be that of the last restore, which this would undo.
+    let latest = ada.svc(&["db", "restore", "--latest", "--confirm", "todo"]).succeeds();
+    assert!(latest.err.contains("restoring backup ") && !latest.err.contains(", pre_restore"), "{latest:?}");
 
     let export = ada.json(&["db", "export"]);
     let object = it.platform.folder.path().join("backups").join(export["key"].as_str().unwrap());

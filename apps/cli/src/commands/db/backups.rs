@@ -53,9 +53,9 @@ pub async fn list(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) 
     Ok(())
 }
 
-/// Returns the number and the time of a backup.
+/// Returns the number, the time and the kind of a backup.
 pub fn summary(generation: &Generation) -> String {
-    format!("{} of {}", BackupNumber::from(generation), generation.created_at)
+    format!("{} of {}, {}", BackupNumber::from(generation), generation.created_at, generation.kind)
 }
 
 #[cfg(test)]

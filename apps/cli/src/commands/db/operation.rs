@@ -1,9 +1,9 @@
 //! Operations on a database: restore, deletion, and their abort.
 
-use client::types::{DeleteRequest, Operation, OperationStarted, Phase, RestoreRequest};
+use client::types::{DeleteRequest, GenerationKind, Operation, OperationStarted, Phase, RestoreRequest};
 use client::{Client, Error, Response};
 
-use super::backups::BackupNumber;
+use super::backups::{self, BackupNumber};
 use crate::error::CliError;
 use crate::polling::poll_until;
 use crate::progress::Phases;
@@ -26,7 +26,7 @@ pub struct Restore {
     /// Number of the backup, as `svc db backups` lists it
     #[arg(required_unless_present = "latest")]
     backup: Option<BackupNumber>,
-    /// Restore the newest backup
+    /// Restore the newest backup that an earlier restore did not make
     #[arg(long, conflicts_with = "backup")]
     latest: bool,
     #[command(flatten)]
@@ -41,29 +41,38 @@ pub struct Delete {
 
 impl Restore {
     pub async fn run(self, svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) -> Result<(), CliError> {
-        let backup = match self.backup {
-            Some(backup) => backup,
+        let generations = client.database_generations(org, project).send().await?;
+        let number = match self.backup {
+            Some(number) => number,
             None => {
-                let generations = client.database_generations(org, project).send().await?;
-                let newest = generations.items.first().map(BackupNumber::from);
-                newest.ok_or_else(|| CliError::Other("the database has no backup yet".to_owned()))?
+                // The backup of an earlier restore would undo that restore.
+                let newest = generations.items.iter().find(|it| it.kind != GenerationKind::PreRestore);
+                newest.map(BackupNumber::from).ok_or_else(no_backup)?
             }
         };
-        self.options
-            .check(project, &format!("Replace the content of the database of {org}/{project} by backup {backup}?"))?;
-        let BackupNumber { epoch, seq } = backup;
-        let started = match client.database_restore(org, project, &RestoreRequest { epoch, seq }).send().await {
-            Ok(started) => started,
-            Err(error) => return Err(explain_not_found(error, (client, org, project)).await),
-        };
-        self.options.finish(svc, (client, org, project), started, &format!("restored backup {backup}")).await
+        let listed = generations.items.iter().find(|it| BackupNumber::from(*it) == number);
+        // The API rejects a number that is not listed.
+        let backup = listed.map_or_else(|| number.to_string(), backups::summary);
+        let question = format!("Replace the content of the database of {org}/{project} by backup {backup}?");
+        self.options.check(project, &question)?;
+        svc.out.info(format!("restoring backup {backup}"));
+        let BackupNumber { epoch, seq } = number;
+        let started = client.database_restore(org, project, &RestoreRequest { epoch, seq }).send().await;
+        let started = started.map_err(explain_not_found)?;
+        self.options.finish(svc, (client, org, project), started, &format!("restored backup {number}")).await
     }
 }
 
-/// Distinguishes two causes of the same status: a backup that does not exist, and a project that does not exist.
-async fn explain_not_found(error: Error, (client, org, project): (&Client, &str, &str)) -> CliError {
-    let is_listed = error.status() == Some(404) && client.database_generations(org, project).send().await.is_ok();
-    if is_listed { CliError::Explained(error, "`svc db backups` lists the backups") } else { error.into() }
+fn no_backup() -> CliError {
+    CliError::Other("the database has no backup yet, except those that restores made: see `svc db backups`".to_owned())
+}
+
+/// Adds the next step if the backup does not exist. The project exists, because its backups were listed.
+fn explain_not_found(error: Error) -> CliError {
+    match error.status() {
+        Some(404) => CliError::Explained(error, "`svc db backups` lists the backups"),
+        _ => error.into(),
+    }
 }
 
 impl Delete {
