@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::PrivatePostgres;
 use tokio_postgres::NoTls;
 use url::form_urlencoded;
@@ -169,6 +169,8 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     ada.svc(&["db", "delete", "--confirm", "todo"]).succeeds().stderr_contains("deleted the database");
     let status = ada.svc(&["db", "status"]).succeeds().out;
     assert!(status.starts_with("enabled  no\nbackup   "), "{status}");
+    let status = ada.json(&["db", "status"]);
+    assert_eq!((&status["db"], &status["lastBackup"]["kind"]), (&json!(false), &json!("final")));
     assert_eq!(ada.json(&["db", "backups"])["items"][0]["kind"], "final");
     it.node.wait_for(HOST, "/", |page| page.contains("has no database")).await;
     ada.svc(&["db", "connect"]).fails(5).stderr_contains("next: `svc db enable`");
@@ -186,6 +188,10 @@ fn check_connection(ada: &Machine) {
         let CommandResult { out, err, .. } = ada.svc(&arguments).succeeds();
         assert!(out.contains(&address) && !out.contains(password) && !err.contains(password), "{out}{err}");
     }
+    let status = ada.json(&["db", "status"]);
+    let expected = ["host", "port", "database", "sslmode"].map(|name| (name.to_owned(), connection[name].clone()));
+    assert_eq!((&status["db"], &status["endpoint"]), (&json!(true), &Value::Object(expected.into_iter().collect())));
+    assert!(status.get("lastBackup").is_some(), "{status}");
     let mut connect = ada.command(&["db", "connect"]);
     let output = connect.env("PATH", "/nonexistent").output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 pub use backups::summary as backup_summary;
 use client::types::{DatabaseConnect, DatabaseEndpoint, DatabaseExport};
 use client::{Client, Error};
+use serde_json::Value;
 
 use crate::error::CliError;
 use crate::output::{bytes, fields, or_dash, yes_or_no};
@@ -78,21 +79,31 @@ impl Db {
 
 /// Prints the address and the newest backup. Viewers may not list the backups.
 async fn status(svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) -> Result<(), CliError> {
-    let status = client.database_get(org, project).send().await?;
+    let mut status = client.database_get(org, project).send().await?;
     let mut rows = vec![["enabled", yes_or_no(status.db)].map(str::to_owned)];
     if status.db {
         let endpoint = client.database_endpoint(org, project).send().await?;
         rows.extend(endpoint_rows(&endpoint));
+        add(&mut status.json, "endpoint", endpoint.json);
     }
     match client.database_generations(org, project).send().await {
         Ok(generations) => {
             let newest = generations.items.first().map(backups::summary);
             rows.push(["backup".to_owned(), or_dash(newest.as_deref())]);
+            let newest = generations.json.pointer("/items/0").cloned().unwrap_or_default();
+            add(&mut status.json, "lastBackup", newest);
         }
         Err(Error::Api { status: 403, .. }) => {}
         Err(error) => return Err(error.into()),
     }
     svc.out.response(&status, |_| fields(&rows))
+}
+
+/// Adds a member to a response, so that one document contains several responses.
+fn add(response: &mut Value, name: &str, value: Value) {
+    if let Some(members) = response.as_object_mut() {
+        members.insert(name.to_owned(), value);
+    }
 }
 
 /// Returns the connection without its password, so that the output can be shared.
