@@ -103,12 +103,17 @@ impl Ai {
                 svc.out.response(&client.ai_get_credit(&svc.org()?).send().await?, show_topup)
             }
             Self::Topup { command: Some(TopUp::On { amount, below }) } => {
+                let org = svc.org()?;
+                check_amount((&client, &org), amount).await?;
+                if !(1..amount.micro_cents).contains(&below.micro_cents) {
+                    return Err(CliError::Usage("--below must be more than $0 and less than --amount".to_owned()));
+                }
                 let change = AutoTopupChange {
                     enabled: true,
                     amount_micro_cents: Some(amount.micro_cents),
                     threshold_micro_cents: Some(below.micro_cents),
                 };
-                change_topup(svc, (&client, &svc.org()?), &change).await
+                change_topup(svc, (&client, &org), &change).await
             }
             Self::Topup { command: Some(TopUp::Off) } => {
                 let change = AutoTopupChange { enabled: false, amount_micro_cents: None, threshold_micro_cents: None };
@@ -119,6 +124,15 @@ impl Ai {
     }
 }
 
+/// Fails unless the amount is sold. The error of the API is in microcents.
+async fn check_amount((client, org): (&Client, &str), amount: Dollars) -> Result<(), CliError> {
+    let credit = client.ai_get_credit(org).send().await?;
+    if credit.tiers_micro_cents.contains(&amount.micro_cents) {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!("the amount must be one of {}", sold_amounts(&credit))))
+}
+
 /// Starts the purchase of credit, and waits until it is in the balance.
 async fn buy(
     svc: &Svc<'_>,
@@ -126,6 +140,7 @@ async fn buy(
     amount: Dollars,
     purchase: PurchaseArgs,
 ) -> Result<(), CliError> {
+    check_amount((client, org), amount).await?;
     let newest = AiListLedgerQuery { limit: Some(1), before: None };
     let last = client.ai_list_ledger(org, &newest).send().await?.items.first().map_or(0, |row| row.ledger_id);
     let request = NewCreditCheckout { micro_cents: amount.micro_cents, return_to: return_to(client).await? };
@@ -214,11 +229,14 @@ fn show_models(models: &[AiModel]) -> String {
     table(["MODEL", "LANE", "INPUT PER M", "OUTPUT PER M", "CONTEXT"], rows)
 }
 
+fn sold_amounts(credit: &AiCredit) -> String {
+    credit.tiers_micro_cents.iter().copied().map(dollars).collect::<Vec<_>>().join(", ")
+}
+
 fn show_credit(credit: &AiCredit) -> String {
-    let tiers: Vec<String> = credit.tiers_micro_cents.iter().copied().map(dollars).collect();
     fields(&[
         ["credit", &dollars(credit.balance_micro_cents)],
-        ["sold", &tiers.join(", ")],
+        ["sold", &sold_amounts(credit)],
         ["top-up", &topup_text(&credit.auto_topup)],
     ])
 }

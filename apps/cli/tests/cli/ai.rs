@@ -22,7 +22,12 @@ async fn credit_is_bought_and_topped_up() {
     );
     ai(&["topup", "on", "--amount", "25", "--below", "5"]).fails(1).stderr_contains("svc ai credit buy");
     ai(&["topup", "on", "--amount", "abc", "--below", "5"]).fails(2).stderr_contains("not an amount in dollars");
-    ai(&["credit", "buy", "7"]).fails(1).stderr_contains("microCents");
+    let sold = "the amount must be one of $5.00, $10.00, $25.00, $50.00, $100.00\n";
+    ai(&["credit", "buy", "7"]).fails(2).stderr_contains(sold);
+    ai(&["topup", "on", "--amount", "26", "--below", "5"]).fails(2).stderr_contains(sold);
+    for below in ["0", "25"] {
+        ai(&["topup", "on", "--amount", "25", "--below", below]).fails(2).stderr_contains("less than --amount");
+    }
     assert_eq!(ai(&["ledger"]).succeeds().out.lines().count(), 1);
 
     let buy = ada.command(&["ai", "credit", "buy", "$10", "--org", "ada"]).spawn().unwrap();
