@@ -185,6 +185,10 @@ impl CliError {
                 "`svc billing upgrade` buys the pro plan, and `svc billing status` shows the limits of both plans"
                     .to_owned()
             }
+            "user_not_found" => {
+                "--provider names the provider with which the user signs in; `svc orgs invite` invites a mail address"
+                    .to_owned()
+            }
             "already_pro" => {
                 "`svc billing portal` changes the payment method, and `svc billing cancel` ends the plan".to_owned()
             }

@@ -1,6 +1,6 @@
 //! Errors of organizations, members and invitations.
 
-use kernel::{ApiError, Code, Kind};
+use kernel::{ApiError, Code, Kind, Provider};
 use serde_json::{Value, json};
 
 /// An error of the organization service.
@@ -10,8 +10,8 @@ pub enum OrgError {
     SlugTaken(String),
     #[error("you created {count} organizations, and the limit is {limit}; use one of them")]
     TooManyOrgs { limit: u32, count: i64 },
-    #[error("the user {0} has never signed in; invite them, or ask them to sign in once")]
-    UserNotFound(String),
+    #[error("no user {subject} of the provider {provider} has signed in; invite them, or ask them to sign in once")]
+    UserNotFound { provider: Provider, subject: String },
     #[error("the user is already a member; change the role with PUT instead")]
     AlreadyMember,
     #[error("the organization has no such member")]
@@ -78,7 +78,7 @@ impl ApiError for OrgError {
         match self {
             Self::SlugTaken(_) => &Self::SLUG_TAKEN,
             Self::TooManyOrgs { .. } => &Self::ORG_LIMIT,
-            Self::UserNotFound(_) => &Self::USER_NOT_FOUND,
+            Self::UserNotFound { .. } => &Self::USER_NOT_FOUND,
             Self::AlreadyMember => &Self::ALREADY_MEMBER,
             Self::OrgNotFound | Self::MemberNotFound | Self::InviteNotFound | Self::InviteUnknown => &Code::NOT_FOUND,
             Self::InviteUsed => &Self::INVITE_USED,

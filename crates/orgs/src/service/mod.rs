@@ -188,7 +188,8 @@ impl Orgs {
         self.store
             .transaction(actor, async |tx| {
                 tx.org_lock(org).await?.ok_or(OrgError::OrgNotFound)?;
-                let person = tx.person_find(provider, &subject).await?.ok_or(OrgError::UserNotFound(subject))?;
+                let person = tx.person_find(provider, &subject).await?;
+                let person = person.ok_or(OrgError::UserNotFound { provider, subject })?;
                 let joined_at = self.store.clock_rng().now();
                 if !tx.member_insert(org, person.id, role, joined_at).await? {
                     return Err(OrgError::AlreadyMember);

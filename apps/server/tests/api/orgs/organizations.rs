@@ -73,7 +73,8 @@ async fn members_are_added_changed_and_removed() {
     let ada = acme(&app).await;
     let members = "/v1/orgs/acme/members";
     let add = |subject: &str| json!({ "provider": "dev", "subject": subject, "role": "viewer" });
-    ada.post(members, add("bob")).await.expect_error(404, "user_not_found");
+    let error = ada.post(members, add("bob")).await.expect_error(404, "user_not_found").clone();
+    assert!(error["message"].as_str().unwrap().starts_with("no user bob of the provider dev has signed in"), "{error}");
     let bob = app.sign_in("bob").await;
     let member = ada.post(members, add("bob")).await.expect(201).clone();
     assert_eq!((&member["userId"], &member["role"]), (&json!(bob.user_id), &json!("viewer")));
