@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::types::{self, Deployment, DeploymentStatus};
-use client::{Client, Error, Response};
+use client::{Client, Error, Paging, Response};
 
 use crate::error::CliError;
 use crate::options::PageArgs;
@@ -90,7 +90,10 @@ async fn poll(
             DeploymentStatus::Pending | DeploymentStatus::Retired if latest.live => {}
             status @ (DeploymentStatus::Crashed | DeploymentStatus::Failed) => {
                 let reason = latest.status_message.as_deref().unwrap_or("no details are available");
-                return Err(CliError::NotServed(format!("version {version} is deployed but {status}: {reason}")));
+                let served = served_version(client, (org, project)).await;
+                let served = served.map(|served| format!(", and version {served} is still served")).unwrap_or_default();
+                let message = format!("version {version} is deployed but {status}{served}: {reason}");
+                return Err(CliError::NotServed(message));
             }
             _ => return Ok(()),
         }
@@ -109,10 +112,21 @@ async fn poll(
     }
 }
 
+/// Returns the version that the node serves; `None` if none is served or the state is unknown.
+async fn served_version(client: &Client, (org, project): (&str, &str)) -> Option<i32> {
+    let page = client.deployments_list(org, project, &Paging::default()).send().await.ok()?;
+    page.items.iter().find(|it| it.status == DeploymentStatus::Serving).map(|it| it.version)
+}
+
 /// Returns a one-line summary of a deployment.
 pub fn summary(deployment: &Deployment) -> String {
     let Deployment { version, digest, created_at, .. } = deployment;
     format!("version {version} of {created_at}, {digest}")
+}
+
+/// Returns a one-line summary of the live deployment, with its status: a failed one is not served.
+pub fn live_summary(deployment: &Deployment) -> String {
+    format!("{}, {}", summary(deployment), deployment.status)
 }
 
 /// Returns the git commit that a deployment was made from.

@@ -3,7 +3,7 @@
 use client::types::{NewProject, ProjectChange, ProjectDeletion, ProjectDetail, ProjectOverview, ResourceState};
 
 use super::db::backup_summary;
-use super::deployments::summary;
+use super::deployments::live_summary;
 use super::{notifications, open};
 use crate::error::CliError;
 use crate::options::PageArgs;
@@ -93,14 +93,14 @@ fn show(project: &ProjectDetail, address: &str) -> String {
         ["address", address],
         ["hostnames", &names.join(" ")],
         ["access", project.access.mode.as_str()],
-        ["live", &or_dash(project.live.as_ref().map(summary).as_deref())],
+        ["live", &or_dash(project.live.as_ref().map(live_summary).as_deref())],
         ["created", &project.created_at],
     ])
 }
 
 fn show_overview(overview: &ProjectOverview) -> String {
     let ProjectOverview { deployments, last_backup, live, notifications, resources } = overview;
-    let live = or_dash(live.as_ref().map(summary).as_deref());
+    let live = or_dash(live.as_ref().map(live_summary).as_deref());
     let backup = or_dash(last_backup.as_ref().map(backup_summary).as_deref());
     let state = |state: &ResourceState| match (state.granted, state.declared) {
         (true, _) => "enabled",

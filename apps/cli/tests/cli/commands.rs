@@ -141,7 +141,9 @@ async fn notifications_and_the_overview_of_a_project_are_shown() {
 
     ada.svc(&["deploy", "--no-wait"]).succeeds();
     let overview = ada.svc(&["projects", "overview"]).succeeds().out;
-    for text in ["live      version 1 of ", "database  off\n", "VERSION  STATUS   CREATED\n1        pending  "] {
+    for text in
+        ["live      version 1 of ", ", pending\n", "database  off\n", "VERSION  STATUS   CREATED\n1        pending  "]
+    {
         assert!(overview.contains(text), "{text}: {overview}");
     }
     assert_eq!(ada.json(&["projects", "overview", "blog", "--org", "ada"])["live"], Value::Null);

@@ -69,3 +69,21 @@ async fn error_after_the_deployment_sets_the_exit_code_and_prints_no_second_docu
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_deployment_names_the_version_that_is_still_served() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    ada.svc(&["deploy", "--no-wait"]).succeeds();
+    platform.database.run("UPDATE projects.deployments SET status = 'serving'").await;
+    let mut deploy = ada.command(&["deploy"]).spawn().unwrap();
+    wait_until(&mut deploy, || deployment_count(&ada) == 2).await;
+    let fail = "UPDATE projects.deployments SET status = 'failed', status_message = 'No code.' WHERE version = 2";
+    platform.database.run(fail).await;
+    let output = deploy.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let message = "version 2 is deployed but failed, and version 1 is still served: No code.";
+    assert_eq!((output.status.code(), stderr.contains(message)), (Some(8), true), "{stderr}");
+    let shown = ada.svc(&["projects", "show", "site"]).succeeds().out;
+    assert!(shown.contains("version 2 of ") && shown.contains(", failed\n"), "{shown}");
+}
