@@ -35,6 +35,9 @@ impl Access {
             Self::Show => client.access_get(&org, &project).send().await?,
             Self::Set { mode, keep_password } => {
                 let mode = AccessMode::from(mode.as_str());
+                if keep_password && mode != AccessMode::Password {
+                    return Err(CliError::Usage("--keep-password is only for the mode password".to_owned()));
+                }
                 let needs_password = mode == AccessMode::Password && !keep_password;
                 let password = if needs_password { Some(prompt::secret("password")?) } else { None };
                 client.access_set(&org, &project, &AccessChange { mode, password }).send().await?

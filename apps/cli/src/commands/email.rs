@@ -84,7 +84,7 @@ impl Email {
             }
             Self::Unsuppress { address } => {
                 let cleared = client.email_delete_suppression(&org, &project, &address).send().await?;
-                svc.out.empty_response(&cleared, format!("{address} can receive mail of the project again"))
+                svc.out.empty_response(&cleared, format!("{address} is not suppressed"))
             }
         }
     }

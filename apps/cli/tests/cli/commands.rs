@@ -183,6 +183,7 @@ async fn manages_hostnames_and_access_and_opens_a_project() {
         .fails(1)
         .stderr_contains("password: must have at least 8");
     ada.svc_with_stdin("open sesame\n", &["access", "set", "password"]).succeeds();
+    ada.svc(&["access", "set", "org", "--keep-password"]).fails(2).stderr_contains("only for the mode password");
     ada.svc(&["access", "set", "org"]).succeeds();
     ada.svc(&["access", "set", "password", "--keep-password"]).succeeds();
     assert!(ada.svc(&["access", "bypass"]).succeeds().out.starts_with("svc_byp_"));
