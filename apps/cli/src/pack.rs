@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use bundle::pack::{Entry, Folder, Kind, PackError};
 use bundle::{BundleError, Contents, Limits, MANIFEST_PATH, Reason};
+use serde_json::Value;
 
 use crate::error::CliError;
 
@@ -31,7 +32,10 @@ pub fn pack(folder: &Path) -> Result<Packed, CliError> {
     let mut file = tempfile::tempfile()?;
     bundle::pack::pack(&mut Root(&root), &NO_LIMITS, &file).map_err(|error| pack_error(&root, error))?;
     file.rewind()?;
-    let contents = bundle::read(&mut file, &NO_LIMITS, |_| Ok(())).map_err(bundle_error)?;
+    let contents = bundle::read(&mut file, &NO_LIMITS, |_| Ok(())).map_err(|error| match error {
+        BundleError::Invalid { reason: Reason::ManifestNotJson, .. } => not_json(&root),
+        error => bundle_error(error),
+    })?;
     let bytes = file.metadata()?.len();
     Ok(Packed { file, bytes, contents })
 }
@@ -98,6 +102,14 @@ fn bundle_error(error: BundleError) -> CliError {
         }
         error => CliError::Bundle(error.to_string()),
     }
+}
+
+/// Returns the error of a manifest that is not JSON, with its position. The bundle reader does not return it.
+fn not_json(root: &Path) -> CliError {
+    let text = fs::read(manifest_path(root)).ok();
+    let error = text.and_then(|text| serde_json::from_slice::<Value>(&text).err());
+    let position = error.map(|error| format!(", line {}, column {}", error.line(), error.column()));
+    CliError::Bundle(format!("{MANIFEST_PATH}{}: {}", position.unwrap_or_default(), Reason::ManifestNotJson))
 }
 
 /// Returns the path of the manifest.

@@ -28,6 +28,11 @@ impl Deploy {
         let client = svc.client()?;
         let packed = pack::pack(&self.folder.dir)?;
         let headers = git::provenance(&self.folder.dir);
+        let manifest = &packed.contents.manifest;
+        if !manifest.unknown.is_empty() {
+            let names: Vec<&str> = manifest.unknown.keys().map(String::as_str).collect();
+            svc.out.warn(format!("svc.json contains unknown keys, which are ignored: {}", names.join(", ")));
+        }
         let (body, bar) = progress::upload(packed.file, packed.bytes);
         let upload = || client.deployments_create(&org, &project, &headers, body.clone()).send();
         let deployment = match upload().await {
@@ -39,7 +44,6 @@ impl Deploy {
             outcome => outcome?,
         };
         bar.finish_and_clear();
-        let manifest = &packed.contents.manifest;
         // The deployment is live, so a failure to enable a resource is reported at the end.
         let enabled = resources::enable(&client, (&org, &project), manifest, svc.out).await;
         let (latest, served) = if self.no_wait {

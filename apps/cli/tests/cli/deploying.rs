@@ -28,6 +28,11 @@ async fn folder_is_initialized_deployed_listed_and_rolled_back() {
     let first = ada.svc(&["deploy", "--no-wait", "--create"]).succeeds();
     first.stderr_contains("created the project ada/site").stderr_contains("deployed to http://site-ada.localhost:8088");
     assert!(first.out.starts_with("version 1 of "), "{first:?}");
+    assert!(!first.err.contains("warning: "), "{first:?}");
+    ada.write("svc.json", "{ \"storag\": true }");
+    let unknown = "warning: svc.json contains unknown keys, which are ignored: storag\n";
+    ada.svc(&["deploy", "--no-wait", "--project", "none"]).fails(5).stderr_contains(unknown);
+    ada.write("svc.json", "{}");
     ada.write("assets/index.html", "two");
     let second = ada.json(&["deploy", "--no-wait"]);
     assert_eq!((&second["version"], &second["live"], &second["hasWorker"]), (&json!(2), &json!(true), &json!(false)));

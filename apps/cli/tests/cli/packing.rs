@@ -101,6 +101,10 @@ async fn invalid_bundle_is_rejected_before_the_upload() {
     assert_rejected(&write("assets/INDEX.html", "page"), "differs only in case");
     assert_rejected(&write("assets/a\\b", "page"), "backslash");
     assert_rejected(&write("svc.json", "{\"auth\": \"yes\"}"), "svc.json: auth, database");
+    assert_rejected(
+        &write("svc.json", "{\n  \"ai\": true,\n}\n"),
+        "svc.json, line 3, column 1: The manifest is not valid JSON.\n",
+    );
     assert_rejected(&write("svc.json", "{\"a\": 1, \"a\": 2}"), "has a duplicate key");
     assert_rejected(&write("worker/other.js", "export default {}"), "manifest's main");
     assert_rejected(&|it| fs::remove_file(it.folder.join("svc.json")).unwrap(), "Run `svc init` to create one");

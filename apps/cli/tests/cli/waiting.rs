@@ -1,4 +1,5 @@
-//! Waiting until a deployment is served. No node runs, so a deployment stays pending until another one supersedes it.
+//! Waiting until a deployment is served. No node runs, so a deployment stays pending until another one supersedes it, or
+//! the test sets its status.
 
 use std::process::Child;
 use std::sync::Arc;
