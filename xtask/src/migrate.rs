@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Subcommand;
 use store::migrations::{self, Migration, Migrator};
 
@@ -33,9 +33,6 @@ enum Command {
         /// The number of migrations to revert
         #[arg(default_value_t = 1)]
         count: usize,
-        /// Confirm that tables are dropped with their content
-        #[arg(long)]
-        yes: bool,
     },
     /// List all migrations with their state
     Status,
@@ -49,8 +46,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let migrator = Migrator { lock_timeout, dry_run: args.dry_run, ..Migrator::default() };
     match args.command {
         Command::Up => report("applied", migrator.up(&mut conn).await?, args.dry_run, |it| ("up.sql", it.up)),
-        Command::Down { count, yes } => {
-            ensure!(yes || args.dry_run, "nothing was reverted: it drops tables and their rows; confirm with --yes");
+        Command::Down { count } => {
             report("reverted", migrator.down(&mut conn, count).await?, args.dry_run, |it| ("down.sql", it.down));
         }
         Command::Check => migrator.check(&mut conn).await?,
