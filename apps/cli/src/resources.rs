@@ -59,7 +59,7 @@ async fn enable_missing(
         Err(error) if is_insufficient_scope(&error) => None,
         answer => Some(answer?.value.resources),
     };
-    let (missing, mut failed) = (missing(manifest, has.as_ref()), Vec::new());
+    let (missing, mut failed, mut is_any_enabled) = (missing(manifest, has.as_ref()), Vec::new(), false);
     if missing.is_empty() {
         return Ok(failed);
     }
@@ -71,7 +71,10 @@ async fn enable_missing(
         }
         let path = ["v1", "orgs", org, "projects", project, resource];
         match client.call::<Value>(Method::POST, &path).idempotent().send().await {
-            Ok(_) => out.success(format!("enabled {resource}")),
+            Ok(_) => {
+                out.success(format!("enabled {resource}"));
+                is_any_enabled = true;
+            }
             Err(error) if is_insufficient_scope(&error) => {
                 out.warn(format!("svc.json declares {resource}, but your token has no scope to enable it"));
             }
@@ -80,6 +83,9 @@ async fn enable_missing(
                 failed.push(resource);
             }
         }
+    }
+    if is_any_enabled {
+        out.info("The code receives enabled resources within a few seconds.");
     }
     Ok(failed)
 }
