@@ -196,11 +196,9 @@ impl CliError {
             "no_payment_method" => {
                 "a purchase saves the payment method: `svc billing upgrade` or `svc ai credit buy`".to_owned()
             }
-            "payment_failed" => {
-                "`svc billing portal` changes the payment method; without one, a purchase saves it: \
+            "payment_failed" => "`svc billing portal` changes the payment method; without one, a purchase saves it: \
                  `svc ai credit buy`, or `svc billing upgrade` for the pro plan"
-                    .to_owned()
-            }
+                .to_owned(),
             "saga_incomplete" | "registrar_error" => {
                 "run the same command again: it continues where it stopped".to_owned()
             }

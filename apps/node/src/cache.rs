@@ -19,7 +19,7 @@
 //! No file name is taken from a bundle. This module writes a file to `tmp/`, syncs it and renames it, so the file is
 //! complete or absent. It does not sync sealed files. Bundles that are served or desired are pinned. Above the size limit,
 //! the other bundles are evicted, least recently used first. A crash at any point is safe: the next eviction removes blobs
-//! without an index. Those of a damaged bundle stay until it is fetched again.
+//! without an index. It keeps the blobs of a damaged bundle until the bundle is fetched again.
 
 mod certificates;
 mod environments;

@@ -105,9 +105,9 @@ struct Measurement {
     goodput: f64,
     /// The p99 of rejected requests, in milliseconds like all percentiles here.
     rejected_p99: f64,
-    /// Of served requests that were sent during the adaptation.
+    /// The p99 of served requests that were sent during the adaptation.
     first_p99: f64,
-    /// Of served requests that were sent later.
+    /// The percentiles of served requests that were sent later.
     served: Percentiles,
     rejected: usize,
     /// Requests that were neither served nor rejected.

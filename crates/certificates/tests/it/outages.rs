@@ -28,7 +28,7 @@ async fn unavailable_authority_is_followed_by_the_next_one_and_by_backoff() {
     assert_eq!(it.db_number("SELECT failures FROM certificates.names").await, i64::try_from(attempts).unwrap());
 }
 
-/// The clock stands still, so the lease of the run does not end.
+/// The test does not advance the clock, so the lease of the run does not end.
 #[tokio::test]
 async fn run_without_postgres_is_repeated_before_its_lease_ends() {
     let it = Kit::start(1).await;
