@@ -1,4 +1,4 @@
-//! `xtask node`, `migrate` and `saga`, as an operator runs them.
+//! `xtask node` and `xtask saga`, as an operator runs them.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
 
@@ -39,17 +39,6 @@ async fn unusable_database_is_explained() {
     assert!(!succeeded && error.ends_with("run `xtask migrate up`.\n"), "{error}");
     let (succeeded, _, error) = xtask("postgres://svc@127.0.0.1:1/svc", &["node", "list"]);
     assert!(!succeeded && error.matches("refused").count() == 1, "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn migrations_are_reverted_after_a_confirmation() {
-    let database = TestDatabase::create().await;
-    let migrate = |arguments: &[&str]| xtask(&database.url(), &[&["migrate"], arguments].concat());
-    let (succeeded, printed, error) = migrate(&["down"]);
-    assert!(!succeeded && printed.is_empty() && error.contains("confirm with --yes"), "{printed}{error}");
-    assert!(migrate(&["down", "--dry-run"]).0 && migrate(&["check"]).0);
-    let (succeeded, printed, error) = migrate(&["down", "--yes"]);
-    assert!(succeeded && printed.starts_with("reverted ") && !migrate(&["check"]).0, "{printed}{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

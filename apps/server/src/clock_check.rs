@@ -26,17 +26,12 @@ pub(crate) struct ClockCheck {
     last: Arc<Mutex<Option<Reading>>>,
 }
 
-/// A reading of Postgres's clock. `None` if it did not respond.
+/// The last reading of Postgres's clock, and the time of the next attempt.
 #[derive(Clone, Copy)]
 struct Reading {
-    time: Option<Time>,
-    read_at: Instant,
-}
-
-impl Reading {
-    fn is_valid(&self) -> bool {
-        self.read_at.elapsed() < if self.time.is_some() { READ_INTERVAL } else { RETRY_INTERVAL }
-    }
+    /// `None` if Postgres has not responded yet.
+    time: Option<(Time, Instant)>,
+    next: Instant,
 }
 
 impl ClockCheck {
@@ -45,21 +40,28 @@ impl ClockCheck {
     }
 
     /// Returns the seconds by which this server is ahead of Postgres if the clocks differ too much. Returns `None` if
-    /// Postgres does not respond: a job that needs Postgres fails anyway, and the others must continue.
+    /// Postgres has not responded yet: a job that needs Postgres fails anyway, and the others must continue.
     pub(crate) async fn excessive_lead(&self) -> Option<i64> {
-        let Reading { time, read_at } = self.reading().await;
-        let postgres = time?.unix_seconds() + i64::try_from(read_at.elapsed().as_secs()).unwrap_or_default();
+        let (time, read_at) = self.reading().await?;
+        let postgres = time.unix_seconds() + i64::try_from(read_at.elapsed().as_secs()).unwrap_or_default();
         let lead = self.system.now().unix_seconds() - postgres;
         (lead.abs() > MAX_DIFFERENCE_SECONDS).then_some(lead)
     }
 
-    async fn reading(&self) -> Reading {
+    /// Returns the last reading, and the time at which it was made. Reads the clock if an attempt is due.
+    async fn reading(&self) -> Option<(Time, Instant)> {
         let mut last = self.last.lock().await;
-        if let Some(reading) = last.filter(Reading::is_valid) {
-            return reading;
+        if let Some(Reading { time, next }) = *last
+            && Instant::now() < next
+        {
+            return time;
         }
-        let time = self.store.postgres_time().await.ok();
-        *last.insert(Reading { time, read_at: Instant::now() })
+        let read = self.store.postgres_time().await.ok().map(|time| (time, Instant::now()));
+        let interval = if read.is_some() { READ_INTERVAL } else { RETRY_INTERVAL };
+        // An earlier reading stays valid.
+        let time = read.or(last.and_then(|reading| reading.time));
+        *last = Some(Reading { time, next: Instant::now() + interval });
+        time
     }
 }
 

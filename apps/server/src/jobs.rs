@@ -59,6 +59,8 @@ pub(crate) struct Job {
     /// The maximum random delay that is added to each wait, so that servers that start together do not run the job
     /// together.
     jitter: Duration,
+    /// Whether runs are skipped while the clock of this server is wrong.
+    needs_clock: bool,
 }
 
 impl Job {
@@ -68,7 +70,13 @@ impl Job {
             Some(tenth) => tenth,
             None => Duration::ZERO,
         };
-        Self { name, period, jitter }
+        Self { name, period, jitter, needs_clock: true }
+    }
+
+    /// Runs the job also while the clock of this server is wrong. Only for a job that deletes and ends nothing by its
+    /// age.
+    pub(crate) const fn without_clock(self) -> Self {
+        Self { needs_clock: false, ..self }
     }
 
     /// Returns the delay before the next run. A failed run is retried within about a minute. So a Postgres outage at
@@ -96,7 +104,7 @@ impl Background {
     }
 
     /// Runs a job within a second and then after each wait, even if the previous run failed or panicked. Skips a run
-    /// while the clock of this server is wrong, because jobs end and delete shared rows by their age.
+    /// while the clock of this server is wrong, because most jobs end and delete shared rows by their age.
     pub(crate) fn job<P, E, W>(&mut self, job: Job, context: P, work: impl Fn(P) -> W + Send + 'static)
     where
         P: Clone + Send + 'static,
@@ -112,7 +120,8 @@ impl Background {
         self.tasks.spawn(async move {
             let mut first_run = timeout(MAX_FIRST_WAIT, first_runs.acquire()).await.ok();
             loop {
-                let succeeded = match clock_check.excessive_lead().await {
+                let lead = if job.needs_clock { clock_check.excessive_lead().await } else { None };
+                let succeeded = match lead {
                     None => run(job.name, &labels, &clock_rng, work(context.clone())).await,
                     Some(lead_seconds) => {
                         FAILURES.add(1, &labels);

@@ -9,6 +9,7 @@ use crate::checkout::{PurchaseArgs, return_to, warn_of_sandbox};
 use crate::error::CliError;
 use crate::money::{Dollars, dollars};
 use crate::output::{fields, or_dash, table, yes_or_no};
+use crate::resources::is_insufficient_scope;
 use crate::svc::Svc;
 
 #[derive(clap::Subcommand)]
@@ -124,9 +125,13 @@ impl Ai {
     }
 }
 
-/// Fails unless the amount is sold. The error of the API is in microcents.
+/// Fails unless the amount is sold. The error of the API is in microcents. Checks nothing if the token may not read the
+/// amounts.
 async fn check_amount((client, org): (&Client, &str), amount: Dollars) -> Result<(), CliError> {
-    let credit = client.ai_get_credit(org).send().await?;
+    let credit = match client.ai_get_credit(org).send().await {
+        Err(error) if is_insufficient_scope(&error) => return Ok(()),
+        credit => credit?,
+    };
     if credit.tiers_micro_cents.contains(&amount.micro_cents) {
         return Ok(());
     }

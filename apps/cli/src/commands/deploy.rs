@@ -72,7 +72,7 @@ impl Deploy {
         (client, org, project): (&Client, &str, &str),
         missing: Error,
     ) -> Result<(), CliError> {
-        if is_missing(&missing, "organization") {
+        if !is_missing(&missing, "project") {
             return Err(missing.into());
         }
         if !self.create && !prompt::confirm(&format!("The project {org}/{project} does not exist. Create it?"))? {

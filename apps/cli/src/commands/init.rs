@@ -24,8 +24,8 @@ impl Init {
     /// signed in, the organization must exist.
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         let (org, project) = svc.project()?;
-        check_name("organization slug", &org)?;
-        check_name("project name", &project)?;
+        check_name("organization slug", &org, 2)?;
+        check_name("project name", &project, 1)?;
         if let Ok(client) = svc.client()
             && let Err(error) = client.projects_get(&org, &project).send().await
             && is_missing(&error, "organization")
@@ -54,14 +54,14 @@ impl Init {
 }
 
 /// Checks the form of an organization's slug or a project's name. The API checks the rest.
-fn check_name(object: &str, name: &str) -> Result<(), CliError> {
+fn check_name(object: &str, name: &str, min_length: usize) -> Result<(), CliError> {
     let is_allowed = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
-    let is_valid = (1..=40).contains(&name.len()) && name.chars().all(is_allowed);
+    let is_valid = (min_length..=40).contains(&name.len()) && name.chars().all(is_allowed);
     if is_valid && !name.starts_with('-') && !name.ends_with('-') {
         return Ok(());
     }
     Err(CliError::Usage(format!(
-        "{name:?} is not a valid {object}: use 1 to 40 characters of a-z, 0-9 and -, beginning and ending with a \
-         letter or a digit"
+        "{name:?} is not a valid {object}: use {min_length} to 40 characters of a-z, 0-9 and -, beginning and ending \
+         with a letter or a digit"
     )))
 }

@@ -130,12 +130,12 @@ impl Measurement {
         (no_op, cores): (&[Sample], f64),
     ) -> Self {
         let of_all = |samples: &[Sample]| Percentiles::of(samples, |_| true);
+        let is_served = |sample: &Sample| load::is_success(sample.status);
         let is_rejected = |status: u16| status == 503 || status == 429;
         let sent: Vec<Sample> =
             during.iter().copied().filter(|sample| sample.status != 0 || !sample.latency.is_zero()).collect();
         let end = during.iter().map(|sample| sample.scheduled_at).max();
         let adapted = during.iter().map(|sample| sample.scheduled_at + ADAPTATION).min();
-        let is_served = |sample: &Sample| load::is_success(sample.status);
         let is_late = |sample: &Sample| Some(sample.scheduled_at) >= adapted;
         // Responses after the end of the load do not count as goodput.
         let within =
@@ -150,8 +150,8 @@ impl Measurement {
             rejected: load::count_status(&sent, is_rejected),
             failed: load::count_status(&sent, |status| !load::is_success(status) && !is_rejected(status)),
             scheduled: during.len(),
-            full: of_all(full),
-            before: of_all(before),
+            full: Percentiles::of(full, is_served),
+            before: Percentiles::of(before, is_served),
             after_p99: of_all(after).p99,
             no_op_p99: of_all(no_op).p99,
             generator_cores: cores,
@@ -198,7 +198,7 @@ impl Measurement {
         Finding::new(
             "served requests at five times the sustainable load",
             "after one second, p50 and p99 at most three times those at the sustainable load",
-            served.p50 <= full.p50 * 3.0 && served.p99 <= full.p99 * 3.0,
+            served.p50 > 0.0 && served.p50 <= full.p50 * 3.0 && served.p99 <= full.p99 * 3.0,
             format!(
                 "p50 {:.1} ms and p99 {:.0} ms; at the sustainable load {:.1} and {:.0} ms, at half of it {:.1} and \
                  {:.0} ms; p99 {:.0} ms in the first second",

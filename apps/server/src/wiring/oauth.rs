@@ -33,7 +33,8 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
     background.job(Job::every(MINUTE, "oauth.purge"), oauth.clone(), async |oauth| oauth.purge().await);
     if config.oauth.is_some() {
         let context = (oauth.clone(), store.clock_rng().clone());
-        background.job(Job::every(RELOAD_PERIOD, "oauth.load_keys"), context, async |(oauth, clock_rng)| {
+        let load_keys = Job::every(RELOAD_PERIOD, "oauth.load_keys").without_clock();
+        background.job(load_keys, context, async |(oauth, clock_rng)| {
             oauth.keys().load().await?;
             oauth.keys().ensure(&Actor::service("oauth.load_keys")).await?;
             record_key_age(&oauth, clock_rng.now()).await

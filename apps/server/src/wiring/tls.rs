@@ -38,7 +38,9 @@ pub(super) fn wire(
         );
     }
     let issued = Issued { certificates: certificates.clone(), store: Arc::clone(&store), held: Arc::default() };
-    background.job(Job::every(LOAD_INTERVAL, "certificates.load_api"), issued, async |issued| issued.load().await);
+    background.job(Job::every(LOAD_INTERVAL, "certificates.load_api").without_clock(), issued, async |issued| {
+        issued.load().await
+    });
     Ok(Some(Handshaker::new(crypto_provider(), store, metrics)?))
 }
 

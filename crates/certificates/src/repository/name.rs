@@ -123,7 +123,7 @@ pub trait NameRepository {
     /// Sets the time of the next run, and the error message.
     async fn name_reschedule(&mut self, name: &str, run: i64, due_at: Time, last_error: Option<&str>) -> Result<()>;
 
-    /// Stores the time of the renewal and of the next run.
+    /// Stores the time of the renewal and of the next run, and removes the error of an earlier run.
     async fn name_set_renewal(&mut self, name: &str, run: i64, renew_at: Time, due_at: Time) -> Result<()>;
 
     /// Keeps a removed name without order and certificate, with its failures. It is due at `until`.
@@ -285,7 +285,8 @@ impl NameRepository for Connection {
 
     async fn name_set_renewal(&mut self, name: &str, run: i64, renew_at: Time, due_at: Time) -> Result<()> {
         let current = names::table.find(name).filter(names::run.eq(run).and(names::wanted));
-        diesel::update(current).set((names::renew_at.eq(renew_at), names::due_at.eq(due_at))).execute(self).await?;
+        let change = (names::renew_at.eq(renew_at), names::due_at.eq(due_at), names::last_error.eq(None::<&str>));
+        diesel::update(current).set(change).execute(self).await?;
         Ok(())
     }
 

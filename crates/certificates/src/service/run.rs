@@ -93,7 +93,7 @@ impl Certificates {
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable. A name whose run failed for this reason is due again after two
-    /// seconds, or at the end of its lease if Postgres is still unavailable then.
+    /// seconds. A removed name, or one without a response of Postgres then, is due again at the end of its lease.
     pub async fn run_due(&self) -> store::Result<usize> {
         let (mut runs, mut running, mut orgs) = (0, FuturesUnordered::new(), Vec::new());
         let deadline = Instant::now() + CLAIM_TIMEOUT;

@@ -53,7 +53,7 @@ pub trait NodeRepository {
     /// the transaction ends.
     async fn node_raise_revision(&mut self, node: NodeId, by: i64) -> Result<Option<i64>>;
 
-    /// Records the time of a request of the node.
+    /// Records the time of a request of the node, unless the recorded one is less than a minute old.
     async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()>;
 
     /// Records the number of a batch. Returns false if this number or a greater one was recorded before. Locks the
@@ -165,7 +165,9 @@ impl NodeRepository for Connection {
     }
 
     async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()> {
-        let update = diesel::update(nodes::table.find(node)).set(nodes::last_seen_at.eq(at));
+        let stale = nodes::last_seen_at.is_null().or(nodes::last_seen_at.le(at.plus_seconds(-60)));
+        let update =
+            diesel::update(nodes::table.filter(nodes::id.eq(node)).filter(stale)).set(nodes::last_seen_at.eq(at));
         Prepared(update).execute(self).await?;
         Ok(())
     }

@@ -7,7 +7,7 @@ mod report;
 
 use std::sync::Arc;
 
-use kernel::{Digest, NodeId, ProjectId, Token};
+use kernel::{Digest, NodeId, ProjectId, Token, error_chain};
 use protocol::{DesiredPart, NodeInfo, Platform, ReportKind};
 use store::Store;
 
@@ -158,7 +158,10 @@ impl Convergence {
         let (node, last_seen_at) = found.ok_or(ConvergenceError::UnknownNode)?;
         let now = self.store.clock_rng().now();
         if last_seen_at.is_none_or(|at| at <= now.plus_seconds(-60)) {
-            connection.node_record_seen(node, now).await?;
+            // Operators only see an older time.
+            if let Err(error) = connection.node_record_seen(node, now).await {
+                tracing::debug!(error = %error_chain(&error), "failed to record a request of a node");
+            }
         }
         Ok(node)
     }

@@ -8,6 +8,7 @@ use crate::error::CliError;
 use crate::polling::poll_until;
 use crate::progress::Phases;
 use crate::prompt;
+use crate::resources::is_insufficient_scope;
 use crate::svc::Svc;
 
 /// The options for the confirmation and for waiting.
@@ -41,16 +42,20 @@ pub struct Delete {
 
 impl Restore {
     pub async fn run(self, svc: &Svc<'_>, (client, org, project): (&Client, &str, &str)) -> Result<(), CliError> {
-        let generations = client.database_generations(org, project).send().await?;
+        let generations = match client.database_generations(org, project).send().await {
+            // The token may restore but not list.
+            Err(error) if self.backup.is_some() && is_insufficient_scope(&error) => Vec::new(),
+            listed => listed?.value.items,
+        };
         let number = match self.backup {
             Some(number) => number,
             None => {
                 // The backup of an earlier restore would undo that restore.
-                let newest = generations.items.iter().find(|it| it.kind != GenerationKind::PreRestore);
+                let newest = generations.iter().find(|it| it.kind != GenerationKind::PreRestore);
                 newest.map(BackupNumber::from).ok_or_else(no_backup)?
             }
         };
-        let listed = generations.items.iter().find(|it| BackupNumber::from(*it) == number);
+        let listed = generations.iter().find(|it| BackupNumber::from(*it) == number);
         // The API rejects a number that is not listed.
         let backup = listed.map_or_else(|| number.to_string(), backups::summary);
         let question = format!("Replace the content of the database of {org}/{project} by backup {backup}?");
@@ -67,7 +72,7 @@ fn no_backup() -> CliError {
     CliError::Other("the database has no backup yet, except those that restores made: see `svc db backups`".to_owned())
 }
 
-/// Adds the next step if the backup does not exist. The project exists, because its backups were listed.
+/// Adds the next step if the backup does not exist.
 fn explain_not_found(error: Error) -> CliError {
     match error.status() {
         Some(404) => CliError::Explained(error, "`svc db backups` lists the backups"),
