@@ -129,7 +129,7 @@ impl Measurement {
         [full, before, during, after]: [&[Sample]; 4],
         (no_op, cores): (&[Sample], f64),
     ) -> Self {
-        let of_all = |samples: &[Sample]| Percentiles::of(samples, |_| true);
+        let p99 = |samples: &[Sample]| load::percentile(samples, 99, |_| true);
         let is_served = |sample: &Sample| load::is_success(sample.status);
         let is_rejected = |status: u16| status == 503 || status == 429;
         let sent: Vec<Sample> =
@@ -145,15 +145,15 @@ impl Measurement {
             sustainable,
             goodput: within as f64 / DURATION.as_secs_f64(),
             rejected_p99: load::percentile(&sent, 99, |sample| is_rejected(sample.status)),
-            first_p99: Percentiles::of(&sent, |sample| is_served(sample) && !is_late(sample)).p99,
+            first_p99: load::percentile(&sent, 99, |sample| is_served(sample) && !is_late(sample)),
             served: Percentiles::of(&sent, |sample| is_served(sample) && is_late(sample)),
             rejected: load::count_status(&sent, is_rejected),
             failed: load::count_status(&sent, |status| !load::is_success(status) && !is_rejected(status)),
             scheduled: during.len(),
             full: Percentiles::of(full, is_served),
             before: Percentiles::of(before, is_served),
-            after_p99: of_all(after).p99,
-            no_op_p99: of_all(no_op).p99,
+            after_p99: p99(after),
+            no_op_p99: p99(no_op),
             generator_cores: cores,
         }
     }

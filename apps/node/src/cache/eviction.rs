@@ -58,12 +58,12 @@ impl Cache {
         let sizes = self.sizes()?;
         let bundles = self.stored_bundles()?;
         let mut uses: HashMap<Digest, usize> = HashMap::new();
-        for content in bundles.iter().flat_map(|stored| &stored.contents) {
+        let repairing = self.repairing.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = bundles.iter().map(|stored| &stored.contents);
+        for content in stored.chain(repairing.values()).flatten() {
             *uses.entry(*content).or_default() += 1;
         }
-        for content in self.repairing.lock().unwrap_or_else(PoisonError::into_inner).values().flatten() {
-            *uses.entry(*content).or_default() += 1;
-        }
+        drop(repairing);
         let mut unused: Vec<Digest> = sizes.keys().filter(|content| !uses.contains_key(content)).copied().collect();
         let size_of = |content: &Digest| sizes.get(content).copied().unwrap_or_default();
         let mut total: u64 = uses.keys().map(size_of).sum();

@@ -1,7 +1,7 @@
 //! The bundle cache: eviction, crash recovery and damaged files.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,6 +39,12 @@ fn deploy_truncated(core: &ControlPlane, project: &str) -> String {
 fn blob(dir: &Dir, content: &[u8]) -> PathBuf {
     let name = sha256(content);
     dir.path().join("blobs").join(&name[..2]).join(name)
+}
+
+/// Writes a blob that belongs to no bundle.
+fn leave(orphan: &Path) {
+    fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+    fs::write(orphan, "left").unwrap();
 }
 
 fn index(dir: &Dir, bundle: &str) -> PathBuf {
@@ -122,10 +128,8 @@ async fn orphaned_blobs_of_a_crash_are_removed_at_startup() {
     let bundle = deploy(&core, &node, 1).await;
     node.stop().await;
     let (orphan, coded) = (blob(&dir, &version(2)), blob(&dir, &version(3)).with_extension("br"));
-    for left in [&orphan, &coded] {
-        fs::create_dir_all(left.parent().unwrap()).unwrap();
-        fs::write(left, "left").unwrap();
-    }
+    leave(&orphan);
+    leave(&coded);
     let node = RunningNode::start(&core, &dir).await;
     until("an eviction", || !orphan.exists() && !coded.exists()).await;
     assert_eq!(node.visitor.get(HOST, "/a.bin").await.bytes, version(1));
@@ -187,8 +191,7 @@ async fn intact_blobs_of_a_damaged_bundle_are_served_until_it_is_fetched_again()
     assert_eq!(node.visitor.get(HOST, "/a.bin").await.status, 503);
     until("a failed fetch", || core.fetches_of(&bundle) > before).await;
     let orphan = blob(&dir, &version(3));
-    fs::create_dir_all(orphan.parent().unwrap()).unwrap();
-    fs::write(&orphan, "left").unwrap();
+    leave(&orphan);
     deploy_truncated(&core, "broken");
     until("an eviction", || !orphan.exists()).await;
     assert_eq!(node.visitor.get(HOST, "/").await.body, "home");

@@ -10,6 +10,9 @@ use store::{Connection, Prepared, Result};
 use crate::model::{Node, NodeKind, NodeName, NodeView};
 use crate::schema::nodes;
 
+/// The accuracy of the time at which a node was last seen: 1 minute.
+pub const SEEN_INTERVAL_SECONDS: i64 = 60;
+
 /// Nodes on a [`store::Connection`].
 pub trait NodeRepository {
     /// Inserts a node. Returns false if its name is taken.
@@ -53,7 +56,7 @@ pub trait NodeRepository {
     /// the transaction ends.
     async fn node_raise_revision(&mut self, node: NodeId, by: i64) -> Result<Option<i64>>;
 
-    /// Records the time of a request of the node, unless the recorded one is less than a minute old.
+    /// Records the time of a request of the node, unless the recorded one is less than [`SEEN_INTERVAL_SECONDS`] old.
     async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()>;
 
     /// Records the number of a batch. Returns false if this number or a greater one was recorded before. Locks the
@@ -165,7 +168,7 @@ impl NodeRepository for Connection {
     }
 
     async fn node_record_seen(&mut self, node: NodeId, at: Time) -> Result<()> {
-        let stale = nodes::last_seen_at.is_null().or(nodes::last_seen_at.le(at.plus_seconds(-60)));
+        let stale = nodes::last_seen_at.is_null().or(nodes::last_seen_at.le(at.plus_seconds(-SEEN_INTERVAL_SECONDS)));
         let update =
             diesel::update(nodes::table.filter(nodes::id.eq(node)).filter(stale)).set(nodes::last_seen_at.eq(at));
         Prepared(update).execute(self).await?;

@@ -18,7 +18,7 @@ use crate::model::NodeKind;
 use crate::part::{FinalPartWriter, PartWriter, ProjectRemover, SourcedPartWriter, StateWriter};
 use crate::ports::{PartSource, PlatformCertificates, ReportReceiver};
 use crate::registry::{AlreadyRegistered, Registry};
-use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
+use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _, SEEN_INTERVAL_SECONDS};
 
 pub use nodes::Nodes;
 pub use placements::Placements;
@@ -157,7 +157,7 @@ impl Convergence {
         let found = connection.node_by_token(token.hash(), kind).await?;
         let (node, last_seen_at) = found.ok_or(ConvergenceError::UnknownNode)?;
         let now = self.store.clock_rng().now();
-        if last_seen_at.is_none_or(|at| at <= now.plus_seconds(-60)) {
+        if last_seen_at.is_none_or(|at| at <= now.plus_seconds(-SEEN_INTERVAL_SECONDS)) {
             // Operators only see an older time.
             if let Err(error) = connection.node_record_seen(node, now).await {
                 tracing::debug!(error = %error_chain(&error), "failed to record a request of a node");
