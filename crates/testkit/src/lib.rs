@@ -18,6 +18,7 @@ mod private_postgres;
 mod sessions;
 mod store;
 
+use futures_util::stream::{self, StreamExt as _};
 use kernel::audit::{Actor, Credential};
 use kernel::seal::Keys;
 use kernel::{SessionId, UserId};
@@ -53,4 +54,11 @@ pub fn random_id() -> Uuid {
 pub fn session_actor(user: UserId) -> Actor {
     let credential = Credential::Session(SessionId::from_uuid(user.as_uuid()));
     Actor::user(user, credential, None, "req-1")
+}
+
+/// Runs operations concurrently, four at a time, as the gateway runs the changes of an organization. More of them would
+/// wait for each other's locks, on a busy machine for longer than the store allows. Returns the results in the order of
+/// the operations.
+pub async fn four_at_a_time<F: Future>(operations: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    stream::iter(operations).buffered(4).collect().await
 }

@@ -1,10 +1,9 @@
 //! Enabling databases.
 
 use databases::DatabaseError;
-use futures_util::future::join_all;
 use kernel::audit::Event;
 use serde_json::json;
-use testkit::Audit;
+use testkit::{Audit, four_at_a_time};
 
 use crate::kit::{Kit, code};
 use crate::ports::Update;
@@ -13,7 +12,7 @@ use crate::ports::Update;
 async fn concurrent_calls_create_one_database() {
     let kit = Kit::start().await;
     let at = kit.db_project("shop").await;
-    let enabled = join_all((0..20).map(|_| kit.enable(at))).await;
+    let enabled = four_at_a_time((0..20).map(|_| kit.enable(at))).await;
     assert!(enabled.iter().all(|connect| *connect == enabled[0]));
     let event = Event::in_org("database.grant", at.org, at.project, json!({}));
     assert_eq!(kit.audited().await, [Audit::of(&kit.actor, event)]);

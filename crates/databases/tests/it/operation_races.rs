@@ -1,8 +1,9 @@
 //! Concurrent operations, aborts and reports.
 
 use databases::{DatabaseError, Phase, Progress};
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use kernel::AbuseLimits;
+use testkit::four_at_a_time;
 
 use crate::kit::{Kit, observation};
 
@@ -16,7 +17,7 @@ async fn one_of_concurrent_operations_starts() {
         0 => kit.restore(at, &chosen).await,
         _ => kit.delete(at).await,
     };
-    let started = join_all((0..20).map(start)).await;
+    let started = four_at_a_time((0..20).map(start)).await;
     let (started, refused): (Vec<_>, Vec<_>) = started.into_iter().partition(Result::is_ok);
     assert_eq!((started.len(), refused.len()), (1, 19));
     assert!(refused.iter().all(|refused| matches!(refused, Err(DatabaseError::OperationInProgress))), "{refused:?}");
@@ -75,7 +76,7 @@ async fn concurrent_copies_of_a_report_advance_once() {
     ] {
         let revision = kit.part(at).await.unwrap().revision;
         let progress = Progress::Completed { operation, phase, generation: None };
-        join_all((0..10).map(|_| kit.observe(at, observation(id, revision), Some(progress.clone())))).await;
+        four_at_a_time((0..10).map(|_| kit.observe(at, observation(id, revision), Some(progress.clone())))).await;
         assert_eq!(kit.operation(at, operation).await.phase, next);
     }
     assert_eq!(kit.placement(at).await, ("active".to_owned(), 2));

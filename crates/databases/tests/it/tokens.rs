@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use databases::{DatabaseError, DatabaseToken, Target};
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use kernel::audit::Event;
 use kernel::{DatabaseTokenId, Limits, Paging};
 use serde_json::json;
-use testkit::Audit;
+use testkit::{Audit, four_at_a_time};
 
 use crate::kit::{Kit, code, observation};
 
@@ -79,7 +79,7 @@ async fn concurrent_tokens_respect_the_limit() {
     limits.free.database_tokens = 5;
     let kit = Kit::with(limits).await;
     let (at, _) = kit.database("shop").await;
-    let created = join_all((0..20).map(|_| kit.token(at, None))).await;
+    let created = four_at_a_time((0..20).map(|_| kit.token(at, None))).await;
     let (created, refused): (Vec<_>, Vec<_>) = created.into_iter().partition(Result::is_ok);
     assert_eq!((created.len(), refused.len()), (5, 15));
     for refused in refused {

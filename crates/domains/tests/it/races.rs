@@ -3,8 +3,8 @@
 use diesel_async::RunQueryDsl as _;
 use domains::{DomainError, DomainImport, DomainLock, DomainRepository as _};
 use futures_util::future::join_all;
-use futures_util::stream::{self, StreamExt as _};
 use store::Connection;
+use testkit::four_at_a_time;
 use tokio::sync::Notify;
 
 use crate::kit::{Kit, actor, purchase};
@@ -38,8 +38,7 @@ async fn one_of_two_organizations_gets_the_name_and_the_other_is_not_charged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn organization_that_races_itself_buys_once() {
     let kit = Kit::start().await;
-    // The gateway makes four changes of an organization at the same time.
-    let results: Vec<_> = stream::iter(0..20).map(|_| kit.buy("self.example")).buffered(4).collect().await;
+    let results = four_at_a_time((0..20).map(|_| kit.buy("self.example"))).await;
     for result in &results {
         assert_eq!(result.as_ref().unwrap().domain.name, "self.example");
     }

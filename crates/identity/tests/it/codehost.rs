@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use futures_util::future::join_all;
 use identity::{CodeHost, CodeHostFailure, CodeHostLogin, Identity, IdentityError, LoginResult, LoginStart, SignIn};
 use kernel::{ApiError as _, Code, Provider, Token, TokenKind, hex};
 use serde_json::{Value, json};
+use testkit::four_at_a_time;
 
 use crate::kit::{Kit, anonymous_actor};
 
@@ -251,7 +251,7 @@ async fn one_of_twenty_concurrent_callbacks_signs_in() {
     let (identity, host) = with_host(&kit);
     for round in 1..=5 {
         let login = identity.login_begin(REDIRECT).await.unwrap();
-        let ends = join_all((0..20).map(|_| end(&identity, &login, Ok("ada")))).await;
+        let ends = four_at_a_time((0..20).map(|_| end(&identity, &login, Ok("ada")))).await;
         let (ended, refused): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_ok);
         let [Ok(LoginResult { outcome: Ok(_), .. })] = ended.as_slice() else { panic!("one is expected: {ended:?}") };
         assert!(refused.iter().all(is_unknown), "{refused:?}");

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::join_all;
 use identity::{Identity, IdentityError, PersonalOrgs};
 use kernel::audit::Event;
 use kernel::{ApiError as _, Kind, UserId};
 use serde_json::json;
 use store::{Connection, Store};
-use testkit::Audit;
+use testkit::{Audit, four_at_a_time};
 
 use crate::kit::{Kit, anonymous_actor, dev_login};
 
@@ -54,7 +53,7 @@ async fn failed_port_call_rolls_back_and_is_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_first_sign_ins_call_the_port_once() {
     let kit = Kit::start().await;
-    let sessions = join_all((0..20).map(|_| kit.login("ada"))).await;
+    let sessions = four_at_a_time((0..20).map(|_| kit.login("ada"))).await;
     let user = sessions[0].as_ref().unwrap().user_id;
     assert!(sessions.iter().all(|session| session.as_ref().is_ok_and(|session| session.user_id == user)));
     assert_eq!((kit.port.calls(), kit.db_counts().await), (1, [1, 20, 1, 1, 20]));
@@ -66,7 +65,7 @@ async fn concurrent_first_sign_ins_call_the_port_once() {
 async fn concurrent_sign_in_after_a_failed_one_creates_the_user() {
     let kit = Kit::start().await;
     kit.port.fail(1);
-    let sessions = join_all((0..20).map(|_| kit.login("ada"))).await;
+    let sessions = four_at_a_time((0..20).map(|_| kit.login("ada"))).await;
     assert_eq!(sessions.iter().filter(|session| session.is_err()).count(), 1);
     assert_eq!((kit.port.calls(), kit.db_counts().await), (2, [1, 19, 1, 1, 19]));
 }

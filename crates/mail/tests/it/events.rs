@@ -1,8 +1,8 @@
 //! The events of the relay's service, and suppressed recipients.
 
-use futures_util::future::join_all;
 use kernel::{MailId, Paging};
 use mail::{DeliveryEvent, DeliveryEventKind, EventRecipient, OutgoingMail, Refusal, Relayed, Target};
+use testkit::four_at_a_time;
 
 use crate::kit::{Kit, outgoing};
 
@@ -73,7 +73,7 @@ async fn notification_that_arrives_1000_times_is_applied_once() {
     let shop = kit.project("shop").await;
     let id = kit.send_as("abc", shop, &["ada@example.org"]).await;
     for _ in 0..50 {
-        join_all((0..20).map(|_| kit.apply("n1", "abc", DELAYED, "ada@example.org"))).await;
+        four_at_a_time((0..20).map(|_| kit.apply("n1", "abc", DELAYED, "ada@example.org"))).await;
     }
     let detail = kit.outcome(shop, id).await.1.unwrap();
     assert_eq!(detail.matches("ada@example.org").count(), 1, "{detail}");

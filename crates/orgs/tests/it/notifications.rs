@@ -9,6 +9,7 @@ use orgs::{Charge, Notice, Notification, NotificationKind, OrgError, Orgs, Site}
 use serde_json::json;
 use store::outbox::DeliveryError;
 use store::{Connection, Outcome};
+use testkit::four_at_a_time;
 
 use crate::kit::{Kit, audit_row, project, raise, session_actor, site};
 use crate::mails::{FakeMailer, deliver, notifications};
@@ -258,7 +259,7 @@ async fn concurrent_identical_notices_are_raised_once() {
     let deduplicated: Vec<Notice> =
         vec![Notice::ProjectLimit { limit: 3 }, Notice::EmailLimit { project: project("shop"), per_hour: 100 }];
     for notice in &deduplicated {
-        let outcomes = join_all((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
+        let outcomes = four_at_a_time((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
         let raised: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
         assert_eq!(raised.iter().flatten().count(), 1, "{raised:?}");
         assert_eq!(kit.audited().await.len(), 1);

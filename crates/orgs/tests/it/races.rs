@@ -5,6 +5,7 @@ use kernel::audit::Actor;
 use kernel::{OrgId, Role, UserId};
 use orgs::{OrgError, OrgRepository as _, RoleChange};
 use store::Outcome;
+use testkit::four_at_a_time;
 
 use crate::kit::{Kit, new_member, session_actor};
 
@@ -68,7 +69,7 @@ async fn concurrent_additions_of_a_user_add_one_member() {
     kit.db_user("bob").await;
     let org = kit.org(ada, "acme").await.id;
     let actor = session_actor(ada);
-    let added = join_all((0..20).map(|n| {
+    let added = four_at_a_time((0..20).map(|n| {
         let role = Role::ALL[n % Role::ALL.len()];
         kit.orgs.member_add(&actor, org, new_member("bob", role))
     }))

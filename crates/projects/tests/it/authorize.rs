@@ -1,8 +1,8 @@
 //! The redirect flow that gives a member access to a project.
 
-use futures_util::future::join_all;
 use kernel::{AccessMode, ApiError as _, Plan, Role, UserId};
 use projects::{AccessAuthorize, Authorize, NewHostname, ProjectDeletion, ProjectError};
+use testkit::four_at_a_time;
 
 use crate::access::SECRET;
 use crate::kit::Kit;
@@ -218,7 +218,7 @@ async fn concurrent_redemption_succeeds_once() {
     let project = kit.live_project(&org).await;
     let user = kit.db_user(&org, Some(Role::Member)).await;
     let code = kit.code(user, HOST).await;
-    let answers = join_all((0..20).map(|_| kit.projects.access_redeem(HOST, &code))).await;
+    let answers = four_at_a_time((0..20).map(|_| kit.projects.access_redeem(HOST, &code))).await;
     let (redeemed, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert!(refused.iter().all(|answer| matches!(answer, Err(ProjectError::InvalidCode))), "{refused:?}");
     assert_eq!(redeemed.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [(project, user)]);

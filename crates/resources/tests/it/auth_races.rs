@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use resources::{AuthProvider, ResourceError, ResourcePart};
 use serde_json::json;
+use testkit::four_at_a_time;
 
 use crate::kit::{Kit, Update};
 
@@ -11,7 +12,7 @@ async fn concurrent_grants_are_one() {
     let kit = Kit::start().await;
     let at = kit.db_project("shop").await;
     kit.db_database(at).await;
-    let granted = join_all((0..20).map(|_| kit.resources.auth_grant(&kit.actor, at))).await;
+    let granted = four_at_a_time((0..20).map(|_| kit.resources.auth_grant(&kit.actor, at))).await;
     assert!(granted.iter().all(|status| status.as_ref().is_ok_and(|status| status.granted)), "{granted:?}");
     assert_eq!((kit.audited().await.len(), kit.auth_part(at).await.unwrap().number), (1, 1));
 }

@@ -1,6 +1,7 @@
 //! SSH keys.
 
 use serde_json::{Value, json};
+use testkit::four_at_a_time;
 
 use crate::support::App;
 
@@ -130,8 +131,7 @@ async fn concurrent_registrations_of_a_key_succeed_once() {
         async move { app.sign_in(&subject).await }
     }))
     .await;
-    let responses =
-        futures_util::future::join_all(callers.iter().map(|caller| caller.post(KEYS, new("k", GOOD[0].1)))).await;
+    let responses = four_at_a_time(callers.iter().map(|caller| caller.post(KEYS, new("k", GOOD[0].1)))).await;
     assert_eq!(responses.iter().filter(|response| response.status == 201).count(), 1);
     for refused in responses.iter().filter(|response| response.status != 201) {
         refused.expect_error(409, "ssh_key_exists");

@@ -1,7 +1,7 @@
 //! Organizations, members and the audit log.
 
-use futures_util::future::join_all;
 use serde_json::{Value, json};
+use testkit::four_at_a_time;
 
 use crate::support::{App, Caller};
 
@@ -134,7 +134,7 @@ async fn two_admins_who_demote_each_other_leave_one_admin() {
 async fn concurrent_creates_of_a_slug_create_one_organization() {
     let app = App::with(|config| config.database.connections = 48).await;
     let ada = app.sign_in("ada").await;
-    let responses = join_all((0..20).map(|_| ada.post("/v1/orgs", json!({ "slug": "acme" })))).await;
+    let responses = four_at_a_time((0..20).map(|_| ada.post("/v1/orgs", json!({ "slug": "acme" })))).await;
     assert_eq!(responses.iter().filter(|response| response.status == 201).count(), 1);
     assert_eq!(responses.iter().filter(|response| response.status == 409).count(), 19);
 }
