@@ -72,7 +72,7 @@ pub trait Organizations: Send + Sync {
 /// The notifications that this context raises. `reason` is a clause without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// The database reached the size limit of the plan, and is read-only.
+    /// The database exceeds the size limit of the plan, and cannot be written to.
     DatabaseLimit { project: NamedProject, limit_bytes: u64 },
     /// A backup failed.
     BackupFailed { project: NamedProject, reason: String },

@@ -118,7 +118,7 @@ impl Notice {
             Self::DatabaseLimit { project, limit_bytes } => (
                 format!("The database of {project} is full"),
                 format!(
-                    "A write was rejected because your plan allows {}. Delete rows or change your plan.",
+                    "You cannot write to it because your plan allows {}. Delete rows or change your plan.",
                     mib(*limit_bytes)
                 ),
             ),

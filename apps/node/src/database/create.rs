@@ -13,8 +13,8 @@ use super::names::{self, Names};
 use super::tables;
 use super::template::TEMPLATE;
 
-/// A restored database may grow to this multiple of its size limit. Above twice the limit, a database refuses its
-/// logins.
+/// A restored database may grow to this multiple of its size limit, or to the size above which the present database
+/// refuses its logins, if that is larger.
 const MAX_GROWTH: u64 = 4;
 
 /// The limits of a restored database.
@@ -27,15 +27,17 @@ pub struct SizeLimits {
 }
 
 impl SizeLimits {
-    /// Returns the limits of an operation that may still fail.
-    pub const fn of_operation(plan_bytes: u64) -> Self {
-        Self { plan_bytes, max_bytes: Some(plan_bytes.saturating_mul(MAX_GROWTH)) }
+    /// Returns the limits of an operation that may still fail. `max_login_bytes` is the size above which the present
+    /// database refuses its logins. So a generation that is as large as this database can be restored after the limit
+    /// of the plan fell.
+    pub fn of_operation(plan_bytes: u64, max_login_bytes: u64) -> Self {
+        Self { plan_bytes, max_bytes: Some(plan_bytes.saturating_mul(MAX_GROWTH).max(max_login_bytes)) }
     }
 
     /// Returns the limits of a restore that must complete, because the database is missing or the operation cannot be
     /// aborted.
-    pub const fn none(plan_bytes: u64) -> Self {
-        Self { plan_bytes, max_bytes: None }
+    pub const fn without_maximum(self) -> Self {
+        Self { max_bytes: None, ..self }
     }
 }
 

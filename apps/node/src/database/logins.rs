@@ -65,13 +65,14 @@ pub struct DesiredLogin {
 }
 
 impl Logins {
-    /// Returns the roles that may log in to a database of this size.
-    pub fn of(desired: &Database, size: u64) -> Self {
+    /// Returns the roles that may log in to a database of this size. `previous` is the last known result of
+    /// [`max_login_bytes`].
+    pub fn of(desired: &Database, size: u64, previous: Option<u64>) -> Self {
         match desired.operation.as_ref().map(|operation| operation.phase) {
             Some(OperationPhase::Draining | OperationPhase::Committing) => Self::Closed,
             Some(OperationPhase::Sealing) => Self::NodeOnly,
             None | Some(OperationPhase::Reactivating) => {
-                if desired.suspended || size / 2 > desired.size_bytes {
+                if desired.suspended || size > max_login_bytes(desired.size_bytes, size, previous) {
                     Self::NodeOnly
                 } else {
                     Self::Open { read_only: size > desired.size_bytes }
@@ -89,6 +90,15 @@ impl Logins {
             Self::Closed => "closed",
         }
     }
+}
+
+/// Returns the size above which a database refuses its logins: twice its limit. If the limit fell below the size, the
+/// database refuses its logins only after it has grown by the limit, because the project needs them to shrink it. Each
+/// smaller size reduces the result. `previous` is the last result; it is `None` for a database that this node has not
+/// measured, such as a recovered one.
+pub fn max_login_bytes(limit: u64, size: u64, previous: Option<u64>) -> u64 {
+    let kept = previous.unwrap_or(u64::MAX).min(size.saturating_add(limit));
+    kept.max(limit.saturating_mul(2))
 }
 
 impl DesiredRoles {
@@ -243,10 +253,10 @@ mod tests {
             (200, Logins::Open { read_only: true }),
             (202, Logins::NodeOnly),
         ] {
-            assert_eq!(Logins::of(&desired, size), logins, "{size}");
+            assert_eq!(Logins::of(&desired, size, Some(200)), logins, "{size}");
         }
         desired.suspended = true;
-        assert_eq!(Logins::of(&desired, 0), Logins::NodeOnly);
+        assert_eq!(Logins::of(&desired, 0, None), Logins::NodeOnly);
         for (phase, logins) in [
             (OperationPhase::Draining, Logins::Closed),
             (OperationPhase::Sealing, Logins::NodeOnly),
@@ -254,8 +264,35 @@ mod tests {
         ] {
             let (id, kind) = ("opn_1".to_owned(), DatabaseOperationKind::Delete);
             desired.operation = Some(DatabaseOperation { id, kind, phase, generation: None });
-            assert_eq!(Logins::of(&desired, 0), logins, "{phase:?}");
+            assert_eq!(Logins::of(&desired, 0, None), logins, "{phase:?}");
         }
+    }
+
+    #[test]
+    fn lower_limit_refuses_logins_only_after_growth() {
+        let mut max = None;
+        for (limit, size, logins_until) in [
+            (5_000, 10, 10_000),
+            (5_000, 1_000, 10_000),
+            // The limit falls.
+            (100, 1_000, 1_100),
+            (100, 1_050, 1_100),
+            (100, 1_101, 1_100),
+            // The database shrinks, and cannot grow to its previous size again.
+            (100, 800, 900),
+            (100, 1_000, 900),
+            (100, 50, 200),
+            (100, 1_000, 200),
+            // The limit rises.
+            (600, 1_000, 1_200),
+            // The limit falls while the database exceeds it.
+            (100, 1_150, 1_200),
+        ] {
+            max = Some(max_login_bytes(limit, size, max));
+            assert_eq!(max, Some(logins_until), "{limit} {size}");
+        }
+        assert_eq!(max_login_bytes(100, 1_000, None), 1_100);
+        assert_eq!(max_login_bytes(u64::MAX, u64::MAX, None), u64::MAX);
     }
 
     #[test]

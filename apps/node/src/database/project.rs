@@ -16,6 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::backup::{BackupError, report_text};
+use super::create::SizeLimits;
 use super::credential::OwnLogins;
 use super::logins::Logins;
 use super::names::Names;
@@ -167,12 +168,12 @@ impl Project {
         }
     }
 
-    pub(super) fn start(&mut self, step: Step, names: &Names, (epoch, size_bytes): (i64, u64), own: &OwnLogins) {
+    pub(super) fn start(&mut self, step: Step, names: &Names, (epoch, limits): (i64, SizeLimits), own: &OwnLogins) {
         if self.running.is_some() || self.retry_at.is_some() {
             return;
         }
         let (shared, project, names) = (Arc::clone(&self.shared), self.id.clone(), names.clone());
-        let target = Target { shared, project, names, epoch, size_bytes, backups: Arc::clone(&own.dump) };
+        let target = Target { shared, project, names, epoch, limits, backups: Arc::clone(&own.dump) };
         self.running = Some(step.clone());
         self.steps.spawn(async move {
             let result = step.run(&target).await;
@@ -189,7 +190,7 @@ impl Project {
         self.shared.statuses.apply(&self.id, &desired.id, |report| {
             report.revision = desired.revision;
             report.ready = matches!(logins, Logins::Open { .. });
-            report.read_only = logins == Logins::Open { read_only: true };
+            report.read_only = size > desired.size_bytes;
             if report.size_bytes.abs_diff(size) >= MIN_SIZE_CHANGE {
                 report.size_bytes = size;
             }

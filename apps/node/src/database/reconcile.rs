@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::DesiredDatabase;
 use super::admin::AdminConnection;
 use super::converge::converge;
-use super::create::{create, discard, exists, size};
+use super::create::{SizeLimits, create, discard, exists, size};
 use super::credential::OwnLogins;
 use super::logins::{DesiredRoles, Logins};
 use super::names::Names;
@@ -90,12 +90,13 @@ impl Project {
         let row = tables::upsert(&**client, &self.id, &desired.id, desired.epoch).await?;
         let own = self.own_logins(&names)?;
         let size = size(client, &names.database()).await?;
+        let max_login_bytes = tables::set_max_login_bytes(&**client, &row, desired.size_bytes, size).await?;
         let step = Step::due(client, &self.id, desired, &row, size.is_none()).await?;
         let step = step.filter(|step| !self.is_completed(step));
         let logins = match step {
             // A restore needs this state, because every other state closes the login of restores.
             Some(Step::Recover { .. } | Step::Prepare(_)) => Logins::NodeOnly,
-            _ => Logins::of(desired, size.unwrap_or_default()),
+            _ => Logins::of(desired, size.unwrap_or_default(), row.max_login_bytes),
         };
         if !matches!(logins, Logins::Open { .. }) {
             // `env.db` closes its connections before Postgres refuses the logins.
@@ -116,6 +117,7 @@ impl Project {
             // If it disappeared after the step was chosen, the next reconciliation may recover it from a generation.
             anyhow::ensure!(size.is_none(), "the database disappeared during the reconciliation");
             create(&shared, client, &names.database(), Some(&names.database())).await?;
+            tables::set_max_login_bytes(&**client, &row, desired.size_bytes, Some(0)).await?;
             tracing::info!(project = self.id, database = names.database(), "created an empty database");
             converged = converge(client, &roles, &own.dump).await?;
         }
@@ -132,7 +134,8 @@ impl Project {
         }
         self.report(desired, row.recovered_from, size.unwrap_or_default(), logins);
         if let Some(step) = step {
-            self.start(step, &names, (desired.epoch, desired.size_bytes), &own);
+            let limits = SizeLimits::of_operation(desired.size_bytes, max_login_bytes);
+            self.start(step, &names, (desired.epoch, limits), &own);
         }
         Ok(())
     }
@@ -171,8 +174,8 @@ impl Project {
         let names = Names::new(&row.id).context("the id of the database is malformed")?;
         let own = self.own_logins(&names)?;
         let is_closed = !is_authorized || row.is_withdrawn || row.removal.is_some();
-        let size = size(client, &names.database()).await?;
-        let permitted = if is_closed { Logins::Closed } else { Logins::of(desired, size.unwrap_or_default()) };
+        let size = size(client, &names.database()).await?.unwrap_or_default();
+        let permitted = if is_closed { Logins::Closed } else { Logins::of(desired, size, row.max_login_bytes) };
         let database = names.database();
         let filter = Filter::Project { database: &database, roles: &[database.clone(), names.node(), names.dump()] };
         let seen = Snapshot::read(&**client, &filter).await?;
@@ -218,7 +221,7 @@ impl Project {
         self.stop_unless(Some(&step)).await;
         self.withdraw(client, row, if is_sealed { Logins::Closed } else { Logins::NodeOnly }).await?;
         let own = self.own_logins(&names)?;
-        self.start(step, &names, (row.epoch, 0), &own);
+        self.start(step, &names, (row.epoch, SizeLimits::of_operation(0, 0)), &own);
         Ok(())
     }
 }

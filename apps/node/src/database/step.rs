@@ -39,8 +39,8 @@ pub struct Target {
     pub project: String,
     pub names: Names,
     pub epoch: i64,
-    /// The size limit of the plan.
-    pub size_bytes: u64,
+    /// The limits of a database that the step restores.
+    pub limits: SizeLimits,
     /// The login of backups.
     pub backups: Arc<Credentials>,
 }
@@ -78,9 +78,7 @@ impl Step {
         match self {
             Self::Recover { database, generation } => target.recover(database, generation).await.map(|()| None),
             Self::Phase(operation) => target.execute(operation).await.map(Some),
-            Self::Prepare(operation) => {
-                target.prepare(operation, SizeLimits::none(target.size_bytes)).await.map(|()| None)
-            }
+            Self::Prepare(operation) => target.prepare(operation, target.limits.without_maximum()).await.map(|()| None),
             Self::SealRemoved { database, epoch, removal } => {
                 target.seal_removed(database, *epoch, removal).await.map(|()| None)
             }
@@ -91,9 +89,9 @@ impl Step {
 
 impl Target {
     async fn recover(&self, database: &str, generation: &GenerationRef) -> anyhow::Result<()> {
-        let Self { shared, project, names, size_bytes, .. } = self;
+        let Self { shared, project, names, limits, .. } = self;
         tracing::warn!(project, database, key = generation.key, "a database is missing; restoring a generation");
-        prepare(shared, project, names, SizeLimits::none(*size_bytes), database, generation).await?;
+        prepare(shared, project, names, limits.without_maximum(), database, generation).await?;
         self.drain_prepared(database).await?;
         let mut client = shared.admin.connect().await?;
         swap::replace(&mut client, project, names, database, Some(&generation.key)).await?;
@@ -147,7 +145,7 @@ impl Target {
             false => shared.backups.seal(project, *epoch, backups, kind, &operation.id).await?,
         };
         if operation.kind == DatabaseOperationKind::RestoreGeneration {
-            self.prepare(operation, SizeLimits::of_operation(self.size_bytes)).await?;
+            self.prepare(operation, self.limits).await?;
         }
         Ok(generation)
     }

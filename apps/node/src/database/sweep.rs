@@ -46,7 +46,7 @@ pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swep
     let differing = desired.iter().filter(|(_, roles)| Plan::new(roles, &snapshot).is_needed());
     let mut differing: BTreeSet<String> = differing.map(|(project, _)| project.clone()).collect();
     if measures_sizes {
-        differing.extend(changed_sizes(shared, &client).await?);
+        differing.extend(changed_sizes(shared, &client, &rows).await?);
     }
     let known = known_roles(&rows, desired.iter().flat_map(|(_, roles)| roles.role_names()));
     remove_strays(&client, &snapshot, &rows, &known).await?;
@@ -75,17 +75,24 @@ async fn count_sessions(client: &AdminConnection) -> anyhow::Result<i64> {
 }
 
 /// Returns the projects whose size changes the state of their logins or must be reported.
-async fn changed_sizes(shared: &Shared, client: &AdminConnection) -> anyhow::Result<Vec<String>> {
+async fn changed_sizes(
+    shared: &Shared,
+    client: &AdminConnection,
+    databases: &[DatabaseRow],
+) -> anyhow::Result<Vec<String>> {
     const SIZES: &str = "SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE datname ~ '^db_'";
     let rows = client.query(SIZES, &[]).await?;
     let size = |row: tokio_postgres::Row| (row.get::<_, String>(0), u64::try_from(row.get::<_, i64>(1)).unwrap_or(0));
     let sizes: BTreeMap<String, u64> = rows.into_iter().map(size).collect();
+    let known: BTreeMap<&str, Option<u64>> =
+        databases.iter().map(|row| (row.project.as_str(), row.max_login_bytes)).collect();
     let entries = shared.registry.entries().into_iter();
     let has_changed = |project: &str, desired: &Database, logins: Logins| {
         let size = Names::new(&desired.id).and_then(|names| sizes.get(&names.database()).copied());
         size.is_some_and(|size| {
             let reported = shared.statuses.size(project);
-            Logins::of(desired, size) != logins || reported.abs_diff(size) >= MIN_SIZE_CHANGE
+            let previous = known.get(project).copied().flatten();
+            Logins::of(desired, size, previous) != logins || reported.abs_diff(size) >= MIN_SIZE_CHANGE
         })
     };
     let changed = entries.filter(|entry| has_changed(&entry.project, &entry.desired, entry.logins));

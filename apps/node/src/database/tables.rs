@@ -10,6 +10,7 @@ use tokio_postgres::{Client, GenericClient, Row};
 
 use super::admin::{DATABASE, quote_ident};
 use super::backup;
+use super::logins::max_login_bytes;
 use crate::random;
 
 const TABLES: &str = "
@@ -31,12 +32,15 @@ CREATE TABLE IF NOT EXISTS svc.databases (
     recovered_from text,
     -- Identifies the removal in progress: its final generation is made once.
     removal text,
+    -- The size in bytes above which the logins are refused. Null until the node has measured the database.
+    max_login_bytes bigint,
     -- Whether the control plane withdrew the part, so that the database is not only missing in a full state.
     is_withdrawn boolean NOT NULL DEFAULT false,
     -- When a full state first did not list the database.
     unlisted_since timestamptz
 );
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS prepared_key text;
+ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS max_login_bytes bigint;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS is_withdrawn boolean NOT NULL DEFAULT false;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS unlisted_since timestamptz;
 -- Databases that were replaced or removed, kept for an operator.
@@ -60,6 +64,7 @@ pub struct DatabaseRow {
     pub is_prepared: bool,
     pub recovered_from: Option<String>,
     pub removal: Option<String>,
+    pub max_login_bytes: Option<u64>,
     pub is_withdrawn: bool,
     pub is_unlisted: bool,
 }
@@ -76,6 +81,7 @@ impl From<Row> for DatabaseRow {
             is_prepared: row.get("is_prepared"),
             recovered_from: row.get("recovered_from"),
             removal: row.get("removal"),
+            max_login_bytes: row.get::<_, Option<i64>>("max_login_bytes").map(i64::unsigned_abs),
             is_withdrawn: row.get("is_withdrawn"),
             is_unlisted: row.get::<_, Option<SystemTime>>("unlisted_since").is_some(),
         }
@@ -167,4 +173,21 @@ pub async fn upsert(client: &impl GenericClient, project: &str, id: &str, epoch:
         return Ok(row);
     }
     Ok(client.query_one(UPSERT, &[&project, &id, &epoch]).await?.into())
+}
+
+/// Records, for a limit, the size above which a database refuses its logins. Returns it. `size` is the measured size,
+/// and `None` if the database does not exist.
+pub async fn set_max_login_bytes(
+    client: &impl GenericClient,
+    row: &DatabaseRow,
+    limit: u64,
+    size: Option<u64>,
+) -> anyhow::Result<u64> {
+    const SET: &str = "UPDATE svc.databases SET max_login_bytes = $2 WHERE project = $1";
+    let max = max_login_bytes(limit, size.unwrap_or_default(), row.max_login_bytes);
+    if size.is_some() && row.max_login_bytes != Some(max) {
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        client.execute(SET, &[&row.project, &max]).await?;
+    }
+    Ok(max)
 }

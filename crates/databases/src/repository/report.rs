@@ -17,7 +17,7 @@ pub struct Observation {
     /// Whether the database exists and admits its logins.
     pub ready: bool,
     pub size_bytes: i64,
-    /// Whether the database is read-only because of its size.
+    /// Whether the database exceeds its size limit, so that sessions are read-only or logins are refused.
     pub read_only: bool,
     /// The time until which the backups contain all writes.
     pub fresh_at: Option<Time>,

@@ -17,6 +17,10 @@ async fn each_crossing_of_the_size_limit_is_notified_once() {
         let expected = vec![Notice::DatabaseLimit { project: shop(at), limit_bytes }; raised];
         assert_eq!(kit.notices.take(), expected);
     }
+    // After a fast growth or a lower limit, the node can refuse logins without a report of a read-only database before.
+    kit.observe(at, observation(id, 1), None).await;
+    kit.observe(at, Observation { ready: false, read_only: true, ..observation(id, 1) }, None).await;
+    assert_eq!(kit.notices.take(), [Notice::DatabaseLimit { project: shop(at), limit_bytes }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,7 +22,7 @@ pub struct DatabaseReport {
     pub ready: bool,
     /// The size of the database in bytes.
     pub size_bytes: u64,
-    /// Whether the database is read-only because of its size.
+    /// Whether the database exceeds its size limit, so that sessions are read-only or logins are refused.
     pub read_only: bool,
     /// The time (RFC 3339) up to which the last good generation contains all writes; null before the first one.
     #[cfg_attr(feature = "openapi", schema(required))]

@@ -110,3 +110,20 @@ async fn restore_that_grows_too_large_fails() {
     kit.restore("prj_a", &generation).await;
     assert_eq!(number(&kit.session("prj_a").await, "SELECT count(*) FROM t").await, 60_000);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generation_as_large_as_the_database_is_restored_after_a_lower_limit() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let fill = "CREATE TABLE t AS SELECT repeat(md5(i::text), 8) AS text FROM generate_series(1, 60000) i";
+    kit.session("prj_a").await.batch_execute(fill).await.unwrap();
+    let generation = kit.generation("prj_a").await;
+    kit.session("prj_a").await.batch_execute("INSERT INTO t VALUES ('later')").await.unwrap();
+    // The database is larger than four times this limit.
+    kit.change("prj_a", |desired| desired.size_bytes = 4 << 20);
+    let report = kit.applied("prj_a").await;
+    assert!(report.read_only && report.size_bytes > 16 << 20, "{report:?}");
+    kit.restore("prj_a", &generation).await;
+    let session = kit.session("prj_a").await;
+    assert_eq!(number(&session, "SELECT count(*) FROM t").await, 60_000);
+}
