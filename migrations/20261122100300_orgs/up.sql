@@ -9,7 +9,10 @@ CREATE TABLE orgs.orgs (
     personal boolean NOT NULL,
     created_at timestamptz NOT NULL,
     -- Null after the user was deleted.
-    created_by uuid CONSTRAINT orgs_created_by_fkey REFERENCES identity.users (id) ON DELETE SET NULL
+    created_by uuid CONSTRAINT orgs_created_by_fkey REFERENCES identity.users (id) ON DELETE SET NULL,
+    -- The time until which backups and mail are kept as on the pro plan, after the pro plan ended.
+    pro_retention_until timestamptz,
+    CONSTRAINT orgs_pro_retention_check CHECK (plan = 'free' OR pro_retention_until IS NULL)
 );
 -- For the limit of a user's organizations.
 CREATE INDEX orgs_created_by_idx ON orgs.orgs (created_by);

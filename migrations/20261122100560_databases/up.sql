@@ -133,7 +133,7 @@ CREATE INDEX exports_started_at_idx ON databases.exports (started_at);
 
 -- The columns of projects and organizations that this context reads. Deleted projects are excluded.
 CREATE VIEW databases.project_plans AS
-    SELECT p.id, p.name, p.org_id, o.slug AS org_slug, o.plan
+    SELECT p.id, p.name, p.org_id, o.slug AS org_slug, o.plan, o.pro_retention_until
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;
 
 -- The columns of placements and their home nodes that this context reads. The address is null unless the project has a

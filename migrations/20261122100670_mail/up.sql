@@ -157,7 +157,7 @@ CREATE INDEX notifications_relay_id_idx ON mail.notifications (relay_id) WHERE p
 -- The columns of projects that this context reads. Deleted projects are excluded.
 CREATE VIEW mail.projects AS
     SELECT p.id, p.name, p.org_id, o.slug, o.plan, d.domain AS email_domain,
-        CASE WHEN l.state <> 'suspended' THEN l.node_id END AS home_node_id
+        CASE WHEN l.state <> 'suspended' THEN l.node_id END AS home_node_id, o.pro_retention_until
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id
         LEFT JOIN resources.email_domains d ON d.project_id = p.id
         LEFT JOIN convergence.placements l ON l.project_id = p.id AND l.ended_at IS NULL

@@ -82,6 +82,7 @@ diesel::table! {
         org_id -> Uuid,
         org_slug -> Nullable<Text>,
         plan -> Text,
+        pro_retention_until -> Nullable<Timestamptz>,
     }
 }
 

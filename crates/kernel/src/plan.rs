@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::Time;
+
 crate::words! {
     /// An organization's plan. Only the webhook of the payments provider changes it.
     pub enum Plan {
@@ -10,6 +12,15 @@ crate::words! {
         /// The paid plan.
         Pro = "pro",
     } example Free
+}
+
+impl Plan {
+    /// Returns the plan that determines how long backups and mail are kept. After the end of the pro plan, this is still
+    /// the pro plan until `pro_retention_until`, so that the organization can buy it again, or download the data.
+    #[must_use]
+    pub fn for_retention(self, pro_retention_until: Option<Time>, now: Time) -> Self {
+        if pro_retention_until.is_some_and(|until| now < until) { Self::Pro } else { self }
+    }
 }
 
 /// A limit, or a table of limits, of which a settings file overrides a part.

@@ -58,6 +58,7 @@ diesel::table! {
         plan -> Text,
         email_domain -> Nullable<Text>,
         home_node_id -> Nullable<Uuid>,
+        pro_retention_until -> Nullable<Timestamptz>,
     }
 }
 

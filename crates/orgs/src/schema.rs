@@ -76,6 +76,7 @@ diesel::table! {
         personal -> Bool,
         created_at -> Timestamptz,
         created_by -> Nullable<Uuid>,
+        pro_retention_until -> Nullable<Timestamptz>,
     }
 }
 

@@ -1,23 +1,35 @@
 //! Conversion between the types of `databases` and those of the protocol.
 
 use databases::{DatabasePart, GenerationRecord, Login, OperationKind, PartOperation, Phase, StoredObject};
-use kernel::{PlanLimits, ProjectId, Time};
+use kernel::{Limits, ProjectId, Time};
 use protocol::{
     Database, DatabaseLogin, DatabaseOperation, DatabaseOperationKind, GenerationKind, GenerationRef, GenerationReport,
     OperationPhase, Verifier,
 };
 use store::Error;
 
-/// Builds the part of a project with these limits.
-pub(super) fn part(limits: &PlanLimits, values: DatabasePart) -> store::Result<Database> {
-    let DatabasePart { revision, id, verifier, tokens, plan: _, epoch, suspended, source, operation, exports } = values;
+/// Builds the part of a project with the limits of its plan.
+pub(super) fn part(limits: &Limits, values: DatabasePart) -> store::Result<Database> {
+    let DatabasePart {
+        revision,
+        id,
+        verifier,
+        tokens,
+        plan,
+        retention_plan,
+        epoch,
+        suspended,
+        source,
+        operation,
+        exports,
+    } = values;
     Ok(Database {
         revision,
         id: id.to_string(),
         verifier: verifier.map(|verifier| Verifier::new(verifier.0)),
         tokens: tokens.into_iter().map(login).collect(),
-        size_bytes: limits.database_bytes,
-        backup_days: limits.backup_days,
+        size_bytes: limits.for_plan(plan).database_bytes,
+        backup_days: limits.for_plan(retention_plan).backup_days,
         epoch,
         source: source.map(object).transpose()?,
         operation: operation.map(to_operation).transpose()?,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use convergence::{
     Builder, ConvergenceError, DatabaseHome, DatabasePlacements, PartSource, PlacementState, SourcedPartWriter,
 };
-use databases::{DatabasePart, Databases, Home, Notice, PartValues, Phase, Ports};
+use databases::{Databases, Home, Notice, PartValues, Phase, Ports};
 use kernel::{Limits, OrgId, ProjectId};
 use orgs::Orgs;
 use protocol::{Database, DatabaseReport, ExportReport, GenerationReport};
@@ -63,8 +63,7 @@ impl PartSource<Database> for ValuesPort {
         projects: &[ProjectId],
     ) -> store::Result<BTreeMap<ProjectId, store::Result<Database>>> {
         let loaded = self.values.load(connection, projects).await?;
-        let desired = |part_values: DatabasePart| part(self.limits.for_plan(part_values.plan), part_values);
-        Ok(loaded.into_iter().map(|(project, values)| (project, desired(values))).collect())
+        Ok(loaded.into_iter().map(|(project, values)| (project, part(&self.limits, values))).collect())
     }
 }
 

@@ -64,11 +64,13 @@ pub trait GenerationRepository {
 
 /// Deletes a generation one hour later than the node deletes its object, which is one hour after the end of the
 /// retention. A deleted project has no plan, so all its generations have the retention of those that are not scheduled.
+/// The last condition on the plan is [`kernel::Plan::for_retention`] in SQL.
 const PURGE: &str = "DELETE FROM databases.generations d USING ( \
         SELECT g.project_id, g.seq FROM databases.generations g \
         LEFT JOIN databases.project_plans p ON p.id = g.project_id \
         WHERE g.created_at < $1 - interval '2 hours' - make_interval(days => CASE \
-                WHEN g.kind <> 'scheduled' OR p.id IS NULL THEN 30 WHEN p.plan = 'free' THEN $2 ELSE $3 END) \
+                WHEN g.kind <> 'scheduled' OR p.id IS NULL THEN 30 \
+                WHEN p.plan = 'free' AND coalesce(p.pro_retention_until <= $1, true) THEN $2 ELSE $3 END) \
             AND NOT EXISTS (SELECT FROM databases.sources s WHERE s.project_id = g.project_id AND s.source_key = g.key) \
             AND NOT EXISTS ( \
                 SELECT FROM databases.operations o \

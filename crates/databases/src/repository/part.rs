@@ -18,6 +18,8 @@ pub struct DatabasePart {
     /// The valid tokens.
     pub tokens: Vec<Login>,
     pub plan: Plan,
+    /// The plan that determines how long scheduled generations are kept.
+    pub retention_plan: Plan,
     pub epoch: i64,
     pub suspended: bool,
     /// The generation from which the node creates the database if it does not exist on the node.
@@ -64,7 +66,7 @@ pub trait PartRepository {
 }
 
 const LOAD: &str = "\
-    SELECT n.project_id, n.revision, coalesce(d.id, o.database_id) AS id, d.verifier, p.plan, h.epoch, \
+    SELECT n.project_id, n.revision, coalesce(d.id, o.database_id) AS id, d.verifier, p.plan, p.pro_retention_until, h.epoch, \
         h.state = 'suspended' AS suspended, \
         ARRAY(SELECT t.id FROM valid t WHERE t.database_id = d.id ORDER BY t.id) AS users, \
         ARRAY(SELECT t.verifier FROM valid t WHERE t.database_id = d.id ORDER BY t.id) AS verifiers, \
@@ -99,6 +101,8 @@ struct PartRow {
     verifier: Option<String>,
     #[diesel(sql_type = Text)]
     plan: Plan,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    pro_retention_until: Option<Time>,
     #[diesel(sql_type = BigInt)]
     epoch: i64,
     #[diesel(sql_type = Bool)]
@@ -137,27 +141,28 @@ impl PartRepository for Connection {
             .bind::<Array<Uuid>, _>(projects)
             .bind::<Timestamptz, _>(now);
         let rows: Vec<PartRow> = Prepared(query).load(self).await?;
-        Ok(rows.into_iter().map(|row| (row.project_id, DatabasePart::from(row))).collect())
+        Ok(rows.into_iter().map(|row| (row.project_id, row.into_part(now))).collect())
     }
 }
 
-impl From<PartRow> for DatabasePart {
-    fn from(row: PartRow) -> Self {
-        let logins = row.users.into_iter().zip(row.verifiers).zip(row.expiries);
+impl PartRow {
+    fn into_part(self, now: Time) -> DatabasePart {
+        let logins = self.users.into_iter().zip(self.verifiers).zip(self.expiries);
         let login = |((user, verifier), expires_at)| Login { user, verifier: Verifier(verifier), expires_at };
-        let generation = object(row.restored_key, row.restored_bytes, row.restored_sha256);
-        let operation = row.operation.zip(row.kind).zip(row.phase);
-        Self {
-            revision: row.revision,
-            id: row.id,
-            verifier: row.verifier.map(Verifier),
+        let generation = object(self.restored_key, self.restored_bytes, self.restored_sha256);
+        let operation = self.operation.zip(self.kind).zip(self.phase);
+        DatabasePart {
+            revision: self.revision,
+            id: self.id,
+            verifier: self.verifier.map(Verifier),
             tokens: logins.map(login).collect(),
-            plan: row.plan,
-            epoch: row.epoch,
-            suspended: row.suspended,
-            source: object(row.source_key, row.source_bytes, row.source_sha256),
+            plan: self.plan,
+            retention_plan: self.plan.for_retention(self.pro_retention_until, now),
+            epoch: self.epoch,
+            suspended: self.suspended,
+            source: object(self.source_key, self.source_bytes, self.source_sha256),
             operation: operation.map(|((id, kind), phase)| PartOperation { id, kind, phase, generation }),
-            exports: row.exports,
+            exports: self.exports,
         }
     }
 }

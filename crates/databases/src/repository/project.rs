@@ -4,7 +4,7 @@
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Plan, ProjectId};
+use kernel::{OrgId, Plan, ProjectId, Time};
 use store::{Connection, Prepared, Result};
 
 use crate::schema::{project_plans, sequences};
@@ -17,6 +17,8 @@ pub struct ProjectPlan {
     #[diesel(column_name = org_id)]
     pub org: OrgId,
     pub plan: Plan,
+    /// See [`Plan::for_retention`].
+    pub pro_retention_until: Option<Time>,
 }
 
 /// Projects on a [`store::Connection`].

@@ -36,7 +36,8 @@ impl Databases {
     /// Lists the generations that can be restored.
     pub(super) async fn listed(&self, connection: &mut Connection, project: ProjectId) -> Result<Vec<Generation>> {
         let now = self.store.clock_rng().now();
-        let plan = connection.project_plan(project).await?.map_or(Plan::Free, |owner| owner.plan);
+        let owner = connection.project_plan(project).await?;
+        let plan = owner.map_or(Plan::Free, |owner| owner.plan.for_retention(owner.pro_retention_until, now));
         let after = |days: u32| now.plus_seconds(-i64::from(days) * DAY);
         let scheduled_after = after(self.limits.for_plan(plan).backup_days);
         Ok(connection.generation_list(project, scheduled_after, after(OTHER_DAYS)).await?)

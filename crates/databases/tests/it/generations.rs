@@ -2,7 +2,7 @@
 
 use databases::{GenerationKind, Target};
 use futures_util::{StreamExt as _, stream};
-use kernel::Limits;
+use kernel::{Limits, Plan};
 
 use crate::kit::{Kit, record};
 
@@ -60,6 +60,33 @@ async fn generations_are_listed_as_long_as_they_are_kept() {
     kit.databases.purge().await.unwrap();
     assert_eq!(kit.pairs(at).await, [(1, 3)]);
     assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, "c");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generations_are_kept_as_on_the_pro_plan_for_some_time_after_its_end() {
+    let mut limits = Limits::default();
+    (limits.free.backup_days, limits.pro.backup_days) = (2, 4);
+    let kit = Kit::with(limits).await;
+    let (at, id) = kit.database("shop").await;
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
+    for key in ["a", "b"] {
+        kit.advance(1);
+        kit.receive_generation(at, record(id, key, 1, GenerationKind::Scheduled, kit.now())).await;
+    }
+    kit.advance(3 * DAY);
+    let until = kit.now().plus_seconds(DAY / 2);
+    kit.db_execute(&format!("UPDATE orgs.orgs SET plan = 'free', pro_retention_until = '{until}'")).await;
+    kit.advance(DAY / 2 - 1);
+    assert_eq!(kit.databases.purge().await.unwrap(), 0);
+    assert_eq!(kit.pairs(at).await, [(1, 2), (1, 1)]);
+    let part = kit.part(at).await.unwrap();
+    assert_eq!((part.plan, part.retention_plan), (Plan::Free, Plan::Pro));
+    kit.advance(1);
+    assert_eq!(kit.pairs(at).await, [(1, 2)]);
+    let part = kit.part(at).await.unwrap();
+    assert_eq!((part.plan, part.retention_plan), (Plan::Free, Plan::Free));
+    assert_eq!(kit.databases.purge().await.unwrap(), 1);
+    assert_eq!(kit.db_number("SELECT count(*) FROM databases.generations").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

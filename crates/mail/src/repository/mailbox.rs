@@ -46,9 +46,14 @@ pub trait MailboxRepository {
     /// Returns up to `limit` mailboxes of purged projects, the earliest purge first. Skips the first `skipped` ones.
     async fn mailbox_list_purged(&mut self, limit: i64, skipped: i64) -> Result<Vec<ProjectId>>;
 
-    /// Returns the mailboxes of projects that are not purged, in the order of the projects' ids, with the plan of the
-    /// organization. The plan is `None` if the project is deleted.
-    async fn mailbox_list(&mut self, after: Option<ProjectId>, limit: i64) -> Result<Vec<(ProjectId, Option<Plan>)>>;
+    /// Returns the mailboxes of projects that are not purged, in the order of the projects' ids, with the plan that
+    /// determines at `now` how long mail is kept. The plan is `None` if the project is deleted.
+    async fn mailbox_list(
+        &mut self,
+        after: Option<ProjectId>,
+        limit: i64,
+        now: Time,
+    ) -> Result<Vec<(ProjectId, Option<Plan>)>>;
 
     /// Deletes the mailbox of a purged project.
     async fn mailbox_delete(&mut self, project: ProjectId) -> Result<()>;
@@ -120,14 +125,23 @@ impl MailboxRepository for Connection {
         Ok(purged.select(mailboxes::project_id).limit(limit).offset(skipped).load(self).await?)
     }
 
-    async fn mailbox_list(&mut self, after: Option<ProjectId>, limit: i64) -> Result<Vec<(ProjectId, Option<Plan>)>> {
+    async fn mailbox_list(
+        &mut self,
+        after: Option<ProjectId>,
+        limit: i64,
+        now: Time,
+    ) -> Result<Vec<(ProjectId, Option<Plan>)>> {
         let after = after.unwrap_or(ProjectId::earliest_at(Time::UNIX_EPOCH));
         let query = mailboxes::table
             .left_join(projects::table.on(projects::id.eq(mailboxes::project_id)))
             .filter(mailboxes::project_id.gt(after).and(mailboxes::purged_at.is_null()))
             .order(mailboxes::project_id)
-            .select((mailboxes::project_id, projects::plan.nullable()));
-        Ok(query.limit(limit).load(self).await?)
+            .select((mailboxes::project_id, projects::plan.nullable(), projects::pro_retention_until.nullable()));
+        let rows: Vec<(ProjectId, Option<Plan>, Option<Time>)> = query.limit(limit).load(self).await?;
+        let retention = |(project, plan, until): (ProjectId, Option<Plan>, Option<Time>)| {
+            (project, plan.map(|plan| plan.for_retention(until, now)))
+        };
+        Ok(rows.into_iter().map(retention).collect())
     }
 
     async fn mailbox_delete(&mut self, project: ProjectId) -> Result<()> {

@@ -48,13 +48,13 @@ impl Mail {
         Ok(connection.partition_drop(now.plus_seconds(-PARTITION_DAYS * DAY)).await?)
     }
 
-    /// Deletes mail that is older than the plan keeps it, with its raw messages, and suppressions above the limit.
+    /// Deletes mail whose retention is over, with its raw messages, and suppressions above the limit.
     ///
     /// # Errors
     /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
     pub async fn purge_old(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
-        for (project, plan) in self.mailboxes().await? {
+        for (project, plan) in self.mailboxes(now).await? {
             let trimmed = self.store.connection().await?.suppression_trim(project, MAX_SUPPRESSIONS).await?;
             if trimmed > 0 {
                 tracing::info!(%project, trimmed, "deleted the oldest suppressions of a project");
@@ -77,7 +77,7 @@ impl Mail {
         let now = self.store.clock_rng().now();
         let since = MailId::earliest_at(now.plus_seconds(-ORPHAN_DAYS * DAY));
         let before = now.plus_seconds(-DAY);
-        for (project, _) in self.mailboxes().await? {
+        for (project, _) in self.mailboxes(now).await? {
             let messages = self.raws.list(project, since, before).await?;
             for batch in messages.chunks(ORPHAN_BATCH) {
                 let known = self.store.connection().await?.message_list_known(batch).await?;
@@ -99,12 +99,12 @@ impl Mail {
         Ok(())
     }
 
-    /// Returns the mailboxes of projects that were not purged, with their plans.
-    async fn mailboxes(&self) -> Result<Vec<(ProjectId, Option<Plan>)>> {
+    /// Returns the mailboxes of projects that were not purged, with the plans that determine how long mail is kept.
+    async fn mailboxes(&self, now: Time) -> Result<Vec<(ProjectId, Option<Plan>)>> {
         let mut all = Vec::new();
         loop {
             let after = all.last().map(|(project, _)| *project);
-            let page = self.store.connection().await?.mailbox_list(after, BATCH_SIZE).await?;
+            let page = self.store.connection().await?.mailbox_list(after, BATCH_SIZE, now).await?;
             let is_last = !is_full_batch(page.len());
             all.extend(page);
             if is_last {

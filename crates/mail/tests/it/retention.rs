@@ -33,6 +33,22 @@ async fn mail_is_deleted_after_the_days_of_the_plan() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn mail_is_kept_as_on_the_pro_plan_for_some_time_after_its_end() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    kit.receive(shop, "eve@example.org").await;
+    kit.advance(100 * DAY);
+    let until = kit.now().plus_seconds(30 * DAY);
+    kit.db_execute(&format!("UPDATE orgs.orgs SET plan = 'free', pro_retention_until = '{until}'")).await;
+    kit.advance(30 * DAY - 1);
+    kit.mail.purge_old().await.unwrap();
+    assert_eq!((kit.db_number("SELECT count(*) FROM mail.messages").await, kit.objects()), (1, 1));
+    kit.advance(1);
+    kit.mail.purge_old().await.unwrap();
+    assert_eq!((kit.db_number("SELECT count(*) FROM mail.messages").await, kit.objects()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mail_of_a_purged_project_is_deleted() {
     let kit = Kit::start().await;
     let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);

@@ -58,8 +58,8 @@ pub trait OrgRepository {
     /// Locks the organization's row until the transaction ends, and returns its plan.
     async fn org_lock(&mut self, org: OrgId) -> Result<Option<Plan>>;
 
-    /// Sets the plan of a locked organization.
-    async fn org_set_plan(&mut self, org: OrgId, plan: Plan) -> Result<()>;
+    /// Sets the plan of a locked organization, and the time until which the retention of the pro plan applies.
+    async fn org_set_plan(&mut self, org: OrgId, plan: Plan, pro_retention_until: Option<Time>) -> Result<()>;
 
     /// Returns the organizations of a user and the user's roles, sorted by id. `only` restricts the listing to these
     /// organizations. Without `paging`, it returns all of them.
@@ -152,8 +152,9 @@ impl OrgRepository for Connection {
         Ok(orgs::table.find(org).select(orgs::plan).for_no_key_update().first(self).await.optional()?)
     }
 
-    async fn org_set_plan(&mut self, org: OrgId, plan: Plan) -> Result<()> {
-        diesel::update(orgs::table.find(org)).set(orgs::plan.eq(plan)).execute(self).await?;
+    async fn org_set_plan(&mut self, org: OrgId, plan: Plan, pro_retention_until: Option<Time>) -> Result<()> {
+        let set = (orgs::plan.eq(plan), orgs::pro_retention_until.eq(pro_retention_until));
+        diesel::update(orgs::table.find(org)).set(set).execute(self).await?;
         Ok(())
     }
 

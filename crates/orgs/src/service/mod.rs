@@ -40,6 +40,9 @@ pub struct Site {
 /// The maximum length of a slug without its suffix. A slug has at most 40 characters, and a suffix at most 9.
 const MAX_SLUG_STEM: usize = 31;
 
+/// How long the retention of the pro plan applies after its end.
+const PRO_RETENTION_SECONDS: i64 = 30 * 24 * 3600;
+
 type Result<T> = std::result::Result<T, OrgError>;
 
 impl Orgs {
@@ -114,12 +117,17 @@ impl Orgs {
         tx.org_lock(org).await
     }
 
-    /// Sets the plan of a locked organization, in the caller's transaction.
+    /// Changes the plan of a locked organization, in the caller's transaction. After the end of the pro plan, its
+    /// retention applies for another 30 days ([`Plan::for_retention`]).
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
     pub async fn set_plan(&self, tx: &mut Connection, org: OrgId, plan: Plan) -> store::Result<()> {
-        tx.org_set_plan(org, plan).await
+        let pro_retention_until = match plan {
+            Plan::Free => Some(self.store.clock_rng().now().plus_seconds(PRO_RETENTION_SECONDS)),
+            Plan::Pro => None,
+        };
+        tx.org_set_plan(org, plan, pro_retention_until).await
     }
 
     /// Returns the audit events of a user's own account, newest first: its sessions, credentials and grants.

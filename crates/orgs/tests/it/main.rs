@@ -15,4 +15,5 @@ mod mails;
 mod members;
 mod notifications;
 mod personal;
+mod plans;
 mod races;

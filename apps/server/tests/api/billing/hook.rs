@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use webhooks::VerifyingKeys;
 
 use super::{BILLING, HOOK, deliver, org_id, sign, subscription};
+use crate::databases::kit::Kit;
 use crate::support::{ApiResponse, App};
 
 async fn send(app: &App, build: impl FnOnce(RequestBuilder) -> RequestBuilder) -> ApiResponse {
@@ -43,6 +44,21 @@ async fn webhook_changes_the_plan_and_its_limits_apply_to_the_next_request() {
     assert_eq!((&status["plan"], &status["status"]), (&json!("free"), &json!("canceled")));
     let events = app.db_audit("ada").await;
     assert_eq!(events.iter().filter(|event| *event == "billing.plan").count(), 2, "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_are_kept_as_on_the_pro_plan_for_30_days_after_its_end() {
+    let kit = Kit::enabled().await;
+    let org = org_id(&kit.ada).await;
+    assert_eq!(kit.part().await["backupDays"], 7);
+    deliver(&kit.app, "msg_1", &subscription(&org, "active", 1)).await.expect(200);
+    assert_eq!(kit.part().await["backupDays"], 30);
+    deliver(&kit.app, "msg_2", &subscription(&org, "canceled", 2)).await.expect(200);
+    kit.app.clock.advance_days(29);
+    let part = kit.part().await;
+    assert_eq!((&part["sizeBytes"], &part["backupDays"]), (&json!(1_073_741_824_u64), &json!(30)));
+    kit.app.clock.advance_days(1);
+    assert_eq!(kit.part().await["backupDays"], 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]
