@@ -11,7 +11,7 @@ kernel::words! {
         Credited = "credited",
         /// The charge was declined.
         Declined = "declined",
-        /// Auto top-up was turned off before the charge.
+        /// Auto top-up was turned off or got other settings before the charge.
         Canceled = "canceled",
     } example Pending
 }

@@ -52,8 +52,12 @@ pub trait TopUpRepository {
     /// Returns a top-up.
     async fn topup_find(&mut self, id: Uuid) -> Result<Option<TopUpRecord>>;
 
-    /// Stores the draft order of a top-up that has none. Returns the stored order.
+    /// Stores the draft order of a pending top-up that has none. Returns the stored order, or `None` if the top-up is not
+    /// pending.
     async fn topup_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
+
+    /// Cancels the pending top-up of an organization, unless it has a draft order, which may be paid already.
+    async fn topup_cancel(&mut self, org: OrgId) -> Result<()>;
 
     /// Moves a pending top-up to this state. Returns false if it is not pending.
     async fn topup_end_pending(&mut self, id: Uuid, state: TopUpState) -> Result<bool>;
@@ -151,10 +155,19 @@ impl TopUpRepository for Connection {
     }
 
     async fn topup_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>> {
-        let without = topup_orders::table.find(id).filter(topup_orders::order_id.is_null());
+        let pending = || topup_orders::table.find(id).filter(topup_orders::state.eq(TopUpState::Pending));
+        let without = pending().filter(topup_orders::order_id.is_null());
         diesel::update(without).set(topup_orders::order_id.eq(order_id)).execute(self).await?;
-        let stored = topup_orders::table.find(id).select(topup_orders::order_id);
-        Ok(stored.first(self).await.optional()?.flatten())
+        let stored = pending().select(topup_orders::order_id);
+        Ok(stored.first::<Option<String>>(self).await.optional()?.flatten())
+    }
+
+    async fn topup_cancel(&mut self, org: OrgId) -> Result<()> {
+        let cancelable = topup_orders::table
+            .filter(topup_orders::org_id.eq(org).and(topup_orders::state.eq(TopUpState::Pending)))
+            .filter(topup_orders::order_id.is_null());
+        diesel::update(cancelable).set(topup_orders::state.eq(TopUpState::Canceled)).execute(self).await?;
+        Ok(())
     }
 
     async fn topup_end_pending(&mut self, id: Uuid, state: TopUpState) -> Result<bool> {

@@ -97,7 +97,8 @@ impl Billing {
         Ok(BillingPage { url })
     }
 
-    /// Turns auto top-up on or off. Returns the credit if auto top-up is on.
+    /// Turns auto top-up on or off. Cancels a top-up with the previous settings whose draft order does not exist yet.
+    /// Returns the credit if auto top-up is on.
     ///
     /// # Errors
     /// Returns [`BillingError::Fields`], [`BillingError::NoPaymentMethod`] or [`BillingError::Unavailable`].
@@ -122,6 +123,7 @@ impl Billing {
                 if tx.auto_topup_get(org).await? == new {
                     return Ok(Outcome::Unchanged(()));
                 }
+                tx.topup_cancel(org).await?;
                 tx.auto_topup_enable(org, amount, threshold).await?;
                 let data = json!({ "amountMicroCents": amount, "thresholdMicroCents": threshold });
                 Ok::<_, BillingError>(Outcome::Changed((), Event::in_org("ai.autotopup.on", org, org, data)))
@@ -134,6 +136,9 @@ impl Billing {
     async fn disable_auto_topup(&self, actor: &Actor, org: OrgId) -> Result<()> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
+                // A declined charge also locks the top-up before the settings. If auto top-up is off, no top-up without
+                // an order is pending, so the rollback reverts nothing.
+                tx.topup_cancel(org).await?;
                 if !tx.auto_topup_disable(org).await? {
                     return Ok(Outcome::Unchanged(()));
                 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Billing;
 use crate::MICRO_CENTS_PER_CENT;
-use crate::model::{AUTO_TOPUPS_PER_DAY, TopUpState};
+use crate::model::{AUTO_TOPUPS_PER_DAY, AutoTopup, TopUpState};
 use crate::ports::{Charge, NewOrder, Notice, Payments, PaymentsError};
 use crate::repository::{TopUpRecord, TopUpRepository as _};
 
@@ -105,17 +105,19 @@ impl Billing {
         };
         match order {
             Some(order) => Ok(payments.finalize_order(&order).await?),
-            // Without a customer, there is no payment method.
+            // Without a customer, there is no payment method. A top-up that ended in the meantime stays as it is.
             None => Ok(Charge::Declined),
         }
     }
 
-    /// Returns a top-up that must be charged. Cancels it if auto top-up was turned off.
+    /// Returns a top-up that must be charged. Cancels it if auto top-up was turned off, or now has another amount: a
+    /// deduction may have read the settings immediately before their change.
     async fn pending_topup(&self, id: Uuid) -> Result<Option<TopUpRecord>, TopUpError> {
         let mut connection = self.store.connection().await?;
         let found = connection.topup_find(id).await?.filter(|topup| topup.state == TopUpState::Pending);
         let Some(topup) = found else { return Ok(None) };
-        if connection.auto_topup_get(topup.org).await?.enabled {
+        let AutoTopup { enabled, amount_micro_cents, .. } = connection.auto_topup_get(topup.org).await?;
+        if enabled && amount_micro_cents == Some(topup.amount_micro_cents) {
             return Ok(Some(topup));
         }
         // Do not cancel a top-up with an order: the order may be paid already, and only the response was lost.
@@ -127,7 +129,7 @@ impl Billing {
     }
 
     /// Creates the draft order of a top-up, and stores it. Returns the stored order, or `None` if the organization is
-    /// not a customer.
+    /// not a customer or the top-up has ended. An order that is not stored stays a draft.
     async fn create_order(
         &self,
         topup: &TopUpRecord,

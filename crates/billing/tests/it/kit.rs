@@ -52,7 +52,7 @@ pub struct Provider(pub Arc<Mutex<ProviderState>>);
 pub struct ProviderState {
     pub responses: VecDeque<Result<Option<RemoteSubscription>, PaymentsError>>,
     pub changes: Vec<(String, bool)>,
-    /// If set, a change waits for a permit before its response.
+    /// If set, a change of a subscription and a new order wait for a permit before the response.
     pub gate: Option<Arc<Semaphore>>,
     /// Whether the organizations are customers with a saved payment method.
     pub has_card: bool,
@@ -99,6 +99,13 @@ impl Provider {
     pub fn state(&self) -> MutexGuard<'_, ProviderState> {
         self.0.lock().unwrap()
     }
+
+    async fn wait_for_permit(&self) {
+        let gate = self.state().gate.clone();
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
+        }
+    }
 }
 
 #[async_trait]
@@ -117,10 +124,7 @@ impl Payments for Provider {
         cancel: bool,
     ) -> Result<Option<RemoteSubscription>, PaymentsError> {
         self.state().changes.push((subscription.to_owned(), cancel));
-        let gate = self.state().gate.clone();
-        if let Some(gate) = gate {
-            gate.acquire().await.unwrap().forget();
-        }
+        self.wait_for_permit().await;
         self.state().responses.pop_front().unwrap()
     }
 
@@ -135,9 +139,13 @@ impl Payments for Provider {
     }
 
     async fn create_order(&self, order: &NewOrder) -> Result<String, PaymentsError> {
-        let mut state = self.state();
-        state.orders.push(order.clone());
-        Ok(format!("draft_{}", state.orders.len()))
+        let id = {
+            let mut state = self.state();
+            state.orders.push(order.clone());
+            format!("draft_{}", state.orders.len())
+        };
+        self.wait_for_permit().await;
+        Ok(id)
     }
 
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {

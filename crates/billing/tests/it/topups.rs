@@ -1,10 +1,13 @@
 //! Automatic top-ups.
 
+use std::sync::Arc;
+
 use billing::{AutoTopupChange, BillingError, Charge, Notice, PaymentsError, TOP_UP_TOPIC};
 use futures_util::future::join_all;
 use kernel::{Limits, OrgId, ProjectId};
 use store::Connection;
 use testkit::random_id;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::kit::{Kit, actor, order};
@@ -199,6 +202,70 @@ async fn topup_is_canceled_when_it_was_turned_off_before_the_charge() {
     kit.billing.charge_topup(queued(&kit).await[0]).await.unwrap();
     assert_eq!(states(&kit).await, ["canceled"]);
     assert_eq!(kit.provider.state().orders.len(), 0);
+}
+
+/// As if the provider was down until the settings changed, so that the draft order does not exist.
+#[tokio::test]
+async fn topup_with_previous_settings_is_canceled_before_its_order_exists() {
+    for turns_off in [true, false] {
+        let kit = Kit::start().await;
+        let (org, project) = customer(&kit).await;
+        let change = async |change| {
+            kit.clock.advance(1);
+            kit.billing.set_auto_topup(&actor(), org, change).await.unwrap();
+        };
+        change(AutoTopupChange { amount_micro_cents: Some(10_000 * CENT), ..ON }).await;
+        kit.call(project, 0, 2 * DOLLAR).await;
+        assert_eq!(states(&kit).await, ["pending"]);
+        if turns_off {
+            change(OFF).await;
+            assert_eq!(states(&kit).await, ["canceled"]);
+        }
+        change(ON).await;
+        assert_eq!(states(&kit).await, ["canceled"]);
+        kit.billing.charge_topup(queued(&kit).await[0]).await.unwrap();
+        assert!(kit.provider.state().orders.is_empty());
+        // The next call starts a top-up with the present amount.
+        kit.clock.advance(1);
+        kit.call(project, 1, 1).await;
+        kit.billing.charge_topup(queued(&kit).await[1]).await.unwrap();
+        assert_eq!(states(&kit).await, ["canceled", "charged"]);
+        assert_eq!(kit.provider.state().orders[0].cents, 500);
+    }
+}
+
+/// As if the settings changed between the statement of the deduction and the insertion of the top-up.
+#[tokio::test]
+async fn topup_with_another_amount_than_the_settings_is_canceled() {
+    let kit = Kit::start().await;
+    let (_, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    kit.db_execute("UPDATE billing.auto_topups SET amount_micro_cents = 2 * amount_micro_cents").await;
+    kit.billing.charge_topup(queued(&kit).await[0]).await.unwrap();
+    assert_eq!(states(&kit).await, ["canceled"]);
+    assert!(kit.provider.state().orders.is_empty());
+}
+
+#[tokio::test]
+async fn order_that_is_created_while_auto_topup_is_turned_off_stays_a_draft() {
+    let kit = Kit::start().await;
+    let (org, project) = customer(&kit).await;
+    kit.call(project, 0, 2 * DOLLAR).await;
+    let topup = queued(&kit).await[0];
+    let gate = Arc::new(Semaphore::new(0));
+    kit.provider.state().gate = Some(gate.clone());
+    let turn_off = async {
+        while kit.provider.state().orders.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        kit.billing.set_auto_topup(&actor(), org, OFF).await.unwrap();
+        gate.add_permits(1);
+    };
+    let (charged, ()) = tokio::join!(kit.billing.charge_topup(topup), turn_off);
+    charged.unwrap();
+    assert_eq!(states(&kit).await, ["canceled"]);
+    let state = kit.provider.state();
+    assert_eq!((state.orders.len(), state.finalized.len(), state.notices.len()), (1, 0, 0));
 }
 
 #[tokio::test]
