@@ -21,13 +21,14 @@ pub trait Payments: Send + Sync {
         return_to: Option<&str>,
     ) -> Result<Option<CustomerSession>, PaymentsError>;
 
-    /// Schedules that a subscription ends with its current period, or cancels this schedule. Returns the changed
-    /// subscription, or `None` if it already had the requested state.
+    /// Schedules that subscriptions end with their current periods, or cancels these schedules. Requests the changes
+    /// concurrently, so that a provider that hangs delays the caller only once. Returns for each subscription, in the
+    /// same order, the changed subscription, or `None` if it already had the requested state.
     async fn set_cancel_at_period_end(
         &self,
-        subscription: &str,
+        subscriptions: &[&str],
         cancel: bool,
-    ) -> Result<Option<RemoteSubscription>, PaymentsError>;
+    ) -> Vec<Result<Option<RemoteSubscription>, PaymentsError>>;
 
     /// Returns whether the organization has a saved payment method.
     async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError>;

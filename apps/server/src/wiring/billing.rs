@@ -7,6 +7,7 @@ use billing::{
     Billing, Charge, Checkout, CustomerSession, NewOrder, Notice, PaymentsError, Ports, RemoteSubscription,
     TOP_UP_TOPIC, TopUpMessage,
 };
+use futures_util::future::join_all;
 use gateway::http::without_write_permit;
 use kernel::{OrgId, Plan, Time};
 use orgs::Orgs;
@@ -99,14 +100,16 @@ impl billing::Payments for PaymentsPort {
 
     async fn set_cancel_at_period_end(
         &self,
-        subscription: &str,
+        subscriptions: &[&str],
         cancel: bool,
-    ) -> Result<Option<RemoteSubscription>, PaymentsError> {
-        let changed = call(self.0.set_cancel_at_period_end(subscription, cancel)).await?;
-        Ok(changed.map(|changed| {
-            let Subscription { status, current_period_end, cancel_at_period_end, modified_at } = changed;
-            RemoteSubscription { status, current_period_end, cancel_at_period_end, modified_at }
-        }))
+    ) -> Vec<Result<Option<RemoteSubscription>, PaymentsError>> {
+        let changes = subscriptions.iter().map(|subscription| self.0.set_cancel_at_period_end(subscription, cancel));
+        let changes: Vec<_> = changes.collect();
+        let Some(changed) = without_write_permit(join_all(changes)).await else {
+            return subscriptions.iter().map(|_| Err(no_write_permit())).collect();
+        };
+        let changed = changed.into_iter().map(|changed| changed.map_err(classify));
+        changed.map(|changed| Ok(changed?.map(remote_subscription))).collect()
     }
 
     async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError> {
@@ -142,16 +145,25 @@ impl billing::Payments for PaymentsPort {
 
 /// Calls the provider. Releases the request's write permit during the call, so that other requests can use it.
 async fn call<T>(call: impl Future<Output = Result<T, OutboundError>>) -> Result<T, PaymentsError> {
-    let result = without_write_permit(call)
-        .await
-        .ok_or_else(|| PaymentsError::Unavailable("too many concurrent changes to the organization".to_owned()))?;
-    result.map_err(|error| {
-        tracing::warn!(%error, "the payments provider failed");
-        match error {
-            OutboundError::Status(400 | 404 | 410 | 412 | 422) => PaymentsError::Rejected(error.to_string()),
-            error => PaymentsError::Unavailable(error.to_string()),
-        }
-    })
+    without_write_permit(call).await.ok_or_else(no_write_permit)?.map_err(classify)
+}
+
+fn no_write_permit() -> PaymentsError {
+    PaymentsError::Unavailable("too many concurrent changes to the organization".to_owned())
+}
+
+/// Logs an error of the provider, and returns whether another attempt may succeed.
+fn classify(error: OutboundError) -> PaymentsError {
+    tracing::warn!(%error, "the payments provider failed");
+    match error {
+        OutboundError::Status(400 | 404 | 410 | 412 | 422) => PaymentsError::Rejected(error.to_string()),
+        error => PaymentsError::Unavailable(error.to_string()),
+    }
+}
+
+fn remote_subscription(subscription: Subscription) -> RemoteSubscription {
+    let Subscription { status, current_period_end, cancel_at_period_end, modified_at } = subscription;
+    RemoteSubscription { status, current_period_end, cancel_at_period_end, modified_at }
 }
 
 struct OrgsPort(Orgs);

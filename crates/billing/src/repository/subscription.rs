@@ -51,9 +51,8 @@ pub trait SubscriptionRepository {
     /// Stores whether a live subscription ends with its period. Returns whether the stored value changed.
     async fn subscription_schedule(&mut self, id: &str, cancel: bool) -> Result<bool>;
 
-    /// Returns the subscription that decides about the plan of an organization. A live subscription takes precedence
-    /// over an ended one. Among several, the newest one decides.
-    async fn subscription_find(&mut self, org: OrgId) -> Result<Option<SubscriptionRecord>>;
+    /// Returns the subscriptions of an organization: live ones before ended ones, and then the newest first.
+    async fn subscription_list(&mut self, org: OrgId) -> Result<Vec<SubscriptionRecord>>;
 }
 
 impl SubscriptionRepository for Connection {
@@ -91,11 +90,11 @@ impl SubscriptionRepository for Connection {
         Ok(update.execute(self).await? == 1)
     }
 
-    async fn subscription_find(&mut self, org: OrgId) -> Result<Option<SubscriptionRecord>> {
+    async fn subscription_list(&mut self, org: OrgId) -> Result<Vec<SubscriptionRecord>> {
         let query = subscriptions::table
             .filter(subscriptions::org_id.eq(org))
             .order((subscriptions::status.eq_any(LIVE).desc(), subscriptions::modified_at.desc(), subscriptions::id))
             .select(SubscriptionRecord::as_select());
-        Ok(query.first(self).await.optional()?)
+        Ok(query.load(self).await?)
     }
 }

@@ -20,8 +20,8 @@ impl Billing {
     /// # Errors
     /// Returns [`BillingError::Store`].
     pub async fn status(&self, org: OrgId, plan: Plan) -> Result<BillingStatus> {
-        let subscription = self.store.connection().await?.subscription_find(org).await?;
-        Ok(self.status_of(plan, subscription))
+        let subscriptions = self.store.connection().await?.subscription_list(org).await?;
+        Ok(self.status_of(plan, &subscriptions))
     }
 
     /// Creates a checkout of the pro plan. The payment itself does not change the plan; the webhook does.
@@ -69,8 +69,11 @@ impl Billing {
         Ok(BillingSession { token, customer_id, expires_at })
     }
 
-    /// Schedules that the plan ends with its current period, or cancels this schedule. The provider then sends a
-    /// webhook about the change.
+    /// Schedules that the plan ends with its current period, or cancels this schedule. This applies to every live
+    /// subscription, because each of them continues the plan. The provider then sends a webhook about each change. If
+    /// the provider fails for one subscription, the changes of the others are kept, and a repeated request completes
+    /// them. If the provider rejects the change of one subscription and accepts that of another one, the rejected one
+    /// no longer exists, or has no schedule: its last webhook was lost.
     ///
     /// # Errors
     /// Returns [`BillingError::Off`], [`BillingError::NotPro`] or [`BillingError::Unavailable`].
@@ -78,49 +81,85 @@ impl Billing {
         let Cancellation { cancel } = change;
         let (payments, _) = self.pro()?;
         // The caller may have lost the permission while the request waited, for example for its body.
-        let found = self
+        let mut live = self
             .store
-            .transaction_unaudited_as(actor, async |tx: &mut Connection| tx.subscription_find(org).await)
+            .transaction_unaudited_as(actor, async |tx: &mut Connection| tx.subscription_list(org).await)
             .await?;
-        // An organization has the pro plan only if it has a live subscription.
-        let live = found.filter(SubscriptionRecord::is_live).ok_or(BillingError::NotPro)?;
-        let expected = SubscriptionRecord { cancel_at_period_end: cancel, ..live.clone() };
-        let scheduling = match payments.set_cancel_at_period_end(&live.id, cancel).await {
-            Ok(Some(changed)) => Scheduling::Done(changed),
-            Ok(None) => Scheduling::Repeated,
+        live.retain(SubscriptionRecord::is_live);
+        if live.is_empty() {
+            // An organization has the pro plan only if it has a live subscription.
+            return Err(BillingError::NotPro);
+        }
+        let ids: Vec<&str> = live.iter().map(|live| live.id.as_str()).collect();
+        let responses = payments.set_cancel_at_period_end(&ids, cancel).await;
+        let is_any_accepted = responses.iter().any(std::result::Result::is_ok);
+        let (mut changes, mut failure) = (Vec::new(), None);
+        for (live, response) in live.iter().zip(responses) {
+            match response {
+                Err(PaymentsError::Rejected(_)) if is_any_accepted => changes.push((live, Scheduling::Repeated)),
+                response => match self.interpret_response(live, cancel, response).await {
+                    Ok(scheduling) => changes.push((live, scheduling)),
+                    Err(error) => failure = Some(error),
+                },
+            }
+        }
+        // After a failure, do not commit the claim of an idempotency key, so that a repeated request executes.
+        let claim = actor.idempotency.filter(|_| failure.is_none());
+        let actor = Actor { idempotency: claim, ..actor.clone() };
+        let plan = self.store_schedules(&actor, org, plan, cancel, changes).await?;
+        match failure {
+            Some(error) => Err(error),
+            None => self.status(org, plan).await,
+        }
+    }
+
+    /// Returns the result of a request to change a live subscription.
+    async fn interpret_response(
+        &self,
+        live: &SubscriptionRecord,
+        cancel: bool,
+        response: std::result::Result<Option<RemoteSubscription>, PaymentsError>,
+    ) -> Result<Scheduling> {
+        match response {
+            Ok(Some(changed)) => Ok(Scheduling::Done(changed)),
+            Ok(None) => Ok(Scheduling::Repeated),
             // The provider rejects the cancellation of a schedule that does not exist.
-            Err(PaymentsError::Rejected(_)) if !cancel && !live.cancel_at_period_end => Scheduling::Repeated,
+            Err(PaymentsError::Rejected(_)) if !cancel && !live.cancel_at_period_end => Ok(Scheduling::Repeated),
             Err(error) => {
                 let known = self.store.connection().await?.subscription_get(&live.id).await?;
                 let is_applied = live.cancel_at_period_end != cancel
                     && known.is_some_and(|known| known.is_live() && known.cancel_at_period_end == cancel);
-                if !is_applied {
-                    return Err(BillingError::Unavailable(error));
-                }
-                Scheduling::Confirmed
+                if is_applied { Ok(Scheduling::Confirmed) } else { Err(BillingError::Unavailable(error)) }
             }
-        };
+        }
+    }
+
+    /// Stores the changes of subscriptions. Returns the present plan of the organization.
+    async fn store_schedules(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        plan: Plan,
+        cancel: bool,
+        changes: Vec<(&SubscriptionRecord, Scheduling)>,
+    ) -> Result<Plan> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 // Webhooks that arrive now wait for this lock, and are then compared with the state that is stored
                 // here.
                 let plan = self.ports.organizations.lock(tx, org).await?.unwrap_or(plan);
-                let is_changed = match scheduling {
-                    Scheduling::Done(changed) => {
-                        // A concurrent request may have stored this change. Webhooks also change other fields.
-                        let is_stored = tx.subscription_get(&live.id).await?.as_ref() == Some(&expected);
-                        tx.subscription_set(&record(&live, changed)).await?;
-                        live != expected && !is_stored
+                let mut changed = Vec::new();
+                for (live, scheduling) in changes {
+                    if store_schedule(tx, live, cancel, scheduling).await? {
+                        changed.push(live.id.as_str());
                     }
-                    Scheduling::Repeated => tx.subscription_schedule(&live.id, cancel).await?,
-                    Scheduling::Confirmed => true,
-                };
-                let status = self.status_of(plan, tx.subscription_find(org).await?);
-                if !is_changed {
-                    return Ok(Outcome::Unchanged(status));
+                }
+                if changed.is_empty() {
+                    return Ok(Outcome::Unchanged(plan));
                 }
                 let name = if cancel { "billing.cancel" } else { "billing.resume" };
-                Ok(Outcome::Changed(status, Event::in_org(name, org, &live.id, json!({}))))
+                let data = json!({ "subscriptions": changed });
+                Ok(Outcome::Changed(plan, Event::in_org(name, org, org, data)))
             })
             .await
     }
@@ -136,8 +175,13 @@ impl Billing {
         session.ok_or(BillingError::NeverPaid)
     }
 
-    fn status_of(&self, plan: Plan, subscription: Option<SubscriptionRecord>) -> BillingStatus {
-        let status = subscription.as_ref().map(|subscription| match subscription.status.as_str() {
+    /// Returns the status that follows from the subscriptions of an organization, as the repository lists them. The plan
+    /// ends when the last live subscription has ended.
+    fn status_of(&self, plan: Plan, subscriptions: &[SubscriptionRecord]) -> BillingStatus {
+        let first = subscriptions.first();
+        let live = || subscriptions.iter().filter(|found| found.is_live());
+        let period_end = live().filter_map(|found| found.current_period_end).max();
+        let status = first.map(|subscription| match subscription.status.as_str() {
             "active" | "trialing" => SubscriptionStatus::Active,
             "past_due" => SubscriptionStatus::PastDue,
             _ => SubscriptionStatus::Canceled,
@@ -147,8 +191,8 @@ impl Billing {
             sandbox: self.config.sandbox,
             plan,
             status,
-            period_end: subscription.as_ref().and_then(|found| found.current_period_end).map(Time::new),
-            cancel_at_period_end: subscription.is_some_and(|found| found.is_live() && found.cancel_at_period_end),
+            period_end: period_end.or_else(|| first?.current_period_end).map(Time::new),
+            cancel_at_period_end: live().next().is_some() && live().all(|found| found.cancel_at_period_end),
             limits: LimitTable::from(&self.limits),
         }
     }
@@ -162,6 +206,26 @@ enum Scheduling {
     Repeated,
     /// The response was lost, but the webhook of the change has arrived.
     Confirmed,
+}
+
+/// Stores the change of a subscription. Returns false if its schedule was already as requested.
+async fn store_schedule(
+    tx: &mut Connection,
+    live: &SubscriptionRecord,
+    cancel: bool,
+    scheduling: Scheduling,
+) -> store::Result<bool> {
+    match scheduling {
+        Scheduling::Done(changed) => {
+            let expected = SubscriptionRecord { cancel_at_period_end: cancel, ..live.clone() };
+            // A concurrent request may have stored this change. Webhooks also change other fields.
+            let is_stored = tx.subscription_get(&live.id).await?.as_ref() == Some(&expected);
+            tx.subscription_set(&record(live, changed)).await?;
+            Ok(*live != expected && !is_stored)
+        }
+        Scheduling::Repeated => tx.subscription_schedule(&live.id, cancel).await,
+        Scheduling::Confirmed => Ok(true),
+    }
 }
 
 /// Returns the state of a subscription after a change.

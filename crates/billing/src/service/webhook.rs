@@ -125,8 +125,8 @@ impl Billing {
             return Ok(Applied::Recorded);
         }
         tx.customer_set(org, customer_id).await?;
-        let deciding = tx.subscription_find(org).await?;
-        let new = if deciding.is_some_and(|found| found.is_live()) { Plan::Pro } else { Plan::Free };
+        let has_live = tx.subscription_list(org).await?.iter().any(SubscriptionRecord::is_live);
+        let new = if has_live { Plan::Pro } else { Plan::Free };
         if new == plan {
             return Ok(Applied::Recorded);
         }

@@ -120,12 +120,13 @@ impl Payments for Provider {
 
     async fn set_cancel_at_period_end(
         &self,
-        subscription: &str,
+        subscriptions: &[&str],
         cancel: bool,
-    ) -> Result<Option<RemoteSubscription>, PaymentsError> {
-        self.state().changes.push((subscription.to_owned(), cancel));
+    ) -> Vec<Result<Option<RemoteSubscription>, PaymentsError>> {
+        self.state().changes.extend(subscriptions.iter().map(|id| ((*id).to_owned(), cancel)));
         self.wait_for_permit().await;
-        self.state().responses.pop_front().unwrap()
+        let mut state = self.state();
+        subscriptions.iter().map(|_| state.responses.pop_front().unwrap()).collect()
     }
 
     async fn has_payment_method(&self, _: OrgId) -> Result<bool, PaymentsError> {

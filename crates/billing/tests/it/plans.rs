@@ -164,6 +164,71 @@ async fn cancellation_is_shown_at_once_and_can_be_reverted() {
     assert!(!kit.billing.status(org, Plan::Free).await.unwrap().cancel_at_period_end);
 }
 
+/// Two admins completed two checkouts before the first webhook arrived.
+#[tokio::test]
+async fn cancellation_applies_to_every_live_subscription() {
+    let kit = Kit::start().await;
+    let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
+    let mut first = subscription(org, "sub_1", "active", 10);
+    first["data"]["current_period_end"] = json!("2026-03-01T00:00:00Z");
+    for event in [first, subscription(org, "sub_2", "active", 11), subscription(org, "sub_0", "canceled", 12)] {
+        kit.deliver(&event).await;
+    }
+    let status = kit.billing.status(org, Plan::Pro).await.unwrap();
+    assert_eq!(status.status, Some(SubscriptionStatus::Active));
+    assert_eq!(status.period_end.unwrap().to_string(), "2026-03-01T00:00:00.000Z");
+    let change = async |cancel, responses: [Result<Option<RemoteSubscription>, PaymentsError>; 2]| {
+        kit.clock.advance(1);
+        kit.provider.state().responses = responses.into();
+        kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel }).await
+    };
+    // The provider fails for one of them. Its plan would continue.
+    let unavailable = Err(PaymentsError::Unavailable("timed out".to_owned()));
+    let failed = change(true, [unavailable, schedule_response(true, 20)]).await;
+    assert!(matches!(failed, Err(BillingError::Unavailable(_))));
+    assert!(!kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end);
+    // A repeated request completes the cancellation.
+    assert!(change(true, [Ok(None), schedule_response(true, 21)]).await.unwrap().cancel_at_period_end);
+    assert!(kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end);
+    let resumed = change(false, [schedule_response(false, 30), schedule_response(false, 31)]).await;
+    assert!(!resumed.unwrap().cancel_at_period_end);
+    let changes =
+        [("sub_2", true), ("sub_1", true), ("sub_1", true), ("sub_2", true), ("sub_2", false), ("sub_1", false)];
+    assert_eq!(kit.provider.state().changes, changes.map(|(id, cancel)| (id.to_owned(), cancel)));
+    // Each operation has one audit event.
+    assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel", "billing.cancel", "billing.resume"]);
+    let audit = kit.database.rows("SELECT target, data FROM store.audit ORDER BY id DESC LIMIT 1").await;
+    let data = json!({ "subscriptions": ["sub_2", "sub_1"] });
+    assert_eq!(audit[0], json!({ "target": org.to_string(), "data": data }));
+}
+
+/// The last webhook of a subscription was lost, so it is live here, but the provider does not know it any more.
+#[tokio::test]
+async fn subscription_that_the_provider_rejects_does_not_block_the_others() {
+    let kit = Kit::start().await;
+    let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
+    for event in [subscription(org, "sub_1", "active", 10), subscription(org, "sub_2", "active", 11)] {
+        kit.deliver(&event).await;
+    }
+    let rejection = || Err(PaymentsError::Rejected("responded with status 404".to_owned()));
+    let change = async |cancel, responses: [Result<Option<RemoteSubscription>, PaymentsError>; 2]| {
+        kit.clock.advance(1);
+        kit.provider.state().responses = responses.into();
+        kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel }).await
+    };
+    let shown = async || kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end;
+    assert!(change(true, [schedule_response(true, 20), rejection()]).await.unwrap().cancel_at_period_end);
+    assert!(shown().await);
+    assert!(!change(false, [schedule_response(false, 30), rejection()]).await.unwrap().cancel_at_period_end);
+    assert!(!shown().await);
+    // A subscription that the provider did not respond about may still be renewed.
+    let unavailable = Err(PaymentsError::Unavailable("timed out".to_owned()));
+    assert!(change(true, [unavailable, rejection()]).await.is_err());
+    assert!(change(true, [rejection(), rejection()]).await.is_err());
+    assert!(!shown().await);
+    assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel", "billing.resume"]);
+}
+
 /// The provider rejects the cancellation of a schedule that does not exist.
 #[tokio::test]
 async fn resumption_without_a_schedule_changes_nothing() {

@@ -121,6 +121,27 @@ async fn plan_is_bought_canceled_resumed_and_ends() {
     assert!(audit.iter().all(|row| !row.to_string().contains(secret)));
 }
 
+/// Two admins complete two checkouts before the first webhook arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancellation_applies_to_both_subscriptions() {
+    let kit = Kit::start().await;
+    let checkouts = [kit.check_out().await, kit.check_out().await];
+    kit.provider.hold();
+    for checkout in &checkouts {
+        assert_eq!(kit.provider.pay(checkout), RETURN_TO);
+    }
+    kit.provider.release(false);
+    kit.answered().await;
+    kit.wait_for_status("pro", "active").await;
+    for cancel in [true, false, true] {
+        assert_eq!(kit.act("cancel", json!({ "cancel": cancel })).await["cancelAtPeriodEnd"], cancel);
+        let schedules: Vec<bool> = kit.provider.subscriptions().into_iter().map(|(_, ends)| ends).collect();
+        assert_eq!(schedules, [cancel, cancel]);
+        kit.answered().await;
+        assert_eq!(kit.ada.get(BILLING).await.expect(200)["cancelAtPeriodEnd"], cancel);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reordered_and_repeated_webhooks_end_in_the_last_state() {
     let kit = Kit::start().await;
