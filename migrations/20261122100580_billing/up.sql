@@ -69,7 +69,7 @@ CREATE TABLE billing.auto_topups (
     CONSTRAINT auto_topups_threshold_check CHECK (0 < threshold_micro_cents AND threshold_micro_cents < amount_micro_cents)
 );
 
--- The charges of automatic top-ups. Only the event `order.paid` changes a balance.
+-- The charges of automatic top-ups. Only the event `order.paid`, or an operator in its place, changes a balance.
 CREATE TABLE billing.topup_orders (
     id uuid CONSTRAINT topup_orders_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT topup_orders_org_id_fkey REFERENCES orgs.orgs (id),
@@ -80,7 +80,7 @@ CREATE TABLE billing.topup_orders (
         CHECK (state IN ('pending', 'charged', 'credited', 'declined', 'canceled')),
     created_at timestamptz NOT NULL
 );
--- An account has at most one top-up in progress, which ends when its event arrives.
+-- An account has at most one top-up in progress, which ends when its event arrives or an operator ends it.
 CREATE UNIQUE INDEX topup_orders_open_key ON billing.topup_orders (org_id) WHERE state IN ('pending', 'charged');
 CREATE INDEX topup_orders_org_id_created_at_idx ON billing.topup_orders (org_id, created_at);
 

@@ -1,14 +1,16 @@
-//! `billing`: lists the events of the payments provider that belong to no known organization, and corrects AI credit. For
-//! operators.
+//! `billing`: lists the events of the payments provider that belong to no known organization, corrects AI credit, and
+//! ends automatic top-ups whose event had no effect. For operators.
 
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use billing::{Adjustments, UnassignedEvent, WebhookRepository as _};
+use billing::{Adjustments, TopUpRecord, TopUpRepository as _, UnassignedEvent, WebhookRepository as _};
 use clap::Subcommand;
 use kernel::OrgId;
 use kernel::audit::Actor;
 use serde_json::json;
+use store::Store;
+use uuid::Uuid;
 
 use crate::setting::{DatabaseArgs, parse_org};
 use crate::table;
@@ -38,6 +40,26 @@ pub enum Command {
         #[arg(long, value_parser = parse_reason)]
         reason: String,
     },
+    /// List the automatic top-ups that were charged and not credited, oldest first
+    Topups {
+        /// The maximum number of top-ups
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        limit: u32,
+    },
+    /// End a charged top-up, and add its amount to the AI credit
+    CreditTopup {
+        id: Uuid,
+        /// The reason, which the audit log of the organization shows
+        #[arg(long, value_parser = parse_reason)]
+        reason: String,
+    },
+    /// End a charged top-up without credit, for example because its order was refunded
+    VoidTopup {
+        id: Uuid,
+        /// The reason, which the audit log of the organization shows
+        #[arg(long, value_parser = parse_reason)]
+        reason: String,
+    },
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -57,8 +79,27 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             let balance = Adjustments::new(store).adjust(&actor, org, micro_cents, &reason).await?;
             println!("the balance of {org} is {balance} microcents");
         }
+        Command::Topups { limit } => {
+            let topups = store.connection().await?.topup_list_charged(limit.into()).await?;
+            let head = ["id", "organization", "microcents", "order", "created"];
+            table::print(head, topups.iter().map(topup_row), limit.into());
+        }
+        Command::CreditTopup { id, reason } => {
+            let actor = Actor::operator("xtask billing credit-topup");
+            end_topup(store, &actor, id, true, &reason).await?;
+        }
+        Command::VoidTopup { id, reason } => {
+            let actor = Actor::operator("xtask billing void-topup");
+            end_topup(store, &actor, id, false, &reason).await?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn end_topup(store: Store, actor: &Actor, id: Uuid, is_credited: bool, reason: &str) -> Result<()> {
+    Adjustments::new(store).end_topup(actor, id, is_credited, reason).await?;
+    println!("ended the top-up {id} {}", if is_credited { "with credit" } else { "without credit" });
+    Ok(())
 }
 
 fn parse_reason(text: &str) -> Result<String> {
@@ -74,6 +115,13 @@ fn row(event: &UnassignedEvent) -> [String; 4] {
     let escape = |text: &str| text.escape_debug().to_string();
     let organization = organization.as_deref().unwrap_or("-");
     [received_at.to_string(), escape(webhook_id), escape(kind), escape(organization)]
+}
+
+fn topup_row(topup: &TopUpRecord) -> [String; 5] {
+    let TopUpRecord { id, org, amount_micro_cents, order_id, created_at, .. } = topup;
+    // The provider chose the id of the order.
+    let order = order_id.as_deref().unwrap_or("-").escape_debug().to_string();
+    [id.to_string(), org.to_string(), amount_micro_cents.to_string(), order, created_at.to_string()]
 }
 
 fn document(event: &UnassignedEvent) -> String {

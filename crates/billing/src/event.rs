@@ -78,11 +78,25 @@ impl Envelope {
         if is_storable(&parsed.kind) { Ok(parsed) } else { Err(WebhookError::Malformed("type")) }
     }
 
+    /// Returns the id of a paid order.
+    pub(crate) fn paid_order_id(&self) -> Option<&str> {
+        if self.kind != "order.paid" {
+            return None;
+        }
+        member(&self.data, "id").as_str().filter(|id| is_storable(id))
+    }
+
     /// Returns the event if it can have an effect. Events of other types, products or currencies are only recorded.
+    /// `top_up` is the organization of the automatic top-up that the paid order belongs to. Such an order is credit of
+    /// this organization, whatever product and customer the event names.
     ///
     /// # Errors
     /// Returns [`WebhookError::Malformed`].
-    pub(crate) fn event(&self, products: &EventProducts<'_>) -> Result<Option<PaymentEvent>, WebhookError> {
+    pub(crate) fn event(
+        &self,
+        products: &EventProducts<'_>,
+        top_up: Option<OrgId>,
+    ) -> Result<Option<PaymentEvent>, WebhookError> {
         let is_of = |product: Option<&str>| product.is_some() && member(&self.data, "product_id").as_str() == product;
         let effect = match self.kind.as_str() {
             "subscription.active" | "subscription.updated" => {
@@ -98,7 +112,8 @@ impl Envelope {
                 if !self.data.get("product_id").is_some_and(Value::is_null) {
                     text(&self.data, "product_id")?;
                 }
-                if !is_of(products.credit) || member(&self.data, "currency") != "usd" {
+                let is_credit = top_up.is_some() || is_of(products.credit);
+                if !is_credit || member(&self.data, "currency") != "usd" {
                     return Ok(None);
                 }
                 match self.order()? {
@@ -108,17 +123,24 @@ impl Envelope {
             }
             _ => return Ok(None),
         };
+        let organization = match top_up {
+            Some(org) => Organization(Some(org.to_string())),
+            None => self.organization()?,
+        };
+        let customer_id = text(&self.data, "customer_id")?;
+        Ok(Some(PaymentEvent { organization, customer_id, effect }))
+    }
+
+    fn organization(&self) -> Result<Organization, WebhookError> {
         let external = match member(member(&self.data, "customer"), "external_id") {
             Value::Null => member(member(&self.data, "metadata"), "org"),
             id => id,
         };
-        let organization = match external {
-            Value::Null => None,
-            Value::String(id) if id.is_empty() || is_storable(id) => Some(id.clone()),
-            _ => return Err(WebhookError::Malformed("the id of the organization is malformed")),
-        };
-        let customer_id = text(&self.data, "customer_id")?;
-        Ok(Some(PaymentEvent { organization: Organization(organization), customer_id, effect }))
+        match external {
+            Value::Null => Ok(Organization(None)),
+            Value::String(id) if id.is_empty() || is_storable(id) => Ok(Organization(Some(id.clone()))),
+            _ => Err(WebhookError::Malformed("the id of the organization is malformed")),
+        }
     }
 
     fn subscription(&self) -> Result<SubscriptionState, WebhookError> {

@@ -1,8 +1,8 @@
 //! Billing of organizations: plans, the webhook of the payments provider, AI credit, and calls of AI models.
 //!
-//! Owns the Postgres schema `billing`. Only the webhook changes a plan or credits an order. Each webhook message is
-//! recorded in the same transaction as its effect. So the message takes effect exactly once, even if a process dies
-//! while it handles the message.
+//! Owns the Postgres schema `billing`. Only the webhook changes a plan or credits an order, except for an
+//! operator who credits a top-up whose webhook had no effect. Each webhook message is recorded in the same transaction as
+//! its effect. So the message takes effect exactly once, even if a process dies while it handles the message.
 
 mod catalog;
 mod error;

@@ -11,7 +11,8 @@ kernel::words! {
         Credited = "credited",
         /// The charge was declined.
         Declined = "declined",
-        /// Auto top-up was turned off or got other settings before the charge.
+        /// Auto top-up was turned off or got other settings before the charge, or an operator ended the top-up without
+        /// credit.
         Canceled = "canceled",
     } example Pending
 }

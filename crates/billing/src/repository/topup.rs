@@ -52,6 +52,9 @@ pub trait TopUpRepository {
     /// Returns a top-up.
     async fn topup_find(&mut self, id: Uuid) -> Result<Option<TopUpRecord>>;
 
+    /// Returns the organization whose top-up has this order.
+    async fn topup_org(&mut self, order_id: &str) -> Result<Option<OrgId>>;
+
     /// Stores the draft order of a pending top-up that has none. Returns the stored order, or `None` if the top-up is not
     /// pending.
     async fn topup_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
@@ -61,6 +64,12 @@ pub trait TopUpRepository {
 
     /// Moves a pending top-up to this state. Returns false if it is not pending.
     async fn topup_end_pending(&mut self, id: Uuid, state: TopUpState) -> Result<bool>;
+
+    /// Moves a top-up whose event has not arrived from `charged` to this state. Returns false if it is in another state.
+    async fn topup_end_charged(&mut self, id: Uuid, state: TopUpState) -> Result<bool>;
+
+    /// Returns at most `limit` top-ups whose event has not arrived, oldest first.
+    async fn topup_list_charged(&mut self, limit: i64) -> Result<Vec<TopUpRecord>>;
 
     /// Marks the top-up of an order as credited.
     async fn topup_credited(&mut self, order_id: &str) -> Result<()>;
@@ -154,6 +163,11 @@ impl TopUpRepository for Connection {
         Ok(found.first(self).await.optional()?)
     }
 
+    async fn topup_org(&mut self, order_id: &str) -> Result<Option<OrgId>> {
+        let of_order = topup_orders::table.filter(topup_orders::order_id.eq(order_id));
+        Ok(of_order.select(topup_orders::org_id).first(self).await.optional()?)
+    }
+
     async fn topup_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>> {
         let pending = || topup_orders::table.find(id).filter(topup_orders::state.eq(TopUpState::Pending));
         let without = pending().filter(topup_orders::order_id.is_null());
@@ -173,6 +187,17 @@ impl TopUpRepository for Connection {
     async fn topup_end_pending(&mut self, id: Uuid, state: TopUpState) -> Result<bool> {
         let pending = topup_orders::table.find(id).filter(topup_orders::state.eq(TopUpState::Pending));
         Ok(diesel::update(pending).set(topup_orders::state.eq(state)).execute(self).await? == 1)
+    }
+
+    async fn topup_end_charged(&mut self, id: Uuid, state: TopUpState) -> Result<bool> {
+        let charged = topup_orders::table.find(id).filter(topup_orders::state.eq(TopUpState::Charged));
+        Ok(diesel::update(charged).set(topup_orders::state.eq(state)).execute(self).await? == 1)
+    }
+
+    async fn topup_list_charged(&mut self, limit: i64) -> Result<Vec<TopUpRecord>> {
+        let charged = topup_orders::table.filter(topup_orders::state.eq(TopUpState::Charged));
+        let charged = charged.order((topup_orders::created_at, topup_orders::id)).limit(limit);
+        Ok(charged.select(TopUpRecord::as_select()).load(self).await?)
     }
 
     async fn topup_credited(&mut self, order_id: &str) -> Result<()> {

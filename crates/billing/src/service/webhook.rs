@@ -57,8 +57,13 @@ impl Billing {
         let envelope = Envelope::parse(message.body)?;
         let body = str::from_utf8(message.body).map_err(|_| WebhookError::Malformed("the body is not UTF-8"))?;
         let products = &self.config.products;
-        let event =
-            envelope.event(&EventProducts { pro: products.pro.as_deref(), credit: products.credit.as_deref() })?;
+        let products = EventProducts { pro: products.pro.as_deref(), credit: products.credit.as_deref() };
+        // The order of a top-up is stored before it can be paid.
+        let top_up = match envelope.paid_order_id() {
+            Some(order) => self.store.connection().await?.topup_org(order).await?,
+            None => None,
+        };
+        let event = envelope.event(&products, top_up)?;
         let applied = self
             .store
             .transaction_unaudited(async |tx: &mut Connection| {

@@ -110,3 +110,41 @@ async fn concurrent_corrections_and_orders_keep_the_ledger_consistent() {
     assert!(matches!(unknown, Err(AdjustmentError::UnknownOrg(_))), "{unknown:?}");
     assert!(matches!(correct(0).await, Err(AdjustmentError::NoAmount)));
 }
+
+/// Another server has another setting of the product, or the customer has another external id at the provider. Without
+/// the credit, the top-up would prevent all later ones.
+#[tokio::test]
+async fn order_of_a_topup_is_credited_whatever_product_and_customer_it_names() {
+    let kit = Kit::start().await;
+    let (org, other) = (kit.org("acme").await, kit.org("other").await);
+    let topup = async |number: i64| {
+        kit.db_execute(&format!(
+            "INSERT INTO billing.topup_orders (id, org_id, amount_micro_cents, order_id, state, created_at) \
+             VALUES (gen_random_uuid(), '{}', 500000000, 'order_{number}', 'charged', now())",
+            org.as_uuid()
+        ))
+        .await;
+        order(org, &format!("order_{number}"), 500)
+    };
+    for (number, field, value) in [
+        (1, "product_id", json!("product-other")),
+        (2, "product_id", Value::Null),
+        (3, "customer", json!({ "external_id": other.to_string() })),
+        (4, "customer", json!({ "external_id": "unknown" })),
+    ] {
+        let mut event = topup(number).await;
+        event["data"][field] = value;
+        for _ in 0..2 {
+            kit.deliver(&event).await;
+            assert_eq!(kit.balance(org).await, number * 500_000_000, "{event}");
+        }
+    }
+    assert_eq!(kit.count("topup_orders WHERE state <> 'credited'").await, 0);
+    assert_eq!((kit.balance(other).await, kit.count("unassigned_events").await), (0, 0));
+    // The amount of the credit is in dollars.
+    let mut euros = topup(5).await;
+    euros["data"]["currency"] = json!("eur");
+    kit.deliver(&euros).await;
+    assert_eq!(kit.balance(org).await, 4 * 500_000_000);
+    kit.assert_consistent().await;
+}

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use billing::{AutoTopupChange, BillingError, Charge, Notice, PaymentsError, TOP_UP_TOPIC};
+use billing::{
+    AdjustmentError, Adjustments, AutoTopupChange, BillingError, Charge, Notice, PaymentsError, TOP_UP_TOPIC,
+};
 use futures_util::future::join_all;
+use kernel::audit::Actor;
 use kernel::{Limits, OrgId, ProjectId};
 use store::Connection;
 use testkit::random_id;
@@ -325,6 +328,42 @@ async fn topup_of_a_dead_letter_is_declined_and_never_charged() {
     kit.deliver(&order(org, "draft_1", 500)).await;
     assert_eq!(kit.balance(org).await, before + AMOUNT);
     assert_eq!(states(&kit).await, ["credited", "pending"]);
+}
+
+/// The event `order.paid` was recorded without an effect.
+#[tokio::test]
+async fn operator_ends_a_charged_topup_with_or_without_credit() {
+    for is_credited in [true, false] {
+        let kit = Kit::start().await;
+        let (org, project) = customer(&kit).await;
+        let adjustments = Adjustments::new(kit.store.clone());
+        let end = async |topup| adjustments.end_topup(&Actor::operator("test"), topup, is_credited, "a test").await;
+        kit.call(project, 0, 2 * DOLLAR).await;
+        let topup = queued(&kit).await[0];
+        assert!(matches!(end(topup).await, Err(AdjustmentError::NotCharged(_))));
+        kit.billing.charge_topup(topup).await.unwrap();
+        kit.clock.advance(1);
+        kit.call(project, 1, 1).await;
+        assert_eq!(states(&kit).await, ["charged"]);
+        let before = kit.balance(org).await;
+        end(topup).await.unwrap();
+        assert!(matches!(end(topup).await, Err(AdjustmentError::NotCharged(_))));
+        let credit = if is_credited { AMOUNT } else { 0 };
+        assert_eq!(kit.balance(org).await, before + credit);
+        if is_credited {
+            assert_eq!(states(&kit).await, ["credited"]);
+        } else {
+            // The next top-up is possible.
+            kit.clock.advance(1);
+            kit.call(project, 0, 0).await;
+            assert_eq!(states(&kit).await, ["canceled", "pending"]);
+        }
+        // The event arrives after all, and the order is credited once.
+        kit.deliver(&order(org, "draft_1", 500)).await;
+        assert_eq!(kit.balance(org).await, before + AMOUNT);
+        assert_eq!(states(&kit).await[0], "credited");
+        kit.assert_consistent().await;
+    }
 }
 
 /// Without credit, no call is admitted, so no deduction starts a top-up. Instead, a rejected call starts one.
