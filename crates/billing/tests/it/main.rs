@@ -11,4 +11,5 @@ mod overdraft;
 mod plans;
 mod races;
 mod signatures;
+mod topup_ends;
 mod topups;
