@@ -15,7 +15,7 @@ use super::event_stream::{EventSplitter, data};
 use super::journal::CallState;
 use super::meter::{Meter, MeteredCall};
 use super::upstream::{Upstream, failed};
-use super::usage::{estimate, output_bytes, reported, tokens_of};
+use super::usage::{estimate, output_bytes, reported};
 use super::{AiError, AiMetrics, Result};
 
 /// The longest duration of a call, even if its upstream keeps sending single bytes.
@@ -25,7 +25,7 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// The largest number of events that are buffered for a slow worker. If the buffer is full, the node stops reading from
 /// the upstream.
 const MAX_WAITING_EVENTS: usize = 32;
-/// How often the journal records the progress of a stream.
+/// How often the journal records the progress of a call.
 const RECORD_PERIOD: Duration = Duration::from_secs(1);
 const TOO_LONG: &str = "the call took too long";
 /// The data of the last event of a stream.
@@ -169,13 +169,15 @@ impl Call {
     }
 
     async fn read_body(&mut self, mut response: Response) -> std::result::Result<Bytes, Failure> {
-        let mut body = BytesMut::new();
+        let (mut body, mut recorded) = (BytesMut::new(), Instant::now());
         while let Some(chunk) = next_chunk(&mut response).await? {
             body.extend_from_slice(&chunk);
             self.output_bytes = body.len();
             if body.len() > MAX_RESPONSE_BYTES {
                 return Err(Failure::interrupted("a response that is too long"));
             }
+            self.output_tokens.store(self.estimate().output_tokens, Ordering::Relaxed);
+            self.record_periodically(&mut recorded).await;
         }
         Ok(body.freeze())
     }
@@ -260,10 +262,7 @@ impl Call {
             if !self.send(event).await {
                 return None;
             }
-            if recorded.elapsed() >= RECORD_PERIOD {
-                self.record().await;
-                recorded = Instant::now();
-            }
+            self.record_periodically(&mut recorded).await;
         }
     }
 
@@ -285,7 +284,8 @@ impl Call {
                 let choices = parsed.get("choices").filter(|choices| choices.is_array());
                 let choices = choices.ok_or_else(|| Failure::failed("an event without choices"))?;
                 self.output_bytes += output_bytes(choices, "delta");
-                self.output_tokens.store(tokens_of(self.output_bytes), Ordering::Relaxed);
+                let so_far = estimate(self.input_tokens, self.output_bytes, self.context_tokens);
+                self.output_tokens.store(so_far.output_tokens, Ordering::Relaxed);
                 let usage = parsed.get("usage").filter(|usage| !usage.is_null());
                 if let Some(usage) = usage {
                     self.usage = reported(usage, self.context_tokens, self.output_bytes);
@@ -307,8 +307,12 @@ impl Call {
         event.is_hidden || stream.receiver.send(event).await.is_ok()
     }
 
-    /// Records the progress, so that the estimate is close if the node dies.
-    async fn record(&self) {
+    /// Records the progress if the previous record is a second old, so that the estimate is close if the node dies.
+    async fn record_periodically(&self, recorded: &mut Instant) {
+        if recorded.elapsed() < RECORD_PERIOD {
+            return;
+        }
+        *recorded = Instant::now();
         let output_tokens = self.output_tokens.load(Ordering::Relaxed);
         let state = CallState::Sent { input_tokens: self.input_tokens, output_tokens };
         // If the write fails, the journal keeps the previous progress. The meter has logged the error.

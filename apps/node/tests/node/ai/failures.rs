@@ -1,6 +1,7 @@
 //! Failures of the upstream, the control plane and the node: each call is settled, and charged only if it was sent.
 
 use protocol::AiUsage;
+use reqwest::Method;
 use sandbox::{AI_KEY, AiFault, AiServer};
 use serde_json::{Value, json};
 
@@ -129,9 +130,8 @@ async fn killed_node_settles_its_calls_after_its_next_start() {
     while !response.chunk().await.unwrap().unwrap().windows(3).any(|bytes| bytes == b"the") {}
     // The upstream has not answered this call.
     rig.upstream.inject(Some(AiFault::Pause(0)));
-    let waiting = tokio::spawn(
-        rig.visitor().request(reqwest::Method::POST, HOST, "/chat").body(streamed("x").to_string()).send(),
-    );
+    let waiting =
+        tokio::spawn(rig.visitor().request(Method::POST, HOST, "/chat").body(streamed("x").to_string()).send());
     until("the third call", || rig.upstream.calls().len() == 3).await;
     rig.node.kill();
     rig.upstream.inject(None);
@@ -151,4 +151,22 @@ async fn killed_node_settles_its_calls_after_its_next_start() {
     assert!(settled[2].usage.is_some_and(|usage| usage.estimated && usage.output_tokens == 0), "{settled:?}");
     rig.waits_for_an_empty_journal().await;
     assert_eq!(rig.core.settled_ai_calls().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_node_charges_what_it_read_of_a_whole_response() {
+    let Some(mut rig) = Rig::start().await else { return };
+    // The upstream sends five bytes a second.
+    rig.upstream.inject(Some(AiFault::Trickle));
+    let body = question("x");
+    let waiting = tokio::spawn(rig.visitor().request(Method::POST, HOST, "/chat").body(body.to_string()).send());
+    until("recorded output", || rig.recorded_output() > 0).await;
+    rig.node.kill();
+    rig.upstream.inject(None);
+    assert!(waiting.await.unwrap().is_err());
+    rig.node.restart().await;
+    let usage = rig.usage(1).await.unwrap();
+    assert_eq!(usage.input_tokens, tokens(&body["messages"].to_string()));
+    assert!(usage.estimated && usage.output_tokens > 0, "{usage:?}");
+    rig.waits_for_an_empty_journal().await;
 }

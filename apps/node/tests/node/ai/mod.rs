@@ -112,6 +112,15 @@ impl Rig {
         std::fs::read_dir(self.dir.path().join("ai")).unwrap().count()
     }
 
+    /// Returns the output tokens of the calls in progress that the journal records.
+    fn recorded_output(&self) -> u64 {
+        let files = std::fs::read_dir(self.dir.path().join("ai")).unwrap();
+        // A file may be replaced at any time.
+        let states = files.filter_map(|file| std::fs::read(file.unwrap().path()).ok());
+        let states = states.filter_map(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        states.filter_map(|state| state["sent"]["outputTokens"].as_u64()).sum()
+    }
+
     async fn waits_for_an_empty_journal(&self) {
         until("the empty journal", || self.journal() == 0).await;
     }
