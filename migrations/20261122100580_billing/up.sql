@@ -55,7 +55,8 @@ CREATE TABLE billing.accounts (
     -- The time of the last row of the ledger. Times increase like the ids, even if the clocks of two processes differ
     -- by up to a minute.
     last_ledger_at timestamptz NOT NULL,
-    -- The estimated cost of the calls in progress: their input, and their output that nodes reported.
+    -- The estimated cost of the calls in progress: their input, and their expected output, or their reported output if
+    -- it is more.
     held_micro_cents bigint NOT NULL DEFAULT 0
 );
 
@@ -116,6 +117,8 @@ CREATE TABLE billing.calls (
     -- The estimates that are deducted for a call whose node never settles it.
     input_tokens bigint NOT NULL,
     output_tokens bigint NOT NULL DEFAULT 0,
+    -- The output that the account holds from the admission on: the limit of the request, or a default.
+    expected_output_tokens bigint NOT NULL DEFAULT 0,
     -- The time at which the node last reported that the call is in progress.
     seen_at timestamptz NOT NULL,
     ended_at timestamptz,

@@ -42,6 +42,7 @@ diesel::table! {
         output_price -> Nullable<BigInt>,
         input_tokens -> BigInt,
         output_tokens -> BigInt,
+        expected_output_tokens -> BigInt,
         seen_at -> Timestamptz,
         ended_at -> Nullable<Timestamptz>,
         is_lost -> Bool,

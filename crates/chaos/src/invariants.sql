@@ -262,7 +262,8 @@ WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents)
 -- an account or a project that holds another amount than the estimated cost of its open calls
 WITH open AS (
     SELECT org_id, project_id, div(input_tokens::numeric * input_price + 999999, 1000000)
-        + div(output_tokens::numeric * output_price + 999999, 1000000) AS cost FROM billing.calls WHERE ended_at IS NULL)
+        + div(greatest(output_tokens, expected_output_tokens)::numeric * output_price + 999999, 1000000) AS cost
+    FROM billing.calls WHERE ended_at IS NULL)
 SELECT org_id AS id, held_micro_cents FROM billing.accounts a
 WHERE held_micro_cents <> (SELECT coalesce(sum(cost), 0) FROM open o WHERE o.org_id = a.org_id)
 UNION ALL SELECT project_id, held_micro_cents FROM billing.project_usage u

@@ -37,6 +37,8 @@ pub struct AiCallRequest {
     pub model: String,
     /// The estimated number of input tokens.
     pub input_tokens: u32,
+    /// The maximum number of output tokens in the request of the worker code; null if the request does not limit it.
+    pub max_output_tokens: Option<u32>,
 }
 
 /// The decision about a call.

@@ -180,6 +180,7 @@ impl Ai {
             project: project.to_owned(),
             model: request.model().to_owned(),
             input_tokens,
+            max_output_tokens: request.max_output_tokens(),
         };
         let AdmittedCall { upstream_model, context_tokens, max_output_tokens } =
             match self.core.admit_ai_call(&asked).await {

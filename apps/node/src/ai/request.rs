@@ -76,6 +76,12 @@ impl ChatRequest {
         if !object.get("stream_options").is_none_or(|it| it.is_object() || it.is_null()) {
             return Err(invalid("stream_options must be an object."));
         }
+        for name in OUTPUT_LIMITS {
+            let is_valid = |limit: &Value| limit.is_null() || limit.as_u64().is_some_and(|limit| limit > 0);
+            if !object.get(name).is_none_or(is_valid) {
+                return Err(invalid(&format!("{name} must be a positive integer.")));
+            }
+        }
         // These values are the defaults, which some clients send.
         object.retain(|name, value| match (name.as_str(), &*value) {
             (name, Value::Null) => FIELDS.contains(&name),
@@ -122,6 +128,13 @@ impl ChatRequest {
     pub fn input_tokens(&self) -> u32 {
         let parts = ["messages", "tools", "functions", "response_format"].iter().filter_map(|it| self.object.get(*it));
         tokens_of(parts.map(|part| part.to_string().len()).sum())
+    }
+
+    /// Returns the output limit of the request in tokens, or `None` if it has none. The upstream chooses between two
+    /// limits, so the greater one is returned.
+    pub fn max_output_tokens(&self) -> Option<u32> {
+        let limits = OUTPUT_LIMITS.iter().filter_map(|name| self.object.get(*name).and_then(Value::as_u64));
+        limits.max().map(|limit| u32::try_from(limit).unwrap_or(u32::MAX))
     }
 
     /// Returns the body for the upstream. A stream always reports its usage.
@@ -192,6 +205,20 @@ mod tests {
     }
 
     #[test]
+    fn output_limit_of_the_request_is_found() {
+        let limit = |fields: Value| {
+            let mut body = json!({ "model": "m", "messages": [] });
+            body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            ChatRequest::parse(body.to_string().as_bytes()).unwrap().max_output_tokens()
+        };
+        assert_eq!(limit(json!({})), None);
+        assert_eq!(limit(json!({ "max_tokens": null })), None);
+        assert_eq!(limit(json!({ "max_tokens": 5, "max_completion_tokens": null })), Some(5));
+        assert_eq!(limit(json!({ "max_tokens": 5, "max_completion_tokens": 7 })), Some(7));
+        assert_eq!(limit(json!({ "max_tokens": 5_000_000_000_u64 })), Some(u32::MAX));
+    }
+
+    #[test]
     fn defaults_are_not_passed_on() {
         let body = json!({ "model": "m", "messages": [], "n": 1, "store": false, "service_tier": "auto",
             "modalities": ["text"], "audio": null, "models": null, "temperature": null, "tools": [{ "type": "function" }] });
@@ -210,6 +237,12 @@ mod tests {
             (r#"{"model":"m","messages":{}}"#, "messages"),
             (r#"{"model":"m","messages":[],"stream":"yes"}"#, "stream"),
             (r#"{"model":"m","messages":[],"stream_options":1}"#, "stream_options"),
+            (r#"{"model":"m","messages":[],"max_tokens":0}"#, "max_tokens must be a positive integer"),
+            (r#"{"model":"m","messages":[],"max_tokens":100000.0}"#, "max_tokens must be a positive integer"),
+            (
+                r#"{"model":"m","messages":[],"max_tokens":5,"max_completion_tokens":"100000"}"#,
+                "max_completion_tokens must",
+            ),
             (r#"{"model":"m","messages":[],"n":2}"#, "n must be 1"),
             (r#"{"model":"m","messages":[],"n":1.0}"#, "n must be 1"),
             (r#"{"model":"m","messages":[],"service_tier":"priority"}"#, "service_tier"),

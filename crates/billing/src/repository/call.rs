@@ -20,6 +20,8 @@ pub struct CallLimits {
     pub spend_per_day: i64,
     /// Maximum input of a call, in tokens. `i64::MAX` means the maximum of the model.
     pub max_input: i64,
+    /// The output that a call is expected to have at most, in tokens. The account holds its cost while the call is open.
+    pub expected_output: i64,
 }
 
 /// A call that requests admission.
@@ -130,7 +132,8 @@ pub trait CallRepository {
     /// never admitted later. Returns false if it had already ended.
     async fn call_end_free(&mut self, id: Uuid, node: NodeId, at: Time) -> Result<bool>;
 
-    /// Stores that these calls of the node are in progress, and adds their new output to the cost of the open calls.
+    /// Stores that these calls of the node are in progress. Adds their output beyond the expected one to the cost of the
+    /// open calls.
     async fn call_progress(&mut self, node: NodeId, open: &[CallProgress], at: Time) -> Result<()>;
 
     /// Returns the open calls that no node has reported since `seen_before`, oldest first.
@@ -183,7 +186,9 @@ impl CallRepository for Connection {
             .bind::<BigInt, _>(call.input_tokens)
             .bind::<BigInt, _>(call.free.max_input)
             .bind::<BigInt, _>(call.pro.max_input)
-            .bind::<BigInt, _>(call.context_tokens);
+            .bind::<BigInt, _>(call.context_tokens)
+            .bind::<BigInt, _>(call.free.expected_output)
+            .bind::<BigInt, _>(call.pro.expected_output);
         match Prepared(admit).get_result(self).await.optional().map_err(store::Error::from) {
             // The statement was rolled back, so it counts no second call.
             Err(error) if error.violates("calls_pkey") => Ok(None),

@@ -75,10 +75,11 @@ macro_rules! cost {
     };
 }
 
-/// The estimated cost of an open call, which its account and its project hold.
+/// The estimated cost of an open call, which its account and its project hold: that of its input, and of the greater of
+/// its expected and its reported output.
 macro_rules! held {
     () => {
-        cost!("input_tokens", "output_tokens")
+        cost!("input_tokens", "greatest(output_tokens, expected_output_tokens)")
     };
 }
 
@@ -97,10 +98,14 @@ pub(super) const ADMIT: &str = concat!(
     ", 0) AS spent_before, \
             CASE p.plan WHEN 'pro' THEN $12 ELSE $10 END AS spend_per_day, \
             CASE p.plan WHEN 'pro' THEN $11 ELSE $9 END AS per_minute, \
-            CASE p.plan WHEN 'pro' THEN $15 ELSE $14 END AS max_input, p.plan, ",
+            CASE p.plan WHEN 'pro' THEN $15 ELSE $14 END AS max_input, p.plan, e.expected_output, ",
     part_cost!("least($13, $16)", "$7"),
+    " + ",
+    part_cost!("e.expected_output", "$8"),
     " AS cost \
-        FROM billing.ai_projects p LEFT JOIN billing.project_usage u ON u.project_id = p.id ",
+        FROM billing.ai_projects p \
+            CROSS JOIN LATERAL (SELECT CASE p.plan WHEN 'pro' THEN $18 ELSE $17 END AS expected_output) e \
+            LEFT JOIN billing.project_usage u ON u.project_id = p.id ",
     join_ledger!(),
     " WHERE p.id = $1 AND NOT EXISTS (SELECT FROM billing.calls WHERE id = $5)), \
     account AS ( \
@@ -125,8 +130,8 @@ pub(super) const ADMIT: &str = concat!(
         RETURNING u.project_id), \
     admitted AS ( \
         INSERT INTO billing.calls (id, node_id, org_id, project_id, project, model, input_price, output_price, \
-            input_tokens, seen_at) \
-        SELECT $5, $4, t.org_id, t.id, t.name, $6, $7, $8, least($13, $16), $3 \
+            input_tokens, expected_output_tokens, seen_at) \
+        SELECT $5, $4, t.org_id, t.id, t.name, $6, $7, $8, least($13, $16), t.expected_output, $3 \
         FROM target t JOIN counted c ON c.project_id = t.id \
         RETURNING project_id), \
     held AS ( \
@@ -232,7 +237,7 @@ pub(super) const PROGRESS: &str = concat!(
             output_tokens = greatest(c.output_tokens, o.output_tokens) \
         FROM previous p JOIN unnest($2, $3) AS o (call_id, output_tokens) ON o.call_id = p.id WHERE c.id = p.id \
         RETURNING c.org_id, c.project_id, ",
-    cost!("c.input_tokens", "c.output_tokens"),
+    cost!("c.input_tokens", "greatest(c.output_tokens, c.expected_output_tokens)"),
     " - p.held AS held), \
     raised AS ( \
         SELECT org_id, project_id, sum(held)::bigint AS held FROM progress \

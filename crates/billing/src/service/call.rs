@@ -19,6 +19,8 @@ use crate::repository::{
 const LOST_AFTER_SECONDS: i64 = 15 * 60;
 /// The time for which ended calls are kept. Within that time, a node settles the calls of its journal.
 const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
+/// The expected output of a call that neither its request nor its plan limits, in tokens.
+const DEFAULT_OUTPUT_TOKENS: u32 = 4_096;
 
 static DECISIONS: LazyLock<Counter<u64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
@@ -44,6 +46,8 @@ pub struct CallRequest {
     pub model: String,
     /// The estimated input, in tokens.
     pub input_tokens: u32,
+    /// The output limit of the request, in tokens. `None` if it has none.
+    pub max_output_tokens: Option<u32>,
 }
 
 /// The parameters of an admitted call.
@@ -80,7 +84,7 @@ pub type CallResult = std::result::Result<CallAdmission, CallRefusal>;
 impl Billing {
     /// Admits a call of a project on this node, or rejects it. One statement checks the grant, the balance, the spend
     /// of 24 hours and the calls of the minute, and records the call. The estimated cost of open calls reduces the
-    /// balance and the spend that is left.
+    /// balance and the spend that is left. The estimate includes the output that the request permits.
     ///
     /// # Errors
     /// Returns [`BillingError::Store`](crate::BillingError::Store).
@@ -103,8 +107,9 @@ impl Billing {
     }
 
     async fn decide(&self, node: NodeId, request: &CallRequest) -> Result<CallResult> {
-        let CallRequest { id, project, model, input_tokens } = request;
+        let CallRequest { id, project, model, input_tokens, max_output_tokens } = request;
         let Some(entry) = self.catalog().get(model) else { return Ok(Err(CallRefusal::ModelNotFound)) };
+        let CatalogEntry { model, upstream_model } = entry;
         let limits = |plan: Plan| {
             let limits = self.limits.for_plan(plan);
             CallLimits {
@@ -114,9 +119,11 @@ impl Billing {
                     0 => i64::MAX,
                     max => i64::from(max),
                 },
+                expected_output: expected_output(*max_output_tokens, limits.ai_max_output_tokens)
+                    .min(model.context_tokens)
+                    .into(),
             }
         };
-        let CatalogEntry { model, upstream_model } = entry;
         let call = NewCall {
             id: *id,
             node,
@@ -235,6 +242,16 @@ impl Billing {
             Some(amount) => self.start_topup(tx, org, amount, now).await,
             None => Ok(()),
         }
+    }
+}
+
+/// Returns the expected output of a call in tokens, from the limits of its request and of its plan. The node limits the
+/// output to that of the plan, and adds it to a request without a limit.
+fn expected_output(request: Option<u32>, plan: u32) -> u32 {
+    match (request, plan) {
+        (None, 0) => DEFAULT_OUTPUT_TOKENS,
+        (Some(limit), 0) | (None, limit) => limit,
+        (Some(limit), plan) => limit.min(plan),
     }
 }
 

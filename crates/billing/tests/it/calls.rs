@@ -58,7 +58,8 @@ async fn refused_calls_leave_no_row_and_name_their_reason() {
     let unknown = kit.admit_model(project, random_id(), "gpt-99").await;
     assert_eq!(unknown.unwrap_err(), CallRefusal::ModelNotFound);
     let stranger: NodeId = kit.store.clock_rng().id();
-    let request = CallRequest { id: random_id(), project, model: SMALL.to_owned(), input_tokens: 1 };
+    let request =
+        CallRequest { id: random_id(), project, model: SMALL.to_owned(), input_tokens: 1, max_output_tokens: None };
     assert_eq!(kit.billing.admit_call(stranger, &request).await.unwrap().unwrap_err(), CallRefusal::NotGranted);
     assert_eq!(kit.count("calls").await, 0);
 
@@ -211,7 +212,8 @@ async fn lost_call_that_was_free_is_returned() {
     let kit = Kit::start().await;
     let (org, project) = kit.customer("acme", 1).await;
     let id = random_id();
-    let request = CallRequest { id, project, model: CHEAP.to_owned(), input_tokens: 1_000_000 };
+    let request =
+        CallRequest { id, project, model: CHEAP.to_owned(), input_tokens: 1_000_000, max_output_tokens: None };
     kit.billing.admit_call(kit.node, &request).await.unwrap().unwrap();
     kit.clock.advance(15 * 60 + 1);
     kit.billing.end_lost_calls().await.unwrap();

@@ -239,7 +239,7 @@ impl Kit {
     }
 
     pub async fn admit_model(&self, project: ProjectId, id: Uuid, model: &str) -> CallResult {
-        let request = CallRequest { id, project, model: model.to_owned(), input_tokens: 10 };
+        let request = CallRequest { id, project, model: model.to_owned(), input_tokens: 10, max_output_tokens: None };
         self.billing.admit_call(self.node, &request).await.unwrap()
     }
 
@@ -284,7 +284,8 @@ impl Kit {
                 (coalesce(l.calls, 0), coalesce(l.input, 0), coalesce(l.output, 0), coalesce(l.spent, 0))";
         assert_eq!(self.database.number(usage).await, 0, "usage");
         let open = "SELECT coalesce(sum(div(input_tokens::numeric * input_price + 999999, 1000000) \
-            + div(output_tokens::numeric * output_price + 999999, 1000000)), 0) FROM billing.calls c WHERE ended_at IS NULL";
+            + div(greatest(output_tokens, expected_output_tokens)::numeric * output_price + 999999, 1000000)), 0) \
+            FROM billing.calls c WHERE ended_at IS NULL";
         let held = format!(
             "SELECT (SELECT count(*) FROM billing.accounts a WHERE held_micro_cents <> ({open} AND c.org_id = a.org_id)) \
              + (SELECT count(*) FROM billing.project_usage u \

@@ -3,7 +3,7 @@
 use billing::{CallProgress, CallRefusal, CallRequest, CallResult};
 use futures_util::future::join_all;
 use kernel::{Limits, ProjectId};
-use testkit::random_id;
+use testkit::{four_at_a_time, random_id};
 use uuid::Uuid;
 
 use crate::kit::{Kit, SMALL, order};
@@ -15,7 +15,18 @@ const COST: i64 = 6 * CENT;
 
 /// Requests the admission of a call that costs six cents.
 async fn admit_large(kit: &Kit, project: ProjectId, id: Uuid) -> CallResult {
-    let request = CallRequest { id, project, model: SMALL.to_owned(), input_tokens: LARGE_INPUT };
+    admit(kit, project, id, LARGE_INPUT, Some(0)).await
+}
+
+/// Requests the admission of a call with this input, whose request has this output limit.
+async fn admit(
+    kit: &Kit,
+    project: ProjectId,
+    id: Uuid,
+    input_tokens: u32,
+    max_output_tokens: Option<u32>,
+) -> CallResult {
+    let request = CallRequest { id, project, model: SMALL.to_owned(), input_tokens, max_output_tokens };
     kit.billing.admit_call(kit.node, &request).await.unwrap()
 }
 
@@ -114,4 +125,53 @@ async fn reported_output_of_open_calls_reduces_the_credit() {
     assert!(!kit.settle(id, 10, 1).await);
     kit.admit(project, random_id()).await.unwrap();
     kit.assert_consistent().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_calls_overdraw_the_balance_by_the_cost_of_one_call() {
+    let kit = Kit::start().await;
+    // A request without a limit counts as one of 4,096 tokens. The context of the model limits any request.
+    let limits = [("default", None, 4_096), ("limited", Some(10_000), 10_000), ("context", Some(u32::MAX), 1_000_000)];
+    for (slug, max_output_tokens, output) in limits {
+        let (org, project) = kit.customer(slug, 1).await;
+        let kit = &kit;
+        let requests = (0..30).map(|_| async move {
+            let id = random_id();
+            admit(kit, project, id, 10, max_output_tokens).await.ok().map(|_| id)
+        });
+        let admitted: Vec<Uuid> = four_at_a_time(requests).await.into_iter().flatten().collect();
+        kit.assert_consistent().await;
+        // Calls are admitted while those before them cost less than the balance.
+        let cost = 10 * 6 + output * 24;
+        assert_eq!(admitted.len() as i64, (CENT - 1) / cost + 1, "{slug}");
+        for id in admitted {
+            assert!(kit.settle(id, 10, output).await);
+        }
+        let balance = kit.balance(org).await;
+        assert!((-cost..=0).contains(&balance), "{slug}: {balance}");
+        kit.assert_consistent().await;
+    }
+}
+
+#[tokio::test]
+async fn output_limit_of_the_plan_limits_the_expected_output() {
+    let mut limits = Limits::default();
+    limits.free.ai_max_output_tokens = 8_192;
+    let kit = Kit::with(limits).await;
+    let (_, project) = kit.customer("acme", 1).await;
+    let held = async || kit.database.number("SELECT held_micro_cents FROM billing.accounts").await;
+    // The node adds the limit of the plan to a request without one.
+    for max_output_tokens in [None, Some(8_192), Some(10_000)] {
+        let id = random_id();
+        admit(&kit, project, id, 10, max_output_tokens).await.unwrap();
+        assert_eq!(held().await, 10 * 6 + 8_192 * 24);
+        // Reported output raises the held cost only beyond the expected output.
+        for (output_tokens, expected) in [(8_192, 8_192), (8_193, 8_193), (7, 8_193)] {
+            kit.billing.report_open_calls(kit.node, &[CallProgress { id, output_tokens }]).await.unwrap();
+            assert_eq!(held().await, 10 * 6 + expected * 24);
+        }
+        assert!(kit.settle(id, 10, 1).await);
+        assert_eq!(held().await, 0);
+        kit.assert_consistent().await;
+    }
 }

@@ -33,11 +33,11 @@ async fn admit(
     by: NodeCaller,
     nodes: Data<Convergence>,
     billing: Data<Billing>,
-    Body(AiCallRequest { id, project, model, input_tokens }): Body<AiCallRequest>,
+    Body(AiCallRequest { id, project, model, input_tokens, max_output_tokens }): Body<AiCallRequest>,
 ) -> Result<Json<AiAdmission>, Problem> {
     nodes.core()?;
     let project = parse_id("project", &project)?;
-    let request = CallRequest { id: call_id(&id)?, project, model, input_tokens };
+    let request = CallRequest { id: call_id(&id)?, project, model, input_tokens, max_output_tokens };
     let admission = match billing.admit_call(by.node, &request).await? {
         Ok(CallAdmission { upstream_model, context_tokens, max_output_tokens }) => {
             AiAdmission::Admitted(AdmittedCall { upstream_model, context_tokens, max_output_tokens })

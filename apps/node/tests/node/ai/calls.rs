@@ -24,6 +24,7 @@ async fn call_is_settled_once_with_the_reported_usage() {
     let asked = &rig.core.asked_ai_calls()[0];
     assert_eq!((asked.project.as_str(), asked.model.as_str()), ("app", "lab/small"));
     assert_eq!(asked.input_tokens, tokens(&question("Grüße")["messages"].to_string()));
+    assert_eq!(asked.max_output_tokens, None);
     // The upstream receives its own name of the model and the node's key, because it rejects other names and keys.
     let (received, outcome) = &rig.upstream.calls()[0];
     assert_eq!((&received["model"], *outcome), (&json!("small-v1"), "complete"));
@@ -126,6 +127,9 @@ async fn output_is_limited_by_the_plan() {
     assert_eq!(rig.post("/chat", &body).await.status(), 200);
     let calls = rig.upstream.calls();
     assert_eq!(calls[0].0["max_tokens"], 50);
+    // The control plane holds the cost of this output while the call is in progress.
+    let asked: Vec<_> = rig.core.asked_ai_calls().iter().map(|call| call.max_output_tokens).collect();
+    assert_eq!(asked, [None, Some(7)]);
     assert_eq!((&calls[1].0["max_completion_tokens"], calls[1].0.get("max_tokens")), (&json!(7), None));
 }
 

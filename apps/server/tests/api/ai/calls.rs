@@ -96,7 +96,12 @@ async fn malformed_reports_change_nothing() {
         let body = json!({ "ended": ended, "open": [] });
         send(&node, SETTLEMENTS, &body).await.expect_error(400, "bad_request");
     }
-    for (field, value) in [("id", json!("call_1")), ("project", json!("prj_1")), ("inputTokens", json!(-1))] {
+    for (field, value) in [
+        ("id", json!("call_1")),
+        ("project", json!("prj_1")),
+        ("inputTokens", json!(-1)),
+        ("maxOutputTokens", json!(-1)),
+    ] {
         let mut call = json!({ "id": id, "project": project, "model": SMALL, "inputTokens": 10 });
         call[field] = value;
         send(&node, CALLS, &call).await.expect_error(400, "bad_request");
