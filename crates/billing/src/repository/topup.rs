@@ -46,7 +46,8 @@ pub trait TopUpRepository {
     /// `day`. The caller holds the lock of the account. Returns whether the top-up was created.
     async fn topup_create(&mut self, new: &TopUpRecord, day: Time, per_day: i64) -> Result<bool>;
 
-    /// Counts the top-ups of an organization on the UTC day that starts at this time.
+    /// Counts the top-ups of an organization on the UTC day that starts at this time, without those that were canceled
+    /// before their order existed.
     async fn topup_count(&mut self, org: OrgId, day: Time) -> Result<i64>;
 
     /// Returns a top-up.
@@ -152,7 +153,8 @@ impl TopUpRepository for Connection {
             count: i64,
         }
         let count = "SELECT count(*) AS count FROM billing.topup_orders \
-            WHERE org_id = $1 AND created_at >= $2 AND created_at < $2 + interval '24 hours'";
+            WHERE org_id = $1 AND created_at >= $2 AND created_at < $2 + interval '24 hours' \
+                AND (state <> 'canceled' OR order_id IS NOT NULL)";
         let count = diesel::sql_query(count).bind::<SqlUuid, _>(org).bind::<Timestamptz, _>(day);
         let Count { count } = count.get_result(self).await?;
         Ok(count)

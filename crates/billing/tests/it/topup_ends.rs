@@ -47,6 +47,8 @@ async fn topup_with_previous_settings_is_canceled_before_its_order_exists() {
         kit.billing.charge_topup(queued(&kit).await[1]).await.unwrap();
         assert_eq!(states(&kit).await, ["canceled", "charged"]);
         assert_eq!(kit.provider.state().orders[0].cents, 500);
+        // Only orders count towards the limit of the day.
+        assert_eq!(kit.billing.credit(org).await.unwrap().auto_topups_today, 1);
     }
 }
 
