@@ -139,5 +139,8 @@ CREATE TABLE store.saga_steps (
     -- No program reads these times: they show an operator how long the provider took.
     started_at timestamptz NOT NULL,
     finished_at timestamptz,
+    -- When the last attempt began whose result is unknown, so that it may still be in progress. Null if the provider
+    -- definitely did not execute any attempt.
+    unanswered_at timestamptz,
     CONSTRAINT saga_steps_pkey PRIMARY KEY (saga_id, name)
 );

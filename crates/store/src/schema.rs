@@ -66,6 +66,7 @@ diesel::table! {
         response -> Nullable<Jsonb>,
         started_at -> Timestamptz,
         finished_at -> Nullable<Timestamptz>,
+        unanswered_at -> Nullable<Timestamptz>,
     }
 }
 

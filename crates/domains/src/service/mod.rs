@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use kernel::audit::Event;
 use kernel::{AbuseLimits, DomainId, OrgId, Time, UserId};
+use store::saga::Attempt;
 use store::{Connection, Error, Quota, SealedColumn, Store};
 use tokio::time::Instant;
 
@@ -41,6 +42,12 @@ const SYNC_JITTER_SECONDS: i64 = 2 * 3600;
 
 /// The minimum increase of the expiry per renewed year, in seconds. Registries treat leap days differently.
 const MIN_YEAR_SECONDS: i64 = 300 * 24 * 3600;
+
+/// The maximum time for which the registrar may continue a request whose caller has stopped waiting, in seconds.
+const MAX_IN_PROGRESS_SECONDS: i64 = 120;
+
+/// The minimum time for a registration or a renewal. The registrar usually needs one or two seconds.
+const MIN_ORDER_TIME: Duration = Duration::from_secs(3);
 
 type Result<T> = std::result::Result<T, DomainError>;
 
@@ -93,6 +100,13 @@ impl Domains {
     /// Returns the registrar for a saga, which started when one was configured.
     fn saga_registrar(&self) -> store::Result<&dyn Registrar> {
         self.ports.registrar.as_deref().ok_or_else(|| Error::inconsistent("no registrar is configured"))
+    }
+
+    /// Returns whether an earlier attempt of a step may still be in progress at the registrar. A refusal can then be
+    /// about that attempt: its key is in use, or it has already taken the name.
+    fn may_be_in_progress(&self, attempt: &Attempt) -> bool {
+        let end = attempt.unanswered_at.map(|at| at.plus_seconds(MAX_IN_PROGRESS_SECONDS));
+        end.is_some_and(|end| self.now() < end)
     }
 
     /// Takes requests from the organization's share of the registrar's rate limit. Each use case takes all its requests

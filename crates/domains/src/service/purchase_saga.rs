@@ -6,6 +6,8 @@
 mod refusal;
 mod response;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use kernel::audit::Event;
 use serde::Serialize;
@@ -14,8 +16,8 @@ use store::saga::{Attempt, Saga, SagaHandler, StepOutcome};
 use store::{Connection, Error, Result};
 
 use self::response::{OrderResponse, PriceResponse, RegisterResponse};
-use super::Domains;
 use super::purchase::PurchaseInput;
+use super::{Domains, MIN_ORDER_TIME};
 use crate::error::DomainError;
 use crate::model::{ChargePurpose, ChargeState, DomainState};
 use crate::ports::{
@@ -110,8 +112,7 @@ impl PurchaseSaga {
     async fn register(&self, saga: &Saga, input: &PurchaseInput, attempt: &Attempt) -> Result<StepOutcome> {
         let registrar = self.0.saga_registrar()?;
         // If an earlier attempt registered the domain, the name is not available any more.
-        let is_repeated = attempt.number > 1;
-        if is_repeated && let Some(outcome) = self.find_registered(registrar, input).await? {
+        if let Some(outcome) = self.find_registered(registrar, input, attempt).await? {
             return Ok(outcome);
         }
         let price: PriceResponse = required(saga, PRICE)?;
@@ -123,23 +124,37 @@ impl PurchaseSaga {
             contact: self.0.contact(input.domain).await?,
             key: attempt.key.clone(),
         };
-        match registrar.register(&registration).await {
-            Ok(registered) => registered_outcome(registered),
-            Err(RegistrarError::NameUnavailable(reason)) => {
-                // A slow earlier attempt may have registered the domain after the read above.
-                let found = if is_repeated { self.find_registered(registrar, input).await? } else { None };
-                found.map_or_else(|| Refusal::NameUnavailable.outcome(reason), Ok)
-            }
-            Err(RegistrarError::Rejected(reason)) => Refusal::RegistrarRejected.outcome(reason),
-            Err(error) => Ok(retry(&error)),
+        let refusal = match registrar.register(&registration).await {
+            Ok(registered) => return registered_outcome(registered),
+            Err(error @ RegistrarError::Unavailable(_)) => return Ok(retry(&error)),
+            Err(refusal) => refusal,
+        };
+        // A slow earlier attempt may have registered the domain after the read above, or may still do so.
+        if let Some(outcome) = self.find_registered(registrar, input, attempt).await? {
+            return Ok(outcome);
+        }
+        match refusal {
+            refusal if self.0.may_be_in_progress(attempt) => Ok(inconclusive(&refusal)),
+            RegistrarError::NameUnavailable(reason) => Refusal::NameUnavailable.outcome(reason),
+            RegistrarError::Rejected(reason) => Refusal::RegistrarRejected.outcome(reason),
+            refusal => Ok(retry(&refusal)),
         }
     }
 
-    /// Returns an outcome if the account has the domain or the read failed, and `None` if the account does not have it.
-    async fn find_registered(&self, registrar: &dyn Registrar, input: &PurchaseInput) -> Result<Option<StepOutcome>> {
+    /// Reads the domain if an earlier attempt may have registered it. Returns an outcome if the account has the domain or
+    /// the read failed.
+    async fn find_registered(
+        &self,
+        registrar: &dyn Registrar,
+        input: &PurchaseInput,
+        attempt: &Attempt,
+    ) -> Result<Option<StepOutcome>> {
+        if attempt.unanswered_at.is_none() {
+            return Ok(None);
+        }
         match registrar.read(&input.name).await {
             Ok(found) => found.map(registered_outcome).transpose(),
-            Err(error) => Ok(Some(retry(&error))),
+            Err(error) => Ok(Some(inconclusive(&error))),
         }
     }
 
@@ -188,6 +203,10 @@ impl SagaHandler for PurchaseSaga {
 
     fn steps(&self) -> &'static [&'static str] {
         &[PRICE, ORDER, CHARGE, REGISTER, ZONE, NAMESERVERS]
+    }
+
+    fn min_time(&self, step: &str) -> Duration {
+        if step == REGISTER { MIN_ORDER_TIME } else { Duration::ZERO }
     }
 
     async fn execute(&self, saga: &Saga, attempt: &Attempt) -> Result<StepOutcome> {
@@ -332,6 +351,11 @@ fn registered_outcome(registered: RegisteredDomain) -> Result<StepOutcome> {
 /// Returns the outcome after a transient failure of the registrar.
 pub(super) fn retry(error: &RegistrarError) -> StepOutcome {
     StepOutcome::Retry { reason: error.to_string(), new_key: matches!(error, RegistrarError::Deferred(_)) }
+}
+
+/// Returns the outcome of a repeated attempt that had no effect, after an earlier one whose result is unknown.
+pub(super) fn inconclusive(error: &RegistrarError) -> StepOutcome {
+    StepOutcome::Inconclusive { reason: error.to_string() }
 }
 
 fn not_configured() -> StepOutcome {

@@ -1,5 +1,7 @@
 //! Renewals: first the registrar renews, then the outbox charges.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use kernel::audit::{Actor, Event};
 use kernel::{DomainId, OrgId, Time};
@@ -9,8 +11,8 @@ use store::saga::{self, Attempt, NewSaga, Saga, SagaHandler, SagaResult, StepOut
 use store::{Connection, Error};
 use uuid::Uuid;
 
-use super::purchase_saga::{done, retry};
-use super::{Domains, MIN_YEAR_SECONDS, Result};
+use super::purchase_saga::{done, inconclusive, retry};
+use super::{Domains, MIN_ORDER_TIME, MIN_YEAR_SECONDS, Result};
 use crate::error::DomainError;
 use crate::model::{Domain, DomainRenewal, DomainState};
 use crate::ports::{RegistrarError, RenewalOrder};
@@ -180,16 +182,8 @@ impl RenewalSaga {
     async fn renew(&self, saga: &Saga, input: &RenewalInput, attempt: &Attempt) -> store::Result<StepOutcome> {
         let registrar = self.0.saga_registrar()?;
         let price = price_of(saga)?;
-        // An earlier attempt may have renewed the domain.
-        if attempt.number > 1 {
-            let renewed = price.expires_at.plus_seconds(i64::from(input.years) * MIN_YEAR_SECONDS);
-            match registrar.read(&input.name).await {
-                Ok(Some(found)) if found.expires_at >= renewed => {
-                    return done(&RenewResponse { expires_at: found.expires_at });
-                }
-                Ok(_) => {}
-                Err(error) => return Ok(retry(&error)),
-            }
+        if let Some(outcome) = self.find_renewed(input, price, attempt).await? {
+            return Ok(outcome);
         }
         let order = RenewalOrder {
             name: input.name.clone(),
@@ -197,16 +191,46 @@ impl RenewalSaga {
             total_cents: price.total_cents,
             key: attempt.key.clone(),
         };
-        match registrar.renew(&order).await {
+        let refusal = match registrar.renew(&order).await {
             // The response does not contain the new expiry yet. The next attempt reads the domain first.
             Ok(renewed) if renewed.expires_at <= price.expires_at => {
-                Ok(StepOutcome::Retry { reason: "the expiry is the old one".to_owned(), new_key: false })
+                return Ok(StepOutcome::Retry { reason: "the expiry is the old one".to_owned(), new_key: false });
             }
-            Ok(renewed) => done(&RenewResponse { expires_at: renewed.expires_at }),
-            Err(RegistrarError::Rejected(reason) | RegistrarError::NameUnavailable(reason)) => {
+            Ok(renewed) => return done(&RenewResponse { expires_at: renewed.expires_at }),
+            Err(error @ RegistrarError::Unavailable(_)) => return Ok(retry(&error)),
+            Err(refusal) => refusal,
+        };
+        // A slow earlier attempt may have renewed the domain after the read above, or may still do so.
+        if let Some(outcome) = self.find_renewed(input, price, attempt).await? {
+            return Ok(outcome);
+        }
+        match refusal {
+            refusal if self.0.may_be_in_progress(attempt) => Ok(inconclusive(&refusal)),
+            RegistrarError::Rejected(reason) | RegistrarError::NameUnavailable(reason) => {
                 refused(RenewalRefusal::Rejected, &reason)
             }
-            Err(error) => Ok(retry(&error)),
+            refusal => Ok(retry(&refusal)),
+        }
+    }
+
+    /// Reads the domain if an earlier attempt may have renewed it. Returns an outcome if it is renewed or the read
+    /// failed.
+    async fn find_renewed(
+        &self,
+        input: &RenewalInput,
+        price: PriceResponse,
+        attempt: &Attempt,
+    ) -> store::Result<Option<StepOutcome>> {
+        if attempt.unanswered_at.is_none() {
+            return Ok(None);
+        }
+        let renewed = price.expires_at.plus_seconds(i64::from(input.years) * MIN_YEAR_SECONDS);
+        match self.0.saga_registrar()?.read(&input.name).await {
+            Ok(Some(found)) if found.expires_at >= renewed => {
+                done(&RenewResponse { expires_at: found.expires_at }).map(Some)
+            }
+            Ok(_) => Ok(None),
+            Err(error) => Ok(Some(inconclusive(&error))),
         }
     }
 }
@@ -219,6 +243,10 @@ impl SagaHandler for RenewalSaga {
 
     fn steps(&self) -> &'static [&'static str] {
         &[PRICE, RENEW]
+    }
+
+    fn min_time(&self, step: &str) -> Duration {
+        if step == RENEW { MIN_ORDER_TIME } else { Duration::ZERO }
     }
 
     async fn execute(&self, saga: &Saga, attempt: &Attempt) -> store::Result<StepOutcome> {

@@ -48,6 +48,16 @@ pub struct World {
     pub clock: TestClock,
 }
 
+type Reply = Result<RegisteredDomain, RegistrarError>;
+
+/// A registration or a renewal that the registrar executes after the caller has stopped waiting.
+struct InProgress {
+    key: String,
+    /// The response to the same key.
+    refusal: RegistrarError,
+    effect: Box<dyn FnOnce(&mut State) -> Reply + Send>,
+}
+
 #[derive(Default)]
 pub struct State {
     pub faults: Vec<(String, &'static str, When, Fault)>,
@@ -60,7 +70,11 @@ pub struct State {
     /// The refusals of registrations, renewals and changes of the lock, by name.
     pub refusals: HashMap<String, RegistrarError>,
     /// The responses that the registrar replays, by idempotency key.
-    replies: HashMap<String, Result<RegisteredDomain, RegistrarError>>,
+    replies: HashMap<String, Reply>,
+    /// The names whose next registration or renewal takes longer than any caller waits, and the response to a repeated
+    /// request.
+    pub slow: HashMap<String, RegistrarError>,
+    in_progress: Vec<InProgress>,
     pub prices: HashMap<String, (Prices, bool)>,
     pub orders: Vec<Order>,
     /// The organizations without a card.
@@ -194,6 +208,36 @@ impl State {
     pub fn domain(&mut self, name: &str) -> &mut RegisteredDomain {
         self.account.get_mut(name).unwrap()
     }
+
+    /// Completes the slow registrations and renewals.
+    pub fn complete_slow_calls(&mut self) {
+        for InProgress { key, effect, .. } in std::mem::take(&mut self.in_progress) {
+            let reply = effect(self);
+            self.replies.insert(key, reply);
+        }
+    }
+
+    /// Executes a registration or a renewal once per idempotency key.
+    fn execute_once(
+        &mut self,
+        name: &str,
+        key: &str,
+        effect: impl FnOnce(&mut Self) -> Reply + Send + 'static,
+    ) -> Reply {
+        if let Some(reply) = self.replies.get(key) {
+            return reply.clone();
+        }
+        if let Some(running) = self.in_progress.iter().find(|running| running.key == key) {
+            return Err(running.refusal.clone());
+        }
+        if let Some(refusal) = self.slow.remove(name) {
+            self.in_progress.push(InProgress { key: key.to_owned(), refusal, effect: Box::new(effect) });
+            return Err(RegistrarError::Unavailable("no response in time".to_owned()));
+        }
+        let reply = effect(self);
+        self.replies.insert(key.to_owned(), reply.clone());
+        reply
+    }
 }
 
 #[async_trait]
@@ -214,24 +258,19 @@ impl Registrar for World {
 
     async fn register(&self, registration: &Registration) -> Result<RegisteredDomain, RegistrarError> {
         let Registration { name, years, key, .. } = registration;
-        let domain = self.registered(i64::from(*years), true);
-        let result = self.call(name, "register", |state| {
-            if let Some(reply) = state.replies.get(key) {
-                return reply.clone();
+        let (new, domain) = (name.clone(), self.registered(i64::from(*years), true));
+        let effect = move |state: &mut State| {
+            if let Some(refusal) = state.refusals.get(&new) {
+                return Err(refusal.clone());
             }
-            let result = if let Some(refusal) = state.refusals.get(name) {
-                Err(refusal.clone())
-            } else if state.account.contains_key(name) {
-                Err(RegistrarError::NameUnavailable("status 409".to_owned()))
-            } else {
-                state.account.insert(name.clone(), domain.clone());
-                state.registrations.push(name.clone());
-                Ok(domain)
-            };
-            state.replies.insert(key.clone(), result.clone());
-            result
-        });
-        result.await?
+            if state.account.contains_key(&new) {
+                return Err(RegistrarError::NameUnavailable("status 409".to_owned()));
+            }
+            state.account.insert(new.clone(), domain.clone());
+            state.registrations.push(new);
+            Ok(domain)
+        };
+        self.call(name, "register", |state| state.execute_once(name, key, effect)).await?
     }
 
     async fn read(&self, name: &str) -> Result<Option<RegisteredDomain>, RegistrarError> {
@@ -244,23 +283,18 @@ impl Registrar for World {
 
     async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError> {
         let RenewalOrder { name, years, key, .. } = renewal;
-        let result = self.call(name, "renew", |state| {
-            if let Some(reply) = state.replies.get(key) {
-                return reply.clone();
+        let (renewed, seconds) = (name.clone(), i64::from(*years) * YEAR);
+        let effect = move |state: &mut State| {
+            if let Some(refusal) = state.refusals.get(&renewed) {
+                return Err(refusal.clone());
             }
-            let result = match state.refusals.get(name) {
-                Some(refusal) => Err(refusal.clone()),
-                None => {
-                    state.renewals.push(name.clone());
-                    let domain = state.domain(name);
-                    domain.expires_at = domain.expires_at.plus_seconds(i64::from(*years) * YEAR);
-                    Ok(domain.clone())
-                }
-            };
-            state.replies.insert(key.clone(), result.clone());
-            result
-        });
-        result.await?
+            let domain = state.domain(&renewed);
+            domain.expires_at = domain.expires_at.plus_seconds(seconds);
+            let domain = domain.clone();
+            state.renewals.push(renewed);
+            Ok(domain)
+        };
+        self.call(name, "renew", |state| state.execute_once(name, key, effect)).await?
     }
 
     async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError> {

@@ -1,5 +1,7 @@
 //! Tests of purchases: results, refusals and resumption.
 
+use std::time::Duration;
+
 use domains::{DomainError, DomainPurchase, DomainState, Prices, RegistrarError};
 use kernel::ApiError as _;
 use serde_json::json;
@@ -122,6 +124,54 @@ async fn failure_keeps_the_reservation_until_the_request_is_repeated() {
     kit.bought("a.example").await;
     assert_eq!((kit.world.calls("check"), kit.world.state().registrations.len()), (1, 1));
     assert_eq!((kit.world.charges(kit.org), kit.world.charges(other)), ((1, 0), (0, 0)));
+}
+
+/// The registrar continues a registration after its caller has stopped waiting. Until it ends, it refuses the repeated
+/// request.
+#[tokio::test]
+async fn refusal_during_a_registration_in_progress_does_not_end_the_purchase() {
+    for refusal in [
+        RegistrarError::NameUnavailable("status 409".to_owned()),
+        RegistrarError::Rejected("status 422".to_owned()),
+        RegistrarError::Deferred("status 402".to_owned()),
+    ] {
+        let kit = Kit::start().await;
+        kit.world.state().slow.insert("a.example".to_owned(), refusal.clone());
+        for _ in 0..3 {
+            assert!(matches!(kit.buy("a.example").await, Err(DomainError::RegistrarFailed)), "{refusal}");
+        }
+        assert_eq!(kit.world.calls("register"), 3, "{refusal}");
+        kit.world.state().complete_slow_calls();
+        kit.bought("a.example").await;
+        assert_eq!((kit.world.charges(kit.org), kit.world.state().registrations.len()), ((1, 0), 1), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn refusal_ends_the_purchase_when_no_registration_can_be_in_progress() {
+    let kit = Kit::start().await;
+    let refusal = RegistrarError::NameUnavailable("status 409".to_owned());
+    kit.world.state().slow.insert("a.example".to_owned(), refusal);
+    for _ in 0..2 {
+        assert!(matches!(kit.buy("a.example").await, Err(DomainError::RegistrarFailed)));
+    }
+    kit.advance(LATER);
+    assert!(matches!(kit.buy("a.example").await, Err(DomainError::NameUnavailable(_))));
+    assert_eq!((kit.world.charges(kit.org), kit.state("a.example").await), ((0, 1), None));
+}
+
+/// A registration that the end of the request cuts off has an unknown result.
+#[tokio::test]
+async fn request_without_enough_time_leaves_the_registration_to_the_job() {
+    let kit = Kit::start().await;
+    let domains = kit.with_request_timeout(Duration::from_secs(2));
+    let error = domains.purchase(&actor(), kit.org, purchase("a.example")).await.unwrap_err();
+    assert!(matches!(error, DomainError::RegistrarFailed | DomainError::Incomplete), "{error:?}");
+    assert_eq!(kit.world.calls("register"), 0);
+    kit.advance(LATER);
+    kit.resume().await;
+    assert_eq!(kit.state("a.example").await.as_deref(), Some("active"));
+    assert_eq!((kit.world.charges(kit.org), kit.world.calls("register")), ((1, 0), 1));
 }
 
 /// For the same key, the registrar repeats a temporary refusal, such as that of an account without funds.

@@ -100,6 +100,40 @@ async fn refused_renewal_charges_nothing_and_the_next_has_a_new_key() {
     assert_eq!(kit.renewals(), 1);
 }
 
+/// The registrar continues a renewal after its caller has stopped waiting. Until it ends, it refuses the repeated request.
+#[tokio::test]
+async fn refusal_during_a_renewal_in_progress_does_not_end_the_renewal() {
+    for refusal in [
+        RegistrarError::NameUnavailable("status 409".to_owned()),
+        RegistrarError::Rejected("status 422".to_owned()),
+        RegistrarError::Deferred("status 402".to_owned()),
+    ] {
+        let kit = Kit::start().await;
+        let before = kit.bought(NAME).await.expires_at.unwrap();
+        kit.world.state().slow.insert(NAME.to_owned(), refusal.clone());
+        for _ in 0..3 {
+            assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)), "{refusal}");
+        }
+        kit.world.state().complete_slow_calls();
+        assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(YEAR), "{refusal}");
+        assert_eq!(kit.renewals(), 1, "{refusal}");
+        assert_eq!(kit.count("domains.charges WHERE purpose = 'renewal'").await, 1, "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn refusal_ends_the_renewal_when_no_attempt_can_be_in_progress() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().slow.insert(NAME.to_owned(), RegistrarError::Rejected("status 409".to_owned()));
+    for _ in 0..2 {
+        assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
+    }
+    kit.advance(LATER);
+    assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarRejected)));
+    assert_eq!((kit.renewals(), kit.count("domains.charges WHERE purpose = 'renewal'").await), (0, 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn declined_charge_of_a_renewal_notifies_and_undoes_nothing() {
     let kit = Kit::start().await;

@@ -9,7 +9,8 @@
 //! 3. One commit records the response, together with the context's own rows and the audit event
 //!    ([`SagaHandler::record`]).
 //!
-//! So a process that dies loses at most one response, and the next attempt asks again with the same key. A transient
+//! So a process that dies loses at most one response, and the next attempt asks again with the same key. The step records
+//! when the last attempt began whose result is unknown, because it may still be in progress at the provider. A transient
 //! failure ends the run: a background job continues the saga after a backoff
 //! ([`Store::saga_resume`](crate::Store::saga_resume)), and a repeated request continues it immediately. A refusal
 //! undoes the started steps in the opposite order ([`SagaHandler::compensate`]).
@@ -27,6 +28,8 @@ mod queue;
 mod run;
 mod runner;
 mod state;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::audit::Event;
@@ -82,6 +85,8 @@ struct Step {
     state: StepState,
     attempts: i32,
     response: Value,
+    /// When the last attempt began whose result is unknown.
+    unanswered_at: Option<Time>,
 }
 
 /// An attempt to execute a step.
@@ -93,6 +98,9 @@ pub struct Attempt {
     /// The number of the attempt, from 1. A later attempt may find the effect of an earlier one, whose response was
     /// lost.
     pub number: i32,
+    /// When the last earlier attempt began whose result is unknown: it may have had its effect, or may still be in
+    /// progress at the provider. `None` if no earlier attempt had an effect.
+    pub unanswered_at: Option<Time>,
 }
 
 /// The outcome of calling a provider.
@@ -107,6 +115,9 @@ pub enum StepOutcome {
         /// attempt had no effect.
         new_key: bool,
     },
+    /// This attempt had no effect, but an earlier one may still be in progress at the provider. Another attempt has the
+    /// same key. The reason is stored unsealed, so it must not quote the provider.
+    Inconclusive { reason: String },
     /// No attempt will succeed, and there was no effect. [`SagaHandler::refuse`] and the callers of
     /// [`Store::saga_run`](crate::Store::saga_run) receive `refusal`.
     Refused { refusal: Value, reason: String },
@@ -140,6 +151,12 @@ pub trait SagaHandler: Send + Sync {
     /// Returns the names of the steps, in their order. A step that only writes to the database does so in
     /// [`Self::record`].
     fn steps(&self) -> &'static [&'static str];
+
+    /// Returns the minimum time that a run needs to start this step. A run with less time leaves the step to the
+    /// background job, because an attempt that is cut off has an unknown result.
+    fn min_time(&self, _step: &str) -> Duration {
+        Duration::ZERO
+    }
 
     /// Calls the provider of a step, outside any transaction. The timeout is 12 seconds.
     ///

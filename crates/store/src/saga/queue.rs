@@ -49,6 +49,17 @@ struct ClaimedRow {
     created_at: Time,
 }
 
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = saga_steps)]
+struct StepRow {
+    name: String,
+    key: String,
+    state: StepState,
+    attempts: i32,
+    response: Option<Value>,
+    unanswered_at: Option<Time>,
+}
+
 /// The progress of a saga.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = sagas)]
@@ -88,9 +99,9 @@ const CLAIM: &str = "\
     RETURNING id, key, org_id, user_id, input, attempts, lease, refusal, is_abandoned, created_at";
 
 const START_STEP: &str = "\
-    INSERT INTO store.saga_steps AS s (saga_id, name, key, state, attempts, started_at) \
-    VALUES ($1, $2, $3, 'started', 1, $4) \
-    ON CONFLICT (saga_id, name) DO UPDATE SET attempts = s.attempts + 1 \
+    INSERT INTO store.saga_steps AS s (saga_id, name, key, state, attempts, started_at, unanswered_at) \
+    VALUES ($1, $2, $3, 'started', 1, $4, $4) \
+    ON CONFLICT (saga_id, name) DO UPDATE SET attempts = s.attempts + 1, unanswered_at = $4 \
     RETURNING key, attempts";
 
 const COUNT: &str = "\
@@ -154,16 +165,11 @@ pub(super) async fn claim(connection: &mut Connection, id: Uuid, now: Time) -> R
         .bind::<Timestamptz, _>(now.plus_seconds(LEASE_SECONDS))
         .bind::<Timestamptz, _>(now);
     let Some(row) = Prepared(claim).get_result::<ClaimedRow>(connection).await.optional()? else { return Ok(None) };
-    let columns =
-        (saga_steps::name, saga_steps::key, saga_steps::state, saga_steps::attempts, saga_steps::response.nullable());
-    let steps = saga_steps::table.filter(saga_steps::saga_id.eq(id)).select(columns);
-    let steps: Vec<(String, String, StepState, i32, Option<Value>)> = steps.load(connection).await?;
-    let step = |(name, key, state, attempts, response): (_, _, _, _, Option<Value>)| Step {
-        name,
-        key,
-        state,
-        attempts,
-        response: response.unwrap_or(Value::Null),
+    let steps = saga_steps::table.filter(saga_steps::saga_id.eq(id)).select(StepRow::as_select());
+    let steps: Vec<StepRow> = steps.load(connection).await?;
+    let step = |StepRow { name, key, state, attempts, response, unanswered_at }| {
+        let response = response.unwrap_or(Value::Null);
+        Step { name, key, state, attempts, response, unanswered_at }
     };
     let ClaimedRow { id, key, org_id, user_id, input, attempts, lease, refusal, is_abandoned, created_at } = row;
     let steps = steps.into_iter().map(step).collect();
@@ -242,6 +248,18 @@ pub(super) async fn end_step(
         }
         None => Prepared(diesel::update(row).set(end)).execute(tx).await?,
     };
+    Ok(())
+}
+
+/// Records that the current attempt of a step had no effect. `unanswered_at` is that of the earlier attempts.
+pub(super) async fn end_attempt(
+    tx: &mut Connection,
+    saga: &Saga,
+    step: &str,
+    unanswered_at: Option<Time>,
+) -> Result<()> {
+    let row = saga_steps::table.filter(saga_steps::saga_id.eq(saga.id).and(saga_steps::name.eq(step)));
+    Prepared(diesel::update(row).set(saga_steps::unanswered_at.eq(unanswered_at))).execute(tx).await?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kernel::audit::{Actor, Event};
-use kernel::error_chain;
+use kernel::{Time, error_chain};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -39,9 +39,12 @@ enum Write<'a> {
         step: &'a str,
         new_key: &'a str,
     },
-    NewKey {
+    /// An attempt that had no effect, with the key of the next one if that needs a new key. `unanswered_at` is that of
+    /// the earlier attempts.
+    NoEffect {
         step: &'a str,
-        key: &'a str,
+        unanswered_at: Option<Time>,
+        new_key: Option<&'a str>,
     },
     Response {
         step: &'a str,
@@ -107,15 +110,27 @@ impl Runner<'_> {
             if self.saga.state_of(step) == Some(StepState::Done) {
                 continue;
             }
-            self.require_time(step).await?;
+            self.require_time(step, self.handler.min_time(step)).await?;
             let attempt = self.start(step).await?;
+            let unanswered_at = attempt.unanswered_at;
             let outcome = self.bounded(self.handler.execute(&self.saga, &attempt)).await;
             match outcome {
                 StepOutcome::Done(response) => {
                     let finished = self.finish(&attempt, response).await;
                     self.or_postpone(step, finished).await?;
                 }
-                StepOutcome::Retry { reason, new_key } => return self.postpone(step, &reason, new_key).await,
+                StepOutcome::Retry { reason, new_key: false } => {
+                    return self.postpone(step, &reason, Write::Nothing).await;
+                }
+                StepOutcome::Retry { reason, new_key: true } => {
+                    let key = self.new_key(step);
+                    let write = Write::NoEffect { step, unanswered_at, new_key: Some(&key) };
+                    return self.postpone(step, &reason, write).await;
+                }
+                StepOutcome::Inconclusive { reason } => {
+                    let write = Write::NoEffect { step, unanswered_at, new_key: None };
+                    return self.postpone(step, &reason, write).await;
+                }
                 StepOutcome::Refused { refusal, reason } => {
                     let refused = self.refuse(step, refusal, &reason, true).await;
                     return self.or_postpone(step, refused).await;
@@ -131,15 +146,17 @@ impl Runner<'_> {
             if !matches!(self.saga.state_of(step), Some(StepState::Started | StepState::Done)) {
                 continue;
             }
-            self.require_time(step).await?;
+            self.require_time(step, Duration::ZERO).await?;
             self.renew(step).await?;
             match self.bounded(self.handler.compensate(&self.saga, step)).await {
                 StepOutcome::Done(response) => self.finish_compensation(step, &response).await?,
-                StepOutcome::Retry { reason, .. } => return self.postpone(step, &reason, false).await,
+                StepOutcome::Retry { reason, .. } | StepOutcome::Inconclusive { reason } => {
+                    return self.postpone(step, &reason, Write::Nothing).await;
+                }
                 // An operator must decide what happens to the saga.
                 StepOutcome::Refused { reason, .. } => {
                     tracing::error!(kind = self.handler.kind(), saga = %self.saga.id, step, reason, "failed to undo a step");
-                    return self.postpone(step, &reason, false).await;
+                    return self.postpone(step, &reason, Write::Nothing).await;
                 }
             }
         }
@@ -169,16 +186,17 @@ impl Runner<'_> {
         let new_key = self.new_key(step);
         let recorded = self.commit(step, &self.renewal(step), Write::Attempt { step, new_key: &new_key }).await?;
         let (key, number) = recorded.ok_or(Stop::LostLease(step))?;
+        let unanswered_at = self.saga.steps.iter().find(|it| it.name == step).and_then(|it| it.unanswered_at);
         self.saga.steps.retain(|it| it.name != step);
-        let state = StepState::Started;
         self.saga.steps.push(Step {
             name: step.to_owned(),
             key: key.clone(),
-            state,
+            state: StepState::Started,
             attempts: number,
             response: Value::Null,
+            unanswered_at,
         });
-        Ok(Attempt { step, key, number })
+        Ok(Attempt { step, key, number, unanswered_at })
     }
 
     /// Records the response of a step together with the rows of the context.
@@ -232,14 +250,15 @@ impl Runner<'_> {
             Err(Stop::Database(error)) => {
                 let (kind, saga) = (self.handler.kind(), self.saga.id);
                 tracing::error!(kind, %saga, step, error = %error_chain(&error), "failed to record a step of a saga");
-                self.postpone(step, "failed to record the result; see the log of the service", false).await
+                let reason = "failed to record the result; see the log of the service";
+                self.postpone(step, reason, Write::Nothing).await
             }
             recorded => recorded,
         }
     }
 
     /// Schedules the next attempt, and ends the run.
-    async fn postpone(&mut self, step: &'static str, reason: &str, new_key: bool) -> Progress {
+    async fn postpone(&self, step: &'static str, reason: &str, write: Write<'_>) -> Progress {
         metrics::count_failure(self.handler.kind(), step, "retry");
         let (attempts, reason) = (self.saga.attempts.saturating_add(1), sanitize(reason));
         let delay = backoff(self.store.clock_rng(), attempts);
@@ -252,15 +271,13 @@ impl Runner<'_> {
             lease_until: Some(None),
             ..Change::default()
         };
-        let key = self.new_key(step);
-        let write = if new_key { Write::NewKey { step, key: &key } } else { Write::Nothing };
         self.commit(step, &change, write).await?;
         Err(Stop::Incomplete(step))
     }
 
-    /// Ends the run if its time is over. The background job then continues the saga immediately.
-    async fn require_time(&self, step: &'static str) -> Progress {
-        if Instant::now() < self.until {
+    /// Ends the run if less than this time is left. The background job then continues the saga immediately.
+    async fn require_time(&self, step: &'static str, min_time: Duration) -> Progress {
+        if Instant::now() + min_time < self.until {
             return Ok(());
         }
         let change = Change {
@@ -332,8 +349,11 @@ impl Runner<'_> {
                 let attempt = queue::start_step(tx, saga, step, new_key, now).await?;
                 return Ok((Some(attempt), None));
             }
-            Write::NewKey { step, key } => {
-                queue::replace_key(tx, saga, step, key).await?;
+            Write::NoEffect { step, unanswered_at, new_key } => {
+                queue::end_attempt(tx, saga, step, unanswered_at).await?;
+                if let Some(key) = new_key {
+                    queue::replace_key(tx, saga, step, key).await?;
+                }
                 None
             }
             Write::Response { step, response } => {
@@ -360,7 +380,7 @@ impl Runner<'_> {
         format!("{}-{step}-{}", self.saga.id.simple(), id.simple())
     }
 
-    fn now(&self) -> kernel::Time {
+    fn now(&self) -> Time {
         self.store.clock_rng().now()
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use diesel_async::RunQueryDsl as _;
 use kernel::audit::{Actor, Event};
-use kernel::{OrgId, UserId};
+use kernel::{OrgId, Time, UserId};
 use serde_json::{Value, json};
 use store::saga::{self, Attempt, NewSaga, Saga, SagaFilter, SagaHandler, SagaResult, SagaState, StepOutcome};
 use store::{Connection, Result};
@@ -29,6 +29,10 @@ struct Provider(Arc<Mutex<State>>);
 struct State {
     outcomes: VecDeque<Outcome>,
     calls: Vec<(String, String, i32)>,
+    /// The time of the last earlier attempt without a result, for each call.
+    unanswered: Vec<Option<Time>>,
+    /// The minimum time of step `two`.
+    min_time: Duration,
     compensations: Vec<String>,
     /// The call waits for this before its outcome.
     gate: Option<Arc<Notify>>,
@@ -36,6 +40,7 @@ struct State {
 
 enum Outcome {
     Retry { new_key: bool },
+    Inconclusive,
     Refused,
     Hangs,
 }
@@ -73,11 +78,16 @@ impl SagaHandler for Provider {
         &["one", "two", "three"]
     }
 
+    fn min_time(&self, step: &str) -> Duration {
+        if step == "two" { self.state().min_time } else { Duration::ZERO }
+    }
+
     async fn execute(&self, saga: &Saga, attempt: &Attempt) -> Result<StepOutcome> {
         assert_eq!(saga.input::<String>()?, "input");
         let (outcome, gate) = {
             let mut state = self.state();
             state.calls.push((attempt.step.to_owned(), attempt.key.clone(), attempt.number));
+            state.unanswered.push(attempt.unanswered_at);
             (state.outcomes.pop_front(), state.gate.clone())
         };
         if let Some(gate) = gate {
@@ -86,6 +96,7 @@ impl SagaHandler for Provider {
         Ok(match outcome {
             None => StepOutcome::Done(json!(attempt.step)),
             Some(Outcome::Retry { new_key }) => StepOutcome::Retry { reason: "status 500".to_owned(), new_key },
+            Some(Outcome::Inconclusive) => StepOutcome::Inconclusive { reason: "status 409".to_owned() },
             Some(Outcome::Refused) => StepOutcome::Refused { refusal: json!("no"), reason: "status 422".to_owned() },
             Some(Outcome::Hangs) => std::future::pending().await,
         })
@@ -224,6 +235,37 @@ async fn refused_key_is_replaced() {
     }
     let keys = kit.provider.keys("one");
     assert!(keys[0] != keys[1] && keys[1] == keys[2], "{keys:?}");
+}
+
+#[tokio::test]
+async fn attempt_knows_the_last_one_whose_result_is_unknown() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    let (refused, unknown) = (Outcome::Retry { new_key: true }, Outcome::Retry { new_key: false });
+    kit.provider.will([refused, unknown, Outcome::Inconclusive, Outcome::Inconclusive]);
+    let mut starts = Vec::new();
+    for _ in 0..4 {
+        kit.base.advance(1);
+        starts.push(kit.base.now());
+        assert_eq!(kit.run(saga).await, incomplete("one"));
+    }
+    assert_eq!(kit.run(saga).await, SagaResult::Done);
+    let second = starts.get(1).copied();
+    assert_eq!(kit.provider.state().unanswered, [None, None, second, second, second, None, None]);
+    let keys = kit.provider.keys("one");
+    assert!(keys[0] != keys[1] && keys[1..].iter().all(|key| *key == keys[1]), "{keys:?}");
+}
+
+#[tokio::test]
+async fn run_without_enough_time_leaves_the_step_to_the_job() {
+    let kit = Kit::start().await;
+    let saga = kit.new_saga("a").await.unwrap();
+    kit.provider.state().min_time = Duration::from_secs(3600);
+    assert_eq!(kit.run(saga).await, incomplete("two"));
+    assert_eq!(kit.provider.calls().len(), 1);
+    kit.provider.state().min_time = Duration::ZERO;
+    kit.resume().await;
+    assert_eq!((kit.state(saga).await, kit.provider.calls().len()), (SagaState::Done, 3));
 }
 
 /// A process that dies in a call, before or after its effect.
