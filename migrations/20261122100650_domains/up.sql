@@ -80,3 +80,5 @@ CREATE TABLE domains.charges (
 );
 CREATE INDEX charges_org_id_idx ON domains.charges (org_id, id);
 CREATE UNIQUE INDEX charges_renewal_key ON domains.charges (domain_id, renewed_until) WHERE purpose = 'renewal';
+CREATE INDEX charges_declined_renewal_idx ON domains.charges (org_id, created_at, id)
+    WHERE purpose = 'renewal' AND state = 'declined';

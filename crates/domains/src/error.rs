@@ -21,7 +21,7 @@ pub enum DomainError {
     PriceChanged { price_cents: i64, expected_cents: i64 },
     #[error("the payment was declined, or no payment method is saved; update it in the billing portal")]
     PaymentFailed,
-    /// An earlier renewal of the domain is not paid.
+    /// An earlier renewal of a domain of the organization is not paid.
     #[error(
         "the renewal of {name} until {until} is not paid: {cents} cents were declined; update the payment method in the \
          billing portal and send a new request, which charges this renewal first"
@@ -72,8 +72,8 @@ impl DomainError {
     pub const PAYMENT_FAILED: Code = Code::new(
         "payment_failed",
         Kind::PaymentRequired,
-        "The payment was declined, or the organization has no saved payment method. For a renewal, this is the payment of \
-         an earlier renewal.",
+        "The payment was declined, or the organization has no saved payment method. For a renewal, the declined payment is \
+         that of an earlier renewal.",
     );
     /// 422: the registrar rejected a value.
     pub const REGISTRAR_REJECTED: Code = Code::new(

@@ -174,6 +174,9 @@ pub enum RegistrarError {
 /// The payments provider (providers.md section 1). No call happens inside a transaction.
 #[async_trait]
 pub trait Payments: Send + Sync {
+    /// Returns whether the organization has saved a payment method.
+    async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError>;
+
     /// Creates a draft order for the organization and returns its id. Returns `None` if the organization is not a
     /// customer of the provider, so that it has no card. A draft has no effect until [`Self::finalize_order`].
     async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError>;

@@ -90,6 +90,10 @@ impl PaymentsPort {
 
 #[async_trait]
 impl domains::Payments for PaymentsPort {
+    async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError> {
+        self.client.has_payment_method(&org.to_string()).await.map_err(log)
+    }
+
     async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError> {
         let NewOrder { org, cents, purpose, reference } = order;
         let Some(customer) = self.customer(*org).await? else { return Ok(None) };

@@ -40,8 +40,8 @@ pub trait ChargeRepository {
     /// Returns a charge.
     async fn charge_find(&mut self, id: Uuid) -> Result<Option<ChargeRecord>>;
 
-    /// Returns the oldest renewal of a domain whose charge was declined.
-    async fn charge_find_declined_renewal(&mut self, domain: DomainId) -> Result<Option<ChargeRecord>>;
+    /// Returns the organization's oldest renewal whose charge was declined.
+    async fn charge_find_declined_renewal(&mut self, org: OrgId) -> Result<Option<ChargeRecord>>;
 
     /// Stores the draft order of a charge, unless the charge already has one. Returns the stored order.
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
@@ -63,12 +63,12 @@ impl ChargeRepository for Connection {
         Ok(charges::table.find(id).select(ChargeRecord::as_select()).first(self).await.optional()?)
     }
 
-    async fn charge_find_declined_renewal(&mut self, domain: DomainId) -> Result<Option<ChargeRecord>> {
+    async fn charge_find_declined_renewal(&mut self, org: OrgId) -> Result<Option<ChargeRecord>> {
         let declined = charges::table
-            // The condition of the index of renewals.
-            .filter(sql::<Bool>("purpose = 'renewal'"))
-            .filter(charges::domain_id.eq(domain).and(charges::state.eq(ChargeState::Declined)));
-        let oldest = declined.order(charges::renewed_until).select(ChargeRecord::as_select());
+            // The condition of the index of declined renewals.
+            .filter(sql::<Bool>("purpose = 'renewal' AND state = 'declined'"))
+            .filter(charges::org_id.eq(org));
+        let oldest = declined.order((charges::created_at, charges::id)).select(ChargeRecord::as_select());
         Ok(oldest.first(self).await.optional()?)
     }
 

@@ -1,7 +1,7 @@
 //! Charges renewals, from the outbox.
 
 use async_trait::async_trait;
-use kernel::Time;
+use kernel::{OrgId, Time};
 use serde::{Deserialize, Serialize};
 use store::outbox::{DeliveryError, Message, OutboxHandler};
 use store::{Connection, Error};
@@ -86,6 +86,17 @@ impl Domains {
     fn payments(&self) -> Result<&dyn Payments, PaymentsError> {
         let payments = self.ports.payments.as_deref();
         payments.ok_or_else(|| PaymentsError::Unavailable("payments are not configured".to_owned()))
+    }
+
+    /// Requires that the organization has saved a payment method, because the platform pays the registrar before it charges
+    /// the organization.
+    pub(super) async fn require_payment_method(&self, until: Instant, org: OrgId) -> Result<(), DomainError> {
+        // The adapter logs the error.
+        let unavailable = |_| DomainError::Incomplete;
+        let payments = self.payments().map_err(unavailable)?;
+        let found = tokio::time::timeout_at(until, payments.has_payment_method(org)).await;
+        let is_saved = found.map_err(|_| DomainError::Incomplete)?.map_err(unavailable)?;
+        if is_saved { Ok(()) } else { Err(DomainError::PaymentFailed) }
     }
 
     /// Charges a renewal again whose charge was declined. Each attempt finalizes the stored order, so concurrent requests

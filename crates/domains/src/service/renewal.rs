@@ -68,8 +68,10 @@ enum RenewalRefusal {
 enum Started {
     /// The renewal, or the one that the request repeats.
     Saga(Uuid),
-    /// The charge of an earlier renewal was declined.
+    /// The charge of an earlier renewal of the organization was declined.
     Unpaid(ChargeRecord),
+    /// Nothing is started, because it is not known whether the organization has a payment method.
+    PaymentMethodRequired,
 }
 
 impl Domains {
@@ -79,22 +81,29 @@ impl Domains {
     /// renewal. This does not apply if both requests have an idempotency key and the first one received its response:
     /// another key then means another renewal. Does not commit the actor's idempotency claim.
     ///
-    /// If the charge of an earlier renewal was declined, charges it first, so that an organization that does not pay
-    /// cannot renew at the platform's expense.
+    /// The platform pays the registrar first. So that an organization cannot renew at the platform's expense, a new
+    /// renewal requires a saved payment method. If the charge of an earlier renewal of any of its domains was declined,
+    /// charges it first.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RenewalUnpaid`],
-    /// [`DomainError::Incomplete`], [`DomainError::RegistrarRejected`], [`DomainError::RegistrarFailed`],
+    /// [`DomainError::PaymentFailed`], [`DomainError::Incomplete`], [`DomainError::RegistrarRejected`], [`DomainError::RegistrarFailed`],
     /// [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
     pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
         let until = self.request_end();
         let domain = self.find_managed(org, name).await?;
         self.registrar()?;
         self.take_requests(org, RENEWAL_REQUESTS).await?;
+        // Without payments, domains are free of charge.
+        let mut is_payable = self.ports.payments.is_none();
         let saga = loop {
-            match self.start_renewal(actor, &domain, renewal.years).await? {
+            match self.start_renewal(actor, &domain, renewal.years, is_payable).await? {
                 Started::Saga(saga) => break saga,
                 Started::Unpaid(charge) => self.charge_declined_renewal(until, &charge).await?,
+                Started::PaymentMethodRequired => {
+                    self.require_payment_method(until, org).await?;
+                    is_payable = true;
+                }
             }
         };
         match self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await? {
@@ -111,8 +120,15 @@ impl Domains {
         }
     }
 
-    /// Starts a renewal, or finds the one that the request repeats, unless an earlier renewal is not paid.
-    async fn start_renewal(&self, actor: &Actor, domain: &DomainRecord, years: u8) -> Result<Started> {
+    /// Starts a renewal, or finds the one that the request repeats, unless an earlier renewal is not paid. `is_payable`
+    /// states whether the organization can pay a new one.
+    async fn start_renewal(
+        &self,
+        actor: &Actor,
+        domain: &DomainRecord,
+        years: u8,
+        is_payable: bool,
+    ) -> Result<Started> {
         self.store
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 let locked = self.lock_domain(tx, domain).await?;
@@ -127,11 +143,13 @@ impl Domains {
                 if let Some(repeated) = self.find_repeated(tx, &key, years, claim).await? {
                     return Ok(Started::Saga(repeated));
                 }
-                // Without payments, domains are free of charge.
                 if self.ports.payments.is_some()
-                    && let Some(unpaid) = tx.charge_find_declined_renewal(locked.id).await?
+                    && let Some(unpaid) = tx.charge_find_declined_renewal(locked.org).await?
                 {
                     return Ok(Started::Unpaid(unpaid));
+                }
+                if !is_payable {
+                    return Ok(Started::PaymentMethodRequired);
                 }
                 let input = RenewalInput { domain: locked.id, name: locked.name.clone(), years, claim };
                 let input = serde_json::to_value(input).map_err(Error::inconsistent)?;

@@ -18,7 +18,7 @@ pub const RENEWAL: i64 = 1499;
 pub const YEAR: i64 = 365 * 24 * 3600;
 
 /// The calls to other ports than the registrar.
-const OTHER_CALLS: [&str; 4] = ["order", "charge", "refund", "zone"];
+const OTHER_CALLS: [&str; 5] = ["card", "order", "charge", "refund", "zone"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
@@ -332,6 +332,10 @@ impl Registrar for World {
 
 #[async_trait]
 impl Payments for World {
+    async fn has_payment_method(&self, org: OrgId) -> Result<bool, PaymentsError> {
+        Ok(self.call(org, "card", |state| !state.no_card.contains(&org)).await?)
+    }
+
     async fn create_order(&self, order: &NewOrder) -> Result<Option<String>, PaymentsError> {
         let created = self.call(order.org, "order", |state| {
             if state.no_card.contains(&order.org) {

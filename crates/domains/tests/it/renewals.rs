@@ -219,6 +219,43 @@ async fn declined_renewal_is_paid_before_the_next_one() {
     assert_eq!(kit.events().await, ["domain.purchase", "domain.renew", "domain.renew"]);
 }
 
+/// The platform pays the registrar first, so each domain of an organization that does not pay would cost it money.
+#[tokio::test(flavor = "multi_thread")]
+async fn declined_renewal_is_paid_before_another_domain_is_renewed() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.bought("b.example").await;
+    let renew_other =
+        async || kit.domains.renew(&actor(), kit.org, "b.example", DomainRenewal { years: 9 }).await.map(drop);
+    kit.world.state().declined.push(kit.org);
+    kit.renew(1).await.unwrap();
+    kit.deliver().await;
+    for _ in 0..2 {
+        let Err(DomainError::RenewalUnpaid { name, .. }) = renew_other().await else { panic!("not refused") };
+        assert_eq!((name.as_str(), kit.renewals()), (NAME, 1));
+    }
+    kit.world.state().declined.clear();
+    renew_other().await.unwrap();
+    kit.deliver().await;
+    assert_eq!((kit.renewals(), kit.world.charges(kit.org)), (2, (4, 0)));
+}
+
+#[tokio::test]
+async fn renewal_requires_a_saved_payment_method() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().no_card.push(kit.org);
+    assert!(matches!(kit.renew(1).await, Err(DomainError::PaymentFailed)));
+    kit.world.state().no_card.clear();
+    kit.world.fault(kit.org, "card", When::Before, Fault::Fail);
+    assert!(matches!(kit.renew(1).await, Err(DomainError::Incomplete)));
+    assert_eq!((kit.renewals(), kit.count("store.sagas WHERE kind = 'domains.renewal'").await), (0, 0));
+    let expires_at = kit.renew(1).await.unwrap();
+    // A repeated request spends nothing.
+    kit.world.state().no_card.push(kit.org);
+    assert_eq!((kit.renew(1).await.unwrap(), kit.renewals()), (expires_at, 1));
+}
+
 /// The registrar renews automatically. The organization pays only if the domain's auto-renewal is on.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {

@@ -15,8 +15,9 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .summary("Renew a domain")
         .description(
             "Renews first, and then charges the saved payment method. It is safe to repeat: for 24 hours, a request for \
-             the same number of years is the same renewal, unless the two requests have different keys. If the charge \
-             of an earlier renewal was declined, charges that renewal first: 402 if it is declined again.",
+             the same number of years is the same renewal, unless the two requests have different keys. Requires a \
+             saved payment method. If the charge of an earlier renewal of the organization was declined, charges that \
+             renewal first: 402 if it is declined again.",
         )
         .codes(&[
             &DomainError::PAYMENT_FAILED,
