@@ -75,10 +75,11 @@ CREATE TABLE domains.charges (
     cents bigint NOT NULL CONSTRAINT charges_cents_check CHECK (cents > 0),
     -- The provider's draft order. Stored before it is finalized, so that a retry finalizes the same order.
     order_id text CONSTRAINT charges_order_id_key UNIQUE,
-    state text NOT NULL CONSTRAINT charges_state_check CHECK (state IN ('pending', 'paid', 'declined', 'refunded', 'canceled')),
+    state text NOT NULL CONSTRAINT charges_state_check CHECK (state IN ('pending', 'paid', 'declined', 'unbilled', 'refunded', 'canceled')),
     created_at timestamptz NOT NULL
 );
 CREATE INDEX charges_org_id_idx ON domains.charges (org_id, id);
-CREATE UNIQUE INDEX charges_renewal_key ON domains.charges (domain_id, renewed_until) WHERE purpose = 'renewal';
-CREATE INDEX charges_declined_renewal_idx ON domains.charges (org_id, created_at, id)
-    WHERE purpose = 'renewal' AND state = 'declined';
+CREATE UNIQUE INDEX charges_renewal_key ON domains.charges (domain_id, renewed_until)
+    WHERE purpose = 'renewal' AND state <> 'canceled';
+CREATE INDEX charges_unpaid_renewal_idx ON domains.charges (org_id, created_at, id)
+    WHERE purpose = 'renewal' AND state IN ('pending', 'declined', 'unbilled');

@@ -5,6 +5,7 @@ mod billing;
 mod ci;
 mod codegen;
 mod dev;
+mod domain;
 mod invariants;
 mod lab;
 mod mail;
@@ -63,6 +64,8 @@ enum Command {
     Audit(audit::Args),
     /// List events of the payments provider that belong to no known organization, and correct AI credit
     Billing(billing::Args),
+    /// List renewals of domains that organizations have not paid
+    Domain(domain::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
     /// Suspend and resume the databases of projects
@@ -106,6 +109,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::OauthKey(args) => oauth_key::run(args).await,
         Command::Audit(args) => audit::run(args).await,
         Command::Billing(args) => billing::run(args).await,
+        Command::Domain(args) => domain::run(args).await,
         Command::Outbox(args) => outbox::run(args).await,
         Command::Placement(args) => placement::run(args).await,
         Command::Saga(args) => saga::run(args).await,

@@ -33,6 +33,9 @@ pub enum DomainError {
     RegistrarFailed,
     #[error("the payment is not complete; send the same request again, which continues where it stopped")]
     Incomplete,
+    /// An unfinished renewal of another domain of the organization must be completed first.
+    #[error("another renewal of the organization is not complete; send the same request again later")]
+    RenewalInProgress,
     #[error("this domain is not registered here; manage it at its registrar")]
     NotManaged,
     /// The organization has used up its share of the registrar's rate limit.
@@ -87,12 +90,12 @@ impl DomainError {
         Kind::Upstream,
         "The registrar did not answer as expected. The same request continues where it stopped.",
     );
-    /// 502: a purchase is not complete.
+    /// 502: a purchase, or an earlier renewal of the organization, is not complete.
     pub const INCOMPLETE: Code = Code::new(
         "saga_incomplete",
         Kind::Upstream,
-        "The purchase, or the payment of an earlier renewal, is not complete: the payments provider did not answer as \
-         expected, or another request is still at it. The same request continues where it stopped.",
+        "The purchase, or an earlier renewal of the organization or its payment, is not complete: a provider did not \
+         answer as expected, or another request is still at it. The same request continues where it stopped.",
     );
     /// 409: the domain is not in the platform's account at the registrar.
     pub const NOT_MANAGED: Code = Code::new(
@@ -141,7 +144,7 @@ impl ApiError for DomainError {
             Self::PaymentFailed | Self::RenewalUnpaid { .. } => &Self::PAYMENT_FAILED,
             Self::RegistrarRejected => &Self::REGISTRAR_REJECTED,
             Self::RegistrarFailed => &Self::REGISTRAR_ERROR,
-            Self::Incomplete => &Self::INCOMPLETE,
+            Self::Incomplete | Self::RenewalInProgress => &Self::INCOMPLETE,
             Self::NotManaged => &Self::NOT_MANAGED,
             Self::TooManyRequests { .. } => &Code::RATE_LIMITED,
             Self::RegistrarNotConfigured => &Self::REGISTRAR_NOT_CONFIGURED,

@@ -307,6 +307,10 @@ pub enum ZoneRefusal {
 /// Access to organizations.
 #[async_trait]
 pub trait Organizations: Send + Sync {
+    /// Locks the organization until the caller's transaction ends. A transaction that also locks a domain locks the
+    /// domain first.
+    async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<()>;
+
     /// Raises a notification in the caller's transaction.
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
 }

@@ -148,6 +148,10 @@ struct OrgsPort(Orgs);
 
 #[async_trait]
 impl domains::Organizations for OrgsPort {
+    async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<()> {
+        self.0.lock(tx, org).await.map(drop)
+    }
+
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
         let notice = match notice {
             Notice::Expiring { domain, expires_at } => orgs::Notice::DomainExpiring { domain, expires_at },

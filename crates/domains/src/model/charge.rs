@@ -15,8 +15,11 @@ kernel::words! {
         Pending = "pending",
         Paid = "paid",
         Declined = "declined",
+        /// A renewal by the registrar that the organization did not order. It is charged when the organization renews the
+        /// domain, or turns its auto-renewal on.
+        Unbilled = "unbilled",
         Refunded = "refunded",
-        /// The charge was canceled before the order was finalized.
+        /// The charge was canceled before it was made.
         Canceled = "canceled",
     } example Paid
 }

@@ -32,6 +32,15 @@ pub struct ChargeRecord {
     pub created_at: Time,
 }
 
+/// The condition of the index of unpaid renewals.
+const UNPAID_RENEWAL: &str = "purpose = 'renewal' AND state IN ('pending', 'declined', 'unbilled')";
+
+/// The unpaid renewals that are not charged at the moment. Implies the condition of the index of unpaid renewals.
+const UNCHARGED_RENEWAL: &str = "purpose = 'renewal' AND state IN ('declined', 'unbilled')";
+
+/// Implies the condition of the index of renewals.
+const UNBILLED_RENEWAL: &str = "purpose = 'renewal' AND state = 'unbilled'";
+
 /// Charges on a [`store::Connection`].
 pub trait ChargeRepository {
     /// Inserts a charge. Returns false if the purchase or the renewal already has one.
@@ -40,8 +49,19 @@ pub trait ChargeRepository {
     /// Returns a charge.
     async fn charge_find(&mut self, id: Uuid) -> Result<Option<ChargeRecord>>;
 
-    /// Returns the organization's oldest renewal whose charge was declined.
-    async fn charge_find_declined_renewal(&mut self, org: OrgId) -> Result<Option<ChargeRecord>>;
+    /// Returns the renewals that the organization must pay before it renews this domain, oldest first: the renewals of
+    /// any of its domains whose charge is pending or was declined, and the unbilled renewals of this domain.
+    async fn charges_before_renewal(&mut self, org: OrgId, domain: DomainId) -> Result<Vec<ChargeRecord>>;
+
+    /// Returns the declined and unbilled renewals of all organizations, oldest first.
+    async fn charges_unpaid(&mut self, limit: i64) -> Result<Vec<ChargeRecord>>;
+
+    /// Makes the unbilled renewals of a domain pending, and returns their ids.
+    async fn charges_order_unbilled(&mut self, domain: DomainId) -> Result<Vec<Uuid>>;
+
+    /// Cancels the unbilled renewals of a domain until a time after `last`; all if `last` is `None`. Returns their
+    /// number.
+    async fn charges_cancel_unbilled(&mut self, domain: DomainId, last: Option<Time>) -> Result<usize>;
 
     /// Stores the draft order of a charge, unless the charge already has one. Returns the stored order.
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
@@ -51,6 +71,9 @@ pub trait ChargeRepository {
 
     /// Changes the state of a charge. Returns false if its state is not `from`.
     async fn charge_move(&mut self, id: Uuid, from: ChargeState, to: ChargeState) -> Result<bool>;
+
+    /// Records that the order of a charge is paid. Returns false if the charge is canceled or refunded.
+    async fn charge_set_paid(&mut self, id: Uuid) -> Result<bool>;
 }
 
 impl ChargeRepository for Connection {
@@ -63,13 +86,37 @@ impl ChargeRepository for Connection {
         Ok(charges::table.find(id).select(ChargeRecord::as_select()).first(self).await.optional()?)
     }
 
-    async fn charge_find_declined_renewal(&mut self, org: OrgId) -> Result<Option<ChargeRecord>> {
-        let declined = charges::table
-            // The condition of the index of declined renewals.
-            .filter(sql::<Bool>("purpose = 'renewal' AND state = 'declined'"))
-            .filter(charges::org_id.eq(org));
-        let oldest = declined.order((charges::created_at, charges::id)).select(ChargeRecord::as_select());
-        Ok(oldest.first(self).await.optional()?)
+    async fn charges_before_renewal(&mut self, org: OrgId, domain: DomainId) -> Result<Vec<ChargeRecord>> {
+        let unpaid = charges::table
+            .filter(sql::<Bool>(UNPAID_RENEWAL))
+            .filter(charges::org_id.eq(org))
+            .filter(charges::state.ne(ChargeState::Unbilled).or(charges::domain_id.eq(domain)));
+        let oldest = unpaid.order((charges::created_at, charges::id)).select(ChargeRecord::as_select());
+        Ok(oldest.load(self).await?)
+    }
+
+    async fn charges_unpaid(&mut self, limit: i64) -> Result<Vec<ChargeRecord>> {
+        let unpaid = charges::table.filter(sql::<Bool>(UNCHARGED_RENEWAL));
+        let oldest = unpaid.order((charges::created_at, charges::id)).limit(limit);
+        Ok(oldest.select(ChargeRecord::as_select()).load(self).await?)
+    }
+
+    async fn charges_order_unbilled(&mut self, domain: DomainId) -> Result<Vec<Uuid>> {
+        let unbilled = charges::table.filter(sql::<Bool>(UNBILLED_RENEWAL)).filter(charges::domain_id.eq(domain));
+        let order = diesel::update(unbilled).set(charges::state.eq(ChargeState::Pending));
+        Ok(order.returning(charges::id).get_results(self).await?)
+    }
+
+    async fn charges_cancel_unbilled(&mut self, domain: DomainId, last: Option<Time>) -> Result<usize> {
+        let unbilled = charges::table.filter(sql::<Bool>(UNBILLED_RENEWAL)).filter(charges::domain_id.eq(domain));
+        let canceled = charges::state.eq(ChargeState::Canceled);
+        Ok(match last {
+            Some(last) => {
+                let later = unbilled.filter(charges::renewed_until.gt(last).assume_not_null());
+                diesel::update(later).set(canceled).execute(self).await?
+            }
+            None => diesel::update(unbilled).set(canceled).execute(self).await?,
+        })
     }
 
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>> {
@@ -88,5 +135,11 @@ impl ChargeRepository for Connection {
     async fn charge_move(&mut self, id: Uuid, from: ChargeState, to: ChargeState) -> Result<bool> {
         let row = charges::table.filter(charges::id.eq(id).and(charges::state.eq(from)));
         Ok(Prepared(diesel::update(row).set(charges::state.eq(to))).execute(self).await? == 1)
+    }
+
+    async fn charge_set_paid(&mut self, id: Uuid) -> Result<bool> {
+        let is_final = charges::state.eq(ChargeState::Canceled).or(charges::state.eq(ChargeState::Refunded));
+        let row = charges::table.filter(charges::id.eq(id).and(diesel::dsl::not(is_final)));
+        Ok(Prepared(diesel::update(row).set(charges::state.eq(ChargeState::Paid))).execute(self).await? == 1)
     }
 }

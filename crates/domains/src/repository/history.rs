@@ -29,6 +29,9 @@ pub trait HistoryRepository {
     /// Records a change.
     async fn history_append(&mut self, change: &NewDomainChange<'_>) -> Result<()>;
 
+    /// Returns the data of the first change with this event after a time.
+    async fn history_first_after(&mut self, domain: DomainId, event: &str, after: Time) -> Result<Option<Value>>;
+
     /// Returns the last changes of a domain, newest first.
     async fn history_recent(&mut self, domain: DomainId, limit: i64) -> Result<Vec<DomainChange>>;
 }
@@ -37,6 +40,12 @@ impl HistoryRepository for Connection {
     async fn history_append(&mut self, change: &NewDomainChange<'_>) -> Result<()> {
         diesel::insert_into(history::table).values(change).execute(self).await?;
         Ok(())
+    }
+
+    async fn history_first_after(&mut self, domain: DomainId, event: &str, after: Time) -> Result<Option<Value>> {
+        let later = history::domain_id.eq(domain).and(history::event.eq(event)).and(history::created_at.gt(after));
+        let first = history::table.filter(later).order(history::id).select(history::data);
+        Ok(first.first(self).await.optional()?)
     }
 
     async fn history_recent(&mut self, domain: DomainId, limit: i64) -> Result<Vec<DomainChange>> {

@@ -12,9 +12,13 @@ use crate::model::{Domain, DomainAuthCode, DomainAutoRenew, DomainLock};
 use crate::ports::{Registrar, RegistrarError};
 use crate::repository::DomainRecord;
 
+/// The event of a change of the auto-renewal.
+pub(super) const AUTO_RENEW: &str = "domain.auto_renew";
+
 impl Domains {
     /// Sets whether the organization wants the domain to be renewed automatically. The registrar's own auto-renewal
-    /// stays enabled. While this setting is off, the organization does not pay for the registrar's automatic renewals.
+    /// stays enabled. While this setting is off, the registrar's automatic renewals are not billed. Turning it on orders
+    /// and charges them.
     ///
     /// # Errors
     /// [`DomainError::NotFound`].
@@ -34,8 +38,11 @@ impl Domains {
                 }
                 let changed = DomainRecord { auto_renew: change.enabled, ..locked };
                 self.update_locked(tx, &changed).await?;
+                if change.enabled {
+                    self.charge_unbilled_renewals(tx, changed.id).await?;
+                }
                 let data = json!({ "domain": changed.name, "enabled": change.enabled });
-                let event = Event::in_org("domain.auto_renew", org, changed.id, data);
+                let event = Event::in_org(AUTO_RENEW, org, changed.id, data);
                 self.append_history(tx, changed.id, &event, actor.user).await?;
                 Ok::<_, DomainError>(Outcome::Changed(self.view(changed), event))
             })

@@ -1,9 +1,9 @@
 //! Charges renewals, from the outbox.
 
 use async_trait::async_trait;
-use kernel::{OrgId, Time};
+use kernel::{DomainId, OrgId, Time};
 use serde::{Deserialize, Serialize};
-use store::outbox::{DeliveryError, Message, OutboxHandler};
+use store::outbox::{DeliveryError, Message, OutboxHandler, withdraw};
 use store::{Connection, Error};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use super::Domains;
 use crate::error::DomainError;
 use crate::model::{ChargePurpose, ChargeState};
 use crate::ports::{Charge, NewOrder, Notice, Payments, PaymentsError};
-use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord};
+use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
 
 /// The outbox topic of the renewals that must be charged.
 const TOPIC: &str = "domains.charge";
@@ -27,14 +27,15 @@ struct ChargeMessage {
 pub struct RenewalCharges(pub Domains);
 
 impl Domains {
-    /// Enqueues the charge of a renewal in the transaction that records it. Each new expiry is charged once. Does
-    /// nothing if domains are free of charge.
-    pub(super) async fn enqueue_renewal_charge(
+    /// Records the charge of a renewal in the transaction that records the renewal, and enqueues it if it is pending.
+    /// Otherwise it is unbilled. Each new expiry is charged once. Does nothing if domains are free of charge.
+    pub(super) async fn record_renewal_charge(
         &self,
         tx: &mut Connection,
         id: Uuid,
         renewed: &DomainRecord,
         cents: i64,
+        state: ChargeState,
     ) -> store::Result<()> {
         if self.ports.payments.is_none() || cents <= 0 {
             return Ok(());
@@ -48,11 +49,71 @@ impl Domains {
             renewed_until: renewed.expires_at,
             cents,
             order_id: None,
-            state: ChargeState::Pending,
+            state,
             created_at: self.now(),
         };
-        if tx.charge_insert(&charge).await? {
-            self.store.enqueue(tx, TOPIC, &id.to_string(), &ChargeMessage { id }).await?;
+        if tx.charge_insert(&charge).await? && state == ChargeState::Pending {
+            self.enqueue_charge(tx, id).await?;
+        }
+        Ok(())
+    }
+
+    async fn enqueue_charge(&self, tx: &mut Connection, id: Uuid) -> store::Result<()> {
+        self.store.enqueue(tx, TOPIC, &id.to_string(), &ChargeMessage { id }).await
+    }
+
+    /// Enqueues the charges of a domain's unbilled renewals, because the organization now orders them.
+    pub(super) async fn charge_unbilled_renewals(&self, tx: &mut Connection, domain: DomainId) -> store::Result<()> {
+        if self.ports.payments.is_none() {
+            return Ok(());
+        }
+        for id in tx.charges_order_unbilled(domain).await? {
+            self.enqueue_charge(tx, id).await?;
+        }
+        Ok(())
+    }
+
+    /// Finds the oldest renewal that the organization must pay before it renews this domain, whose row is locked. Makes an
+    /// unbilled one pending, so that no reading of the registrar cancels it while the request charges it. If the request
+    /// dies, the outbox charges it. The returned record has the state before.
+    pub(super) async fn claim_unpaid_renewal(
+        &self,
+        tx: &mut Connection,
+        domain: &DomainRecord,
+    ) -> store::Result<Option<ChargeRecord>> {
+        let unpaid = tx.charges_before_renewal(domain.org, domain.id).await?;
+        let Some(charge) = unpaid.into_iter().next() else { return Ok(None) };
+        if charge.state == ChargeState::Unbilled {
+            if !tx.charge_move(charge.id, ChargeState::Unbilled, ChargeState::Pending).await? {
+                return Err(Error::inconsistent("an unbilled charge changed under the lock of its domain"));
+            }
+            let due = self.now().plus_seconds(self.config.request_timeout.as_secs().cast_signed());
+            let (key, message) = (charge.id.to_string(), ChargeMessage { id: charge.id });
+            self.store.enqueue_for_at(tx, TOPIC, charge.org, &key, &message, due).await?;
+        }
+        Ok(Some(charge))
+    }
+
+    /// Makes a charge unbilled again that [`Self::claim_unpaid_renewal`] made pending, because it was declined. Returns
+    /// false if it is no longer pending, or if the organization has turned auto-renewal on, so that the outbox charges it.
+    async fn release_unbilled(&self, charge: &ChargeRecord) -> store::Result<bool> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| {
+                let domain = tx.domain_lock_by_id(charge.domain).await?;
+                let is_ordered = domain.is_some_and(|domain| domain.auto_renew);
+                if is_ordered || !tx.charge_move(charge.id, ChargeState::Pending, ChargeState::Unbilled).await? {
+                    return Ok(false);
+                }
+                withdraw(tx, TOPIC, &charge.id.to_string()).await?;
+                Ok(true)
+            })
+            .await
+    }
+
+    /// Records that a renewal is paid.
+    async fn record_paid(&self, tx: &mut Connection, id: Uuid) -> store::Result<()> {
+        if !tx.charge_set_paid(id).await? {
+            tracing::error!(charge = %id, "the order of a canceled renewal was paid; refund it");
         }
         Ok(())
     }
@@ -72,13 +133,12 @@ impl Domains {
         match charged {
             Ok(Charge::Paid) => {
                 let mut connection = self.store.connection().await?;
-                connection.charge_move(id, ChargeState::Pending, ChargeState::Paid).await?;
-                Ok(())
+                Ok(self.record_paid(&mut connection, id).await?)
             }
             Ok(Charge::Declined) | Err(PaymentsError::NotPayable(_)) => self.decline(&charge).await,
             // Only a rejection of the first attempt proves that nothing was charged: the provider also rejects a
-            // repeated attempt if an earlier one charged the order.
-            Err(PaymentsError::Rejected(_)) if attempt == 1 => self.decline(&charge).await,
+            // repeated attempt if an earlier one charged the order. A request may have made it before the outbox did.
+            Err(PaymentsError::Rejected(_)) if attempt == 1 && charge.order_id.is_none() => self.decline(&charge).await,
             Err(error) => Err(error.into()),
         }
     }
@@ -99,22 +159,27 @@ impl Domains {
         if is_saved { Ok(()) } else { Err(DomainError::PaymentFailed) }
     }
 
-    /// Charges a renewal again whose charge was declined. Each attempt finalizes the stored order, so concurrent requests
-    /// charge it once.
-    pub(super) async fn charge_declined_renewal(
-        &self,
-        until: Instant,
-        charge: &ChargeRecord,
-    ) -> Result<(), DomainError> {
+    /// Charges a renewal that [`Self::claim_unpaid_renewal`] returned. Each attempt finalizes the stored order, so
+    /// concurrent requests and the outbox charge it once. A declined charge stays unbilled, declined, or pending: the
+    /// outbox ends a pending one.
+    pub(super) async fn charge_unpaid_renewal(&self, until: Instant, charge: &ChargeRecord) -> Result<(), DomainError> {
         let charged = tokio::time::timeout_at(until, self.charge_again(charge)).await;
         match charged.unwrap_or_else(|_| Err(PaymentsError::Unavailable("no response in time".to_owned()).into())) {
             Ok(Charge::Paid) => {
-                let mut connection = self.store.connection().await?;
-                connection.charge_move(charge.id, ChargeState::Declined, ChargeState::Paid).await?;
-                Ok(())
+                self.store
+                    .transaction_unaudited(async |tx: &mut Connection| {
+                        self.record_paid(tx, charge.id).await?;
+                        withdraw(tx, TOPIC, &charge.id.to_string()).await?;
+                        Ok::<_, DomainError>(())
+                    })
+                    .await
             }
             Ok(Charge::Declined)
             | Err(ChargeError::Payments(PaymentsError::Rejected(_) | PaymentsError::NotPayable(_))) => {
+                // Another request, or the outbox, may have ended the charge. Then its state decides.
+                if charge.state == ChargeState::Unbilled && !self.release_unbilled(charge).await? {
+                    return Ok(());
+                }
                 Err(DomainError::RenewalUnpaid {
                     name: charge.name.clone(),
                     until: charge.renewed_until.unwrap_or(charge.created_at),

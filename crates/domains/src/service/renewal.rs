@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::purchase_saga::{done, inconclusive, retry};
 use super::{Domains, MIN_ORDER_TIME, MIN_YEAR_SECONDS, Result};
 use crate::error::DomainError;
-use crate::model::{Domain, DomainRenewal, DomainState};
+use crate::model::{ChargeState, Domain, DomainRenewal, DomainState};
 use crate::ports::{RegistrarError, RenewalOrder};
-use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
+use crate::repository::{ChargeRecord, DomainRecord, DomainRepository as _};
 
 /// The kind of the saga.
 pub(super) const RENEWAL: &str = "domains.renewal";
@@ -68,7 +68,9 @@ enum RenewalRefusal {
 enum Started {
     /// The renewal, or the one that the request repeats.
     Saga(Uuid),
-    /// The charge of an earlier renewal of the organization was declined.
+    /// An unfinished renewal of another domain of the organization, which must be completed first.
+    Other(Uuid),
+    /// An earlier renewal must be paid first.
     Unpaid(ChargeRecord),
     /// Nothing is started, because it is not known whether the organization has a payment method.
     PaymentMethodRequired,
@@ -81,14 +83,16 @@ impl Domains {
     /// renewal. This does not apply if both requests have an idempotency key and the first one received its response:
     /// another key then means another renewal. Does not commit the actor's idempotency claim.
     ///
-    /// The platform pays the registrar first. So that an organization cannot renew at the platform's expense, a new
-    /// renewal requires a saved payment method. If the charge of an earlier renewal of any of its domains was declined,
-    /// charges it first.
+    /// The platform pays the registrar first. So that an organization cannot renew at the platform's expense, it has at
+    /// most one requested renewal that is in progress or unpaid: a new one first completes and charges the earlier
+    /// renewals of any of its domains, and renewals of this domain by the registrar that are not billed yet. It also
+    /// requires a saved payment method.
     ///
     /// # Errors
-    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RenewalUnpaid`],
-    /// [`DomainError::PaymentFailed`], [`DomainError::Incomplete`], [`DomainError::RegistrarRejected`], [`DomainError::RegistrarFailed`],
-    /// [`DomainError::RegistrarNotConfigured`], [`DomainError::TooManyRequests`].
+    /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RenewalInProgress`],
+    /// [`DomainError::RenewalUnpaid`], [`DomainError::PaymentFailed`], [`DomainError::Incomplete`],
+    /// [`DomainError::RegistrarRejected`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`],
+    /// [`DomainError::TooManyRequests`].
     pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
         let until = self.request_end();
         let domain = self.find_managed(org, name).await?;
@@ -96,10 +100,20 @@ impl Domains {
         self.take_requests(org, RENEWAL_REQUESTS).await?;
         // Without payments, domains are free of charge.
         let mut is_payable = self.ports.payments.is_none();
+        let mut awaited = None;
         let saga = loop {
             match self.start_renewal(actor, &domain, renewal.years, is_payable).await? {
                 Started::Saga(saga) => break saga,
-                Started::Unpaid(charge) => self.charge_declined_renewal(until, &charge).await?,
+                // It was refused, and its end is not recorded yet.
+                Started::Other(other) if awaited == Some(other) => return Err(DomainError::RenewalInProgress),
+                Started::Other(other) => {
+                    awaited = Some(other);
+                    let result = self.store.saga_run(&RenewalSaga(self.clone()), other, until).await?;
+                    if matches!(result, SagaResult::Incomplete { .. }) {
+                        return Err(DomainError::RenewalInProgress);
+                    }
+                }
+                Started::Unpaid(charge) => self.charge_unpaid_renewal(until, &charge).await?,
                 Started::PaymentMethodRequired => {
                     self.require_payment_method(until, org).await?;
                     is_payable = true;
@@ -120,8 +134,8 @@ impl Domains {
         }
     }
 
-    /// Starts a renewal, or finds the one that the request repeats, unless an earlier renewal is not paid. `is_payable`
-    /// states whether the organization can pay a new one.
+    /// Starts a renewal, or finds the one that the request repeats, unless an earlier renewal is not complete or not paid.
+    /// `is_payable` states whether the organization can pay a new one.
     async fn start_renewal(
         &self,
         actor: &Actor,
@@ -143,10 +157,16 @@ impl Domains {
                 if let Some(repeated) = self.find_repeated(tx, &key, years, claim).await? {
                     return Ok(Started::Saga(repeated));
                 }
-                if self.ports.payments.is_some()
-                    && let Some(unpaid) = tx.charge_find_declined_renewal(locked.org).await?
-                {
-                    return Ok(Started::Unpaid(unpaid));
+                if self.ports.payments.is_some() {
+                    // Concurrent requests of the organization must not start several renewals.
+                    self.ports.organizations.lock(tx, locked.org).await?;
+                    // The end of a renewal commits its charge, so look for the charge after the renewal.
+                    if let Some(other) = saga::find_open_of_org(tx, RENEWAL, locked.org).await? {
+                        return Ok(Started::Other(other));
+                    }
+                    if let Some(unpaid) = self.claim_unpaid_renewal(tx, &locked).await? {
+                        return Ok(Started::Unpaid(unpaid));
+                    }
                 }
                 if !is_payable {
                     return Ok(Started::PaymentMethodRequired);
@@ -293,7 +313,7 @@ impl SagaHandler for RenewalSaga {
         let renewed =
             DomainRecord { state, expires_at: Some(expires_at), renewal_cents: Some(price.renewal_cents), ..domain };
         self.0.update_locked(tx, &renewed).await?;
-        self.0.enqueue_renewal_charge(tx, saga.id, &renewed, price.total_cents).await?;
+        self.0.record_renewal_charge(tx, saga.id, &renewed, price.total_cents, ChargeState::Pending).await?;
         let data = json!({
             "domain": input.name, "years": input.years, "priceCents": price.total_cents, "expiresAt": expires_at,
         });

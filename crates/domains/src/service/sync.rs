@@ -1,17 +1,21 @@
 //! Reads domains at the registrar again.
 
-use kernel::OrgId;
+use std::sync::LazyLock;
+
 use kernel::audit::{Actor, Event};
+use kernel::{DomainId, OrgId, Time};
+use opentelemetry::metrics::Counter;
 use serde_json::{Map, Value, json};
 use store::Connection;
 use store::saga::{self, SagaResult};
 
+use super::change::AUTO_RENEW;
 use super::renewal::{RENEWAL, RenewalSaga};
 use super::{Domains, MIN_YEAR_SECONDS, Result, call_registrar, or_taken, registrar_failed};
 use crate::error::DomainError;
-use crate::model::{Domain, DomainState};
+use crate::model::{ChargeState, Domain, DomainState};
 use crate::ports::RegisteredDomain;
-use crate::repository::{DomainRecord, DomainRepository as _};
+use crate::repository::{ChargeRepository as _, DomainRecord, DomainRepository as _, HistoryRepository as _};
 
 /// The number of domains that are claimed at once.
 const CLAIM_SIZE: i64 = 10;
@@ -23,6 +27,13 @@ const MAX_FAILURES: usize = 3;
 pub(super) const RETRY_SECONDS: i64 = 15 * 60;
 
 const YEAR_SECONDS: i64 = 365 * 24 * 3600;
+
+static UNBILLED: LazyLock<Counter<u64>> = LazyLock::new(|| {
+    opentelemetry::global::meter("svc")
+        .u64_counter("svc.domains.unbilled_renewals")
+        .with_description("Renewals by the registrar that are not charged")
+        .build()
+});
 
 /// The name of the system actor in the audit log.
 const ACTOR: &str = "domains.sync";
@@ -113,6 +124,7 @@ impl Domains {
                 if !changes.is_empty() {
                     let event = Event::in_org("domain.sync", before.org, before.id, Value::Object(changes));
                     self.append_history(tx, before.id, &event, actor.and_then(|actor| actor.user)).await?;
+                    cancel_unbilled_renewals(tx, &after).await?;
                     self.record_renewal(tx, &before, &after).await?;
                 }
                 self.update_locked(tx, &after).await.map_err(|error| or_taken(error, &after.name))?;
@@ -150,7 +162,7 @@ impl Domains {
         }
     }
 
-    /// Charges a renewal that the registrar made automatically, if the domain's auto-renewal is on.
+    /// Records a renewal that the registrar made automatically, and charges it if the organization ordered it.
     async fn record_renewal(
         &self,
         tx: &mut Connection,
@@ -163,19 +175,45 @@ impl Domains {
             return Ok(());
         }
         let years = (gained + YEAR_SECONDS / 2) / YEAR_SECONDS;
-        let cents = after.renewal_cents.and_then(|cents| cents.checked_mul(years)).filter(|_| after.auto_renew);
+        let is_ordered = after.auto_renew || was_disabled_after(tx, after.id, old).await?;
+        let state = if is_ordered { ChargeState::Pending } else { ChargeState::Unbilled };
+        let cents = after.renewal_cents.and_then(|cents| cents.checked_mul(years));
         if let Some(cents) = cents {
-            self.enqueue_renewal_charge(tx, self.store.clock_rng().id(), after, cents).await?;
-        } else {
+            self.record_renewal_charge(tx, self.store.clock_rng().id(), after, cents, state).await?;
+        }
+        let charged_cents = cents.filter(|_| is_ordered);
+        let is_free = self.ports.payments.is_none() || cents.is_some_and(|cents| cents <= 0);
+        if charged_cents.is_none() && !is_free {
             tracing::warn!(domain = after.name, "the registrar renewed a domain that is not charged");
+            UNBILLED.add(1, &[]);
         }
         let data = json!({
-            "domain": after.name, "years": years, "priceCents": cents, "expiresAt": new, "automatic": true,
+            "domain": after.name, "years": years, "priceCents": charged_cents, "expiresAt": new, "automatic": true,
         });
         let event = Event::in_org("domain.renew", after.org, after.id, data);
         self.append_history(tx, after.id, &event, None).await?;
         self.store.append_system_event(tx, ACTOR, &event).await
     }
+}
+
+/// Cancels the unbilled renewals that the domain no longer has: the operator canceled a renewal at the registrar, or the
+/// domain was transferred away. A renewal adds at least [`MIN_YEAR_SECONDS`], so a smaller correction of the expiry
+/// cancels nothing.
+async fn cancel_unbilled_renewals(tx: &mut Connection, after: &DomainRecord) -> store::Result<()> {
+    let expires_at = after.expires_at.filter(|_| after.state.is_managed());
+    let last = expires_at.map(|at| at.plus_seconds(MIN_YEAR_SECONDS));
+    let canceled = tx.charges_cancel_unbilled(after.id, last).await?;
+    if canceled > 0 {
+        tracing::info!(domain = after.name, canceled, "canceled the charges of unbilled renewals");
+    }
+    Ok(())
+}
+
+/// Returns whether the auto-renewal of a domain was on at this time, and was turned off later. The registrar renews at
+/// the expiry, and the daily read finds this up to a day later.
+async fn was_disabled_after(tx: &mut Connection, domain: DomainId, at: Time) -> store::Result<bool> {
+    let change = tx.history_first_after(domain, AUTO_RENEW, at).await?;
+    Ok(change.is_some_and(|change| change.get("enabled") == Some(&Value::Bool(false))))
 }
 
 /// Returns the values that changed at the registrar, under their names in the API.

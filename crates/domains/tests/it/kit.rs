@@ -171,6 +171,11 @@ async fn execute(tx: &mut Connection, statement: String) -> store::Result<usize>
     Ok(diesel::sql_query(statement).execute(tx).await?)
 }
 
+/// Locks an organization, as `orgs` does.
+pub async fn lock_org(tx: &mut Connection, org: OrgId) -> store::Result<()> {
+    execute(tx, format!("SELECT FROM orgs.orgs WHERE id = '{}' FOR NO KEY UPDATE", org.as_uuid())).await.map(drop)
+}
+
 #[async_trait]
 impl Zones for TestZones {
     fn nameservers(&self) -> Option<Vec<String>> {

@@ -11,3 +11,4 @@ mod purchases;
 mod quota;
 mod races;
 mod renewals;
+mod unbilled;

@@ -93,7 +93,6 @@ pub struct State {
 pub struct Order {
     pub org: OrgId,
     pub cents: i64,
-
     pub paid: bool,
     pub refunded: bool,
 }
@@ -384,6 +383,10 @@ impl World {
 
 #[async_trait]
 impl Organizations for World {
+    async fn lock(&self, tx: &mut Connection, org: OrgId) -> store::Result<()> {
+        crate::kit::lock_org(tx, org).await
+    }
+
     async fn raise(&self, _: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
         self.state().notices.push((org, notice));
         Ok(())

@@ -1,5 +1,7 @@
 //! Renewals and their charges.
 
+use std::time::Duration;
+
 use domains::{DomainError, DomainRenewal, Notice, RegistrarError};
 use kernel::Time;
 use store::outbox::Retry;
@@ -7,7 +9,7 @@ use store::outbox::Retry;
 use crate::kit::{Kit, LATER, actor};
 use crate::providers::{Fault, RENEWAL, When, YEAR};
 
-const NAME: &str = "a.example";
+pub const NAME: &str = "a.example";
 
 /// The time after which a request for the same number of years starts another renewal, in seconds.
 const REPEAT: i64 = 24 * 3600;
@@ -16,12 +18,14 @@ const REPEAT: i64 = 24 * 3600;
 const RETRY_PERIOD: i64 = 72 * 3600;
 
 impl Kit {
-    async fn renew(&self, years: u8) -> Result<Time, DomainError> {
+    /// Renews the domain of the tests.
+    pub async fn renew(&self, years: u8) -> Result<Time, DomainError> {
         let renewed = self.domains.renew(&actor(), self.org, NAME, DomainRenewal { years }).await?;
         Ok(renewed.expires_at.unwrap())
     }
 
-    fn renewals(&self) -> usize {
+    /// Returns the number of renewals at the registrar.
+    pub fn renewals(&self) -> usize {
         self.world.state().renewals.len()
     }
 }
@@ -240,6 +244,46 @@ async fn declined_renewal_is_paid_before_another_domain_is_renewed() {
     assert_eq!((kit.renewals(), kit.world.charges(kit.org)), (2, (4, 0)));
 }
 
+/// Concurrent requests do not renew several domains at the expense of the platform.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_waits_for_another_one_of_the_organization_and_its_charge() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.bought("b.example").await;
+    kit.world.state().declined.push(kit.org);
+    kit.world.fault(NAME, "renew", When::Before, Fault::Pause);
+    let impatient = kit.with_request_timeout(Duration::from_secs(1));
+    let renew_other = async |domains: &domains::Domains| {
+        domains.renew(&actor(), kit.org, "b.example", DomainRenewal { years: 1 }).await.map(drop)
+    };
+    let (renewed, refused) = tokio::join!(kit.renew(1), kit.world.during_pause(renew_other(&impatient)));
+    renewed.unwrap();
+    assert!(matches!(refused, Err(DomainError::RenewalInProgress)), "{refused:?}");
+    // The outbox has not charged the first renewal yet.
+    let Err(DomainError::RenewalUnpaid { name, .. }) = renew_other(&kit.domains).await else { panic!("not refused") };
+    assert_eq!((name.as_str(), kit.renewals()), (NAME, 1));
+    assert_eq!(kit.count("domains.charges WHERE state = 'pending'").await, 1);
+    kit.world.state().declined.clear();
+    renew_other(&kit.domains).await.unwrap();
+    // The purchases and the first renewal.
+    assert_eq!((kit.renewals(), kit.world.charges(kit.org)), (2, (3, 0)));
+    kit.deliver().await;
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().orders.len()), ((4, 0), 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_renewals_with_a_declining_card_reach_the_registrar_once() {
+    let kit = Kit::start().await;
+    let names = ["a.example", "b.example", "c.example", "d.example"];
+    for name in names {
+        kit.bought(name).await;
+    }
+    kit.world.state().declined.push(kit.org);
+    let renew = async |name| kit.domains.renew(&actor(), kit.org, name, DomainRenewal { years: 1 }).await;
+    let results = futures_util::future::join_all(names.map(renew)).await;
+    assert_eq!((results.iter().filter(|it| it.is_ok()).count(), kit.renewals()), (1, 1), "{results:?}");
+}
+
 #[tokio::test]
 async fn renewal_requires_a_saved_payment_method() {
     let kit = Kit::start().await;
@@ -254,33 +298,6 @@ async fn renewal_requires_a_saved_payment_method() {
     // A repeated request spends nothing.
     kit.world.state().no_card.push(kit.org);
     assert_eq!((kit.renew(1).await.unwrap(), kit.renewals()), (expires_at, 1));
-}
-
-/// The registrar renews automatically. The organization pays only if the domain's auto-renewal is on.
-#[tokio::test(flavor = "multi_thread")]
-async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
-    let kit = Kit::start().await;
-    kit.bought(NAME).await;
-    for (enabled, charged) in [(true, 2), (false, 2)] {
-        let change = domains::DomainAutoRenew { enabled };
-        kit.domains.set_auto_renew(&actor(), kit.org, NAME, change).await.unwrap();
-        {
-            let mut state = kit.world.state();
-            let domain = state.domain(NAME);
-            domain.expires_at = domain.expires_at.plus_seconds(YEAR);
-        }
-        for _ in 0..2 {
-            kit.advance(26 * 3600);
-            kit.domains.sync_due().await.unwrap();
-        }
-        kit.deliver().await;
-        assert_eq!(kit.world.charges(kit.org), (charged, 0), "{enabled}");
-    }
-    assert_eq!(kit.world.state().orders[1].cents, RENEWAL);
-    let history = kit.domains.get(kit.org, NAME).await.unwrap().history;
-    let automatic = history.iter().filter(|change| change.data["automatic"] == true).count();
-    assert_eq!(automatic, 2);
-    assert_eq!(kit.events().await, ["domain.purchase", "domain.renew", "domain.auto_renew", "domain.renew"]);
 }
 
 /// A read during a renewal whose response was lost does not count as a renewal by the registrar.

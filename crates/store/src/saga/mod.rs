@@ -41,7 +41,7 @@ use uuid::Uuid;
 use crate::{Connection, Error, Result};
 
 pub use operator::{SagaFilter, SagaStatus};
-pub use queue::{find_completed, find_open};
+pub use queue::{find_completed, find_open, find_open_of_org};
 pub use state::{SagaState, StepState};
 
 /// A saga to start.

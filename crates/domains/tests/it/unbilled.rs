@@ -1,0 +1,168 @@
+//! Renewals that the registrar makes automatically, and their charges.
+
+use domains::{ChargeRepository as _, DomainError, DomainRenewal};
+
+use crate::kit::{Kit, LATER, actor};
+use crate::providers::{Fault, RENEWAL, When, YEAR};
+use crate::renewals::NAME;
+
+impl Kit {
+    async fn set_auto_renew(&self, enabled: bool) {
+        let change = domains::DomainAutoRenew { enabled };
+        self.domains.set_auto_renew(&actor(), self.org, NAME, change).await.unwrap();
+    }
+
+    /// The registrar changes the expiry, and the daily read finds it.
+    async fn move_expiry(&self, seconds: i64) {
+        {
+            let mut state = self.world.state();
+            let domain = state.domain(NAME);
+            domain.expires_at = domain.expires_at.plus_seconds(seconds);
+        }
+        self.advance(26 * 3600);
+        self.domains.sync_due().await.unwrap();
+        self.deliver().await;
+    }
+
+    async fn unbilled(&self) -> i64 {
+        self.count("domains.charges WHERE state = 'unbilled'").await
+    }
+}
+
+/// The registrar renews automatically. The organization pays only if the domain's auto-renewal is on.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    for (enabled, charged) in [(true, 2), (false, 2)] {
+        let change = domains::DomainAutoRenew { enabled };
+        kit.domains.set_auto_renew(&actor(), kit.org, NAME, change).await.unwrap();
+        {
+            let mut state = kit.world.state();
+            let domain = state.domain(NAME);
+            domain.expires_at = domain.expires_at.plus_seconds(YEAR);
+        }
+        for _ in 0..2 {
+            kit.advance(26 * 3600);
+            kit.domains.sync_due().await.unwrap();
+        }
+        kit.deliver().await;
+        assert_eq!(kit.world.charges(kit.org), (charged, 0), "{enabled}");
+    }
+    assert_eq!(kit.world.state().orders[1].cents, RENEWAL);
+    let history = kit.domains.get(kit.org, NAME).await.unwrap().history;
+    let automatic = history.iter().filter(|change| change.data["automatic"] == true).count();
+    assert_eq!(automatic, 2);
+    assert_eq!(kit.events().await, ["domain.purchase", "domain.renew", "domain.auto_renew", "domain.renew"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unbilled_renewal_is_charged_when_auto_renewal_is_turned_on() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry(YEAR).await;
+    assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (1, (1, 0)));
+    kit.set_auto_renew(true).await;
+    kit.deliver().await;
+    assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (0, (2, 0)));
+    assert_eq!(kit.world.state().orders[1].cents, RENEWAL);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unbilled_renewal_is_paid_before_the_next_one() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.bought("b.example").await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry(YEAR).await;
+    kit.world.state().declined.push(kit.org);
+    for _ in 0..2 {
+        let Err(DomainError::RenewalUnpaid { name, cents, .. }) = kit.renew(1).await else { panic!("not refused") };
+        assert_eq!((name.as_str(), cents, kit.renewals()), (NAME, RENEWAL, 0));
+    }
+    // The organization did not order the renewal, so its other domains are not affected, and it can leave.
+    kit.domains.renew(&actor(), kit.org, "b.example", DomainRenewal { years: 1 }).await.unwrap();
+    kit.domains.auth_code(&actor(), kit.org, NAME).await.unwrap();
+    kit.world.state().declined.clear();
+    kit.renew(1).await.unwrap();
+    kit.deliver().await;
+    assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (0, (5, 0)));
+    assert_eq!(kit.renewals(), 2);
+}
+
+/// The operator cancels the renewal at the registrar.
+#[tokio::test(flavor = "multi_thread")]
+async fn canceled_unbilled_renewal_is_never_charged() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry(YEAR).await;
+    assert_eq!(kit.connection().await.charges_unpaid(10).await.unwrap().len(), 1);
+    // The registry corrects the expiry.
+    kit.move_expiry(-2).await;
+    assert_eq!(kit.unbilled().await, 1);
+    kit.move_expiry(2 - YEAR).await;
+    assert_eq!(kit.connection().await.charges_unpaid(10).await.unwrap(), []);
+    kit.set_auto_renew(true).await;
+    kit.deliver().await;
+    assert_eq!(kit.world.charges(kit.org), (1, 0));
+    // A renewal until the same expiry is another one.
+    kit.renew(1).await.unwrap();
+    kit.deliver().await;
+    assert_eq!(kit.world.charges(kit.org), (2, 0));
+}
+
+/// The operator cancels the renewal at the registrar while a request charges it.
+#[tokio::test(flavor = "multi_thread")]
+async fn unbilled_renewal_is_not_canceled_while_it_is_charged() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry(YEAR).await;
+    kit.world.fault(kit.org, "charge", When::Before, Fault::Pause);
+    let cancel = async {
+        {
+            let mut state = kit.world.state();
+            let domain = state.domain(NAME);
+            domain.expires_at = domain.expires_at.plus_seconds(-YEAR);
+        }
+        kit.domains.sync(&actor(), kit.org, NAME).await.unwrap();
+    };
+    let (renewed, ()) = tokio::join!(kit.renew(2), kit.world.during_pause(cancel));
+    renewed.unwrap();
+    kit.deliver().await;
+    assert_eq!(kit.count("domains.charges WHERE state = 'canceled'").await, 0);
+    // The purchase, the renewal by the registrar, and the renewal of the request.
+    assert_eq!(kit.world.charges(kit.org), (3, 0));
+}
+
+/// The request that charges it dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn outbox_continues_the_charge_of_an_unbilled_renewal() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry(YEAR).await;
+    kit.world.fault(kit.org, "charge", When::After, Fault::Kill);
+    assert!(kit.world.run(None, kit.renew(1)).await.is_none());
+    assert_eq!((kit.unbilled().await, kit.renewals()), (0, 0));
+    kit.advance(LATER);
+    kit.deliver().await;
+    assert_eq!(kit.count("domains.charges WHERE state = 'paid'").await, 2);
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().orders.len()), ((2, 0), 2));
+}
+
+/// The registrar renews at the expiry, and the daily read finds it later.
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_renewal_at_the_expiry_decides_about_the_charge() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.advance(YEAR + 1);
+    for enabled in [false, true, false] {
+        kit.set_auto_renew(enabled).await;
+        kit.advance(1);
+    }
+    kit.move_expiry(YEAR).await;
+    assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (0, (2, 0)));
+}
