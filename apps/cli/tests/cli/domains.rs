@@ -61,7 +61,9 @@ async fn domain_is_checked_bought_and_managed() {
     assert!(kit.run(&["unlock", "shop.com"]).succeeds().out.contains("locked        no\n"));
     assert!(kit.run(&["lock", "shop.com"]).succeeds().out.contains("locked        yes\n"));
     assert!(kit.run(&["auto-renew", "shop.com", "off"]).succeeds().out.contains("auto-renew    no\n"));
-    kit.run(&["renew", "shop.com"]).fails(2).stderr_contains("nothing was renewed: confirm with --yes");
+    let unconfirmed = kit.run(&["renew", "shop.com", "--years", "2"]).fails(2);
+    unconfirmed.stderr_contains("A renewal of shop.com for 2 years costs $31.98");
+    unconfirmed.stderr_contains("nothing was renewed: confirm with --yes");
     kit.run(&["renew", "shop.com", "--years", "11", "--yes"]).fails(2);
     let renewed = kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
     renewed.stderr_contains("shop.com was last renewed at ").stderr_contains(", for 2 years. The price is $31.98.");
@@ -88,6 +90,30 @@ async fn domain_is_checked_bought_and_managed() {
     }
     assert!(imported.out.contains("auto-renew    –\n"), "{imported:?}");
     assert_eq!(kit.ada.json(&["domains", "list", "--org", "ada"])["items"].as_array().unwrap().len(), 2);
+}
+
+/// The registrar renews a domain whose automatic renewal is off.
+#[tokio::test(flavor = "multi_thread")]
+async fn unbilled_renewals_are_shown_before_they_are_charged() {
+    let kit = Kit::start().await;
+    kit.buy("shop.com").succeeds();
+    kit.run(&["auto-renew", "shop.com", "off"]).succeeds();
+    kit.registrar.set_expiry("shop.com", "2099-01-01T00:00:00Z".parse().unwrap());
+    kit.run(&["sync", "shop.com"]).succeeds();
+    let shown = kit.ada.json(&["domains", "show", "shop.com", "--org", "ada"]);
+    let cents = shown["unbilledCents"].as_i64().unwrap();
+    assert!(cents > 0 && shown["unpaidCents"] == cents, "{shown}");
+    let price = format!("${}.{:02}", cents / 100, cents % 100);
+    let renewal = kit.run(&["renew", "shop.com"]).fails(2);
+    renewal.stderr_contains(&format!("Unpaid renewals are charged first: {price}"));
+    let unconfirmed = kit.run(&["auto-renew", "shop.com", "on"]).fails(2);
+    unconfirmed.stderr_contains(&format!("shop.com was renewed while automatic renewal was off, for {price}"));
+    unconfirmed.stderr_contains("nothing was changed: confirm with --yes");
+    assert_eq!(kit.payments.net_cents(&kit.org), 1_299);
+    kit.run(&["auto-renew", "shop.com", "on", "--yes"]).succeeds();
+    let shown = kit.ada.json(&["domains", "show", "shop.com", "--org", "ada"]);
+    assert!(shown["unbilledCents"] == 0 && shown["autoRenew"] == true, "{shown}");
+    kit.run(&["auto-renew", "shop.com", "on"]).succeeds();
 }
 
 #[tokio::test(flavor = "multi_thread")]

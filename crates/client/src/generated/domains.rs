@@ -118,10 +118,18 @@ pub struct DomainDetail {
     pub nameservers: Vec<String>,
     /// Null for an imported domain, and during the purchase.
     pub registered_at: Option<Time>,
+    /// The price of a further year that the registrar stated last, in US cents. Null if it is not known.
+    pub renewal_cents: Option<i64>,
     pub state: DomainState,
     /// The end of the registry's transfer lock, 60 days after a registration or a transfer. Null when the lock has
     /// ended.
     pub transferable_at: Option<Time>,
+    /// The sum of the unbilled renewals of this domain, in US cents: the registrar made them while auto-renewal was
+    /// off. Turning it on charges them.
+    pub unbilled_cents: i64,
+    /// The sum of the unpaid renewals that a renewal of this domain charges first, in US cents: the declined renewals
+    /// of the organization, and the unbilled ones of this domain.
+    pub unpaid_cents: i64,
 }
 
 /// A domain that is registered elsewhere.

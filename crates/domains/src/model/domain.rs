@@ -74,9 +74,21 @@ pub struct Domain {
 /// A domain, with its latest changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct DomainDetail {
     #[serde(flatten)]
     pub domain: Domain,
+    /// The price of a further year that the registrar stated last, in US cents. Null if it is not known.
+    #[cfg_attr(feature = "openapi", schema(required, example = 1499))]
+    pub renewal_cents: Option<i64>,
+    /// The sum of the unpaid renewals that a renewal of this domain charges first, in US cents: the declined renewals
+    /// of the organization, and the unbilled ones of this domain.
+    #[cfg_attr(feature = "openapi", schema(example = 0))]
+    pub unpaid_cents: i64,
+    /// The sum of the unbilled renewals of this domain, in US cents: the registrar made them while auto-renewal was
+    /// off. Turning it on charges them.
+    #[cfg_attr(feature = "openapi", schema(example = 0))]
+    pub unbilled_cents: i64,
     /// The last 50 changes, newest first.
     pub history: Vec<DomainChange>,
 }

@@ -3,9 +3,11 @@
 use kernel::{DomainId, InvalidField, InvalidFields, OrgId, Page, Paging};
 
 use super::{Domains, Result, call_registrar};
-use crate::model::{Domain, DomainCheck, DomainDetail, DomainName, DomainOffer, DomainOffers, UnavailableReason};
+use crate::model::{
+    ChargeState, Domain, DomainCheck, DomainDetail, DomainName, DomainOffer, DomainOffers, UnavailableReason,
+};
 use crate::ports::Offer;
-use crate::repository::{DomainRepository as _, HistoryRepository as _};
+use crate::repository::{ChargeRepository as _, DomainRepository as _, HistoryRepository as _};
 
 /// The maximum number of changes in the detail of a domain (contract section 7).
 const MAX_HISTORY: i64 = 50;
@@ -27,8 +29,23 @@ impl Domains {
     /// [`DomainError::NotFound`](crate::DomainError::NotFound).
     pub async fn get(&self, org: OrgId, name: &str) -> Result<DomainDetail> {
         let record = self.find(org, name).await?;
-        let history = self.store.connection().await?.history_recent(record.id, MAX_HISTORY).await?;
-        Ok(DomainDetail { domain: self.view(record), history })
+        let mut connection = self.store.connection().await?;
+        let history = connection.history_recent(record.id, MAX_HISTORY).await?;
+        let renewal_cents = record.renewal_cents.filter(|_| record.state.is_managed());
+        let (mut unpaid_cents, mut unbilled_cents) = (0, 0);
+        if record.state.is_managed() && self.ports.payments.is_some() {
+            for charge in connection.charges_before_renewal(org, record.id).await? {
+                match charge.state {
+                    // It is charged in any case.
+                    ChargeState::Pending => continue,
+                    ChargeState::Unbilled => unbilled_cents += charge.cents,
+                    _ => {}
+                }
+                unpaid_cents += charge.cents;
+            }
+        }
+        drop(connection);
+        Ok(DomainDetail { domain: self.view(record), renewal_cents, unpaid_cents, unbilled_cents, history })
     }
 
     /// Returns availability and prices. Uses one request of the organization's share.

@@ -26,7 +26,7 @@ async fn purchase_charges_registers_and_hosts() {
     let total = FIRST_YEAR + 2 * RENEWAL;
     assert_eq!(kit.world.state().orders[0].cents, total);
     let detail = kit.domains.get(kit.org, "münchen.example").await.unwrap();
-    assert_eq!(detail.domain, *domain);
+    assert_eq!((&detail.domain, detail.renewal_cents), (domain, Some(RENEWAL)));
     let [change] = &detail.history[..] else { panic!("{:?}", detail.history) };
     let data = json!({ "domain": "xn--mnchen-3ya.example", "years": 3, "priceCents": total });
     assert_eq!((change.event.as_str(), &change.data), ("domain.purchase", &data));

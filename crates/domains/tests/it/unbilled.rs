@@ -63,7 +63,11 @@ async fn unbilled_renewal_is_charged_when_auto_renewal_is_turned_on() {
     kit.set_auto_renew(false).await;
     kit.move_expiry(YEAR).await;
     assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (1, (1, 0)));
+    let detail = kit.domains.get(kit.org, NAME).await.unwrap();
+    assert_eq!((detail.unpaid_cents, detail.unbilled_cents), (RENEWAL, RENEWAL));
     kit.set_auto_renew(true).await;
+    let detail = kit.domains.get(kit.org, NAME).await.unwrap();
+    assert_eq!((detail.unpaid_cents, detail.unbilled_cents), (0, 0), "the charge is pending");
     kit.deliver().await;
     assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (0, (2, 0)));
     assert_eq!(kit.world.state().orders[1].cents, RENEWAL);

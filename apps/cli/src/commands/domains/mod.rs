@@ -52,7 +52,13 @@ pub enum Domains {
     /// Allow transfers of a domain to other registrars
     Unlock { name: String },
     /// Set whether the organization wants automatic renewals of a domain and pays for them
-    AutoRenew { name: String, switch: Switch },
+    AutoRenew {
+        name: String,
+        switch: Switch,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
     /// Print the code for a transfer to another registrar
     AuthCode { name: String },
     /// Read expiry, lock and nameservers of a domain at the registrar
@@ -111,13 +117,27 @@ impl Domains {
                 return Ok(());
             }
             Self::Renew { name, years, yes } => {
+                // The domain can be renewed, even if its price cannot be read.
+                if let Ok(detail) = client.domains_get(&org, &name).send().await {
+                    show_price(svc, &detail, years);
+                }
                 let question = format!("Renew {name} for {}, and charge the saved payment method?", count_years(years));
                 prompt::require_yes(yes, &question, "renewed")?;
                 return renew(svc, (&client, &org), (&name, years)).await;
             }
             Self::Lock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: true }).send().await?,
             Self::Unlock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: false }).send().await?,
-            Self::AutoRenew { name, switch } => {
+            Self::AutoRenew { name, switch, yes } => {
+                let unbilled = match switch {
+                    Switch::On => client.domains_get(&org, &name).send().await?.unbilled_cents,
+                    Switch::Off => 0,
+                };
+                if unbilled > 0 {
+                    let price = from_cents(unbilled);
+                    svc.out.info(format!("{name} was renewed while automatic renewal was off, for {price}"));
+                    let question = format!("Turn automatic renewal of {name} on, and charge {price}?");
+                    prompt::require_yes(yes, &question, "changed")?;
+                }
                 let change = DomainAutoRenew { enabled: switch == Switch::On };
                 client.domains_set_auto_renew(&org, &name, &change).send().await?
             }
@@ -155,6 +175,18 @@ async fn renew(svc: &Svc<'_>, (client, org): (&Client, &str), (name, years): (&s
         svc.out.info(renewal);
     }
     Ok(())
+}
+
+/// Prints the price of a renewal, and the sum of the unpaid renewals that are charged with it.
+fn show_price(svc: &Svc<'_>, detail: &DomainDetail, years: i32) {
+    let DomainDetail { name, renewal_cents, unpaid_cents, .. } = detail;
+    if let Some(cents) = renewal_cents {
+        let total = from_cents(cents.saturating_mul(i64::from(years)));
+        svc.out.info(format!("A renewal of {name} for {} costs {total}", count_years(years)));
+    }
+    if *unpaid_cents > 0 {
+        svc.out.info(format!("Unpaid renewals are charged first: {}", from_cents(*unpaid_cents)));
+    }
 }
 
 /// Returns a sentence about the latest renewal in the history of a domain.
@@ -222,6 +254,9 @@ fn without_history(detail: &DomainDetail) -> Domain {
         transferable_at,
         registered_at,
         created_at,
+        renewal_cents: _,
+        unpaid_cents: _,
+        unbilled_cents: _,
         history: _,
     } = detail.clone();
     Domain { name, state, expires_at, locked, nameservers, auto_renew, transferable_at, registered_at, created_at }

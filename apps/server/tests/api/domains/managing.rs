@@ -18,7 +18,9 @@ async fn with_domain() -> Kit {
 #[tokio::test(flavor = "multi_thread")]
 async fn domain_is_renewed_and_then_charged() {
     let kit = with_domain().await;
-    let first = time(&kit.domain(NAME).await.expect(200)["expiresAt"]);
+    let domain = kit.domain(NAME).await.expect(200).clone();
+    assert_eq!(domain["renewalCents"], 1_599);
+    let first = time(&domain["expiresAt"]);
     kit.registrar.inject_into(RegistrarOperation::Renew, RegistrarFault::LostResponse);
     kit.act(NAME, "renew", json!({ "years": 2 })).await.expect_error(502, "registrar_error");
     kit.registrar.inject(None);

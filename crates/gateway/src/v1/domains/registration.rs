@@ -16,9 +16,9 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .description(
             "Renews first, and then charges the saved payment method. It is safe to repeat: for 24 hours, a request for \
              the same number of years is the same renewal, unless the two requests have different keys. Requires a \
-             saved payment method. If the charge of an earlier renewal of the organization was declined, charges that \
-             renewal first: 402 if it is declined again. The same applies to a renewal of this domain by the registrar \
-             while auto-renewal was off.",
+             saved payment method. First completes and charges earlier renewals of the organization that are not \
+             complete or not paid: 402 if a charge is declined. The same applies to a renewal of this domain by the \
+             registrar while auto-renewal was off (`unpaidCents`).",
         )
         .codes(&[
             &DomainError::PAYMENT_FAILED,
@@ -30,7 +30,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
         ]);
     area.post("set_auto_renew", "/v1/orgs/{orgSlug}/domains/{domainName}/auto-renew", set_auto_renew)
         .summary("Set whether a domain is to be renewed automatically")
-        .description("Turning it on charges renewals that the registrar made while it was off.");
+        .description("Turning it on charges renewals that the registrar made while it was off (`unbilledCents`).");
     area.post("set_lock", "/v1/orgs/{orgSlug}/domains/{domainName}/lock", set_lock)
         .summary("Lock a domain against transfers to other registrars, or unlock it")
         .codes(&[&DomainError::NOT_MANAGED, &DomainError::REGISTRAR_ERROR, &DomainError::REGISTRAR_NOT_CONFIGURED]);
