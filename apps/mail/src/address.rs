@@ -8,6 +8,10 @@ use crate::host::HostName;
 /// The maximum length of the local part in octets (RFC 5321 section 4.5.3.1.1).
 const MAX_LOCAL: usize = 64;
 
+/// The maximum length of a mailbox in canonical form, in octets. With the brackets, a path has at most 256 (RFC 5321
+/// section 4.5.3.1.3). The canonical form counts because it is sent on, and escapes make it longer than its local part.
+const MAX_MAILBOX: usize = 254;
+
 /// A path in MAIL or RCPT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Path {
@@ -51,7 +55,8 @@ impl Path {
             return local.eq_ignore_ascii_case("postmaster").then_some((Self::Postmaster, rest));
         }
         let (domain, rest) = text.strip_prefix('@')?.split_once('>')?;
-        Some((Self::Mailbox(Mailbox { local, domain: Domain::parse(domain)? }), rest))
+        let mailbox = Mailbox { local, domain: Domain::parse(domain)? };
+        (mailbox.to_string().len() <= MAX_MAILBOX).then_some((Self::Mailbox(mailbox), rest))
     }
 }
 
@@ -154,6 +159,22 @@ mod tests {
         ] {
             assert_eq!(parse(text).as_deref(), Some(expected), "{text}");
         }
+    }
+
+    /// The escapes of a quoted local part count.
+    #[test]
+    fn canonical_form_has_at_most_254_octets() {
+        let quotes = r#"\""#.repeat(64);
+        let path = |length: usize| {
+            let domain = [&*"a".repeat(60), &*"b".repeat(length - 194), "x"].join(".");
+            (format!("<\"{quotes}\"@{domain}>"), format!("\"{quotes}\"@{domain}"))
+        };
+        let (text, canonical) = path(254);
+        assert_eq!((parse(&text), canonical.len()), (Some(canonical), 254));
+        assert_eq!(parse(&path(255).0), None);
+        let host = ["a.".repeat(126), "a".to_owned()].concat();
+        assert_eq!((host.len(), parse(&format!("<\"{quotes}\"@{host}>"))), (253, None));
+        assert_eq!(parse(&format!("<aa@{host}>")), None);
     }
 
     #[test]

@@ -30,6 +30,19 @@ pub enum Handover {
     Received,
     /// The project does not exist any more.
     NoProject,
+    /// The control plane considers the mail invalid.
+    Refused,
+}
+
+impl Handover {
+    /// Returns the outcome in the metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Received => "received",
+            Self::NoProject => "no_project",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 /// A failed hand-over. The sources contain no URL.
@@ -91,6 +104,9 @@ impl Core {
         match request_handover(request).await {
             Ok(()) => Ok(Handover::Received),
             Err(HandoverError::Status(StatusCode::NOT_FOUND)) => Ok(Handover::NoProject),
+            Err(HandoverError::Status(StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE)) => {
+                Ok(Handover::Refused)
+            }
             Err(error) => Err(error),
         }
     }
@@ -135,7 +151,9 @@ mod tests {
     async fn only_outages_count_as_outages() {
         // Another test can have installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        for (status, is_outage) in [(503, true), (500, true), (429, true), (400, false), (413, false), (404, false)] {
+        for (status, is_outage) in
+            [(503, true), (500, true), (429, true), (400, false), (413, false), (409, false), (404, false)]
+        {
             let failed = fail(status, "mail".into()).await;
             assert!(matches!(&failed, HandoverError::Status(returned) if returned.as_u16() == status), "{failed:?}");
             assert_eq!(failed.is_outage(), is_outage, "{status}");

@@ -100,7 +100,7 @@ impl Default for Limits {
             header_fields: 1000,
             hops: 100,
             lookups_per_second: 500,
-            queue: QueueLimits { free_bytes: 256 << 20, project_bytes: 256 << 20 },
+            queue: QueueLimits { free_bytes: 256 << 20, project_bytes: 256 << 20, refusal: Duration::from_secs(3600) },
             timeouts: Timeouts::default(),
         }
     }

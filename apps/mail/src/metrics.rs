@@ -42,6 +42,10 @@ impl Metrics {
         {
             metrics.registry.register(Box::new(counters.clone()))?;
         }
+        // Alerts use these counters, so they exist before their first event.
+        for outcome in ["refused", "damaged"] {
+            metrics.handovers.with_label_values(&[outcome]);
+        }
         metrics.registry.register(Box::new(metrics.open.clone()))?;
         metrics.registry.register(Box::new(metrics.sizes.clone()))?;
         metrics.registry.register(Box::new(metrics.queue.clone()))?;

@@ -21,6 +21,8 @@ pub enum MailError {
     MessageTooLarge { limit: u64 },
     #[error("failed to read the body: {0}")]
     UploadBroken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the message was not uploaded, or has another size than the mail; upload the message again")]
+    UploadMismatch,
     #[error("the mail store did not answer in time; try again in a moment")]
     MailStore(#[source] object_store::Error),
     #[error(transparent)]
@@ -32,12 +34,22 @@ pub enum MailError {
     Shared(Arc<Self>),
 }
 
+impl MailError {
+    /// 409: the uploaded message is missing, or has another size.
+    pub const UPLOAD_MISMATCH: Code = Code::new(
+        "upload_mismatch",
+        Kind::Conflict,
+        "The message of the mail was not uploaded, or has another size. Upload the message again.",
+    );
+}
+
 impl ApiError for MailError {
     fn code(&self) -> &'static Code {
         match self {
             Self::MailNotFound | Self::ProjectNotFound | Self::NoRawMessage => &Code::NOT_FOUND,
             Self::MessageTooLarge { .. } => &Code::PAYLOAD_TOO_LARGE,
             Self::UploadBroken(_) | Self::Field(_) => &Code::BAD_REQUEST,
+            Self::UploadMismatch => &Self::UPLOAD_MISMATCH,
             Self::MailStore(_) => &Code::UNAVAILABLE,
             Self::Store(error) => error.code(),
             Self::Shared(error) => error.code(),

@@ -158,7 +158,7 @@ pub struct InboundMail {
     #[cfg_attr(feature = "openapi", schema(max_length = 64), validate(length(max = 64)))]
     pub project: String,
     /// The sender in the envelope; empty for the null sender.
-    #[cfg_attr(feature = "openapi", schema(max_length = 320), validate(length(max = 320)))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 512), validate(length(max = 512)))]
     pub from: String,
     /// The recipients in the envelope that belong to this project.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100), validate(length(min = 1, max = 100)))]

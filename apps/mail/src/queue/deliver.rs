@@ -1,7 +1,8 @@
 //! Hands queued mail over to the control plane.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use daemon::{Backoff, error_chain};
@@ -28,8 +29,10 @@ const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 struct Entry {
     mail: QueuedMail,
     backoff: Backoff,
-    /// The indices of the copies that the control plane has received.
+    /// The indices of the copies that need no further attempt.
     done: BTreeSet<usize>,
+    /// The indices of the copies that the control plane refuses, with the times of their first refusals.
+    refused: BTreeMap<usize, Instant>,
 }
 
 /// The result of an attempt.
@@ -86,7 +89,8 @@ impl Deliverer {
 
     fn add(&mut self, mail: QueuedMail) {
         self.queued.insert(mail.id);
-        let entry = Entry { mail, backoff: Backoff::up_to(MAX_DELAY), done: BTreeSet::new() };
+        let (done, refused) = (BTreeSet::new(), BTreeMap::new());
+        let entry = Entry { mail, backoff: Backoff::up_to(MAX_DELAY), done, refused };
         self.wait(entry, Instant::now());
     }
 
@@ -150,17 +154,17 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Hands over the missing copies. The mail is done if the control plane has all copies, or if the file is damaged.
+    /// Hands over the missing copies. The mail is done if no copy needs a further attempt, or if the file is damaged.
     async fn run(&self, entry: &mut Entry) -> Ended {
         let (id, path) = (entry.mail.id.simple(), self.queue.path(entry.mail.id));
         let mut availability = Availability::Unknown;
         let mail = match StoredMail::open(path.clone()).await {
             Ok(mail) => mail,
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                let moved = tokio::fs::rename(&path, path.with_extension("damaged")).await;
-                tracing::error!(%error, %id, moved = moved.is_ok(), "a mail in the queue is damaged");
+                let is_done = set_aside(&path, "damaged").await;
+                tracing::error!(%error, %id, moved = is_done, "a mail in the queue is damaged");
                 self.metrics.handover("damaged");
-                return Ended { is_done: moved.is_ok(), availability };
+                return Ended { is_done, availability };
             }
             Err(error) => {
                 tracing::error!(%error, %id, "failed to read a mail in the queue");
@@ -173,10 +177,20 @@ impl Attempt {
             }
             match self.hand_over(&mail, copy).await {
                 Ok(outcome) => {
-                    self.metrics.handover(if outcome == Handover::Received { "received" } else { "no_project" });
-                    tracing::info!(%id, mail = copy.id, project = copy.project, ?outcome, "handed over a mail");
-                    entry.done.insert(index);
+                    self.metrics.handover(outcome.as_str());
                     availability = availability.max(Availability::Available);
+                    if outcome == Handover::Refused {
+                        let since = *entry.refused.entry(index).or_insert_with(Instant::now);
+                        let is_final = since.elapsed() >= self.queue.0.limits.refusal;
+                        tracing::error!(%id, mail = copy.id, project = copy.project, is_final, "a mail was refused");
+                        if !is_final {
+                            continue;
+                        }
+                    } else {
+                        entry.refused.remove(&index);
+                        tracing::info!(%id, mail = copy.id, project = copy.project, ?outcome, "handed over a mail");
+                    }
+                    entry.done.insert(index);
                 }
                 Err(error) => {
                     availability = availability.max(match &error {
@@ -192,6 +206,10 @@ impl Attempt {
         }
         if entry.done.len() < mail.envelope.copies.len() {
             return Ended { is_done: false, availability };
+        }
+        if !entry.refused.is_empty() {
+            // The mail was acknowledged, so an operator decides about it.
+            return Ended { is_done: set_aside(&path, "refused").await, availability };
         }
         // If the process is killed before it removes the file, the control plane receives the same ids again.
         if let Err(error) = tokio::fs::remove_file(path).await {
@@ -216,4 +234,13 @@ impl Attempt {
         };
         self.core.hand_over(&copy.id, &mail).await
     }
+}
+
+/// Renames the file of a mail, so that it is not handed over any more. Returns whether it succeeded.
+async fn set_aside(path: &Path, extension: &str) -> bool {
+    let moved = tokio::fs::rename(path, path.with_extension(extension)).await;
+    if let Err(error) = &moved {
+        tracing::error!(%error, extension, "failed to set a mail in the queue aside");
+    }
+    moved.is_ok()
 }

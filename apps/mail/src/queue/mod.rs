@@ -17,6 +17,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use daemon::if_exists;
@@ -44,6 +45,8 @@ pub struct QueueLimits {
     pub free_bytes: u64,
     /// The bytes of a project's mails. While a project has more, other mail for it is refused.
     pub project_bytes: u64,
+    /// The time for which the control plane must refuse a mail before it is set aside.
+    pub refusal: Duration,
 }
 
 /// A mail of the queue.
@@ -254,7 +257,7 @@ mod tests {
         }
     }
 
-    const NO_LIMITS: QueueLimits = QueueLimits { free_bytes: 0, project_bytes: u64::MAX };
+    const NO_LIMITS: QueueLimits = QueueLimits { free_bytes: 0, project_bytes: u64::MAX, refusal: Duration::MAX };
 
     fn open(directory: &Path) -> (Queue, UnboundedReceiver<QueuedMail>) {
         Queue::open(directory, NO_LIMITS).unwrap()

@@ -21,6 +21,8 @@ pub const BLOG: &str = "blog.acme.mail.example";
 pub const SHOP: &str = "shop.acme.mail.example";
 /// The domain of a project whose mailbox is full.
 pub const FULL: &str = "full.acme.mail.example";
+/// The limit of the control plane for the sender's address, in characters.
+const MAX_FROM: usize = 512;
 
 /// A mail that the control plane received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +54,8 @@ struct Table {
     handovers: Vec<String>,
     /// Projects that no longer exist.
     gone: BTreeSet<String>,
+    /// Projects whose mails are rejected with 400.
+    refused: BTreeSet<String>,
     /// The domains that have another owner than at the start.
     owners: BTreeMap<String, Recipient>,
     /// Mails of this project are rejected with 503. An empty text selects all mails.
@@ -124,6 +128,16 @@ impl ControlPlane {
 
     pub fn remove(&self, project: &str) {
         self.shared.table.lock().unwrap().gone.insert(project.to_owned());
+    }
+
+    /// From now on, rejects the mails of this project as invalid.
+    pub fn refuse(&self, project: &str) {
+        self.shared.table.lock().unwrap().refused.insert(project.to_owned());
+    }
+
+    /// From now on, accepts the mails of this project again.
+    pub fn accept(&self, project: &str) {
+        self.shared.table.lock().unwrap().refused.remove(project);
     }
 
     /// Gives a domain to a project, or to none.
@@ -207,7 +221,10 @@ async fn receive(
     if table.gone.contains(&mail.project) {
         return HttpResponse::NotFound().finish();
     }
-    let Some(raw) = table.raw.get(&id) else { return HttpResponse::BadRequest().finish() };
+    if table.refused.contains(&mail.project) || mail.from.chars().count() > MAX_FROM {
+        return HttpResponse::BadRequest().finish();
+    }
+    let Some(raw) = table.raw.get(&id) else { return HttpResponse::Conflict().finish() };
     assert_eq!(u64::try_from(raw.len()).unwrap(), mail.size_bytes);
     let raw = String::from_utf8_lossy(raw).into_owned();
     if table.mails.iter().all(|known| known.id != id) {

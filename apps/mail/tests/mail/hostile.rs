@@ -1,7 +1,9 @@
 //! Hostile dialogues. Each one gets documented replies, leaves no mail that should not exist, and does not affect the
 //! next client.
 
-use super::control_plane::{BLOG, Received};
+use std::time::Duration;
+
+use super::control_plane::{BLOG, Received, SHOP};
 use super::fixture::{Client, Fixture, HOST};
 
 /// The expected state of the connection after a dialogue.
@@ -153,6 +155,8 @@ async fn commands_out_of_order_and_malformed_ones_are_refused() {
     let long = format!("NOOP {}\r\n", "x".repeat(5000));
     let endless = format!("{}\r\n", "x".repeat(200_000));
     let local = format!("RCPT TO:<{}@{BLOG}>\r\n", "x".repeat(65));
+    let quotes = format!("\"{}\"@{}", r#"\""#.repeat(64), ["a.".repeat(126), "a".to_owned()].concat());
+    let (quoted_from, quoted_to) = (format!("MAIL FROM:<{quotes}>\r\n"), format!("RCPT TO:<{quotes}>\r\n"));
     let recipient = format!("RCPT TO:<a@{BLOG}>\r\n");
     let literal = "RCPT TO:<a@[127.0.0.1]>\r\n";
     let percent = format!("RCPT TO:<a%b.example@{BLOG}>\r\n");
@@ -178,6 +182,8 @@ async fn commands_out_of_order_and_malformed_ones_are_refused() {
             dialogue("a long command", &[(&long, "500")], Open, 0),
             dialogue("a very long command", &[(&endless, "500")], Open, 0),
             dialogue("a long local part", &[hello, mail, (&local, "501")], Open, 0),
+            dialogue("a long sender", &[hello, (&quoted_from, "501")], Open, 0),
+            dialogue("a long recipient", &[hello, mail, (&quoted_to, "501")], Open, 0),
             dialogue("a relay", &[hello, mail, ("RCPT TO:<a@elsewhere.example>\r\n", "550")], Open, 0),
             dialogue("a relay by literal", &[hello, mail, (literal, "550")], Open, 0),
             dialogue("a percent hack is a local part", &[hello, mail, (&percent, "250")], Open, 0),
@@ -313,6 +319,30 @@ async fn no_result_is_forged() {
         assert!(!unfolded.contains("spf=pass"), "{header}");
         assert_eq!(unfolded.matches(&format!("{HOST};")).count(), 1, "{header}");
     }
+}
+
+/// A mail that the control plane never accepts must not block the mails of its project, nor fill the queue.
+#[tokio::test]
+async fn mail_that_the_control_plane_refuses_is_set_aside() {
+    let fixture = Fixture::start_with(|limits| {
+        limits.queue.project_bytes = 1;
+        limits.queue.refusal = Duration::ZERO;
+    })
+    .await;
+    let mut client = fixture.greet().await;
+    fixture.core.refuse("prj_blog");
+    let to = [format!("a@{BLOG}"), format!("b@{SHOP}")];
+    client.mail("x@sender.example", &to.each_ref().map(String::as_str), "Subject: 1\r\n\r\n").await;
+    assert_eq!(fixture.core.wait_for(1).await[0].mail.project, "prj_shop");
+    fixture.has_metric("svc_mx_handovers_total{outcome=\"refused\"}", "1").await;
+    fixture.has_metric("svc_mx_queue_mails", "0").await;
+    let files = std::fs::read_dir(fixture.directory.path().join("queue")).unwrap().map(|file| file.unwrap().path());
+    let mut extensions: Vec<_> = files.filter_map(|file| Some(file.extension()?.to_owned())).collect();
+    assert_eq!(extensions.pop().unwrap(), "refused");
+    assert!(extensions.is_empty() && fixture.core.handovers().len() == 2);
+    // The mail does not count against its project any more.
+    client.command("MAIL FROM:<x@sender.example>").await;
+    assert_eq!(client.command(&format!("RCPT TO:<a@{BLOG}>")).await, "250 2.1.5 OK");
 }
 
 #[tokio::test]

@@ -236,3 +236,17 @@ async fn a_wrong_server_at_the_address_of_the_control_plane_loses_no_mail() {
     fixture.core.reject_uploads(false);
     assert_eq!(fixture.core.wait_for(1).await.len(), 1);
 }
+
+/// The cause can be the control plane, such as one of an older release.
+#[tokio::test]
+async fn refused_mail_is_handed_over_when_the_control_plane_accepts_it() {
+    let fixture = Fixture::start().await;
+    fixture.core.refuse("prj_blog");
+    let mut client = fixture.greet().await;
+    client.mail("", &[&format!("a@{BLOG}")], "Subject: 1\r\n\r\n").await;
+    while fixture.core.handovers().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    fixture.core.accept("prj_blog");
+    assert_eq!(fixture.drain().await.len(), 1);
+}

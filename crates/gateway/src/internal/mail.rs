@@ -9,7 +9,7 @@ use actix_web::web::Data;
 use convergence::Convergence;
 use kernel::{Code, MailId, ProjectId};
 use mail::{
-    Attachment, ClaimedMail, DeliveryResult as AttemptResult, Mail, NewInboundMail, OutgoingMail as NewMail,
+    Attachment, ClaimedMail, DeliveryResult as AttemptResult, Mail, MailError, NewInboundMail, OutgoingMail as NewMail,
     RecipientOwner, Refusal, Submission,
 };
 use protocol::{
@@ -58,7 +58,7 @@ pub(super) fn routes(routes: &mut Routes) {
     area.put("receive_mail", "/internal/v1/mail/inbound/{mailId}", receive)
         .summary("Commit a received mail whose message was uploaded")
         .description("Safe to repeat. The response is 404 if the project was deleted.")
-        .codes(&[&Code::BAD_REQUEST]);
+        .codes(&[&Code::BAD_REQUEST, &MailError::UPLOAD_MISMATCH]);
 }
 
 const INVALID_QUERY: &str = "wait must be a non-negative integer";

@@ -83,8 +83,9 @@ impl Mail {
     ///
     /// # Errors
     /// Returns [`MailError::ProjectNotFound`] if the project is deleted: a background job deletes the uploaded message.
-    /// Returns [`MailError::Field`] if the bytes were not uploaded or a field is invalid, and [`MailError::MailStore`]
-    /// if the object store failed.
+    /// Returns [`MailError::UploadMismatch`] if the bytes were not uploaded or have another size, which another upload
+    /// corrects. Returns [`MailError::Field`] if a field is invalid, and [`MailError::MailStore`] if the object store
+    /// failed.
     pub async fn receive(&self, mail: NewInboundMail) -> Result<()> {
         let mut connection = self.store.connection().await?;
         if let Some(known) = connection.message_find(mail.id).await? {
@@ -97,10 +98,8 @@ impl Mail {
             return Err(InvalidField::new("spf", format!("must be one of: {}", SPF_RESULTS.join(" "))).into());
         }
         let raw = self.raws.stat(mail.project, mail.id).await?;
-        let size = raw.ok_or_else(|| InvalidField::new("id", "has no message; upload the message first"))?.size;
-        if size != mail.size_bytes {
-            let message = format!("must be the length of the message, which is {size}");
-            return Err(InvalidField::new("sizeBytes", message).into());
+        if raw.is_none_or(|raw| raw.size != mail.size_bytes) {
+            return Err(MailError::UploadMismatch);
         }
         self.insert_in_batch(mail).await
     }

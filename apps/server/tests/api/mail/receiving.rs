@@ -137,14 +137,15 @@ async fn invalid_mail_of_the_mail_node_is_rejected() {
         mail
     };
     // The message was not uploaded.
-    kit.commit(&id, inbound(&kit.project, MESSAGE)).await.expect_error(400, "bad_request");
+    kit.commit(&id, inbound(&kit.project, MESSAGE)).await.expect_error(409, "upload_mismatch");
     kit.upload(&id, MESSAGE).await.expect(204);
+    kit.commit(&id, mail("sizeBytes", json!(1))).await.expect_error(409, "upload_mismatch");
     for (field, value) in [
-        ("sizeBytes", json!(1)),
         ("spf", json!("maybe")),
         ("receivedAt", json!("yesterday")),
         ("project", json!("prj_1")),
         ("to", json!([])),
+        ("from", json!("x".repeat(513))),
     ] {
         kit.commit(&id, mail(field, value)).await.expect_error(400, "bad_request");
     }
