@@ -30,14 +30,14 @@ impl Header {
     /// `Authentication-Results` fields that name this host, as RFC 8601 section 5 requires.
     pub fn read(bytes: &[u8], host: &HostName) -> Self {
         let fields = Fields { rest: bytes };
-        let starts_with_field = bytes.is_empty() || fields.clone().next().is_some_and(|first| name(first).is_some());
+        let starts_with_field = bytes.is_empty() || fields.clone().next().is_some_and(is_field);
         if !starts_with_field {
             return Self { bytes: bytes.to_vec(), is_body: true, subject: None, fields: 0, hops: 0 };
         }
         let mut header = Self { bytes: Vec::new(), is_body: false, subject: None, fields: 0, hops: 0 };
         for field in fields {
             header.fields += 1;
-            let (name, value) = name(field).unwrap_or_default();
+            let (name, value) = split(field).unwrap_or_default();
             if name.eq_ignore_ascii_case(b"Authentication-Results") && claims(value, host) {
                 continue;
             }
@@ -75,12 +75,21 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Returns the name and the value of a field. White space before the colon is obsolete but valid (RFC 5322 section
+/// Returns whether the bytes are a valid field. White space before the colon is obsolete but valid (RFC 5322 section
 /// 4.5).
-fn name(field: &[u8]) -> Option<(&[u8], &[u8])> {
+fn is_field(field: &[u8]) -> bool {
+    let name = field.iter().position(|byte| *byte == b':').and_then(|colon| field.get(..colon));
+    name.map(<[u8]>::trim_ascii_end).is_some_and(|name| !name.is_empty() && name.iter().all(u8::is_ascii_graphic))
+}
+
+/// Returns the name and the value of a field. Removes all other bytes than printable ASCII from both ends of the name:
+/// other parsers ignore control characters or Unicode white space there.
+fn split(field: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = field.iter().position(|byte| *byte == b':')?;
-    let (name, value) = (field.get(..colon)?.trim_ascii_end(), field.get(colon + 1..)?);
-    (!name.is_empty() && name.iter().all(u8::is_ascii_graphic)).then_some((name, value))
+    let (name, value) = (field.get(..colon)?, field.get(colon + 1..)?);
+    let start = name.iter().position(u8::is_ascii_graphic)?;
+    let end = name.iter().rposition(u8::is_ascii_graphic)?;
+    Some((name.get(start..=end)?, value))
 }
 
 /// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for an ambiguous
@@ -105,8 +114,11 @@ fn identifier(value: &str) -> Option<String> {
         Some(quoted) => quoted.split_once('"')?,
         None => text.split_at(text.find([' ', '\t', '\r', '\n', ';']).unwrap_or(text.len())),
     };
-    // A quoted pair or an encoded word can be another spelling of the same name.
-    let is_plain = !identifier.is_empty() && !identifier.contains(['\\', '=', '"']);
+    // A quoted pair or an encoded word can be another spelling of the same name. So can any character that is not
+    // visible, because other parsers remove control characters and Unicode white space, or replace them with spaces.
+    let is_visible = |c: char| c.is_ascii_graphic() || c.is_alphanumeric();
+    let is_plain =
+        !identifier.is_empty() && identifier.chars().all(is_visible) && !identifier.contains(['\\', '=', '"']);
     let version = rest.trim_start();
     let version_end = version.find(';').unwrap_or(version.len());
     let version_is_number = version.get(..version_end)?.trim().bytes().all(|byte| byte.is_ascii_digit());
@@ -180,6 +192,10 @@ mod tests {
             "Authentication-Results: \"mx.example\"; spf=pass\r\n",
             "Authentication-Results: mx.example\r\n",
             "Authentication-Results: mx。example; spf=pass\r\n",
+            // Other parsers ignore these characters at the ends of a name.
+            "Authentication-Results\x0b: mx.example; spf=pass\r\n",
+            "Authentication-Results\u{a0} : mx.example; spf=pass\r\n",
+            "\x01\u{feff}Authentication-Results\u{2028}\x7f: mx.example; spf=pass\r\n",
             // Ambiguous identifiers.
             "Authentication-Results: \"mx\\.example\"; spf=pass\r\n",
             "Authentication-Results: =?utf-8?q?mx.example?=; spf=pass\r\n",
@@ -189,6 +205,13 @@ mod tests {
             "Authentication-Results: \"other.example; mx.example; spf=pass\r\n",
             "Authentication-Results: \r\n",
             "Authentication-Results: ; mx.example; spf=pass\r\n",
+            "Authentication-Results: \x01mx.example; spf=pass\r\n",
+            "Authentication-Results: mx.example\x01; spf=pass\r\n",
+            "Authentication-Results: mx.example\x0b1; spf=pass\r\n",
+            "Authentication-Results: \"\x1fmx.example \"; spf=pass\r\n",
+            "Authentication-Results: \u{a0}mx.example\u{200b}; spf=pass\r\n",
+            "Authentication-Results: \u{fffd}mx.example; spf=pass\r\n",
+            "Authentication-Results: other.example; none, \x01mx.example; spf=pass\r\n",
         ] {
             let (before, after) = ("From: a@b.example\r\n", "To: c@d.example\r\n\tx\r\n");
             let header = read(&format!("{before}{field}{after}"));
@@ -203,6 +226,7 @@ mod tests {
             "Authentication-Results: other.example; spf=pass smtp.mailfrom=mx.example\r\n",
             "Authentication-Results: other.example 1; (mx.example) spf=pass\r\n",
             "Authentication-Results: sub.mx.example; spf=pass\r\n",
+            "Authentication-Results: bücher.example; spf=pass\r\n",
             "X-Authentication-Results: mx.example; spf=pass\r\n",
             "Subject: Authentication-Results: mx.example; spf=pass\r\n",
             "X: 1\r\n Authentication-Results: mx.example; spf=pass\r\n",
