@@ -66,18 +66,21 @@ impl Smtp {
     /// server may have accepted the mail anyway. Returns [`MailError::Permanent`] if a retry cannot succeed.
     pub async fn send(&self, mail: &Mail) -> Result<()> {
         let message = mail.compose(&self.from)?;
+        let bytes = message.formatted();
         self.connector
-            .run(async |connection| {
-                let envelope = message.envelope();
-                let sender = commands::Mail::new(envelope.from().cloned(), Vec::new());
-                at_step(Step::Sender, connection.command(sender).await)?;
-                for recipient in envelope.to() {
-                    at_step(Step::Recipient, connection.command(Rcpt::new(recipient.clone(), Vec::new())).await)?;
-                }
-                at_step(Step::Message, connection.command(Data).await)?;
-                at_step(Step::Message, connection.message(&message.formatted()).await)?;
-                Ok(())
-            })
+            .run(
+                async |connection| {
+                    let envelope = message.envelope();
+                    let sender = commands::Mail::new(envelope.from().cloned(), Vec::new());
+                    at_step(Step::Sender, connection.command(sender).await)?;
+                    for recipient in envelope.to() {
+                        at_step(Step::Recipient, connection.command(Rcpt::new(recipient.clone(), Vec::new())).await)?;
+                    }
+                    at_step(Step::Message, connection.command(Data).await)
+                },
+                &bytes,
+                |_, reply| at_step(Step::Message, reply).map(drop),
+            )
             .await
     }
 }

@@ -38,6 +38,8 @@ pub enum SmtpFault {
     DropAfterMessage,
     /// The server keeps the message, and sends no response.
     HangAfterMessage,
+    /// The server keeps the message, and sends the response when the fault is removed.
+    WaitAfterMessage,
     /// The server sends no response to QUIT.
     HangAtQuit,
     /// The server sends no response at all.
@@ -85,7 +87,7 @@ pub(super) struct Server {
     pub encryption: Encryption,
     pub certificate: Certificate,
     pub credentials: Option<(String, String)>,
-    pub fault: Mutex<Option<SmtpFault>>,
+    pub fault: watch::Sender<Option<SmtpFault>>,
     pub received: watch::Sender<Vec<ReceivedMail>>,
 }
 
@@ -117,7 +119,7 @@ impl SmtpServer {
         credentials: Option<(String, String)>,
     ) -> io::Result<Self> {
         let (certificate, received) = (Certificate::generate(), watch::Sender::new(Vec::new()));
-        let server = Server { encryption, certificate, credentials, fault: Mutex::new(None), received };
+        let server = Server { encryption, certificate, credentials, fault: watch::Sender::new(None), received };
         let reserved = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // On Linux, this option allows the listener to bind the same port as this socket.
         reserved.set_reuseaddr(true)?;
@@ -148,11 +150,8 @@ impl SmtpServer {
     }
 
     /// Injects a fault into later sessions, or removes it.
-    ///
-    /// # Panics
-    /// Does not panic.
     pub fn inject(&self, fault: Option<SmtpFault>) {
-        *self.server.fault.lock().unwrap() = fault;
+        self.server.fault.send_replace(fault);
     }
 
     /// Returns the mails received so far, oldest first.

@@ -27,7 +27,7 @@ struct Session {
 }
 
 pub(super) async fn serve(stream: TcpStream, server: Arc<Server>) {
-    let fault = *server.fault.lock().unwrap();
+    let fault = *server.fault.borrow();
     let encrypted = server.encryption == Encryption::Implicit;
     let stream: Box<dyn Stream> = if encrypted {
         let Ok(stream) = server.certificate.acceptor().accept(stream).await else { return };
@@ -188,6 +188,10 @@ impl Session {
         match self.fault {
             Some(SmtpFault::DropAfterMessage) => return Ok(false),
             Some(SmtpFault::HangAfterMessage) => pending().await,
+            Some(SmtpFault::WaitAfterMessage) => {
+                // Does not fail, because the session keeps the sender.
+                let _ = self.server.fault.subscribe().wait_for(Option::is_none).await;
+            }
             _ => {}
         }
         self.respond(&format!("250 2.0.0 Ok {id}")).await?;

@@ -3,6 +3,7 @@
 //! If the relay's response is lost, the next attempt sends the same bytes with the same Message-ID.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::{MailId, Time};
@@ -23,6 +24,12 @@ pub(super) const RELAY_TOPIC: &str = "mail.relay";
 /// The time in seconds after which a mail that the relay has not accepted counts as bounced. It is shorter than the
 /// time for which the outbox retries, so the outbox message of such a mail does not become a dead letter.
 const RELAY_PERIOD_SECONDS: i64 = 48 * 3600;
+
+/// The timeout of an attempt: up to 15 minutes for the relay, which may check a large message before it replies, and
+/// the rest for reading the message. An attempt must not end before the relay's reply, because the next one would send
+/// a message again that the relay has accepted. Only a stop of the server ends it earlier, after the 25 seconds that
+/// the outbox worker waits.
+const TIMEOUT: Duration = Duration::from_secs(17 * 60);
 
 /// The detail of a mail whose outbox message became a dead letter, because the mail store was unavailable for all
 /// attempts.
@@ -95,6 +102,10 @@ impl MailRelay {
 impl OutboxHandler for MailRelay {
     fn topic(&self) -> &'static str {
         RELAY_TOPIC
+    }
+
+    fn timeout(&self) -> Duration {
+        TIMEOUT
     }
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {

@@ -1,7 +1,12 @@
 //! The relay of queued mail.
 
-use mail::{RefusedRecipient, RelayError, Relayed};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mail::{Envelope, MailRelay, RefusedRecipient, Relay, RelayError, Relayed};
 use store::outbox::Retry;
+use tokio::sync::Notify;
 
 use crate::kit::{Kit, outgoing};
 
@@ -34,6 +39,38 @@ async fn retry_sends_the_same_bytes() {
     let sent = kit.relay.sent();
     assert_eq!(sent.len(), 2);
     assert_eq!(sent[0], sent[1]);
+}
+
+/// A relay that replies when it is released.
+#[derive(Default)]
+struct SlowRelay {
+    started: Notify,
+    released: Notify,
+}
+
+#[async_trait]
+impl Relay for SlowRelay {
+    async fn send(&self, _: &Envelope, _: &[u8]) -> Result<Relayed, RelayError> {
+        self.started.notify_one();
+        self.released.notified().await;
+        Ok(Relayed { id: Some("slow".to_owned()), refused: Vec::new() })
+    }
+}
+
+/// Another attempt would send a mail again that the relay has accepted.
+#[tokio::test]
+async fn slow_reply_of_the_relay_is_awaited() {
+    let (kit, relay) = (Kit::start().await, Arc::new(SlowRelay::default()));
+    let shop = kit.project("shop").await;
+    let id = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    let worker = kit.store.spawn_outbox_worker(Arc::new(MailRelay::new(kit.mail.clone(), relay.clone())));
+    relay.started.notified().await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(15 * 60)).await;
+    tokio::time::resume();
+    relay.released.notify_one();
+    worker.stop().await;
+    assert_eq!(kit.outcome(shop, id).await.0, "sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use lettre::transport::smtp;
 use lettre::transport::smtp::authentication::{self, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
+use lettre::transport::smtp::response::Response;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use url::Host;
@@ -19,13 +21,17 @@ use super::{Result, at_step};
 pub struct Timeouts {
     /// The timeout of a connection attempt to one address.
     pub connect: Duration,
+    /// The timeout of the part of the session before the message. After this part, the server may need much longer: it
+    /// checks the message before its final reply (RFC 5321 section 4.5.3.2.6).
+    pub before_message: Duration,
     /// The timeout of the delivery of one mail.
     pub total: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(5), total: Duration::from_secs(30) }
+        let total = Duration::from_secs(30);
+        Self { connect: Duration::from_secs(5), before_message: total, total }
     }
 }
 
@@ -55,20 +61,29 @@ impl Connector {
         Ok(Self { config: config.clone(), tls, hello: ClientId::Domain(hello.to_owned()), timeouts })
     }
 
-    /// Connects, runs the steps that send a mail, and then ends the session.
+    /// Connects, runs the steps up to DATA, sends the message, and then ends the session. `conclude` receives the result
+    /// of the steps and the final reply.
     ///
     /// # Errors
-    /// Returns the errors of the connection and of the steps, and [`Cause::Timeout`].
-    pub(super) async fn run<T, E: From<MailError>>(
+    /// Returns the errors of the connection, of the steps and of `conclude`, and [`Cause::Timeout`].
+    pub(super) async fn run<P, T, E: From<MailError>>(
         &self,
-        steps: impl AsyncFnOnce(&mut AsyncSmtpConnection) -> std::result::Result<T, E>,
+        steps: impl AsyncFnOnce(&mut AsyncSmtpConnection) -> std::result::Result<P, E>,
+        message: &[u8],
+        conclude: impl FnOnce(P, std::result::Result<Response, smtp::Error>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        let session = async {
+        let timed_out = |_| MailError::Transient(Cause::Timeout);
+        let before_message = async {
             let mut connection = self.connect().await?;
-            let result = steps(&mut connection).await?;
+            let prepared = steps(&mut connection).await?;
+            Ok::<_, E>((connection, prepared))
+        };
+        let session = async {
+            let before_message = timeout(self.timeouts.before_message, before_message);
+            let (mut connection, prepared) = before_message.await.map_err(timed_out)??;
+            let result = conclude(prepared, connection.message(message).await)?;
             Ok::<_, E>((connection, result))
         };
-        let timed_out = |_| MailError::Transient(Cause::Timeout);
         let (mut connection, result) = timeout(self.timeouts.total, session).await.map_err(timed_out)??;
         // The server has accepted the mail, so the result of QUIT does not matter.
         let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;

@@ -16,9 +16,14 @@ use super::connector::{Connector, Timeouts};
 use super::error::{Cause, MailError, Step};
 use crate::mail::parse_address;
 
-/// The default timeouts, for messages of up to 10 MiB. The total stays below 45 seconds, the timeout of an outbox
-/// message.
-const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), total: Duration::from_secs(40) };
+/// The default timeouts, for messages of up to 10 MiB. After the message, a relay may need 10 minutes for its final
+/// reply (RFC 5321 section 4.5.3.2.6). A shorter timeout would send a message again that the relay has accepted. The
+/// outbox handler waits for longer than the total.
+const TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(5),
+    before_message: Duration::from_secs(120),
+    total: Duration::from_secs(15 * 60),
+};
 
 /// The longest reply that is returned, in characters.
 const MAX_REPLY_LENGTH: usize = 500;
@@ -109,17 +114,25 @@ impl Relay {
             "" => None,
             from => Some(parse_address(from).ok_or_else(invalid)?),
         };
-        self.connector.run(async |connection| submit(connection, from, &envelope.to, message).await).await
+        // lettre adds the line break before the final dot.
+        let bytes = message.strip_suffix(b"\r\n").unwrap_or(message);
+        self.connector
+            .run(
+                async |connection| send_envelope(connection, from, &envelope.to, message).await,
+                bytes,
+                |refused, reply| Ok(Relayed { id: id(&message_reply(reply)?), refused }),
+            )
+            .await
     }
 }
 
-/// Runs the steps of a session from MAIL FROM.
-async fn submit(
+/// Runs the steps of a session from MAIL FROM to DATA. Returns the refused recipients.
+async fn send_envelope(
     connection: &mut AsyncSmtpConnection,
     from: Option<Address>,
     to: &[String],
     message: &[u8],
-) -> Result<Relayed, RelayError> {
+) -> Result<Vec<RefusedRecipient>, RelayError> {
     let recipients: Vec<_> = to.iter().map(|address| (address, parse_address(address))).collect();
     let mut addresses = from.iter().chain(recipients.iter().filter_map(|(_, parsed)| parsed.as_ref()));
     let needs_utf8 = !header(message).is_ascii() || addresses.any(|address| !is_ascii(address));
@@ -138,10 +151,7 @@ async fn submit(
         return Err(RelayError::Permanent(reply.unwrap_or_else(|| "the message has no recipient".to_owned())));
     }
     message_reply(connection.command(Data).await)?;
-    // lettre adds the line break before the final dot.
-    let message = message.strip_suffix(b"\r\n").unwrap_or(message);
-    let response = message_reply(connection.message(message).await)?;
-    Ok(Relayed { id: id(&response), refused })
+    Ok(refused)
 }
 
 /// Returns the parameters of MAIL FROM that the bytes need (RFC 6152, RFC 6531).

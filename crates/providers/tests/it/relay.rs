@@ -153,6 +153,27 @@ async fn internationalized_message_needs_support_of_the_relay() {
     assert_eq!(server.received().len(), 3);
 }
 
+/// The server may check the message for minutes, but the steps before it have a short timeout.
+#[tokio::test]
+async fn slow_final_reply_is_awaited() {
+    let server = SmtpServer::start(Encryption::None).await;
+    server.inject(Some(SmtpFault::WaitAfterMessage));
+    let (relay, envelope) = (relay(&server), envelope(&["ada@navy.example"]));
+    let reply = async {
+        server.wait_for(1).await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        tokio::time::resume();
+        server.inject(None);
+    };
+    let (relayed, ()) = tokio::join!(relay.send(&envelope, MESSAGE), reply);
+    assert_eq!(relayed.unwrap().id.as_ref(), Some(&server.received()[0].id));
+    server.inject(Some(SmtpFault::Hang));
+    let timeouts = Timeouts { before_message: Duration::from_millis(200), ..Timeouts::default() };
+    let relay = Relay::with_timeouts(&config(&server, &server.url()), "svc.example", timeouts).unwrap();
+    assert_eq!(relay.send(&envelope, MESSAGE).await, Err(RelayError::Transient(Cause::Timeout)));
+}
+
 #[tokio::test]
 async fn lost_reply_is_transient_and_a_retry_sends_the_same_bytes() {
     let server = SmtpServer::start(Encryption::None).await;

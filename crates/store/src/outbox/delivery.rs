@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use kernel::error_chain;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::queue::{Attempt, ClaimedMessage};
@@ -17,10 +18,14 @@ use crate::backoff::backoff;
 use crate::transaction::{begin, commit, roll_back};
 use crate::{Connection, Error, Store};
 
-/// The timeout of a delivery. The remaining time of the lease is for recording the result.
-const DELIVERY_TIMEOUT: Duration = Duration::from_secs(45);
+/// The default timeout of a delivery.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// The time after the claim at which a delivered message becomes a dead letter if the handler still fails to record it.
+/// The interval at which the lease is renewed during a delivery. If one renewal fails, the next one is in time.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The time after the start of the lease at which a delivered message becomes a dead letter if the handler still fails
+/// to record it.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// The error of a message that was delivered and is not retried automatically.
@@ -39,7 +44,8 @@ static DELIVERIES: LazyLock<Counter<u64>> = LazyLock::new(|| {
 pub(super) struct Delivery {
     pub(super) store: Store,
     pub(super) handler: Arc<dyn OutboxHandler>,
-    pub(super) claimed_at: Instant,
+    /// The time of the claim, or of the last renewal of the lease.
+    pub(super) leased_at: Instant,
 }
 
 /// The result of an attempt.
@@ -67,7 +73,7 @@ impl From<Error> for RecordError {
 }
 
 impl Delivery {
-    pub(super) async fn run(self, claimed: ClaimedMessage) {
+    pub(super) async fn run(mut self, claimed: ClaimedMessage) {
         let attempt = claimed.attempt();
         let outcome = match claimed.open(&self.store) {
             Ok(message) => self.deliver(attempt, message).await,
@@ -77,23 +83,66 @@ impl Delivery {
         self.record(attempt, outcome).await;
     }
 
-    async fn deliver(&self, attempt: Attempt, message: Message) -> DeliveryOutcome {
-        // A panic counts as a transient error, so that the message gets a backoff.
-        let delivering = AssertUnwindSafe(self.handler.deliver(&message)).catch_unwind();
-        let reason = match tokio::time::timeout(DELIVERY_TIMEOUT, delivering).await {
-            Ok(Ok(Ok(()))) => return DeliveryOutcome::Delivered(message),
-            Ok(Ok(Err(DeliveryError::Permanent(reason)))) => {
+    async fn deliver(&mut self, attempt: Attempt, message: Message) -> DeliveryOutcome {
+        let reason = match self.call_handler(attempt, &message).await {
+            Ok(()) => return DeliveryOutcome::Delivered(message),
+            Err(DeliveryError::Permanent(reason)) => {
                 return DeliveryOutcome::DeadLetter { reason: sanitize(&reason), undelivered: Some(message) };
             }
-            Ok(Ok(Err(DeliveryError::Transient(reason)))) => sanitize(&reason),
-            Ok(Err(_)) => "internal error; see the log of the service".to_owned(),
-            Err(_) => format!("no response within {} s", DELIVERY_TIMEOUT.as_secs()),
+            Err(DeliveryError::Transient(reason)) => sanitize(&reason),
         };
         if self.store.clock_rng().now() < attempt.retry_until {
             return DeliveryOutcome::Retry(reason);
         }
         let reason = format!("retry period is over; last error: {reason}");
         DeliveryOutcome::DeadLetter { reason, undelivered: Some(message) }
+    }
+
+    /// Calls the handler, and renews the lease until it returns. A panic and the timeout count as transient errors, so
+    /// that the message gets a backoff.
+    async fn call_handler(&mut self, attempt: Attempt, message: &Message) -> Result<(), DeliveryError> {
+        let handler = Arc::clone(&self.handler);
+        let (timeout, returned) = (handler.timeout(), Notify::new());
+        let delivering = async {
+            let delivering = AssertUnwindSafe(handler.deliver(message)).catch_unwind();
+            let delivered = tokio::time::timeout(timeout, delivering).await;
+            returned.notify_one();
+            delivered
+        };
+        // The handler continues during a renewal, which can wait for a connection. A renewal is never dropped, because
+        // its statement could then be executed after the result is recorded.
+        let renewing = async {
+            while tokio::time::timeout(RENEWAL_INTERVAL, returned.notified()).await.is_err() {
+                self.renew_lease(attempt).await;
+            }
+        };
+        let (delivered, ()) = tokio::join!(delivering, renewing);
+        let reason = match delivered {
+            Ok(Ok(delivered)) => return delivered,
+            Ok(Err(_)) => "internal error; see the log of the service".to_owned(),
+            Err(_) => format!("no response within {} s", timeout.as_secs()),
+        };
+        Err(DeliveryError::Transient(reason))
+    }
+
+    /// Renews the lease. After an error, the next renewal may succeed. If the message was withdrawn or claimed by
+    /// another worker, the delivery continues, but its result is not recorded.
+    async fn renew_lease(&mut self, attempt: Attempt) {
+        let renewed_at = Instant::now();
+        match self.try_renew_lease(attempt).await {
+            Ok(true) => self.leased_at = renewed_at,
+            Ok(false) => {}
+            Err(error) => {
+                let (topic, error) = (self.handler.topic(), error_chain(&error).to_string());
+                tracing::warn!(topic, id = %attempt.id, error, "failed to renew the lease of an outbox message");
+            }
+        }
+    }
+
+    async fn try_renew_lease(&self, attempt: Attempt) -> Result<bool, Error> {
+        let until = self.store.clock_rng().now().plus_seconds(LEASE.as_secs().cast_signed());
+        let mut connection = self.store.connection().await?;
+        attempt.renew(&mut connection, until).await
     }
 
     /// Retries while Postgres is unavailable. Other processes cannot claim the message in that time either, and giving
@@ -111,7 +160,7 @@ impl Delivery {
                 Err(record_error) => {
                     // Retries of the handler's errors have a limit, because the attempt occupies a delivery slot.
                     let (error, overdue) = match record_error {
-                        RecordError::Handler(error) => (error, self.claimed_at.elapsed() > RECORD_TIMEOUT),
+                        RecordError::Handler(error) => (error, self.leased_at.elapsed() > RECORD_TIMEOUT),
                         RecordError::Database(error) => (error, false),
                     };
                     let give_up = overdue || !is_transient(&error);
@@ -219,7 +268,7 @@ fn is_transient(error: &Error) -> bool {
 }
 
 const _: () =
-    assert!(DELIVERY_TIMEOUT.as_secs() < RECORD_TIMEOUT.as_secs() && RECORD_TIMEOUT.as_secs() < LEASE.as_secs());
+    assert!(2 * RENEWAL_INTERVAL.as_secs() < RECORD_TIMEOUT.as_secs() && RECORD_TIMEOUT.as_secs() < LEASE.as_secs());
 
 #[cfg(test)]
 mod tests {

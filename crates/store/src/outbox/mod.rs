@@ -3,8 +3,8 @@
 //!
 //! [`Store::enqueue`] writes a message in the caller's transaction; a rollback discards it. An outbox worker
 //! ([`Store::spawn_outbox_worker`]) claims the due messages of its topic in one statement, which moves their due time
-//! to the end of a lease. So no transaction and no row lock is open during a delivery, and the messages of a killed
-//! process are due again when their lease ends.
+//! to the end of a lease, and renews the lease during a delivery. So no transaction and no row lock is open during a
+//! delivery, and the messages of a killed process are due again when their lease ends.
 //!
 //! **At least once.** If a process dies after a delivery and before it records the delivery, the message is delivered
 //! again after the lease: one duplicate for each such crash. The same happens if, at that point, a process cannot reach
@@ -26,6 +26,7 @@ mod queue;
 mod worker;
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use diesel::prelude::*;
@@ -99,7 +100,12 @@ pub trait OutboxHandler: Send + Sync {
         8
     }
 
-    /// Delivers a message, outside any transaction. The timeout is 45 seconds and counts as
+    /// Returns the timeout of a delivery.
+    fn timeout(&self) -> Duration {
+        delivery::DEFAULT_TIMEOUT
+    }
+
+    /// Delivers a message, outside any transaction, within [`Self::timeout`]. A timeout counts as
     /// [`DeliveryError::Transient`].
     ///
     /// # Errors

@@ -134,6 +134,12 @@ macro_rules! latest {
 
 /// Each method returns whether the attempt was still the latest. If not, it wrote nothing.
 impl Attempt {
+    /// Extends the lease.
+    pub(super) async fn renew(self, connection: &mut Connection, until: Time) -> Result<bool> {
+        let change = outbox::next_attempt_at.eq(until);
+        Ok(Prepared(diesel::update(latest!(self)).set(change)).execute(connection).await? == 1)
+    }
+
     pub(super) async fn remove(self, connection: &mut Connection) -> Result<bool> {
         Ok(diesel::delete(latest!(self)).execute(connection).await? == 1)
     }

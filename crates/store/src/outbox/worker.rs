@@ -18,7 +18,8 @@ use super::delivery::Delivery;
 use super::{OutboxHandler, queue};
 use crate::{Result, Store};
 
-/// The lease of a claimed message. A delivery ends before its lease.
+/// The lease of a claimed message. It is renewed during a delivery. A delivery with the default timeout ends before the
+/// lease of its claim.
 pub const LEASE: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -120,7 +121,7 @@ impl DeliveryLoop {
 
     /// Claims as many messages as may be delivered concurrently. Returns whether more may be due.
     async fn claim(&mut self) -> Result<bool> {
-        let (topic, now, claimed_at) = (self.handler.topic(), self.store.clock_rng().now(), Instant::now());
+        let (topic, now, leased_at) = (self.handler.topic(), self.store.clock_rng().now(), Instant::now());
         let free_slots = self.handler.max_concurrency().saturating_sub(self.deliveries.len());
         let until = now.plus_seconds(LEASE.as_secs().cast_signed());
         let busy: Vec<Uuid> = self.tenants.values().copied().collect();
@@ -130,7 +131,7 @@ impl DeliveryLoop {
         let more = claimed.len() >= free_slots;
         for message in claimed {
             let span = tracing::info_span!("deliver", topic, id = %message.attempt().id);
-            let delivery = Delivery { store: self.store.clone(), handler: self.handler.clone(), claimed_at };
+            let delivery = Delivery { store: self.store.clone(), handler: self.handler.clone(), leased_at };
             let tenant = message.tenant_id;
             let task = self.deliveries.spawn(delivery.run(message).instrument(span));
             self.tenants.insert(task.id(), tenant);

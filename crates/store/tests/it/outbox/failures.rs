@@ -1,11 +1,18 @@
 //! Crashed workers, expired leases and lost connections.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-use store::outbox::{DeliveryError, OutboxWorker};
+use async_trait::async_trait;
+use diesel_async::RunQueryDsl as _;
+use kernel::Time;
+use store::outbox::{DeliveryError, Message, OutboxHandler, OutboxWorker};
+use store::{Connection, Error, Result};
 use testkit::keys;
+use tokio::sync::Notify;
 
-use super::kit::{AFTER_LEASE, Arrival, Kit, Receiver, poll_once};
+use super::kit::{AFTER_LEASE, Arrival, Kit, Receiver, TOPIC, poll_once};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crash_before_recording_causes_one_duplicate() {
@@ -27,6 +34,91 @@ async fn crash_before_recording_causes_one_duplicate() {
     assert_eq!((first.id, first.created_at), (second.id, second.created_at));
     assert_eq!((first.attempts, second.attempts), (1, 2));
     assert_eq!(kit.recorded().await, ["one", "two"]);
+}
+
+/// A handler whose deliveries may take ten minutes.
+struct SlowHandler {
+    receiver: Arc<Receiver>,
+    /// Notified after each delivery, before it is recorded.
+    returned: Notify,
+}
+
+impl SlowHandler {
+    fn new(receiver: &Arc<Receiver>) -> Arc<Self> {
+        Arc::new(Self { receiver: Arc::clone(receiver), returned: Notify::new() })
+    }
+}
+
+#[async_trait]
+impl OutboxHandler for SlowHandler {
+    fn topic(&self) -> &'static str {
+        TOPIC
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
+    async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError> {
+        let delivered = self.receiver.deliver(message).await;
+        self.returned.notify_one();
+        delivered
+    }
+
+    async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()> {
+        self.receiver.on_delivered(tx, message, at).await
+    }
+}
+
+async fn advance_timers(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn long_delivery_keeps_its_lease() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let _worker = kit.store.spawn_outbox_worker(SlowHandler::new(&receiver));
+    kit.enqueue("one").await;
+    let first = receiver.next().await;
+    kit.clock.advance(50);
+    advance_timers(Duration::from_secs(50)).await;
+    kit.wait_for_rows(1, "store.outbox WHERE next_attempt_at > created_at + interval '90 s'").await;
+    // The lease of the claim is over. A worker that claims the next message would also claim this one.
+    kit.clock.advance(50);
+    kit.enqueue("two").await;
+    receiver.accept_next("two").await;
+    kit.wait_for_rows(1, "recorded").await;
+    assert_eq!(kit.row("one").await["attempts"], 1);
+    first.accept();
+    kit.wait_until_empty().await;
+    assert_eq!(kit.recorded().await, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn renewal_that_waits_does_not_delay_the_delivery() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    let handler = SlowHandler::new(&receiver);
+    let _worker = kit.store.spawn_outbox_worker(handler.clone());
+    kit.enqueue("one").await;
+    let first = receiver.next().await;
+    // The renewal waits for the lock of the row.
+    let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    kit.store
+        .transaction_unaudited(async |tx: &mut Connection| {
+            diesel::sql_query("SELECT 1 FROM store.outbox FOR UPDATE").execute(tx).await?;
+            advance_timers(Duration::from_secs(21)).await;
+            kit.wait_for_rows(1, waiting).await;
+            first.accept();
+            handler.returned.notified().await;
+            kit.wait_for_rows(1, waiting).await;
+            Ok::<_, Error>(())
+        })
+        .await
+        .unwrap();
+    kit.wait_until_empty().await;
+    assert_eq!(kit.recorded().await, ["one"]);
 }
 
 /// Lets the lease of a stopping worker expire during its delivery of the message `one`, and another worker claim the
