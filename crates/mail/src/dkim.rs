@@ -11,8 +11,9 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
 /// The signed headers (RFC 6376 section 5.4.1). The list also contains headers that the mail does not have, so that a
-/// server that adds one of them breaks the signature.
-const SIGNED_HEADERS: [&str; 11] = [
+/// server that adds one of them breaks the signature. Receivers offer to unsubscribe with one click only if the
+/// signature covers `List-Unsubscribe` and `List-Unsubscribe-Post` (RFC 8058 section 4).
+const SIGNED_HEADERS: [&str; 20] = [
     "From",
     "Reply-To",
     "To",
@@ -24,6 +25,15 @@ const SIGNED_HEADERS: [&str; 11] = [
     "References",
     "MIME-Version",
     "Content-Type",
+    "Content-Transfer-Encoding",
+    "List-Id",
+    "List-Help",
+    "List-Unsubscribe",
+    "List-Unsubscribe-Post",
+    "List-Subscribe",
+    "List-Post",
+    "List-Owner",
+    "List-Archive",
 ];
 
 /// Signs outgoing mail with the platform's key. Cheap to clone.

@@ -120,7 +120,12 @@ async fn signature_covers_headers_and_body() {
     for (pem, algorithm) in [(ED25519_KEY, "ed25519-sha256"), (RSA_KEY, "rsa-sha256")] {
         let signer = DkimSigner::new(pem, "mail.example", "s1").unwrap();
         let kit = Kit::with(Limits::default(), |mail| mail.with_dkim(Some(signer))).await;
-        let mail = OutgoingMail { html: Some("<p>Hello</p>".to_owned()), ..outgoing(&["ada@example.org"]) };
+        let one_click = [
+            ("List-Unsubscribe", "<https://shop.example/unsubscribe?id=1>"),
+            ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
+        ];
+        let headers = one_click.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let mail = OutgoingMail { html: Some("<p>Hello</p>".to_owned()), headers, ..outgoing(&["ada@example.org"]) };
         let (_, bytes) = sent(&kit, mail).await;
         parse(&bytes);
         let text = String::from_utf8(bytes).unwrap();
@@ -140,7 +145,7 @@ async fn signature_covers_headers_and_body() {
         // A server that adds a header which the message does not have breaks the signature.
         let signed: Vec<_> = tags["h"].split(':').map(str::to_ascii_lowercase).collect();
         assert!(
-            ["from", "to", "cc", "subject", "message-id", "references"]
+            ["from", "to", "cc", "subject", "message-id", "references", "list-unsubscribe", "list-unsubscribe-post"]
                 .iter()
                 .all(|it| signed.contains(&(*it).to_owned()))
         );
