@@ -15,6 +15,8 @@ use crate::address::Mailbox;
 use crate::host::HostName;
 
 const VERSION: &str = "v=spf1";
+/// The maximum number of lookups of a check (RFC 7208 section 4.6.4).
+const MAX_LOOKUPS: usize = 10;
 
 /// A result of SPF (RFC 7208 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,22 +104,41 @@ impl Spf {
         // RFC 7208 sections 4.5 and 4.6 require permerror for several records and for an invalid record. mail-auth
         // deviates: it uses the first valid record of several, reports `none` for an invalid record next to other TXT
         // records, and accepts unknown mechanisms and malformed addresses. So this function checks the records first.
-        match self.records(domain).await.as_deref() {
-            Ok([]) => return SpfResult::None,
-            Ok([record]) if record.split(' ').skip(1).filter(|term| !term.is_empty()).all(is_valid_term) => {}
-            Ok(_) => return SpfResult::PermError,
-            Err(result) => return *result,
-        }
+        let records = match self.records(domain.as_str()).await {
+            Ok(records) => records,
+            Err(result) => return result,
+        };
+        let record = match records.as_slice() {
+            [] => return SpfResult::None,
+            [record] if terms(record).all(is_valid_term) => record,
+            _ => return SpfResult::PermError,
+        };
         let parameters = SpfParameters::verify_mail_from(client, ehlo, self.host.as_str(), sender);
         match self.authenticator.verify_spf(parameters).await.result().into() {
             SpfResult::None => SpfResult::PermError,
+            // mail-auth ignores the qualifier of an include whose record passes because of another include.
+            SpfResult::Pass if self.has_include_that_does_not_pass(record).await => SpfResult::Neutral,
             result => result,
         }
     }
 
+    /// Returns whether a record, or a record to which it redirects, has an include with another qualifier than `+`.
+    async fn has_include_that_does_not_pass(&self, record: &str) -> bool {
+        let mut record = record.to_owned();
+        for _ in 0..=MAX_LOOKUPS {
+            if terms(&record).any(is_include_that_does_not_pass) {
+                return true;
+            }
+            let Some(target) = redirect(&record) else { return false };
+            let Some(next) = self.records(target).await.unwrap_or_default().into_iter().next() else { return false };
+            record = next;
+        }
+        false
+    }
+
     /// Returns the domain's SPF records.
-    async fn records(&self, domain: &HostName) -> Result<Vec<String>, SpfResult> {
-        let mut name = Name::from_ascii(domain.as_str()).map_err(|_| SpfResult::None)?;
+    async fn records(&self, domain: &str) -> Result<Vec<String>, SpfResult> {
+        let mut name = Name::from_ascii(domain).map_err(|_| SpfResult::None)?;
         name.set_fqdn(true);
         let found = match self.authenticator.resolver().txt_lookup(name).await {
             Ok(found) => found,
@@ -138,6 +159,29 @@ fn spf_record(data: &RData) -> Option<String> {
     let text = String::from_utf8_lossy(&text).into_owned();
     let (version, rest) = text.split_at_checked(VERSION.len())?;
     (version.eq_ignore_ascii_case(VERSION) && (rest.is_empty() || rest.starts_with(' '))).then_some(text)
+}
+
+/// Returns the terms of a record.
+fn terms(record: &str) -> impl Iterator<Item = &str> {
+    record.split(' ').skip(1).filter(|term| !term.is_empty())
+}
+
+/// Returns whether a term is an include with another qualifier than `+`.
+fn is_include_that_does_not_pass(term: &str) -> bool {
+    let mechanism = term.strip_prefix(['-', '~', '?']);
+    let name = mechanism.and_then(|mechanism| mechanism.split_once(':')).map(|(name, _)| name);
+    name.is_some_and(|name| name.eq_ignore_ascii_case("include"))
+}
+
+/// Returns the domain to which a record redirects. Returns `None` if the record has `all`, which ends the evaluation
+/// (RFC 7208 section 6.1), or if the domain contains a macro.
+fn redirect(record: &str) -> Option<&str> {
+    if terms(record).any(|term| term.trim_start_matches(['+', '-', '~', '?']).eq_ignore_ascii_case("all")) {
+        return None;
+    }
+    let mut modifiers = terms(record).filter_map(|term| term.split_once('='));
+    let (_, target) = modifiers.find(|(name, _)| name.eq_ignore_ascii_case("redirect"))?;
+    (!target.contains('%')).then_some(target)
 }
 
 /// Returns whether a term of a record is a modifier, or a known mechanism with a valid address.
