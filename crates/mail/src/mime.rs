@@ -5,11 +5,20 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kernel::MailId;
-use lettre::message::header::{self, ContentTransferEncoding, HeaderValue};
+use lettre::message::header::{self, ContentTransferEncoding, HeaderName, HeaderValue, Headers};
 use lettre::message::{Attachment, Body, Message, MultiPart, SinglePart};
 
 use crate::outgoing::{ValidAttachment, ValidMail};
+
+/// The maximum length of a line without its line break (RFC 5322 section 2.1.1).
+const MAX_LINE_BYTES: usize = 998;
+
+/// The number of bytes in an encoded word of a subject. The first line, with the name, has at most 76 characters
+/// (RFC 2047 section 2).
+const ENCODED_WORD_BYTES: usize = 39;
 
 /// Assembles the message of a mail. Recipients in `bcc` appear only in the envelope. Returns `None` if the library
 /// rejects the mail.
@@ -17,7 +26,7 @@ pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<
     let ValidMail { from, reply_to, to, cc, recipients: _, subject, text, html, headers, attachments } = mail;
     let mut message = Message::builder()
         .from(from.header()?)
-        .subject(subject)
+        .raw_header(subject_header(subject))
         .date(UNIX_EPOCH + Duration::from_millis(millis(id)))
         .message_id(Some(format!("<{id}@{domain}>")))
         .header(header::MIME_VERSION_1_0);
@@ -30,8 +39,8 @@ pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<
     if let Some(mailbox) = reply_to {
         message = message.reply_to(mailbox.header()?);
     }
-    for (name, value) in headers {
-        message = message.raw_header(HeaderValue::new(name, value));
+    for header in headers {
+        message = message.raw_header(header);
     }
     let content = content(id, text, html);
     let message = match (content, attachments) {
@@ -40,6 +49,35 @@ pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<
         (content, attachments) => message.multipart(with_attachments(id, content, attachments)?),
     };
     Some(message.ok()?.formatted())
+}
+
+/// Returns whether a line of a header is too long. The library breaks lines only at spaces.
+pub(crate) fn has_long_line(header: &HeaderValue) -> bool {
+    let mut headers = Headers::new();
+    headers.insert_raw(header.clone());
+    headers.to_string().lines().any(|line| line.len() > MAX_LINE_BYTES)
+}
+
+/// Returns the header of a subject. If it has a long word, encodes all of it.
+fn subject_header(subject: String) -> HeaderValue {
+    let name = HeaderName::new_from_ascii_str("Subject");
+    let header = HeaderValue::new(name.clone(), subject.clone());
+    if has_long_line(&header) {
+        let encoded = encoded_words(&subject);
+        return HeaderValue::dangerous_new_pre_encoded(name, subject, encoded);
+    }
+    header
+}
+
+/// Returns a text as encoded words, one a line (RFC 2047).
+fn encoded_words(text: &str) -> String {
+    let (mut words, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(rest.floor_char_boundary(ENCODED_WORD_BYTES));
+        words.push(format!("=?utf-8?b?{}?=", STANDARD.encode(word)));
+        rest = after;
+    }
+    words.join("\r\n ")
 }
 
 /// The text of a mail: a single part, or alternatives (text and HTML).

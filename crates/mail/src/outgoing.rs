@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lettre::message::header::{ContentType, HeaderName};
+use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 
 use crate::address::{Mailbox, suppression_key};
+use crate::mime::has_long_line;
 use crate::model::{Attachment, OutgoingMail, Refusal};
 
 /// The maximum size of an assembled mail, in bytes.
@@ -20,6 +21,7 @@ const MAX_HEADERS: usize = 50;
 const MAX_HEADER_BYTES: usize = 4096;
 const MAX_ATTACHMENTS: usize = 100;
 const MAX_FILENAME_CHARS: usize = 255;
+const MAX_CONTENT_TYPE_BYTES: usize = 255;
 
 /// The headers that the platform or a mail server sets. Headers that begin with `Content-`, `Resent-`, `ARC-` or
 /// `X-SES-` are reserved as well.
@@ -54,7 +56,7 @@ pub(crate) struct ValidMail {
     pub(crate) subject: String,
     pub(crate) text: Option<String>,
     pub(crate) html: Option<String>,
-    pub(crate) headers: Vec<(HeaderName, String)>,
+    pub(crate) headers: Vec<HeaderValue>,
     pub(crate) attachments: Vec<ValidAttachment>,
 }
 
@@ -125,7 +127,7 @@ fn mailboxes(field: &str, texts: &[String]) -> Result<Vec<Mailbox>, Refusal> {
     texts.iter().enumerate().map(parse).collect()
 }
 
-fn header(name: String, value: String) -> Result<(HeaderName, String), Refusal> {
+fn header(name: String, value: String) -> Result<HeaderValue, Refusal> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let lower = name.to_ascii_lowercase();
     if name.is_empty() || name.len() > 76 || !name.chars().all(is_token) {
@@ -138,7 +140,10 @@ fn header(name: String, value: String) -> Result<(HeaderName, String), Refusal> 
         let message = format!("the header {name} must be one line of at most {MAX_HEADER_BYTES} bytes");
         return Err(Refusal::InvalidMessage(message));
     }
-    Ok((HeaderName::new_from_ascii(name).map_err(|_| invalid("the name of a header is not valid"))?, value))
+    let long = format!("the header {name} has a word that does not fit in a line of 998 characters; add spaces to it");
+    let name = HeaderName::new_from_ascii(name).map_err(|_| invalid("the name of a header is not valid"))?;
+    let header = HeaderValue::new(name, value);
+    if has_long_line(&header) { Err(Refusal::InvalidMessage(long)) } else { Ok(header) }
 }
 
 fn attachment(attachment: Attachment) -> Result<ValidAttachment, Refusal> {
@@ -150,12 +155,16 @@ fn attachment(attachment: Attachment) -> Result<ValidAttachment, Refusal> {
     }
     // Multipart and message types must not be encoded in base64 (RFC 2045 section 6.4).
     let lower = content_type.to_ascii_lowercase();
-    let is_valid =
-        !content_type.contains(char::is_control) && !lower.starts_with("multipart/") && !lower.starts_with("message/");
-    let parsed = ContentType::parse(&content_type).ok().filter(|_| is_valid && content_type.is_ascii());
+    let is_valid = content_type.len() <= MAX_CONTENT_TYPE_BYTES
+        && content_type.is_ascii()
+        && !content_type.contains(char::is_control)
+        && !lower.starts_with("multipart/")
+        && !lower.starts_with("message/");
+    let parsed = ContentType::parse(&content_type).ok().filter(|_| is_valid);
     let content_type = parsed.ok_or_else(|| {
         Refusal::InvalidMessage(format!(
-            "the contentType of {filename} must be a media type such as image/png, other than multipart and message"
+            "the contentType of {filename} must be a media type such as image/png of at most {MAX_CONTENT_TYPE_BYTES} \
+             bytes, other than multipart and message"
         ))
     })?;
     let content = STANDARD.decode(content.as_bytes());

@@ -101,6 +101,16 @@ async fn mail_without_content_is_a_valid_message() {
     assert_eq!(parse(&bytes).body_text(0).unwrap().trim_end(), "");
 }
 
+/// RFC 5322 section 2.1.1. The other lines of a subject are folded at its spaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_subjects_survive() {
+    for subject in ["x".repeat(1000), format!("a{}b", " ".repeat(998)), "🎉".repeat(1000)] {
+        let mail = OutgoingMail { subject: subject.clone(), ..outgoing(&["ada@example.org"]) };
+        let (_, bytes) = sent(&Kit::start().await, mail).await;
+        assert_eq!(parse(&bytes).subject(), Some(&*subject));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn long_lines_and_dots_survive() {
     let kit = Kit::start().await;
