@@ -9,7 +9,7 @@ use crate::model::{DeliveryEvent, DeliveryEventKind, EventRecipient};
 const MAX_RECIPIENTS: usize = 100;
 
 /// Parses a notification: the relay's id of the mail, and the event. Returns `None` for a text that is not a
-/// notification of a known type.
+/// notification of a known type, and for a report that a mail is not spam.
 pub(crate) fn parse(text: &str) -> Option<(String, DeliveryEvent)> {
     let notification: Value = serde_json::from_str(text).ok()?;
     // Notifications of SES event publishing have another field for the type.
@@ -17,6 +17,10 @@ pub(crate) fn parse(text: &str) -> Option<(String, DeliveryEvent)> {
     let (kind, recipients) = match kind.as_str() {
         "Delivery" => (DeliveryEventKind::Delivered, delivered(&notification)),
         "Bounce" => bounced(&notification),
+        // The recipient moved the mail out of the spam folder (RFC 6430).
+        "Complaint" if feedback_type(&notification).is_some_and(|it| it.eq_ignore_ascii_case("not-spam")) => {
+            return None;
+        }
         "Complaint" => (DeliveryEventKind::Complained, complained(&notification)),
         _ => return None,
     };
@@ -47,11 +51,15 @@ fn bounced(notification: &Value) -> (DeliveryEventKind, Vec<EventRecipient>) {
 }
 
 fn complained(notification: &Value) -> Vec<EventRecipient> {
-    let detail = text_at(notification, "/complaint/complaintFeedbackType");
+    let detail = feedback_type(notification);
     let recipient = |recipient: &Value| {
         Some(EventRecipient { address: text_at(recipient, "/emailAddress")?, detail: detail.clone() })
     };
     items(notification, "/complaint/complainedRecipients").filter_map(recipient).collect()
+}
+
+fn feedback_type(notification: &Value) -> Option<String> {
+    text_at(notification, "/complaint/complaintFeedbackType")
 }
 
 /// Returns the items of the array at a path (RFC 6901).
@@ -153,6 +161,7 @@ mod tests {
             r#"{"notificationType":"Delivery","mail":{"messageId":17}}"#,
             r#"{"notificationType":"AmazonSnsSubscriptionSucceeded","message":"x"}"#,
             r#"{"eventType":"Open","mail":{"messageId":"1"},"open":{}}"#,
+            r#"{"eventType":"Complaint","mail":{"messageId":"1"},"complaint":{"complainedRecipients":[{"emailAddress":"a@x.example"}],"complaintFeedbackType":"not-spam"}}"#,
             r#"{"notificationType":["Bounce"],"mail":{"messageId":"1"}}"#,
         ] {
             assert_eq!(parse(text), None, "{text:.80}");

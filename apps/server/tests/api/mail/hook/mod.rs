@@ -76,6 +76,17 @@ async fn both_signature_versions_are_accepted_and_each_message_is_recorded_once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn report_that_a_mail_is_not_spam_has_no_effect() {
+    let hook = Hook::start().await;
+    let complaint = |feedback: &str| {
+        json!({ "notificationType": "Complaint", "mail": { "messageId": "unknown" }, "complaint": {
+            "complainedRecipients": [{ "emailAddress": "ada@navy.example" }], "complaintFeedbackType": feedback } })
+    };
+    assert_eq!((hook.notify(&complaint("not-spam")).await, hook.recorded().await), (200, 0));
+    assert_eq!((hook.notify(&complaint("abuse")).await, hook.recorded().await), (200, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hook_without_a_topic_is_off() {
     let app = App::start().await;
     for body in ["", "{}", "{\"Type\":\"Notification\"}"] {
