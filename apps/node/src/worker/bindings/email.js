@@ -57,18 +57,26 @@ function bytesOf(content) {
   throw invalid("The content of an attachment must be a string, ArrayBuffer or ArrayBufferView.");
 }
 
+// Returns the media type. A string becomes UTF-8, but a mail client may assume another character set of a text.
+function checkContentType(contentType, content) {
+  const type = checkText("invalid_message", "contentType", contentType);
+  const lacksCharset = typeof content === "string" && /^text\//i.test(type) && !/;\s*charset=/i.test(type);
+  return lacksCharset ? `${type}; charset=utf-8` : type;
+}
+
 function checkAttachments(attachments) {
   if (isMissing(attachments)) return [];
   if (!Array.isArray(attachments)) throw invalid("`attachments` must be an array.");
   let left = MAX_ATTACHMENT_BYTES;
   return Array.from(checkLength("invalid_message", "attachments", attachments), (attachment) => {
     if (isMissing(attachment)) throw invalid("An attachment must be `{ filename, contentType, content }`.");
-    const bytes = bytesOf(attachment.content);
+    const { filename, contentType, content } = attachment;
+    const bytes = bytesOf(content);
     left -= bytes.byteLength;
     if (left < 0) throw tooLarge();
     return {
-      filename: checkText("invalid_message", "filename", attachment.filename),
-      contentType: checkText("invalid_message", "contentType", attachment.contentType),
+      filename: checkText("invalid_message", "filename", filename),
+      contentType: checkContentType(contentType, content),
       content: bytes.toBase64(),
     };
   });

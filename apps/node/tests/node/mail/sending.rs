@@ -26,6 +26,8 @@ async fn mail_is_submitted_with_all_fields() {
                 { "filename": "bytes", "contentType": "application/octet-stream", "bytes": [0, 255, 10] },
                 { "filename": "view", "contentType": "x", "view": [1, 2] },
                 { "filename": "empty", "contentType": "x", "text": "" },
+                { "filename": "named", "contentType": "Text/html; Charset=us-ascii", "text": "a" },
+                { "filename": "latin", "contentType": "text/plain", "bytes": [228] },
             ],
         }))
         .await;
@@ -60,10 +62,12 @@ async fn mail_is_submitted_with_all_fields() {
         html: Some("<p>".to_owned()),
         headers: [("X-One", "1"), ("In-Reply-To", "<1>")].map(|(name, it)| (name.to_owned(), it.to_owned())).into(),
         attachments: vec![
-            attachment("ü.txt", "text/plain", "R3LDvMOfZQ=="),
+            attachment("ü.txt", "text/plain; charset=utf-8", "R3LDvMOfZQ=="),
             attachment("bytes", "application/octet-stream", "AP8K"),
             attachment("view", "x", "AQI="),
             attachment("empty", "x", ""),
+            attachment("named", "Text/html; Charset=us-ascii", "YQ=="),
+            attachment("latin", "text/plain", "5A=="),
         ],
     };
     assert_eq!(submitted[1].mail, expected);
