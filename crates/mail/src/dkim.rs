@@ -12,15 +12,14 @@ use rustls_pki_types::pem::PemObject as _;
 
 /// The signed headers (RFC 6376 section 5.4.1). The list also contains headers that the mail does not have, so that a
 /// server that adds one of them breaks the signature. Receivers offer to unsubscribe with one click only if the
-/// signature covers `List-Unsubscribe` and `List-Unsubscribe-Post` (RFC 8058 section 4).
-const SIGNED_HEADERS: [&str; 20] = [
+/// signature covers `List-Unsubscribe` and `List-Unsubscribe-Post` (RFC 8058 section 4). `Date` and `Message-ID` are
+/// not signed, because relays such as Amazon SES replace them.
+const SIGNED_HEADERS: [&str; 18] = [
     "From",
     "Reply-To",
     "To",
     "Cc",
     "Subject",
-    "Date",
-    "Message-ID",
     "In-Reply-To",
     "References",
     "MIME-Version",
