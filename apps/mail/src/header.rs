@@ -9,7 +9,8 @@ use crate::host::HostName;
 /// The maximum length of a subject in characters.
 const MAX_SUBJECT: usize = 1000;
 
-/// A header, without the `Authentication-Results` fields in which a sender pretended to be this host.
+/// A header, without the `Authentication-Results` fields in which a sender pretended to be this host, and without
+/// `Return-Path` fields.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Header {
     /// The remaining bytes of the header.
@@ -27,7 +28,8 @@ pub struct Header {
 
 impl Header {
     /// Parses the header: the bytes before the first empty line, which consist of whole lines. Removes the
-    /// `Authentication-Results` fields that name this host, as RFC 8601 section 5 requires.
+    /// `Authentication-Results` fields that name this host, as RFC 8601 section 5 requires. Also removes the
+    /// `Return-Path` fields, because the node adds its own (RFC 5321 section 4.4).
     pub fn read(bytes: &[u8], host: &HostName) -> Self {
         let fields = Fields { rest: bytes };
         let starts_with_field = bytes.is_empty() || fields.clone().next().is_some_and(is_field);
@@ -38,7 +40,8 @@ impl Header {
         for field in fields {
             header.fields += 1;
             let (name, value) = split(field).unwrap_or_default();
-            if name.eq_ignore_ascii_case(b"Authentication-Results") && claims(value, host) {
+            let is_result = name.eq_ignore_ascii_case(b"Authentication-Results");
+            if is_result && claims(value, host) || name.eq_ignore_ascii_case(b"Return-Path") {
                 continue;
             }
             header.hops += usize::from(name.eq_ignore_ascii_case(b"Received"));
@@ -218,6 +221,12 @@ mod tests {
             assert_eq!(String::from_utf8(header.bytes).unwrap(), format!("{before}{after}"), "{field:?}");
             assert_eq!(header.fields, 3);
         }
+    }
+
+    #[test]
+    fn return_paths_are_removed() {
+        let text = "Return-Path: <a@b.example>\r\nX: y\r\nRETURN-PATH :\r\n\t<>\r\nX-Return-Path: <>\r\n";
+        assert_eq!(read(text).bytes, b"X: y\r\nX-Return-Path: <>\r\n");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The trace fields that the node adds at the top of a mail: `Received` and `Authentication-Results`.
+//! The trace fields that the node adds at the top of a mail: `Return-Path`, `Authentication-Results` and `Received`.
 //!
 //! The sender of a mail chooses the name in EHLO and the addresses, so they must not inject text into these fields. The
-//! node accepts only EHLO names of letters, digits and `-._:[]`, and writes only the domain of the sender's address. A
-//! recipient can have a quoted local part, so it is written in canonical form, and only in `Received`.
+//! node accepts only EHLO names of letters, digits and `-._:[]`. An address can have a quoted local part, so it is
+//! written in canonical form. `Authentication-Results` contains only the domain of the sender's address.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -57,9 +57,11 @@ impl Trace<'_> {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("IPv6:{address}"),
         };
-        let mut fields = format!("Authentication-Results: {host};\r\n\tspf={} {}\r\n", self.spf, self.identity());
+        let from = self.from.map(Mailbox::to_string).unwrap_or_default();
+        let mut fields = format!("Return-Path: <{from}>\r\nAuthentication-Results: {host};\r\n\t");
         let protocol = self.protocol.name();
         // Writing to a string cannot fail.
+        let _ = write!(fields, "spf={} {}\r\n", self.spf, self.identity());
         let _ = write!(fields, "Received: from {ehlo} ([{client}])\r\n\tby {host} with {protocol} id {id}");
         if let [recipient] = recipients {
             let _ = write!(fields, "\r\n\tfor <{recipient}>");
@@ -104,13 +106,15 @@ mod tests {
     fn fields_describe_the_transmission() {
         let from = mailbox("<ada@sender.example>");
         let to = mailbox("<blog@blog.acme.example>");
-        let one = "Authentication-Results: mx.example;\r\n\tspf=pass smtp.mailfrom=sender.example\r\n\
+        let one = "Return-Path: <ada@sender.example>\r\n\
+                   Authentication-Results: mx.example;\r\n\tspf=pass smtp.mailfrom=sender.example\r\n\
                    Received: from client.example ([IPv6:2001:db8::1])\r\n\tby mx.example with ESMTPS id mail_1\r\n\
                    \tfor <blog@blog.acme.example>;\r\n\tSat, 21 Nov 2026 09:00:00 +0000\r\n";
         assert_eq!(fields("client.example", Some(&from), std::slice::from_ref(&to)), one);
         let two = one.replace("\r\n\tfor <blog@blog.acme.example>", "");
         assert_eq!(fields("client.example", Some(&from), &[to.clone(), to.clone()]), two);
         let null = two.replace("smtp.mailfrom=sender.example", "smtp.helo=client.example");
+        let null = null.replace("<ada@sender.example>", "<>");
         assert_eq!(fields("client.example", None, &[]), null);
     }
 
@@ -120,7 +124,9 @@ mod tests {
         let to = mailbox(r#"<"b>; dkim=pass (\\\""@blog.acme.example>"#);
         let text = fields("[192.0.2.1]", Some(&from), &[to]);
         let (results, received) = text.split_once("Received:").unwrap();
-        assert_eq!(results, "Authentication-Results: mx.example;\r\n\tspf=pass smtp.mailfrom=evil.example\r\n");
+        let path = r#"Return-Path: <"x; spf=pass smtp.mailfrom=bank.example"@evil.example>"#;
+        let expected = "\r\nAuthentication-Results: mx.example;\r\n\tspf=pass smtp.mailfrom=evil.example\r\n";
+        assert_eq!(results, [path, expected].concat());
         assert!(received.contains(r#"for <"b>; dkim=pass (\\\""@blog.acme.example>;"#), "{received}");
         assert!(fields("[192.0.2.1]", None, &[]).contains("smtp.helo=\"[192.0.2.1]\"\r\n"));
         let from = mailbox("<a@[IPv6:2001:db8::1]>");

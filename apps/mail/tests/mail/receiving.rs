@@ -6,7 +6,7 @@ use super::fixture::{Fixture, HOST};
 /// Returns the trace fields and the rest of a mail.
 fn split(received: &Received) -> (String, String) {
     let end = received.raw.match_indices("\r\n").map(|(position, _)| position + 2);
-    let end = end.filter(|end| !received.raw[*end..].starts_with(['\t', ' '])).nth(1).unwrap();
+    let end = end.filter(|end| !received.raw[*end..].starts_with(['\t', ' '])).nth(2).unwrap();
     (received.raw[..end].to_owned(), received.raw[end..].to_owned())
 }
 
@@ -32,7 +32,8 @@ async fn extensions_are_offered_and_a_mail_is_received() {
     assert!(mail.received_at.ends_with('Z') && mail.received_at.len() == 24, "{}", mail.received_at);
     let (trace, rest) = split(&received);
     let expected = format!(
-        "Authentication-Results: {HOST};\r\n\tspf=none smtp.mailfrom=sender.example\r\n\
+        "Return-Path: <Ada@sender.example>\r\n\
+         Authentication-Results: {HOST};\r\n\tspf=none smtp.mailfrom=sender.example\r\n\
          Received: from client.example ([127.0.0.1])\r\n\tby {HOST} with ESMTP id {}\r\n\tfor <Hello+1@{BLOG}>;\r\n\t",
         received.id
     );
@@ -81,6 +82,8 @@ async fn envelopes_have_all_kinds_of_addresses() {
     let trace = |index: usize| split(&mails[index]).0;
     assert!(trace(0).contains("\tspf=none smtp.helo=\"[192.0.2.7]\"\r\n"), "{}", trace(0));
     assert!(trace(0).contains(" with SMTP id "), "{}", trace(0));
+    assert!(trace(0).starts_with("Return-Path: <>\r\n"), "{}", trace(0));
+    assert!(trace(2).starts_with(&format!("Return-Path: <{quoted}>\r\n")), "{}", trace(2));
     assert!(trace(1).contains("\tspf=none smtp.mailfrom=\"[192.0.2.1]\"\r\n"), "{}", trace(1));
     assert!(trace(2).contains("\tspf=none smtp.mailfrom=xn--bcher-kva.example\r\nReceived"), "{}", trace(2));
 }
@@ -119,7 +122,7 @@ async fn results_under_our_name_are_replaced() {
     let fixture = Fixture::start().await;
     let mut client = fixture.greet().await;
     let forged = format!(
-        "Authentication-Results: (x) {HOST} 1;\r\n\tspf=pass smtp.mailfrom=bank.example\r\n\
+        "Return-Path: <bank@bank.example>\r\nAuthentication-Results: (x) {HOST} 1;\r\n\tspf=pass smtp.mailfrom=bank.example\r\n\
          From: a@b.example\r\nAuthentication-Results: upstream.example; dkim=pass\r\n\
          AUTHENTICATION-RESULTS:\r\n {};\r\n dkim=pass\r\nSubject: 1\r\n\r\nAuthentication-Results: {HOST}; body",
         HOST.to_uppercase()
@@ -144,6 +147,7 @@ async fn results_under_our_name_are_replaced() {
     for received in &mails {
         let (header, _) = received.raw.split_once("\r\n\r\n").unwrap();
         assert_eq!(header.to_lowercase().matches(&format!("{HOST};")).count(), 1, "{header}");
+        assert!(header.starts_with("Return-Path: <x@sender.example>\r\n") && !header.contains("bank.example"));
     }
 }
 

@@ -106,7 +106,8 @@ async fn the_example_replies_to_the_mail_that_it_receives() {
     assert_eq!(log["items"][1]["spf"], "pass", "{log}");
     let id = log["items"][1]["id"].as_str().unwrap();
     let raw = svc.output(&["email", "raw", id, "--org", "ada", "--project", "bot"]);
-    assert!(raw.starts_with("Authentication-Results: mx.example;\r\n\tspf=pass "), "{raw}");
+    let start = "Return-Path: <eve@sender.example>\r\nAuthentication-Results: mx.example;\r\n\tspf=pass ";
+    assert!(raw.starts_with(start), "{raw}");
     assert!(raw.contains("\r\nReceived: from sender.example "), "{raw}");
     assert!(raw.ends_with("Hello, bot.\r\n"), "{raw}");
 
