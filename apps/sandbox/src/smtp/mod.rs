@@ -89,6 +89,8 @@ pub(super) struct Server {
     pub credentials: Option<(String, String)>,
     pub fault: watch::Sender<Option<SmtpFault>>,
     pub received: watch::Sender<Vec<ReceivedMail>>,
+    /// The number of sessions that ended with QUIT.
+    pub quits: watch::Sender<usize>,
 }
 
 impl SmtpServer {
@@ -119,7 +121,14 @@ impl SmtpServer {
         credentials: Option<(String, String)>,
     ) -> io::Result<Self> {
         let (certificate, received) = (Certificate::generate(), watch::Sender::new(Vec::new()));
-        let server = Server { encryption, certificate, credentials, fault: watch::Sender::new(None), received };
+        let server = Server {
+            encryption,
+            certificate,
+            credentials,
+            fault: watch::Sender::new(None),
+            received,
+            quits: watch::Sender::new(0),
+        };
         let reserved = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // On Linux, this option allows the listener to bind the same port as this socket.
         reserved.set_reuseaddr(true)?;
@@ -176,6 +185,16 @@ impl SmtpServer {
             Ok(mails) => mails.unwrap().clone(),
             Err(_) => panic!("received {} of {count} mails", self.received().len()),
         }
+    }
+
+    /// Waits until this many sessions ended with QUIT.
+    ///
+    /// # Panics
+    /// Panics after 30 seconds.
+    pub async fn wait_for_quits(&self, count: usize) {
+        let mut quits = self.server.quits.subscribe();
+        let enough = tokio::time::timeout(Duration::from_secs(30), quits.wait_for(|quits| *quits >= count)).await;
+        assert!(enough.is_ok(), "{} of {count} sessions ended with QUIT", *self.server.quits.borrow());
     }
 
     /// Stops the server and its sessions. The received mails stay.

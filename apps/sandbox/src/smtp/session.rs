@@ -74,7 +74,10 @@ impl Session {
                 }
                 "NOOP" => self.respond("250 2.0.0 Ok").await?,
                 "QUIT" if self.fault == Some(SmtpFault::HangAtQuit) => pending().await,
-                "QUIT" => return self.respond("221 2.0.0 Bye").await,
+                "QUIT" => {
+                    self.server.quits.send_modify(|quits| *quits += 1);
+                    return self.respond("221 2.0.0 Bye").await;
+                }
                 _ => self.respond("503 5.5.1 Not now").await?,
             }
         }

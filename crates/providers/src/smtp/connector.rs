@@ -8,7 +8,7 @@ use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParam
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use url::Host;
 
 use super::config::{Credentials, InvalidSmtp, SmtpConfig, Tls};
@@ -35,7 +35,19 @@ impl Default for Timeouts {
     }
 }
 
-/// The timeout of QUIT after the server accepted the mail.
+/// An error of the steps of a session.
+pub(super) trait SessionError: From<MailError> {
+    /// Returns whether QUIT can end the session: the connection works, and the server waits for a command.
+    fn can_quit(&self) -> bool;
+}
+
+impl SessionError for MailError {
+    fn can_quit(&self) -> bool {
+        self.cause().is_recoverable()
+    }
+}
+
+/// The timeout of QUIT.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Opens a connection for each mail. A pooled connection would need a probe before each use, and could break even so.
@@ -66,38 +78,42 @@ impl Connector {
     ///
     /// # Errors
     /// Returns the errors of the connection, of the steps and of `conclude`, and [`Cause::Timeout`].
-    pub(super) async fn run<P, T, E: From<MailError>>(
+    pub(super) async fn run<P, T, E: SessionError>(
         &self,
         steps: impl AsyncFnOnce(&mut AsyncSmtpConnection) -> std::result::Result<P, E>,
         message: &[u8],
         conclude: impl FnOnce(P, std::result::Result<Response, smtp::Error>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
+        let start = Instant::now();
+        let (before_message, end) = (start + self.timeouts.before_message, start + self.timeouts.total);
+        let before_message = before_message.min(end);
         let timed_out = |_| MailError::Transient(Cause::Timeout);
-        let before_message = async {
-            let mut connection = self.connect().await?;
-            let prepared = steps(&mut connection).await?;
-            Ok::<_, E>((connection, prepared))
+        let mut connection = timeout_at(before_message, self.greet()).await.map_err(timed_out)??;
+        let steps = async {
+            self.authenticate(&mut connection).await?;
+            steps(&mut connection).await
         };
-        let session = async {
-            let before_message = timeout(self.timeouts.before_message, before_message);
-            let (mut connection, prepared) = before_message.await.map_err(timed_out)??;
-            let result = conclude(prepared, connection.message(message).await)?;
-            Ok::<_, E>((connection, result))
+        let result = match timeout_at(before_message, steps).await.map_err(timed_out)? {
+            Ok(prepared) => {
+                let reply = timeout_at(end, connection.message(message)).await.map_err(timed_out)?;
+                conclude(prepared, reply)
+            }
+            Err(error) => Err(error),
         };
-        let (mut connection, result) = timeout(self.timeouts.total, session).await.map_err(timed_out)??;
-        // The server has accepted the mail, so the result of QUIT does not matter.
-        let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
-        Ok(result)
+        if result.as_ref().err().is_none_or(E::can_quit) {
+            // The result is known, so that of QUIT does not matter.
+            let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
+        }
+        result
     }
 
-    /// Connects, encrypts and authenticates as configured.
-    async fn connect(&self) -> Result<AsyncSmtpConnection> {
-        let mut connection = self.greet().await?;
+    /// Sends the credentials, if they are configured.
+    async fn authenticate(&self, connection: &mut AsyncSmtpConnection) -> Result<()> {
         if let Some(Credentials { user, password }) = &self.config.credentials {
             let credentials = authentication::Credentials::new(user.clone(), password.reveal().to_owned());
             at_step(Step::Auth, connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await)?;
         }
-        Ok(connection)
+        Ok(())
     }
 
     /// Connects and sends EHLO. Then sends STARTTLS if the configuration requires it, or if the configuration is

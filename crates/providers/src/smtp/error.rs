@@ -64,6 +64,13 @@ pub enum Step {
     Message,
 }
 
+impl Cause {
+    /// Returns whether the session continues after this error: the server replied, or nothing was sent.
+    pub(super) const fn is_recoverable(&self) -> bool {
+        !matches!(self, Self::Connection { .. } | Self::Timeout)
+    }
+}
+
 impl std::fmt::Display for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -78,6 +85,12 @@ impl std::fmt::Display for Step {
 }
 
 impl MailError {
+    /// Returns the cause.
+    pub(super) const fn cause(&self) -> &Cause {
+        let (Self::Transient(cause) | Self::Permanent(cause)) = self;
+        cause
+    }
+
     /// Classifies an error of lettre at this step.
     pub(super) fn at(at: Step, error: &smtp::Error) -> Self {
         let Some(code) = error.status().map(u16::from) else {

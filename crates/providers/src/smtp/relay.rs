@@ -12,7 +12,7 @@ use lettre::transport::smtp::response::Response;
 
 use super::at_step;
 use super::config::{InvalidSmtp, SmtpConfig};
-use super::connector::{Connector, Timeouts};
+use super::connector::{Connector, SessionError, Timeouts};
 use super::error::{Cause, MailError, Step};
 use crate::mail::parse_address;
 
@@ -72,6 +72,16 @@ pub enum RelayError {
     /// The server refused the message or all recipients, or it cannot transport the message. Contains the reply.
     #[error("the message cannot be relayed: {0}")]
     Permanent(String),
+}
+
+impl SessionError for RelayError {
+    fn can_quit(&self) -> bool {
+        match self {
+            Self::Transient(cause) => cause.is_recoverable(),
+            // A reply, or nothing was sent.
+            Self::Permanent(_) => true,
+        }
+    }
 }
 
 impl From<MailError> for RelayError {

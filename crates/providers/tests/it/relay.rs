@@ -103,6 +103,28 @@ async fn replies_to_other_steps_are_classified() {
     assert_eq!(server.received(), []);
 }
 
+/// RFC 5321 section 4.1.1.10.
+#[tokio::test]
+async fn refused_session_ends_with_quit() {
+    for (fault, to) in [
+        (None, "refuse@navy.example"),
+        (None, "defer@navy.example"),
+        (Some(SmtpFault::Sender("550 5.7.1 Not you")), "ada@navy.example"),
+        (Some(SmtpFault::Message("554 5.7.1 Spam")), "ada@navy.example"),
+        (Some(SmtpFault::NoUtf8), "gräce@navy.example"),
+    ] {
+        let server = SmtpServer::start(Encryption::None).await;
+        server.inject(fault);
+        send(&server, &[to]).await.unwrap_err();
+        server.wait_for_quits(1).await;
+    }
+    let server = SmtpServer::start_with_auth(Encryption::None, "svc", "hush").await;
+    let url = server.url().replace("://", "://svc:wrong@");
+    let relay = Relay::new(&config(&server, &url), "mail.svc.example").unwrap();
+    relay.send(&envelope(&["ada@navy.example"]), MESSAGE).await.unwrap_err();
+    server.wait_for_quits(1).await;
+}
+
 #[tokio::test]
 async fn bytes_arrive_unchanged() {
     let server = SmtpServer::start(Encryption::None).await;
