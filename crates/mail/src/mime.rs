@@ -58,11 +58,12 @@ pub(crate) fn has_long_line(header: &HeaderValue) -> bool {
     headers.to_string().lines().any(|line| line.len() > MAX_LINE_BYTES)
 }
 
-/// Returns the header of a subject. If it has a long word, encodes all of it.
+/// Returns the header of a subject. Encodes all of it if it has a long word, or a word that looks encoded. A receiver
+/// would decode this word, and show another subject than the log.
 fn subject_header(subject: String) -> HeaderValue {
     let name = HeaderName::new_from_ascii_str("Subject");
     let header = HeaderValue::new(name.clone(), subject.clone());
-    if has_long_line(&header) {
+    if subject.contains("=?") || has_long_line(&header) {
         let encoded = encoded_words(&subject);
         return HeaderValue::dangerous_new_pre_encoded(name, subject, encoded);
     }

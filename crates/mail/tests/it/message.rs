@@ -112,6 +112,14 @@ async fn long_subjects_survive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn subject_that_looks_encoded_is_not_decoded() {
+    let subject = "=?utf-8?b?SGk=?= Ada =?utf-8?q?a=20b?=".to_owned();
+    let mail = OutgoingMail { subject: subject.clone(), ..outgoing(&["ada@example.org"]) };
+    let (_, bytes) = sent(&Kit::start().await, mail).await;
+    assert_eq!(parse(&bytes).subject(), Some(&*subject));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn long_lines_and_dots_survive() {
     let kit = Kit::start().await;
     let text = format!(".\n..\n{}\nFrom me\n", "x".repeat(5000));
