@@ -98,6 +98,12 @@ CREATE TABLE oauth.device_codes (
     device_code_hash bytea CONSTRAINT device_codes_pkey PRIMARY KEY,
     user_code text NOT NULL CONSTRAINT device_codes_user_code_key UNIQUE,
     client_id uuid NOT NULL CONSTRAINT device_codes_client_id_fkey REFERENCES oauth.clients (id) ON DELETE CASCADE,
+    -- SHA-256 of the client, and for a public client also of the address. Undecided requests with the same value share a
+    -- limit. Null for a decided request.
+    limit_key bytea,
+    -- SHA-256 of the network of the address. Undecided requests of public clients with the same value share a limit.
+    -- Null for a decided request, and for a confidential client.
+    network_key bytea,
     scopes text[] NOT NULL,
     state text NOT NULL CONSTRAINT device_codes_state_check CHECK (state IN ('pending', 'approved', 'denied')),
     -- The user who decided.
@@ -108,9 +114,14 @@ CREATE TABLE oauth.device_codes (
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
     grant_id uuid CONSTRAINT device_codes_grant_id_fkey REFERENCES oauth.grants (id) ON DELETE CASCADE,
-    CONSTRAINT device_codes_user_id_check CHECK ((state = 'pending') = (user_id IS NULL))
+    CONSTRAINT device_codes_user_id_check CHECK ((state = 'pending') = (user_id IS NULL)),
+    CONSTRAINT device_codes_limit_key_check CHECK ((state = 'pending') = (limit_key IS NOT NULL)),
+    CONSTRAINT device_codes_network_key_check CHECK (state = 'pending' OR network_key IS NULL)
 );
 CREATE INDEX device_codes_client_id_idx ON oauth.device_codes (client_id);
+-- For the limits of undecided requests.
+CREATE INDEX device_codes_limit_key_idx ON oauth.device_codes (limit_key, expires_at) WHERE limit_key IS NOT NULL;
+CREATE INDEX device_codes_network_key_idx ON oauth.device_codes (network_key, expires_at) WHERE network_key IS NOT NULL;
 CREATE INDEX device_codes_user_id_idx ON oauth.device_codes (user_id);
 CREATE INDEX device_codes_grant_id_idx ON oauth.device_codes (grant_id);
 CREATE INDEX device_codes_expires_at_idx ON oauth.device_codes (expires_at) WHERE grant_id IS NULL;

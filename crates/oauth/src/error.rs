@@ -36,8 +36,8 @@ pub enum OAuthError {
     AccessDenied,
     #[error("the device code has expired; start again")]
     ExpiredToken,
-    #[error("the client has {0} undecided requests of devices; try again in a minute")]
-    TooManyDeviceRequests(i64),
+    #[error("there are already {number} requests of devices; try again in {retry_after} seconds")]
+    TooManyDeviceRequests { number: i64, retry_after: i64 },
     #[error("access tokens cannot be signed at the moment; try again in a moment")]
     NoSigningKey,
     #[error("a rotation is in progress: the key {0} does not sign yet; try again after it does")]
@@ -94,7 +94,7 @@ impl ApiError for OAuthError {
             Self::SlowDown => &Self::SLOW_DOWN,
             Self::AccessDenied => &Self::ACCESS_DENIED,
             Self::ExpiredToken => &Self::EXPIRED_TOKEN,
-            Self::TooManyDeviceRequests(_) => &Code::RATE_LIMITED,
+            Self::TooManyDeviceRequests { .. } => &Code::RATE_LIMITED,
             Self::NoSigningKey | Self::RotationInProgress(_) => &Code::UNAVAILABLE,
             Self::Field(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
@@ -111,7 +111,7 @@ impl ApiError for OAuthError {
 
     fn retry_after(&self) -> Option<i64> {
         match self {
-            Self::TooManyDeviceRequests(_) => Some(60),
+            Self::TooManyDeviceRequests { retry_after, .. } => Some(*retry_after),
             Self::Store(error) => error.retry_after(),
             _ => None,
         }

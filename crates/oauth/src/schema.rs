@@ -31,6 +31,8 @@ diesel::table! {
         device_code_hash -> Binary,
         user_code -> Text,
         client_id -> Uuid,
+        limit_key -> Nullable<Binary>,
+        network_key -> Nullable<Binary>,
         scopes -> Array<Text>,
         state -> Text,
         user_id -> Nullable<Uuid>,

@@ -1,8 +1,9 @@
 //! Device codes (RFC 8628).
 
+use diesel::dsl::{count_star, min};
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{ClientId, GrantId, Scope, ScopeSet, Time, TokenHash, UserId};
+use kernel::{ClientId, Digest, GrantId, Scope, ScopeSet, Time, TokenHash, UserId};
 use store::{Connection, Prepared, Result, purge_batch};
 
 use crate::model::DeviceState;
@@ -15,6 +16,12 @@ pub struct DeviceRecord {
     /// The user code: eight letters, without the hyphen.
     pub user_code: String,
     pub client: ClientId,
+    /// The hash of the client, and for a public client also of the address. Undecided requests with the same value share
+    /// a limit. `None` for a decided request.
+    pub limit_key: Option<Digest>,
+    /// The hash of the network of the address. Undecided requests of public clients with the same value share a limit.
+    /// `None` for a decided request, and for a confidential client.
+    pub network_key: Option<Digest>,
     pub scopes: ScopeSet,
     pub state: DeviceState,
     /// The user who decided.
@@ -27,10 +34,24 @@ pub struct DeviceRecord {
     pub grant: Option<GrantId>,
 }
 
+/// The number of requests to which a limit applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceCount {
+    pub number: i64,
+    /// The time at which the first of them expires.
+    pub first_expiry: Option<Time>,
+}
+
 /// Device codes on a [`store::Connection`].
 pub trait DeviceRepository {
-    /// Counts the undecided requests of a client.
-    async fn device_count_pending(&mut self, client: ClientId, now: Time) -> Result<i64>;
+    /// Counts the undecided requests that share the limit of a client, and for a public client of an address.
+    async fn device_count_undecided(&mut self, limit_key: Digest, now: Time) -> Result<DeviceCount>;
+
+    /// Counts the undecided requests of public clients that share the limit of a network.
+    async fn device_count_network(&mut self, network_key: Digest, now: Time) -> Result<DeviceCount>;
+
+    /// Counts the requests of all clients that have no grant yet and are not expired.
+    async fn device_count_open(&mut self, now: Time) -> Result<DeviceCount>;
 
     /// Inserts a pending request. Returns false if another request has the user code.
     async fn device_insert(&mut self, device: &DeviceRecord) -> Result<bool>;
@@ -64,6 +85,8 @@ struct DeviceRow {
     device_code_hash: TokenHash,
     user_code: String,
     client_id: ClientId,
+    limit_key: Option<Digest>,
+    network_key: Option<Digest>,
     scopes: Vec<Scope>,
     state: DeviceState,
     user_id: Option<UserId>,
@@ -75,10 +98,25 @@ struct DeviceRow {
 }
 
 impl DeviceRepository for Connection {
-    async fn device_count_pending(&mut self, client: ClientId, now: Time) -> Result<i64> {
-        let pending = device_codes::client_id.eq(client).and(device_codes::state.eq(DeviceState::Pending));
-        let query = device_codes::table.filter(pending.and(device_codes::expires_at.gt(now)));
-        Ok(query.count().get_result(self).await?)
+    async fn device_count_undecided(&mut self, limit_key: Digest, now: Time) -> Result<DeviceCount> {
+        let undecided = device_codes::limit_key.eq(limit_key).and(device_codes::expires_at.gt(now));
+        let query = device_codes::table.filter(undecided).select((count_star(), min(device_codes::expires_at)));
+        let (number, first_expiry): (i64, Option<Time>) = query.get_result(self).await?;
+        Ok(DeviceCount { number, first_expiry })
+    }
+
+    async fn device_count_network(&mut self, network_key: Digest, now: Time) -> Result<DeviceCount> {
+        let undecided = device_codes::network_key.eq(network_key).and(device_codes::expires_at.gt(now));
+        let query = device_codes::table.filter(undecided).select((count_star(), min(device_codes::expires_at)));
+        let (number, first_expiry): (i64, Option<Time>) = query.get_result(self).await?;
+        Ok(DeviceCount { number, first_expiry })
+    }
+
+    async fn device_count_open(&mut self, now: Time) -> Result<DeviceCount> {
+        let open = device_codes::grant_id.is_null().and(device_codes::expires_at.gt(now));
+        let query = device_codes::table.filter(open).select((count_star(), min(device_codes::expires_at)));
+        let (number, first_expiry): (i64, Option<Time>) = query.get_result(self).await?;
+        Ok(DeviceCount { number, first_expiry })
     }
 
     async fn device_insert(&mut self, device: &DeviceRecord) -> Result<bool> {
@@ -86,6 +124,8 @@ impl DeviceRepository for Connection {
             device_codes::device_code_hash.eq(device.device_code_hash),
             device_codes::user_code.eq(&device.user_code),
             device_codes::client_id.eq(device.client),
+            device_codes::limit_key.eq(device.limit_key),
+            device_codes::network_key.eq(device.network_key),
             device_codes::scopes.eq(device.scopes.iter().collect::<Vec<_>>()),
             device_codes::state.eq(device.state),
             device_codes::poll_interval.eq(device.poll_interval),
@@ -121,7 +161,12 @@ impl DeviceRepository for Connection {
     async fn device_decide(&mut self, user_code: &str, user: UserId, state: DeviceState, now: Time) -> Result<bool> {
         let pending = device_codes::state.eq(DeviceState::Pending).and(device_codes::expires_at.gt(now));
         let rows = device_codes::table.filter(device_codes::user_code.eq(user_code).and(pending));
-        let update = diesel::update(rows).set((device_codes::state.eq(state), device_codes::user_id.eq(user)));
+        let update = diesel::update(rows).set((
+            device_codes::state.eq(state),
+            device_codes::user_id.eq(user),
+            device_codes::limit_key.eq(None::<Digest>),
+            device_codes::network_key.eq(None::<Digest>),
+        ));
         Ok(Prepared(update).execute(self).await? == 1)
     }
 
@@ -140,13 +185,16 @@ impl DeviceRepository for Connection {
 
 impl From<DeviceRow> for DeviceRecord {
     fn from(row: DeviceRow) -> Self {
-        let DeviceRow { device_code_hash, user_code, client_id: client, scopes, state, user_id: user, .. } = row;
-        let DeviceRow { poll_interval, last_polled_at, created_at, expires_at, grant_id: grant, .. } = row;
+        let DeviceRow { device_code_hash, user_code, client_id: client, limit_key, network_key, .. } = row;
+        let DeviceRow { scopes, state, user_id: user, poll_interval, last_polled_at, .. } = row;
+        let DeviceRow { created_at, expires_at, grant_id: grant, .. } = row;
         let scopes = scopes.into_iter().collect();
         Self {
             device_code_hash,
             user_code,
             client,
+            limit_key,
+            network_key,
             scopes,
             state,
             user,

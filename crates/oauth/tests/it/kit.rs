@@ -1,9 +1,10 @@
 //! The test fixture: the service on a separate database per test, with a user and a public client.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 
 use kernel::audit::Actor;
-use kernel::{ClientId, UserId};
+use kernel::{ClientId, Secret, UserId};
 use oauth::{
     AuthenticatedClient, AuthorizationRequest, ClientAuthentication, Clients, CodeExchange, NewClient, OAuth,
     OAuthConfig, OAuthError, RefreshRequest, TokenResponse,
@@ -15,6 +16,9 @@ const REDIRECT_URI: &str = "https://app.example/callback";
 /// The verifier of RFC 7636, appendix B, and its challenge.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/// The address of the client.
+pub const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 pub struct Kit {
     pub oauth: OAuth,
@@ -57,6 +61,21 @@ impl Kit {
         );
         base.db_execute(&insert).await;
         Self { oauth, client, user, base }
+    }
+
+    /// Registers a confidential client.
+    pub async fn confidential_client(&self) -> AuthenticatedClient {
+        let new = NewClient {
+            name: "Confidential app".to_owned(),
+            redirect_uris: Vec::new(),
+            scopes: None,
+            confidential: true,
+            device: true,
+        };
+        let created = Clients::new(self.base.store.clone()).add(&operator(), new).await.unwrap();
+        let secret = created.secret.map(|secret| Secret::new(secret.reveal().to_owned()));
+        let presented = ClientAuthentication { client_id: created.id.to_string(), secret };
+        self.oauth.authenticate_client(presented).await.unwrap()
     }
 
     /// Creates the service of another process of the installation.

@@ -2,7 +2,7 @@
 
 use oauth::OAuthError;
 
-use crate::kit::Kit;
+use crate::kit::{ADDRESS, Kit};
 
 /// Adds many used refresh tokens to each grant.
 const ADD_TOKENS: &str = "
@@ -27,7 +27,7 @@ async fn purge_deletes_only_what_no_grant_needs() {
     let kit = Kit::with_grace(30).await;
     let first = kit.sign_in().await;
     let unused = kit.code().await;
-    let device = kit.oauth.device_authorize(&kit.client, None).await.unwrap();
+    let device = kit.oauth.device_authorize(&kit.client, None, ADDRESS).await.unwrap();
     let second = kit.refresh(&first).await.unwrap();
     let count = async |table: &str| kit.db_number(&format!("SELECT count(*) FROM oauth.{table}")).await;
     let stored = "SELECT count(*) FROM oauth.grants WHERE successor IS NOT NULL";
@@ -87,7 +87,7 @@ async fn error_of_one_kind_of_row_does_not_stop_the_purge_of_others() {
     let kit = Kit::start().await;
     kit.sign_in().await;
     kit.code().await;
-    kit.oauth.device_authorize(&kit.client, None).await.unwrap();
+    kit.oauth.device_authorize(&kit.client, None, ADDRESS).await.unwrap();
     kit.fail_deletions("grants").await;
     kit.advance(1201);
     kit.oauth.purge().await.unwrap_err();

@@ -95,6 +95,54 @@ async fn each_address_has_a_quota_for_a_public_client() {
     expect_limited(&refresh_from(&confidential, "192.0.2.1").await);
 }
 
+/// Anyone can state the id of a public client. So the limit of undecided requests of devices applies to each address.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_address_has_a_limit_of_undecided_device_requests() {
+    let app = App::with(|config| {
+        config.gateway.rate_limits.oauth_client = 1000.try_into().unwrap();
+        config.gateway.rate_limits.oauth_address = 1000.try_into().unwrap();
+        config.gateway.trusted_proxies = "127.0.0.0/8".parse().unwrap();
+    })
+    .await;
+    app.clock.stop();
+    let ada = app.sign_in("ada").await;
+    let mut new = public();
+    new.device = true;
+    let client = register(&app, new).await;
+    let start_from = async |address: &str| {
+        let body = form(&[("scope", "account:read"), ("client_id", client.id.as_str())]);
+        let send = |request: reqwest::RequestBuilder| {
+            let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
+            request.header("x-forwarded-for", address)
+        };
+        client.endpoints.send(Method::POST, "/oauth/device", send).await
+    };
+    let first = start_from("192.0.2.1").await.expect(200).clone();
+    app.clock.advance(30);
+    for _ in 1..50 {
+        start_from("192.0.2.1").await.expect(200);
+    }
+    expect_limited(&start_from("192.0.2.1").await);
+    // Other addresses have their own limit.
+    start_from("192.0.2.2").await.expect(200);
+    // A decided request does not count.
+    let decision = json!({ "userCode": first["user_code"], "approve": false });
+    ada.post("/v1/oauth/device/approve", decision).await.expect(204);
+    start_from("192.0.2.1").await.expect(200);
+    // The client learns when the first request expires.
+    app.clock.advance(550);
+    let refused = start_from("192.0.2.1").await;
+    expect_limited(&refused);
+    assert_eq!(refused.header("retry-after"), "50");
+    app.clock.advance(50);
+    start_from("192.0.2.1").await.expect(200);
+    // The addresses of one IPv6 network count as one.
+    for n in 0..50 {
+        start_from(&format!("2001:db8::{n:x}")).await.expect(200);
+    }
+    expect_limited(&start_from("2001:db8::ffff").await);
+}
+
 /// A failed authentication counts only against the address, so that an attacker cannot exhaust the quota of a client.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_authentication_counts_against_the_address() {

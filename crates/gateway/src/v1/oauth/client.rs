@@ -1,5 +1,7 @@
 //! The authentication of clients (RFC 6749 section 2.3).
 
+use std::net::IpAddr;
+
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 use actix_web::web::Data;
@@ -81,9 +83,14 @@ impl ClientRequest {
             }
             client => client?,
         };
-        let address = (!client.is_confidential()).then(|| rate_limit_address(&self.request));
+        let address = (!client.is_confidential()).then(|| self.address());
         self.limiters.count_client(&self.request, &self.store, endpoint, (client.id(), address)).await?;
         Ok(client)
+    }
+
+    /// Returns the address to which rate limits apply.
+    pub(super) fn address(&self) -> IpAddr {
+        rate_limit_address(&self.request)
     }
 }
 

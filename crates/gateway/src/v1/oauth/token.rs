@@ -172,7 +172,7 @@ async fn device(
     Form(form): Form<DeviceForm>,
 ) -> Result<Uncached<DeviceAuthorization>, Problem> {
     let client = request.authenticate(OAuthEndpoint::Device, form.client_id, form.client_secret).await?;
-    Ok(Uncached(oauth.device_authorize(&client, form.scope.as_deref()).await?))
+    Ok(Uncached(oauth.device_authorize(&client, form.scope.as_deref(), request.address()).await?))
 }
 
 /// Counts the response to an authenticated client, as a metric.

@@ -1,7 +1,9 @@
 //! The device flow (RFC 8628).
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use kernel::audit::Actor;
-use kernel::{Token, TokenKind, UserId};
+use kernel::{Digest, Time, Token, TokenKind, UserId};
 use store::{Connection, Error, Outcome};
 
 use super::{OAuth, Result, client_actor, requested_scopes};
@@ -9,14 +11,25 @@ use crate::error::OAuthError;
 use crate::model::{
     AuthenticatedClient, DeviceAuthorization, DeviceConsent, DeviceDecision, DeviceState, TokenResponse,
 };
-use crate::repository::{DeviceRecord, DeviceRepository as _};
+use crate::repository::{DeviceCount, DeviceRecord, DeviceRepository as _};
 
 /// The time in which a user can decide.
 const DEVICE_SECONDS: i64 = 600;
 /// The minimum number of seconds between two polls. `slow_down` adds the same number (RFC 8628 section 3.5).
 const INTERVAL_SECONDS: i32 = 5;
-/// The maximum number of undecided requests of a client.
+/// The maximum number of undecided requests of a confidential client.
 const MAX_PENDING: i64 = 1_000;
+/// The maximum number of undecided requests of a public client from one address. Anyone can state the id of a public
+/// client, so a limit for all addresses would let one address block the client for all its users.
+const MAX_PENDING_PER_ADDRESS: i64 = 50;
+/// The maximum number of undecided requests of public clients from one network, an IPv4 /24 or an IPv6 /48. One network
+/// has many addresses, so the requests of its addresses would otherwise reach [`MAX_OPEN`].
+const MAX_PENDING_PER_NETWORK: i64 = 500;
+/// The number of requests of all clients without a grant above which public clients cannot start more, which limits the
+/// size of the table. Confidential clients have only their own limits, so that public clients cannot block them.
+const MAX_OPEN: i64 = 100_000;
+/// The longest `Retry-After` (contract section 3, "Errors").
+const MAX_RETRY_SECONDS: i64 = 60;
 /// The letters of user codes. They contain no vowels, so that codes do not form words (RFC 8628 section 6.1).
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const USER_CODE_LETTERS: usize = 8;
@@ -25,7 +38,8 @@ const UNUSABLE: OAuthError =
     OAuthError::InvalidGrant("the device code is unknown or used, or belongs to another client");
 
 impl OAuth {
-    /// Starts the request of a device.
+    /// Starts the request of a device. `address` is the one to which rate limits apply. For a public client, limits of
+    /// undecided requests apply to each address and to each network.
     ///
     /// # Errors
     /// Returns [`OAuthError::UnauthorizedClient`], [`OAuthError::InvalidScope`] or
@@ -34,8 +48,11 @@ impl OAuth {
         &self,
         client: &AuthenticatedClient,
         scope: Option<&str>,
+        address: IpAddr,
     ) -> Result<DeviceAuthorization> {
         let page = self.device_page()?.to_owned();
+        let (limit_key, max_pending) = pending_limit(client, address);
+        let network_key = (!client.is_confidential()).then(|| Digest::of(network(address).to_string().as_bytes()));
         let AuthenticatedClient(client) = client;
         if !client.device {
             return Err(OAuthError::UnauthorizedClient("the client is not registered for the device flow"));
@@ -46,6 +63,8 @@ impl OAuth {
             device_code_hash: device_code.hash(),
             user_code: self.user_code(),
             client: client.id,
+            limit_key: Some(limit_key),
+            network_key,
             scopes,
             state: DeviceState::Pending,
             user: None,
@@ -56,9 +75,11 @@ impl OAuth {
             grant: None,
         };
         let mut connection = self.store.connection().await?;
-        let pending = connection.device_count_pending(client.id, created_at).await?;
-        if pending >= MAX_PENDING {
-            return Err(OAuthError::TooManyDeviceRequests(pending));
+        check_limit(connection.device_count_undecided(limit_key, created_at).await?, max_pending, created_at)?;
+        if let Some(network_key) = network_key {
+            let in_network = connection.device_count_network(network_key, created_at).await?;
+            check_limit(in_network, MAX_PENDING_PER_NETWORK, created_at)?;
+            check_limit(connection.device_count_open(created_at).await?, MAX_OPEN, created_at)?;
         }
         // There are 25 billion codes, so the loop ends.
         while !connection.device_insert(&device).await? {
@@ -201,6 +222,35 @@ impl OAuth {
         }
         code
     }
+}
+
+/// Returns the key of the limit that applies to undecided requests of a client, and the limit.
+fn pending_limit(client: &AuthenticatedClient, address: IpAddr) -> (Digest, i64) {
+    let id = client.id();
+    if client.is_confidential() {
+        (Digest::of(id.to_string().as_bytes()), MAX_PENDING)
+    } else {
+        (Digest::of(format!("{id} {address}").as_bytes()), MAX_PENDING_PER_ADDRESS)
+    }
+}
+
+/// Returns the network of an address: the IPv4 /24 or the IPv6 /48.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & (u32::MAX << 8)).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 80)).into(),
+    }
+}
+
+/// Returns an error if the number of requests has reached its limit. It is below the limit again when the first of them
+/// expires.
+fn check_limit(count: DeviceCount, limit: i64, now: Time) -> Result<()> {
+    let DeviceCount { number, first_expiry } = count;
+    if number < limit {
+        return Ok(());
+    }
+    let wait = first_expiry.map_or(1, |expiry| expiry.seconds_since(now));
+    Err(OAuthError::TooManyDeviceRequests { number, retry_after: wait.clamp(1, MAX_RETRY_SECONDS) })
 }
 
 /// Returns the letters of a user code. Ignores the case, and the hyphens and spaces that people add.
