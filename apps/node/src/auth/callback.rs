@@ -124,6 +124,7 @@ impl Visit<'_> {
             auth: &self.auth,
             provider: registered.provider,
             registration: registered.registration,
+            client_id: &registered.client_id,
             profile: &profile,
             token: session.digest(),
             state: flow.state_digest(),

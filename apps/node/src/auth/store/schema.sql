@@ -22,9 +22,15 @@ CREATE TABLE svc_auth.identities (
     created_at timestamptz NOT NULL DEFAULT now(),
     -- The address that an OpenID provider calls verified, with its domain in lower case.
     verified_email text,
+    -- The clients of the last and of the first sign-in. A provider can state another subject for each client. If they
+    -- differ, it does not.
+    client_id text NOT NULL,
+    first_client_id text NOT NULL,
     PRIMARY KEY (provider, subject)
 );
 CREATE INDEX identities_user_id ON svc_auth.identities (user_id);
+CREATE INDEX identities_client_id ON svc_auth.identities (provider, registration, client_id)
+    WHERE first_client_id <> client_id;
 CREATE INDEX identities_verified_email ON svc_auth.identities (verified_email) WHERE verified_email IS NOT NULL;
 
 CREATE TABLE svc_auth.sessions (

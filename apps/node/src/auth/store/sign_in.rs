@@ -30,6 +30,8 @@ pub struct NewSession<'a> {
     pub auth: &'a Auth,
     pub provider: AuthProviderKind,
     pub registration: i64,
+    /// The client of the project at the provider.
+    pub client_id: &'a str,
     pub profile: &'a Profile,
     /// The token of the new session.
     pub token: TokenDigest,
@@ -96,28 +98,35 @@ impl NewSession<'_> {
     /// Adds the identity, for the user with the same verified address or for a new user. Returns the user.
     async fn add_identity(&self, transaction: &Transaction<'_>) -> Result<SqlUuid> {
         // The users with the address, and whether each already has an account at this provider. Two are enough to see
-        // that the address does not identify one user.
+        // that the address does not identify one user. An account of an earlier client counts only if an account kept
+        // its subject when the client changed: otherwise the provider can state another subject for the same person
+        // (OpenID Connect Core, section 8.1).
         const FIND_LINKED: &str = "SELECT DISTINCT user_id, EXISTS (SELECT FROM svc_auth.identities own \
-                WHERE own.user_id = found.user_id AND own.provider = $4 AND own.registration = $5) AS has_account \
+                WHERE own.user_id = found.user_id AND own.provider = $4 AND own.registration = $5 \
+                AND (own.client_id = $6 OR EXISTS (SELECT FROM svc_auth.identities kept \
+                    WHERE kept.provider = $4 AND kept.registration = $5 AND kept.client_id = $6 \
+                    AND kept.first_client_id <> kept.client_id))) AS has_account \
             FROM svc_auth.identities found WHERE verified_email = $1 \
             AND (provider, registration) IN (SELECT * FROM unnest($2::text[], $3::bigint[])) LIMIT 2";
         const ADD_USER: &str = "INSERT INTO svc_auth.users (id, provider) VALUES ($1, $2)";
         // An identity of an earlier registration of the provider has ended, so it is replaced.
-        const ADD: &str = "INSERT INTO svc_auth.identities (provider, subject, registration, user_id) \
-            VALUES ($1, $2, $3, $4) ON CONFLICT (provider, subject) \
-            DO UPDATE SET registration = excluded.registration, user_id = excluded.user_id, created_at = now() \
+        const ADD: &str = "INSERT INTO svc_auth.identities \
+                (provider, subject, registration, user_id, client_id, first_client_id) \
+            VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (provider, subject) \
+            DO UPDATE SET registration = excluded.registration, user_id = excluded.user_id, \
+                client_id = excluded.client_id, first_client_id = excluded.first_client_id, created_at = now() \
             WHERE identities.registration < excluded.registration";
         let (provider, verified_email) = (self.provider.as_str(), &self.profile.verified_email);
         let found = match verified_email {
             Some(address) => {
                 let (providers, registrations) = registrations(self.auth);
-                let parameters: [&(dyn ToSql + Sync); 5] =
-                    [address, &providers, &registrations, &provider, &self.registration];
+                let parameters: [&(dyn ToSql + Sync); 6] =
+                    [address, &providers, &registrations, &provider, &self.registration, &self.client_id];
                 transaction.query(FIND_LINKED, &parameters).await?
             }
             None => Vec::new(),
         };
-        // A second account at one provider has the address only if the provider gave it to another person.
+        // A second account that counts has the address only if the provider gave it to another person.
         let linked = match found.as_slice() {
             [row] if !row.try_get::<_, bool>("has_account")? => Some(row.try_get("user_id")?),
             _ => None,
@@ -130,7 +139,9 @@ impl NewSession<'_> {
                 user
             }
         };
-        match transaction.execute(ADD, &[&provider, &self.profile.subject, &self.registration, &user]).await? {
+        let identity: [&(dyn ToSql + Sync); 5] =
+            [&provider, &self.profile.subject, &self.registration, &user, &self.client_id];
+        match transaction.execute(ADD, &identity).await? {
             0 => Err(StoreError::EndedRegistration),
             _ => Ok(user),
         }
@@ -139,12 +150,12 @@ impl NewSession<'_> {
     async fn update_user(&self, transaction: &Transaction<'_>, user: SqlUuid) -> Result<()> {
         const UPDATE_USER: &str =
             "UPDATE svc_auth.users SET provider = $2, name = $3, email = $4, avatar_url = $5 WHERE id = $1";
-        const UPDATE_IDENTITY: &str = "UPDATE svc_auth.identities SET verified_email = $3 \
-            WHERE provider = $1 AND subject = $2 AND verified_email IS DISTINCT FROM $3";
+        const UPDATE_IDENTITY: &str = "UPDATE svc_auth.identities SET verified_email = $3, client_id = $4 \
+            WHERE provider = $1 AND subject = $2 AND (verified_email IS DISTINCT FROM $3 OR client_id <> $4)";
         let Profile { subject, name, email, verified_email, avatar_url } = self.profile;
         let provider = self.provider.as_str();
         transaction.execute(UPDATE_USER, &[&user, &provider, name, email, avatar_url]).await?;
-        transaction.execute(UPDATE_IDENTITY, &[&provider, subject, verified_email]).await?;
+        transaction.execute(UPDATE_IDENTITY, &[&provider, subject, verified_email, &self.client_id]).await?;
         Ok(())
     }
 

@@ -160,8 +160,8 @@ async fn rows_of_a_newer_state_are_kept() {
             ('ended grant', 0, 1, 1, 'webaccount'), ('ended epoch', 1, 0, 1, 'webaccount'),
             ('ended registration', 1, 1, 0, 'webaccount'), ('ended provider', 1, 1, 1, 'codehost'))
             AS rows (name, "grant", epoch, registration, provider);
-        INSERT INTO svc_auth.identities (provider, subject, registration, user_id)
-        SELECT provider, subject, registration, '00000000-0000-7000-8000-000000000001'
+        INSERT INTO svc_auth.identities (provider, subject, registration, user_id, client_id, first_client_id)
+        SELECT provider, subject, registration, '00000000-0000-7000-8000-000000000001', 'client', 'client'
         FROM (VALUES ('webaccount', 'newer', 2), ('messenger', 'newer', 2), ('webaccount', 'current', 1),
             ('codehost', 'ended', 1), ('webaccount', 'ended', 0)) AS rows (provider, subject, registration)"#;
     store.client.batch_execute(rows).await.unwrap();

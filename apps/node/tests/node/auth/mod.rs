@@ -1,6 +1,7 @@
 //! App user auth: the pages, the flows with the providers of the sandbox, the sessions and `env.auth`.
 
 mod browser;
+mod client;
 mod flows;
 mod limits;
 mod pages;
