@@ -33,7 +33,9 @@ async fn denial_and_wrong_scope_or_resource_are_redirected() {
         (json!({ "scope": "account:read deploy" }), "invalid_scope"),
         (json!({ "scope": "account:read\tproject:read" }), "invalid_scope"),
         (json!({ "resource": "https://other.example" }), "invalid_target"),
-        (json!({ "resource": "http://127.0.0.1/" }), "invalid_target"),
+        (json!({ "resource": "http://127.0.0.1/x" }), "invalid_target"),
+        (json!({ "resource": "http://127.0.0.1//" }), "invalid_target"),
+        (json!({ "resource": "http://127.0.0.1/?" }), "invalid_target"),
     ] {
         let mut change = change;
         change["state"] = json!("xyz");
@@ -55,8 +57,12 @@ async fn denial_and_wrong_scope_or_resource_are_redirected() {
         let tokens = client.sign_in_with(&ada, json!({ "scope": scope })).await;
         assert_eq!(tokens.scope, granted, "{scope}");
     }
-    let code = client.code_with(&ada, json!({ "resource": "http://127.0.0.1" })).await;
-    Tokens::of(&client.exchange(&code).await);
+    // The origin with the path `/` is the same resource.
+    for resource in ["http://127.0.0.1", "http://127.0.0.1/"] {
+        let code = client.code_with(&ada, json!({ "resource": resource })).await;
+        let tokens = Tokens::of(&client.exchange(&code).await);
+        assert_eq!(tokens.claims()["aud"], "http://127.0.0.1", "{resource}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

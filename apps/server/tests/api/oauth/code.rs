@@ -60,7 +60,7 @@ async fn exchange_that_fails_a_check_consumes_nothing() {
         ("redirect_uri", "https://app.example/callback/".to_owned(), "invalid_grant"),
         ("redirect_uri", "https://evil.example/".to_owned(), "invalid_grant"),
         ("resource", "https://other.example".to_owned(), "invalid_target"),
-        ("resource", "http://127.0.0.1/".to_owned(), "invalid_target"),
+        ("resource", "http://127.0.0.1/x".to_owned(), "invalid_target"),
         ("code", format!("{code}A"), "invalid_grant"),
         ("code", "svc_oac_".to_owned(), "invalid_grant"),
         ("code", "x".to_owned(), "invalid_grant"),
@@ -71,7 +71,7 @@ async fn exchange_that_fails_a_check_consumes_nothing() {
     }
     expect_oauth_error(&other.exchange(&code).await, 400, "invalid_grant");
     assert!(grants(&ada).await.is_empty());
-    let tokens = Tokens::of(&client.exchange_with(&code, &[("resource", "http://127.0.0.1")]).await);
+    let tokens = Tokens::of(&client.exchange_with(&code, &[("resource", "http://127.0.0.1/")]).await);
     // These failures do not end the grant of a used code either.
     expect_oauth_error(&client.exchange_with(&code, &[("code_verifier", &at(&['d']))]).await, 400, "invalid_grant");
     expect_oauth_error(

@@ -90,6 +90,7 @@ async fn narrowing_applies_to_one_access_token() {
     }
     let wrong = [("resource", "https://other.example")];
     expect_oauth_error(&client.refresh_with(&part.refresh, &wrong).await, 400, "invalid_target");
+    let part = Tokens::of(&client.refresh_with(&part.refresh, &[("resource", "http://127.0.0.1/")]).await);
     let last = client.refresh_with(&part.refresh, &[("resource", "http://127.0.0.1")]).await;
     assert_eq!(Tokens::of(&last).scope, "account:read org:write");
     let listed = ada.get("/v1/oauth/grants").await.expect(200).clone();

@@ -12,6 +12,7 @@ mod revoke;
 use kernel::audit::{Actor, Credential};
 use kernel::{ClientId, ScopeSet, Time, Token, TokenKind, UserId};
 use store::Store;
+use url::Url;
 
 use crate::error::OAuthError;
 use crate::jwt::{InvalidToken, RejectedToken, VerifiedToken};
@@ -106,10 +107,16 @@ impl OAuth {
     /// Checks a resource indicator (RFC 8707 section 2).
     fn check_resource(&self, resource: Option<&str>) -> Result<()> {
         match resource {
-            Some(resource) if resource != self.config()?.audience => Err(OAuthError::InvalidTarget),
+            Some(resource) if !is_audience(resource, &self.config()?.audience) => Err(OAuthError::InvalidTarget),
             _ => Ok(()),
         }
     }
+}
+
+/// Returns whether a resource indicator is the audience, or the audience as URL parsers serialize it: they write an
+/// origin with the path `/` (RFC 3986 section 6.2.3), and clients send this form.
+fn is_audience(resource: &str, audience: &str) -> bool {
+    resource == audience || Url::parse(audience).is_ok_and(|audience| audience.as_str() == resource)
 }
 
 /// Returns the requested scopes, which `allowed` must cover. If the request has none, returns all of `allowed`.
