@@ -108,15 +108,34 @@ async fn fast_polls_are_slowed_down() {
     let (app, ada, client) = setup().await;
     let device = Device::start(&client, "account:read").await;
     expect_oauth_error(&device.poll().await, 400, "authorization_pending");
+    // A poll may be a second early.
     app.clock.advance(4);
+    expect_oauth_error(&device.poll().await, 400, "authorization_pending");
+    app.clock.advance(3);
     expect_oauth_error(&device.poll().await, 400, "slow_down");
     // The interval is 10 seconds now.
-    app.clock.advance(9);
+    app.clock.advance(8);
     expect_oauth_error(&device.poll().await, 400, "slow_down");
-    app.clock.advance(15);
+    app.clock.advance(14);
     expect_oauth_error(&device.poll().await, 400, "authorization_pending");
     assert_eq!(device.decide(&ada, true).await.status, 204);
     app.clock.advance(15);
+    Tokens::of(&device.poll().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interval_of_a_device_has_an_upper_bound() {
+    let (app, ada, client) = setup().await;
+    let device = Device::start(&client, "account:read").await;
+    expect_oauth_error(&device.poll().await, 400, "authorization_pending");
+    for _ in 0..20 {
+        expect_oauth_error(&device.poll().await, 400, "slow_down");
+    }
+    app.clock.advance(60);
+    expect_oauth_error(&device.poll().await, 400, "authorization_pending");
+    app.clock.advance(58);
+    expect_oauth_error(&device.poll().await, 400, "slow_down");
+    assert_eq!(device.decide(&ada, true).await.status, 204);
     Tokens::of(&device.poll().await);
 }
 

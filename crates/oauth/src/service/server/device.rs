@@ -17,6 +17,11 @@ use crate::repository::{DeviceCount, DeviceRecord, DeviceRepository as _};
 const DEVICE_SECONDS: i64 = 600;
 /// The minimum number of seconds between two polls. `slow_down` adds the same number (RFC 8628 section 3.5).
 const INTERVAL_SECONDS: i32 = 5;
+/// The longest interval that `slow_down` leads to.
+const MAX_INTERVAL_SECONDS: i32 = 60;
+/// A poll may arrive this much too early. A client that polls with a timer of exactly the interval would otherwise be
+/// slowed down whenever a request takes less time than the previous one.
+const POLL_TOLERANCE_SECONDS: i64 = 1;
 /// The maximum number of undecided requests of a confidential client.
 const MAX_PENDING: i64 = 1_000;
 /// The maximum number of undecided requests of a public client from one address. Anyone can state the id of a public
@@ -188,10 +193,10 @@ impl OAuth {
     /// Records a poll that arrives before the decision, and returns its error.
     async fn poll(&self, device: &DeviceRecord) -> Result<OAuthError> {
         let now = self.now();
-        let earliest = device.last_polled_at.map(|at| at.plus_seconds(device.poll_interval.into()));
-        let is_early = earliest.is_some_and(|earliest| now < earliest);
-        let interval =
-            if is_early { device.poll_interval.saturating_add(INTERVAL_SECONDS) } else { device.poll_interval };
+        let wait = i64::from(device.poll_interval) - POLL_TOLERANCE_SECONDS;
+        let is_early = device.last_polled_at.is_some_and(|at| now < at.plus_seconds(wait));
+        let slower = if is_early { INTERVAL_SECONDS } else { 0 };
+        let interval = device.poll_interval.saturating_add(slower).min(MAX_INTERVAL_SECONDS);
         self.store.connection().await?.device_poll(device.device_code_hash, now, interval).await?;
         Ok(if is_early { OAuthError::SlowDown } else { OAuthError::AuthorizationPending })
     }
