@@ -115,8 +115,9 @@ pub(super) fn oauth(settings: &Settings, site: &Site) -> Result<Option<OAuthConf
         return Err(OAUTH_ISSUER.malformed("must use https, except on a loopback address"));
     }
     let audience = audience.unwrap_or_else(|| issuer.clone());
-    if audience.is_empty() || audience.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(OAUTH_AUDIENCE.malformed("must be a URI without white space"));
+    let has_space = audience.chars().any(|c| c.is_whitespace() || c.is_control());
+    if has_space || !url::Url::parse(&audience).is_ok_and(|url| url.fragment().is_none()) {
+        return Err(OAUTH_AUDIENCE.malformed("must be an absolute URI without white space and fragment"));
     }
     let device_verification_uri = device_flow.then(|| format!("{}/oauth/device", site.dashboard_url));
     Ok(Some(OAuthConfig { issuer, audience, refresh_grace_seconds, device_verification_uri, cli_client }))

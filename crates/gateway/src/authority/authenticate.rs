@@ -175,11 +175,11 @@ impl ResolvedCaller {
 }
 
 /// Returns the URL of the metadata of this API as a protected resource (RFC 9728 section 5.1). Returns `None` if apps
-/// cannot be connected.
+/// cannot be connected, or if the audience of their tokens is not the address of this API.
 fn resource_metadata(request: &HttpRequest) -> Option<String> {
-    request.app_data::<web::Data<OAuth>>()?.config().ok()?;
-    let config = request.app_data::<web::Data<Config>>()?;
-    Some(format!("{}{PROTECTED_RESOURCE}", config.site.public_url))
+    let oauth = request.app_data::<web::Data<OAuth>>()?.config().ok()?;
+    let public_url = &request.app_data::<web::Data<Config>>()?.site.public_url;
+    oauth.is_resource_at(public_url).then(|| format!("{public_url}{PROTECTED_RESOURCE}"))
 }
 
 pub(super) fn anonymous_actor(request: &HttpRequest) -> Actor {

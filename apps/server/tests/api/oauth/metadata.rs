@@ -62,6 +62,33 @@ async fn metadata_describes_the_server() {
     assert_eq!(resource["bearer_methods_supported"], json!(["header"]));
 }
 
+/// RFC 9728 section 3.3: clients reject the metadata of a resource at another address.
+#[tokio::test(flavor = "multi_thread")]
+async fn protected_resource_is_described_only_if_the_audience_is_the_address_of_the_api() {
+    for (audience, is_described) in [
+        ("http://127.0.0.1/", true),
+        ("http://127.0.0.1/path", false),
+        ("https://other.example", false),
+        ("urn:example:api", false),
+    ] {
+        let app = App::with(|config| audience.clone_into(&mut config.oauth.as_mut().unwrap().audience)).await;
+        let ada = app.sign_in("ada").await;
+        let client = register(&app, public()).await;
+        let tokens = client.sign_in_with(&ada, json!({ "scope": "project:read" })).await;
+        assert_eq!(tokens.claims()["aud"], audience);
+        let refused = app.with_token(&tokens.access).get("/v1/me").await;
+        refused.expect_error(403, "insufficient_scope");
+        let challenge = refused.header("www-authenticate");
+        assert_eq!(challenge.contains("resource_metadata"), is_described, "{audience}: {challenge}");
+        let document = app.anonymous().get(RESOURCE).await;
+        if is_described {
+            assert_eq!(document.expect(200)["resource"], audience);
+        } else {
+            document.expect_error(404, "not_found");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn device_flow_is_listed_only_if_it_is_on() {
     let app = App::with(|config| config.oauth.as_mut().unwrap().device_verification_uri = None).await;

@@ -56,6 +56,10 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         ("SVC_OAUTH_ISSUER", Some("http://api.example")),
         // The issuer is missing.
         ("SVC_OAUTH_AUDIENCE", Some("https://api.example")),
+        // The issuer is set, but the audience is not a resource indicator.
+        ("SVC_OAUTH_AUDIENCE", Some("nonsense")),
+        ("SVC_OAUTH_AUDIENCE", Some("https://audience.example#x")),
+        ("SVC_OAUTH_AUDIENCE", Some("https://audience.example/a b")),
         ("SVC_OAUTH_DEVICE_FLOW", Some("on")),
         ("SVC_OAUTH_DEVICE_FLOW", Some("maybe")),
         ("SVC_OAUTH_REFRESH_GRACE", Some("61s")),
@@ -76,6 +80,9 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         if value == Some("whsec_hunter2") {
             settings.push(("SVC_LENDING_URL", "https://lending.example".to_owned()));
         }
+        if name == "SVC_OAUTH_AUDIENCE" && value != Some("https://api.example") {
+            settings.push(("SVC_OAUTH_ISSUER", "https://issuer.example".to_owned()));
+        }
         let output = command(&settings).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}: {line}");
@@ -85,7 +92,7 @@ async fn invalid_setting_aborts_startup_with_one_line() {
             ("SVC_CODEHOST_CLIENT_SECRET", _) => "SVC_CODEHOST_CLIENT_ID",
             (_, Some("s3://bundles/prefix")) => "AWS_ACCESS_KEY_ID",
             (_, Some("127.0.0.1:0")) => "SVC_DNS_TSIG",
-            ("SVC_OAUTH_AUDIENCE", _) | (_, Some("on")) => "SVC_OAUTH_ISSUER",
+            ("SVC_OAUTH_AUDIENCE", Some("https://api.example")) | (_, Some("on")) => "SVC_OAUTH_ISSUER",
             ("SVC_LENDING_URL", _) => "SVC_LENDING_SECRET",
             ("SVC_LENDING_SECRET", Some("hunter2")) => "SVC_LENDING_URL",
             _ => name,

@@ -1,7 +1,7 @@
 //! The metadata of the authorization server and of the protected resource, and the key set.
 
 use actix_web::web::Data;
-use kernel::{ClientId, ClockRng, Scope};
+use kernel::{ClientId, ClockRng, Code, Scope};
 use oauth::{KEY_SET_MAX_AGE_SECONDS, OAuth, OAuthError};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -23,7 +23,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .codes(&[&OAuthError::NOT_CONFIGURED]);
     area.get("protected_resource", PROTECTED_RESOURCE, protected_resource)
         .summary("Get the metadata of this API as a protected resource (RFC 9728)")
-        .codes(&[&OAuthError::NOT_CONFIGURED]);
+        .codes(&[&OAuthError::NOT_CONFIGURED, &Code::NOT_FOUND]);
     area.get("jwks", "/.well-known/jwks.json", jwks)
         .summary("Get the keys that sign access tokens (RFC 7517)")
         .description("The set has every key of a token that is still valid. Cache it for at most one minute.");
@@ -132,9 +132,13 @@ async fn metadata(
 async fn protected_resource(
     _: Open,
     oauth: Data<OAuth>,
+    config: Data<Config>,
     headers: RequestHeaders,
 ) -> Result<Cached<ProtectedResourceMetadata>, Problem> {
     let settings = oauth.config()?;
+    if !settings.is_resource_at(&config.site.public_url) {
+        return Err(Problem::new(&Code::NOT_FOUND, "the audience of the access tokens is not the address of this API"));
+    }
     let metadata = ProtectedResourceMetadata {
         resource: settings.audience.clone(),
         authorization_servers: [settings.issuer.clone()],

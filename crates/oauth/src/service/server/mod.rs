@@ -42,6 +42,18 @@ pub struct OAuthConfig {
     pub cli_client: Option<ClientId>,
 }
 
+impl OAuthConfig {
+    /// Returns whether the audience identifies the origin `url` as a protected resource. Clients accept the metadata of
+    /// a resource only at the address that is derived from its identifier (RFC 9728 section 3.3).
+    #[must_use]
+    pub fn is_resource_at(&self, url: &str) -> bool {
+        match (Url::parse(&self.audience), Url::parse(url)) {
+            (Ok(audience), Ok(url)) => audience == url && url.path() == "/",
+            _ => false,
+        }
+    }
+}
+
 /// The authorization server. It is off without a configuration.
 #[derive(Debug, Clone)]
 pub struct OAuth {
