@@ -91,12 +91,13 @@ impl RedirectUri {
         &self.text
     }
 
-    /// Returns the host that a user recognizes, or the scheme of a native app.
+    /// Returns the host that a user recognizes, or the private-use scheme of a native app. The text after such a scheme
+    /// is arbitrary, even in the place of a host.
     #[must_use]
     pub fn host(&self) -> String {
-        let url = Url::parse(&self.text).ok();
-        let host = url.as_ref().and_then(|url| url.host_str().filter(|host| !host.is_empty()).map(str::to_owned));
-        host.or_else(|| url.map(|url| url.scheme().to_owned())).unwrap_or_default()
+        let Ok(url) = Url::parse(&self.text) else { return String::new() };
+        let host = url.host_str().filter(|_| matches!(url.scheme(), "https" | "http"));
+        host.unwrap_or(url.scheme()).to_owned()
     }
 }
 

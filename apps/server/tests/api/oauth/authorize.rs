@@ -134,14 +134,22 @@ async fn client_is_described_for_the_decision() {
     let mut new = public();
     new.name = "B\u{fc}cher <b>".to_owned();
     new.scopes = Some("deploy account:read".parse().unwrap());
-    new.redirect_uris = ["https://a.example/1", "https://a.example/2", "http://127.0.0.1/cb", "com.example.app:/done"]
-        .map(str::to_owned)
-        .to_vec();
+    new.redirect_uris = [
+        "https://a.example/1",
+        "https://a.example/2",
+        "http://127.0.0.1/cb",
+        "com.example.app:/done",
+        // The text after a private-use scheme is not a host.
+        "com.example.app://bank.example/done",
+        "com.example.other://bank.example/done",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let client = register(&app, new).await;
     let path = format!("/v1/oauth/clients/{}", client.id);
     let expected = json!({
         "clientId": client.id, "name": "B\u{fc}cher <b>",
-        "redirectHosts": ["a.example", "127.0.0.1", "com.example.app"],
+        "redirectHosts": ["a.example", "127.0.0.1", "com.example.app", "com.example.other"],
         "scopes": ["account:read", "deploy"],
     });
     assert_eq!(ada.get(&path).await.expect(200), &expected);
