@@ -25,6 +25,7 @@ CREATE TABLE identity.sessions (
     last_used_at timestamptz
 );
 CREATE INDEX sessions_user_id_idx ON identity.sessions (user_id, id);
+CREATE INDEX sessions_expires_at_idx ON identity.sessions (expires_at);
 
 CREATE TABLE identity.access_tokens (
     id uuid CONSTRAINT access_tokens_pkey PRIMARY KEY,

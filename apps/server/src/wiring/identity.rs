@@ -14,7 +14,7 @@ use store::{Connection, Store};
 
 use super::error::IntoStoreError as _;
 use crate::config::{CODEHOST_TOKEN_URL, Config};
-use crate::jobs::{Background, Job, MINUTE};
+use crate::jobs::{Background, HOUR, Job, MINUTE};
 
 pub(super) fn wire(
     config: &Config,
@@ -32,6 +32,9 @@ pub(super) fn wire(
     }
     background.job(Job::every(MINUTE, "identity.purge_logins"), identity.clone(), async |identity| {
         identity.logins_purge().await
+    });
+    background.job(Job::every(HOUR, "identity.purge_sessions"), identity.clone(), async |identity| {
+        identity.sessions_purge().await
     });
     Ok(identity)
 }

@@ -8,7 +8,7 @@ use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` is not one of them, because it
 /// needs only the bundle store.
-const ON_POSTGRES: [&str; 19] = [
+const ON_POSTGRES: [&str; 20] = [
     "certificates.reconcile",
     "certificates.run_due",
     "databases.notify_stale",
@@ -18,6 +18,7 @@ const ON_POSTGRES: [&str; 19] = [
     "dns.reconcile_nameservers",
     "gateway.purge_rates",
     "identity.purge_logins",
+    "identity.purge_sessions",
     "mail.apply_events",
     "mail.expire_deliveries",
     "mail.maintain_partitions",

@@ -1,7 +1,7 @@
 //! Users, their sessions, and pending sign-ins.
 
 use diesel::prelude::*;
-use diesel::sql_types::{Nullable, Text};
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{Paging, Provider, SessionId, Time, TokenHash, UserId};
@@ -55,8 +55,12 @@ pub trait IdentityRepository {
     /// Inserts a session.
     async fn session_insert(&mut self, session: &NewSession) -> Result<()>;
 
-    /// Deletes the user's expired sessions.
-    async fn session_delete_expired(&mut self, user: UserId, at: Time) -> Result<()>;
+    /// Keeps this new session and the `others` most recently used ones of its user. Deletes the user's other unexpired
+    /// sessions, and returns them.
+    async fn session_delete_unused(&mut self, new: &NewSession, others: i64) -> Result<Vec<SessionId>>;
+
+    /// Deletes a batch of the expired sessions, and returns their number.
+    async fn session_purge(&mut self, now: Time) -> Result<usize>;
 
     /// Deletes a session of the user. Returns false if the user has no such session.
     async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool>;
@@ -83,6 +87,15 @@ pub trait IdentityRepository {
     async fn login_consume(&mut self, state: TokenHash, browser: TokenHash, at: Time) -> Result<Option<String>>;
 }
 
+/// The new session is not always the most recent one, because clocks can be set back.
+const DELETE_UNUSED: &str = "\
+    DELETE FROM identity.sessions WHERE id IN ( \
+        SELECT id FROM identity.sessions WHERE user_id = $1 AND id <> $2 AND expires_at > $3 \
+        ORDER BY coalesce(last_used_at, created_at) DESC, id DESC OFFSET $4) \
+    RETURNING id";
+const PURGE_SESSIONS: &str = "\
+    DELETE FROM identity.sessions WHERE id = ANY (ARRAY( \
+        SELECT id FROM identity.sessions WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
 const PURGE_LOGINS: &str = "\
     DELETE FROM identity.pending_logins WHERE state_hash = ANY (ARRAY( \
         SELECT state_hash FROM identity.pending_logins WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
@@ -114,6 +127,12 @@ struct SessionRow<'a> {
     user_agent: Option<&'a str>,
     created_at: Time,
     expires_at: Time,
+}
+
+#[derive(QueryableByName)]
+struct DeletedSession {
+    #[diesel(sql_type = Uuid)]
+    id: SessionId,
 }
 
 impl IdentityRepository for Connection {
@@ -160,10 +179,18 @@ impl IdentityRepository for Connection {
         Ok(())
     }
 
-    async fn session_delete_expired(&mut self, user: UserId, at: Time) -> Result<()> {
-        let expired = sessions::table.filter(sessions::user_id.eq(user).and(sessions::expires_at.le(at)));
-        diesel::delete(expired).execute(self).await?;
-        Ok(())
+    async fn session_delete_unused(&mut self, new: &NewSession, others: i64) -> Result<Vec<SessionId>> {
+        let delete = diesel::sql_query(DELETE_UNUSED)
+            .bind::<Uuid, _>(new.user_id)
+            .bind::<Uuid, _>(new.id)
+            .bind::<Timestamptz, _>(new.created_at)
+            .bind::<BigInt, _>(others);
+        let deleted: Vec<DeletedSession> = Prepared(delete).load(self).await?;
+        Ok(deleted.into_iter().map(|session| session.id).collect())
+    }
+
+    async fn session_purge(&mut self, now: Time) -> Result<usize> {
+        purge_batch(self, PURGE_SESSIONS, now).await
     }
 
     async fn session_delete(&mut self, user: UserId, session: SessionId) -> Result<bool> {

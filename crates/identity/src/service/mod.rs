@@ -21,6 +21,8 @@ use crate::repository::{IdentityRepository as _, KeyRepository as _, NewSession,
 
 /// The lifetime of a login session (contract section 1): 30 days.
 const SESSION_LIFETIME_SECONDS: i64 = 30 * 24 * 3600;
+/// The maximum number of sessions of a user. A further one ends the session that was used least recently.
+const MAX_SESSIONS: i64 = 100;
 
 /// The time for which a credential's last use is not recorded again, so that most requests need no write.
 const LAST_USED_RESOLUTION_SECONDS: i64 = 600;
@@ -104,6 +106,13 @@ impl Identity {
         Ok(Page::cut(sessions, paging, |session| session.id))
     }
 
+    /// Purges expired sessions. A background job calls this periodically.
+    pub async fn sessions_purge(&self) -> Result<()> {
+        let now = self.store.clock_rng().now();
+        while store::is_full_batch(self.store.connection().await?.session_purge(now).await?) {}
+        Ok(())
+    }
+
     /// Returns whether a use of a credential must be stored now, because the stored last use is too old.
     #[must_use]
     pub fn is_use_due(&self, last_used_at: Option<Time>) -> bool {
@@ -151,9 +160,8 @@ impl Identity {
                 let (id, token_hash) = (clock_rng.id(), token.hash());
                 let session = NewSession { id, user_id: user.id, token_hash, user_agent, created_at: now, expires_at };
                 tx.session_insert(&session).await?;
-                // Delete the user's expired sessions here, because no background job deletes them.
-                tx.session_delete_expired(user.id, now).await?;
-                let data = json!({ "user": user.id, "provider": user.provider, "first": is_first });
+                let ended = tx.session_delete_unused(&session, MAX_SESSIONS - 1).await?;
+                let data = json!({ "user": user.id, "provider": user.provider, "first": is_first, "ended": ended });
                 let event = Event::of_account("session.start", user.id, id, data);
                 Ok(Outcome::Changed(Session { token, expires_at, user_id: user.id, subject: user.subject }, event))
             })

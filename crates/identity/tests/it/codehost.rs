@@ -100,7 +100,7 @@ async fn first_sign_in_creates_an_organization_named_after_the_login() {
         assert_eq!((session.subject.as_str(), session.expires_at), ("1000-ada", kit.now().plus_seconds(2_592_000)));
         let events = kit.audited().await;
         let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
-        let data = json!({ "user": session.user_id, "provider": "codehost", "first": first });
+        let data = json!({ "user": session.user_id, "provider": "codehost", "first": first, "ended": [] });
         assert_eq!((row.event.as_str(), &row.data), ("session.start", &data));
     }
     assert_eq!(kit.db_rows("SELECT slug FROM orgs.orgs").await, [json!({ "slug": "ada" })]);

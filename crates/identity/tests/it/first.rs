@@ -22,7 +22,7 @@ async fn second_sign_in_finds_the_user_of_the_first() {
         let events = kit.audited().await;
         let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
         assert!(row.target.starts_with("ses_"), "{row:?}");
-        let data = json!({ "user": session.user_id, "provider": "dev", "first": first });
+        let data = json!({ "user": session.user_id, "provider": "dev", "first": first, "ended": [] });
         let event = Event::of_platform("session.start", row.target.clone(), data);
         assert_eq!(*row, Audit::of(&anonymous_actor(), event));
         assert_eq!(kit.port.calls(), 1);

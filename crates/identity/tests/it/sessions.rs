@@ -1,6 +1,7 @@
-//! Stored session data, and the end of a session.
+//! Stored session data, the end of a session, and the limit of sessions.
 
 use identity::{IdentityRepository as _, NewSession};
+use kernel::audit::Credential;
 use kernel::{Digest, SessionId, Token, TokenKind};
 use serde_json::{Value, json};
 
@@ -67,6 +68,46 @@ async fn session_end_ends_only_that_session() {
     }
     assert_eq!(kit.audited().await, []);
     assert_eq!(kit.db_rows("SELECT id FROM identity.sessions").await, left);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_session_above_the_limit_ends_the_one_that_was_used_least_recently() {
+    let kit = Kit::start().await;
+    kit.login("bob").await.unwrap();
+    kit.audited().await;
+    let mut sessions = Vec::new();
+    for _ in 0..100 {
+        kit.login("ada").await.unwrap();
+        let events = kit.audited().await;
+        assert_eq!(events[0].data["ended"], json!([]));
+        sessions.push(events[0].target.parse::<SessionId>().unwrap());
+    }
+    kit.advance(3600);
+    kit.identity.touch(Credential::Session(sessions[0])).await.unwrap();
+    kit.advance(1);
+    kit.login("ada").await.unwrap();
+    let events = kit.audited().await;
+    let [row] = events.as_slice() else { panic!("one row is expected: {events:?}") };
+    assert_eq!((row.event.as_str(), &row.data["ended"]), ("session.start", &json!([sessions[1]])));
+    // The session of another user does not count.
+    assert_eq!(kit.db_counts().await[1], 101);
+    // Expired sessions do not count either.
+    kit.clock.advance_days(30);
+    kit.login("ada").await.unwrap();
+    assert_eq!(kit.audited().await[0].data["ended"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_sessions_are_purged() {
+    let kit = Kit::start().await;
+    let expired = kit.login("ada").await.unwrap().user_id;
+    kit.clock.advance_days(1);
+    let live = kit.login("bob").await.unwrap().user_id;
+    kit.clock.advance_days(29);
+    kit.identity.sessions_purge().await.unwrap();
+    let users = kit.db_rows("SELECT user_id FROM identity.sessions").await;
+    assert_eq!(users, [json!({ "user_id": live.as_uuid().to_string() })]);
+    assert_ne!(live, expired);
 }
 
 #[tokio::test(flavor = "multi_thread")]
