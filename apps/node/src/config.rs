@@ -16,7 +16,7 @@ use settings::{ByteSize, Claim, Error, Interval, Networks, Secret, Setting, Sett
 use tracing_subscriber::EnvFilter;
 
 use crate::ai::config::AiConfig;
-use crate::auth::config::AuthConfig;
+use crate::auth::config::{AuthConfig, ClientAuthentication};
 use crate::database::config::DatabaseConfig;
 use crate::storage::config::StorageConfig;
 use crate::tls::config::TlsConfig;
@@ -112,6 +112,8 @@ settings::table! {
     pub AUTH_CODEHOST_TOKEN_URL: Url = Setting::with_default("SVC_NODE_AUTH_CODEHOST_TOKEN_URL", "https://github.com/login/oauth/access_token");
     /// The user endpoint of `codehost`.
     pub AUTH_CODEHOST_USER_URL: Url = Setting::with_default("SVC_NODE_AUTH_CODEHOST_USER_URL", "https://api.github.com/user");
+    /// How clients authenticate at the token endpoint of `codehost`: `post` for the body, or `basic` for HTTP Basic.
+    pub AUTH_CODEHOST_AUTH_METHOD: ClientAuthentication = Setting::with_default("SVC_NODE_AUTH_CODEHOST_AUTH_METHOD", "post");
     /// The name of `codehost` on sign-in pages (default: a general name in the visitor's language).
     pub AUTH_CODEHOST_NAME: Option<String> = Setting::optional("SVC_NODE_AUTH_CODEHOST_NAME");
     /// The authorization endpoint of the provider `webaccount` of app user auth, with OpenID Connect.
@@ -124,6 +126,8 @@ settings::table! {
     pub AUTH_WEBACCOUNT_ISSUER: Option<String> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_ISSUER");
     /// The address of the keys that sign these ID tokens.
     pub AUTH_WEBACCOUNT_JWKS_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL");
+    /// How clients authenticate at the token endpoint of `webaccount`: `post` for the body, or `basic` for HTTP Basic.
+    pub AUTH_WEBACCOUNT_AUTH_METHOD: ClientAuthentication = Setting::with_default("SVC_NODE_AUTH_WEBACCOUNT_AUTH_METHOD", "post");
     /// The name of `webaccount` on sign-in pages (default: a general name in the visitor's language).
     pub AUTH_WEBACCOUNT_NAME: Option<String> = Setting::optional("SVC_NODE_AUTH_WEBACCOUNT_NAME");
     /// The authorization endpoint of the provider `messenger` of app user auth, with OpenID Connect. Without it, the
@@ -137,6 +141,8 @@ settings::table! {
     pub AUTH_MESSENGER_ISSUER: Option<String> = Setting::optional("SVC_NODE_AUTH_MESSENGER_ISSUER");
     /// The address of the keys that sign these ID tokens.
     pub AUTH_MESSENGER_JWKS_URL: Option<Url> = Setting::optional("SVC_NODE_AUTH_MESSENGER_JWKS_URL");
+    /// How clients authenticate at the token endpoint of `messenger`: `post` for the body, or `basic` for HTTP Basic.
+    pub AUTH_MESSENGER_AUTH_METHOD: ClientAuthentication = Setting::with_default("SVC_NODE_AUTH_MESSENGER_AUTH_METHOD", "post");
     /// The name of `messenger` on sign-in pages (default: a general name in the visitor's language).
     pub AUTH_MESSENGER_NAME: Option<String> = Setting::optional("SVC_NODE_AUTH_MESSENGER_NAME");
     /// The address at which Prometheus finds `/metrics`. Never expose it to the internet. Without it, the node serves
@@ -343,6 +349,7 @@ mod tests {
             ("SVC_NODE_BACKUPS_ENDPOINT_URL", "http://user:hush@s3"),
             ("SVC_NODE_BACKUP_INTERVAL", "hush"),
             ("SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL", "ftp://hush"),
+            ("SVC_NODE_AUTH_CODEHOST_AUTH_METHOD", "hush"),
             ("SVC_NODE_AUTH_WEBACCOUNT_TOKEN_URL", "https://user:hush@id.example/"),
             ("SVC_NODE_AUTH_WEBACCOUNT_JWKS_URL", "https://id.example/hush"),
             ("SVC_NODE_AUTH_CODEHOST_USER_URL", "http://hush.example/user"),

@@ -1,6 +1,7 @@
 //! The configuration of the identity providers (providers.md section 6).
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use protocol::AuthProviderKind;
 use reqwest::Url;
@@ -20,10 +21,33 @@ pub struct ProviderConfig {
     pub token_url: Url,
     /// The endpoint that describes the user of an access token.
     pub user_url: Url,
+    /// How the clients of projects are authenticated at the token endpoint.
+    pub authentication: ClientAuthentication,
     /// How the signatures of ID tokens are verified; `None` if they are not.
     pub signatures: Option<SignatureConfig>,
     /// The name that visitors see; `None` for a general one in their language.
     pub name: Option<String>,
+}
+
+/// How a client sends its secret to the token endpoint (RFC 6749 section 2.3.1, OpenID Connect Core section 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAuthentication {
+    /// In the body: `client_secret_post`.
+    Post,
+    /// With HTTP Basic: `client_secret_basic`.
+    Basic,
+}
+
+impl FromStr for ClientAuthentication {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "post" => Ok(Self::Post),
+            "basic" => Ok(Self::Basic),
+            _ => Err("expected post or basic"),
+        }
+    }
 }
 
 /// How the signatures of ID tokens are verified.

@@ -5,10 +5,11 @@ use reqwest::Url;
 use settings::{Error, Setting, Settings, is_loopback_host};
 
 use super::{
-    AUTH_CODEHOST_AUTHORIZE_URL, AUTH_CODEHOST_NAME, AUTH_CODEHOST_TOKEN_URL, AUTH_CODEHOST_USER_URL,
-    AUTH_MESSENGER_AUTHORIZE_URL, AUTH_MESSENGER_ISSUER, AUTH_MESSENGER_JWKS_URL, AUTH_MESSENGER_NAME,
-    AUTH_MESSENGER_TOKEN_URL, AUTH_MESSENGER_USER_URL, AUTH_WEBACCOUNT_AUTHORIZE_URL, AUTH_WEBACCOUNT_ISSUER,
-    AUTH_WEBACCOUNT_JWKS_URL, AUTH_WEBACCOUNT_NAME, AUTH_WEBACCOUNT_TOKEN_URL, AUTH_WEBACCOUNT_USER_URL,
+    AUTH_CODEHOST_AUTH_METHOD, AUTH_CODEHOST_AUTHORIZE_URL, AUTH_CODEHOST_NAME, AUTH_CODEHOST_TOKEN_URL,
+    AUTH_CODEHOST_USER_URL, AUTH_MESSENGER_AUTH_METHOD, AUTH_MESSENGER_AUTHORIZE_URL, AUTH_MESSENGER_ISSUER,
+    AUTH_MESSENGER_JWKS_URL, AUTH_MESSENGER_NAME, AUTH_MESSENGER_TOKEN_URL, AUTH_MESSENGER_USER_URL,
+    AUTH_WEBACCOUNT_AUTH_METHOD, AUTH_WEBACCOUNT_AUTHORIZE_URL, AUTH_WEBACCOUNT_ISSUER, AUTH_WEBACCOUNT_JWKS_URL,
+    AUTH_WEBACCOUNT_NAME, AUTH_WEBACCOUNT_TOKEN_URL, AUTH_WEBACCOUNT_USER_URL,
 };
 use crate::auth::config::{AuthConfig, ProviderConfig, SignatureConfig};
 
@@ -18,6 +19,7 @@ pub(super) fn auth(settings: &Settings) -> Result<AuthConfig, Error> {
         authorize_url: get(&AUTH_CODEHOST_AUTHORIZE_URL)?,
         token_url: get(&AUTH_CODEHOST_TOKEN_URL)?,
         user_url: get(&AUTH_CODEHOST_USER_URL)?,
+        authentication: settings.get(&AUTH_CODEHOST_AUTH_METHOD)?,
         signatures: None,
         name: settings.opt(&AUTH_CODEHOST_NAME)?,
     };
@@ -25,6 +27,7 @@ pub(super) fn auth(settings: &Settings) -> Result<AuthConfig, Error> {
         authorize_url: get(&AUTH_WEBACCOUNT_AUTHORIZE_URL)?,
         token_url: get(&AUTH_WEBACCOUNT_TOKEN_URL)?,
         user_url: get(&AUTH_WEBACCOUNT_USER_URL)?,
+        authentication: settings.get(&AUTH_WEBACCOUNT_AUTH_METHOD)?,
         signatures: signatures(settings, &AUTH_WEBACCOUNT_ISSUER, &AUTH_WEBACCOUNT_JWKS_URL)?,
         name: settings.opt(&AUTH_WEBACCOUNT_NAME)?,
     };
@@ -37,7 +40,7 @@ pub(super) fn auth(settings: &Settings) -> Result<AuthConfig, Error> {
 fn messenger(settings: &Settings) -> Result<Option<ProviderConfig>, Error> {
     let get = |setting| optional_endpoint(settings, setting);
     let signatures = signatures(settings, &AUTH_MESSENGER_ISSUER, &AUTH_MESSENGER_JWKS_URL)?;
-    let name = settings.opt(&AUTH_MESSENGER_NAME)?;
+    let (authentication, name) = (settings.get(&AUTH_MESSENGER_AUTH_METHOD)?, settings.opt(&AUTH_MESSENGER_NAME)?);
     let [authorize_url, token_url, user_url] =
         [get(&AUTH_MESSENGER_AUTHORIZE_URL)?, get(&AUTH_MESSENGER_TOKEN_URL)?, get(&AUTH_MESSENGER_USER_URL)?];
     let missing =
@@ -45,7 +48,7 @@ fn messenger(settings: &Settings) -> Result<Option<ProviderConfig>, Error> {
     match (authorize_url, token_url, user_url) {
         (None, None, None) => Ok(None),
         (Some(authorize_url), Some(token_url), Some(user_url)) => {
-            Ok(Some(ProviderConfig { authorize_url, token_url, user_url, signatures, name }))
+            Ok(Some(ProviderConfig { authorize_url, token_url, user_url, authentication, signatures, name }))
         }
         (None, ..) => Err(missing(&AUTH_MESSENGER_AUTHORIZE_URL)),
         (_, None, _) => Err(missing(&AUTH_MESSENGER_TOKEN_URL)),

@@ -234,7 +234,7 @@ impl State {
         if (request.parameter("client_id"), request.parameter("client_secret")) != (CLIENT_ID, CLIENT_SECRET) {
             return Err(TokenError::Client);
         }
-        let user = self.grants.redeem(request)?;
+        let user = self.grants.redeem(request, request.parameter("client_id"))?;
         let token = self.mint("gho");
         self.grants.add_token(&token, user);
         Ok(github::token(request, &token, "read:user"))

@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::AUTHORIZATION;
 use serde_json::{Value, json};
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use super::IdentityProvider;
 use crate::http::{Request, Response};
@@ -62,10 +65,16 @@ impl Clients {
         client.is_some_and(|client| client.redirect_uris.iter().any(|registered| registered == uri))
     }
 
-    /// Checks the credentials in a token request (RFC 6749 section 2.3.1: in the body).
-    pub fn authenticate(&self, request: &Request) -> Result<(), TokenError> {
-        let client = self.0.get(request.parameter("client_id")).ok_or(TokenError::Client)?;
-        if client.client_secret == request.parameter("client_secret") { Ok(()) } else { Err(TokenError::Client) }
+    /// Checks the credentials in a token request (RFC 6749 section 2.3.1): in the body, or with HTTP Basic. Returns the
+    /// id of the client.
+    pub fn authenticate(&self, request: &Request, requires_basic: bool) -> Result<String, TokenError> {
+        let (id, secret) = if requires_basic {
+            basic(request).ok_or(TokenError::Client)?
+        } else {
+            (request.parameter("client_id").to_owned(), request.parameter("client_secret").to_owned())
+        };
+        let client = self.0.get(&id).ok_or(TokenError::Client)?;
+        if client.client_secret == secret { Ok(id) } else { Err(TokenError::Client) }
     }
 
     /// Responds to a registration request (RFC 7591 section 3).
@@ -88,4 +97,16 @@ impl Clients {
             }
         }
     }
+}
+
+/// Returns the credentials of HTTP Basic. A request must not contain the secret in its body too.
+fn basic(request: &Request) -> Option<(String, String)> {
+    if !request.parameter("client_secret").is_empty() {
+        return None;
+    }
+    let credentials = STANDARD.decode(request.header(AUTHORIZATION).strip_prefix("Basic ")?).ok()?;
+    let credentials = String::from_utf8(credentials).ok()?;
+    let (id, secret) = credentials.split_once(':')?;
+    let decode = |text: &str| form_urlencoded::parse(text.as_bytes()).next().map(|(text, _)| text.into_owned());
+    Some((decode(id)?, decode(secret)?))
 }

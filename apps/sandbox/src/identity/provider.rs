@@ -34,6 +34,8 @@ pub(super) struct State {
     /// The fault of every request.
     pub fault: Option<IdentityFault>,
     pub requested: Vec<String>,
+    /// Whether clients must authenticate with HTTP Basic, and not in the body.
+    pub requires_basic: bool,
     key: SigningKey,
     grants: Grants<Grant>,
 }
@@ -55,6 +57,7 @@ impl Provider {
             people: people(provider),
             fault: None,
             requested: Vec::new(),
+            requires_basic: false,
             key: if provider == IdentityProvider::Messenger { SigningKey::es256() } else { SigningKey::rs256() },
             grants: Grants::default(),
         };
@@ -115,6 +118,7 @@ impl Provider {
 
     fn metadata(&self) -> Response {
         let url = |path: &str| format!("{}{path}", self.issuer);
+        let method = if self.state().requires_basic { "client_secret_basic" } else { "client_secret_post" };
         Response::json(&json!({
             "issuer": self.issuer,
             "authorization_endpoint": url("/authorize"),
@@ -127,7 +131,7 @@ impl Provider {
             "grant_types_supported": ["authorization_code"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": [self.state().key.algorithm()],
-            "token_endpoint_auth_methods_supported": ["client_secret_post"],
+            "token_endpoint_auth_methods_supported": [method],
             "code_challenge_methods_supported": ["S256"],
         }))
     }
@@ -259,8 +263,8 @@ impl State {
 
     /// Redeems a code for an access token.
     fn redeem(&mut self, request: &Request) -> Result<(String, Grant), TokenError> {
-        self.clients.authenticate(request)?;
-        let grant = self.grants.redeem(request)?;
+        let client_id = self.clients.authenticate(request, self.requires_basic)?;
+        let grant = self.grants.redeem(request, &client_id)?;
         if grant.fault == Some(IdentityFault::ExpiredCode) {
             return Err(TokenError::Code);
         }

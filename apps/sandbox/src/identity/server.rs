@@ -74,6 +74,11 @@ impl IdentityServer {
         self.identity.provider(provider).state().fault = fault;
     }
 
+    /// Makes a provider require HTTP Basic from clients at the token endpoint.
+    pub fn require_basic(&self, provider: IdentityProvider) {
+        self.identity.provider(provider).state().requires_basic = true;
+    }
+
     /// Replaces the key that signs the ID tokens of a provider.
     pub fn renew_key(&self, provider: IdentityProvider) {
         self.identity.provider(provider).renew_key();

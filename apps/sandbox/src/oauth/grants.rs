@@ -63,7 +63,7 @@ impl<T> Grants<T> {
 
     /// Redeems the code of a token request, whose client is authenticated. A code is valid for only one attempt,
     /// whatever its outcome.
-    pub fn redeem(&mut self, request: &Request) -> Result<T, TokenError> {
+    pub fn redeem(&mut self, request: &Request, client_id: &str) -> Result<T, TokenError> {
         if request.parameter("grant_type") != "authorization_code" {
             return Err(TokenError::GrantType);
         }
@@ -72,9 +72,7 @@ impl<T> Grants<T> {
             return Err(TokenError::RedirectUri);
         }
         let verifier = URL_SAFE_NO_PAD.encode(digest(&SHA256, request.parameter("code_verifier").as_bytes()));
-        let is_valid = verifier == code.challenge
-            && code.client_id == request.parameter("client_id")
-            && Instant::now() < code.expires_at;
+        let is_valid = verifier == code.challenge && code.client_id == client_id && Instant::now() < code.expires_at;
         if is_valid { Ok(code.grant) } else { Err(TokenError::Code) }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use daemon::error_chain;
 use protocol::{AuthProvider, AuthProviderKind};
@@ -14,7 +16,7 @@ use serde_json::Value;
 use super::id_token::{self, Claims, Expected};
 use super::keys::Keys;
 use super::{Profile, ProviderError, Result};
-use crate::auth::config::{AuthConfig, ProviderConfig, is_openid};
+use crate::auth::config::{AuthConfig, ClientAuthentication, ProviderConfig, is_openid};
 use crate::clock::since_epoch;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -131,17 +133,23 @@ impl Provider {
     }
 
     async fn tokens(&self, exchange: &Exchange<'_>) -> Result<Value> {
-        let form = serde_urlencoded::to_string([
+        let malformed = || ProviderError::failed("the token request cannot be written");
+        let (id, secret) = (exchange.registered.client_id.as_str(), exchange.registered.client_secret.reveal());
+        let mut form = vec![
             ("grant_type", "authorization_code"),
             ("code", exchange.code),
             ("redirect_uri", exchange.redirect_uri),
-            ("client_id", &exchange.registered.client_id),
-            ("client_secret", exchange.registered.client_secret.reveal()),
             ("code_verifier", exchange.verifier),
-        ]);
-        let form = form.map_err(|_| ProviderError::failed("the token request cannot be written"))?;
-        let request = self.client.post(self.config.token_url.clone()).body(form);
-        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        ];
+        let mut request = self.client.post(self.config.token_url.clone());
+        match self.config.authentication {
+            ClientAuthentication::Post => form.extend([("client_id", id), ("client_secret", secret)]),
+            ClientAuthentication::Basic => {
+                request = request.header(AUTHORIZATION, basic(id, secret).ok_or_else(malformed)?);
+            }
+        }
+        let form = serde_urlencoded::to_string(form).map_err(|_| malformed())?;
+        let request = request.header("content-type", "application/x-www-form-urlencoded").body(form);
         let (status, body) = send(request).await?;
         // GitHub reports errors with status 200.
         let response: Option<Value> = serde_json::from_slice(&body).ok();
@@ -179,6 +187,16 @@ impl Provider {
     }
 }
 
+/// Returns the header `Authorization: Basic`. The id and the secret are form-encoded before they are joined (RFC 6749
+/// section 2.3.1).
+fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
+    // A form with one parameter: its only `=` separates the two.
+    let credentials = serde_urlencoded::to_string([(id, secret)]).ok()?.replacen('=', ":", 1);
+    let mut header = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(credentials))).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
 /// Sends a request, repeats it once after a 429, and returns the status and the body.
 pub(super) async fn send(request: RequestBuilder) -> Result<(u16, Bytes)> {
     let failed = |error: reqwest::Error| ProviderError::Failed(error_chain(error.without_url()));
@@ -191,4 +209,22 @@ pub(super) async fn send(request: RequestBuilder) -> Result<(u16, Bytes)> {
         body.extend_from_slice(&chunk);
     }
     Ok((response.status().as_u16(), body.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn basic_credentials_are_form_encoded() {
+        for (id, secret, credentials) in [
+            ("client", "secret", "client:secret"),
+            ("a.b-c_d", "x=y", "a.b-c_d:x%3Dy"),
+            ("https://app.example", "a:b+c %", "https%3A%2F%2Fapp.example:a%3Ab%2Bc+%25"),
+        ] {
+            let header = basic(id, secret).unwrap();
+            assert_eq!(header, format!("Basic {}", STANDARD.encode(credentials)).as_str());
+            assert!(header.is_sensitive());
+        }
+    }
 }

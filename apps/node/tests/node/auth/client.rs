@@ -5,7 +5,7 @@ use sandbox::{IdentityProvider, Person};
 
 use super::{Rig, user_id};
 
-use IdentityProvider::WebAccount;
+use IdentityProvider::{CodeHost, Messenger, WebAccount};
 
 /// Signs a person in, and returns the id of the user.
 async fn sign_in(rig: &Rig, person: &str) -> String {
@@ -57,4 +57,21 @@ async fn users_stay_when_the_client_of_a_provider_is_replaced() {
         assert_ne!(&sign_in(&format!("other-{key}")).await, user);
     }
     assert_eq!([sign_in("ada-pairwise").await, sign_in("ada").await], [ada.clone(), ada]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_authenticates_in_the_way_that_the_operator_sets() {
+    let settings = ["CODEHOST", "WEBACCOUNT"].map(|provider| format!("SVC_NODE_AUTH_{provider}_AUTH_METHOD"));
+    let Some(rig) = Rig::start_with(&settings.each_ref().map(|name| (name.as_str(), "basic")), &[]).await else {
+        return;
+    };
+    let mut browser = rig.browser().await;
+    for provider in [CodeHost, WebAccount] {
+        assert_eq!(browser.sign_in(provider, "ada", "/").await.status, 502, "{provider:?}");
+        rig.identity.require_basic(provider);
+        assert_eq!(browser.sign_in(provider, "ada", "/").await.status, 303, "{provider:?}");
+    }
+    assert_eq!(browser.sign_in(Messenger, "ada", "/").await.status, 303);
+    rig.identity.require_basic(Messenger);
+    assert_eq!(browser.sign_in(Messenger, "ada", "/").await.status, 502);
 }
