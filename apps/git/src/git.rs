@@ -1,23 +1,27 @@
 //! Runs git, with an environment that clients cannot influence.
 
+mod command;
+
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 #[cfg(target_os = "linux")]
 use rustix::process::Rlimit;
 use rustix::process::{Pid, Resource, Signal, kill_process_group};
-use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
+pub use self::command::{decide, output};
 use crate::hook::{HookSet, PUSH, PushHooks, SOCKET};
 
+/// The oldest supported version of git. It is the first one that can pack unreachable objects (`gc.cruftPacks`).
+const MIN_VERSION: (u32, u32) = (2, 37);
 /// The time between SIGTERM, after which git removes its lock files, and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 /// The maximum data segment of a git process, in bytes. It does not include packs, because git maps them and does not
@@ -26,8 +30,6 @@ const MAX_MEMORY_BYTES: u64 = 1 << 30;
 /// The maximum CPU time of a git process that serves a client, in seconds. The limit is necessary because a pack of a
 /// few bytes can need any amount of CPU time.
 const MAX_CPU_SECONDS: u64 = 900;
-/// The maximum output of a command that the node runs for itself, in bytes.
-const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// git refuses to process an object that needs more memory than this (git(1)).
 const ALLOC_LIMIT: &str = "512m";
@@ -82,11 +84,19 @@ pub struct Process {
 }
 
 impl Git {
-    /// Finds git in `PATH`.
+    /// Finds git in `PATH`, and checks its version.
     pub fn new(dir: &Path) -> anyhow::Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|program| program.is_file());
-        Ok(Self { program: found.context("git is not in PATH; install git 2.34 or newer")?, dir: dir.to_owned() })
+        let (major, minor) = MIN_VERSION;
+        let program = found.with_context(|| format!("git is not in PATH; install git {major}.{minor} or newer"))?;
+        let git = Self { program, dir: dir.to_owned() };
+        let version = git.command().arg("version").output().context("cannot start git")?.stdout;
+        let version = String::from_utf8_lossy(&version);
+        let is_supported = parse_version(&version).is_some_and(|version| version >= MIN_VERSION);
+        let (program, version) = (git.program.display(), version.trim());
+        ensure!(is_supported, "{program} is too old ({version}); install git {major}.{minor} or newer");
+        Ok(git)
     }
 
     /// Checks that each hook can be executed, because git skips a hook that it cannot execute.
@@ -174,36 +184,10 @@ impl Git {
     }
 }
 
-/// Runs a command of the node, and kills it after `limit`.
-pub async fn run(command: Command, limit: Duration) -> anyhow::Result<bool> {
-    let mut process = Process::start(command)?;
-    match timeout(limit, process.wait()).await {
-        Ok(code) => Ok(code? == 0),
-        Err(_) => {
-            process.end().await;
-            bail!("git took longer than {} seconds", limit.as_secs())
-        }
-    }
-}
-
-/// Runs a command like [`run`], and returns its output. The command must succeed.
-pub async fn output(mut command: Command, limit: Duration) -> anyhow::Result<Vec<u8>> {
-    command.stdout(Stdio::piped());
-    let mut process = Process::start(command)?;
-    let mut output = Vec::new();
-    let read = async {
-        let stdout = process.stdout.take().context("git has an output")?;
-        stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output).await?;
-        process.wait().await
-    };
-    match timeout(limit, read).await {
-        Ok(code) => ensure!(code? == 0, "git failed"),
-        Err(_) => {
-            process.end().await;
-            bail!("git took longer than {} seconds", limit.as_secs())
-        }
-    }
-    Ok(output)
+/// Parses the output of `git version`. Returns the first two numbers of the version.
+fn parse_version(printed: &str) -> Option<(u32, u32)> {
+    let mut numbers = printed.trim().strip_prefix("git version ")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Returns whether a client may pass this protocol version to git: `version=2`, or several keys and numbers, separated
@@ -323,5 +307,18 @@ mod tests {
         assert_eq!(Program::named("git-receive-pack"), Some(Program::ReceivePack));
         assert_eq!(Program::named("git"), None);
         assert!(is_protocol("version=2") && !is_protocol("version=2\n") && !is_protocol("a b"));
+    }
+
+    #[test]
+    fn versions_are_parsed() {
+        for (printed, version) in [
+            ("git version 2.39.5\n", Some((2, 39))),
+            ("git version 2.50.1 (Apple Git-155)\n", Some((2, 50))),
+            ("git version 3.0\n", Some((3, 0))),
+            ("git: not found\n", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_version(printed), version, "{printed}");
+        }
     }
 }

@@ -8,13 +8,13 @@ use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::Context as _;
 use futures_util::{StreamExt as _, stream};
 use protocol::{GitNodeInfo, SecretValue};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::core::Core;
-use crate::git::{Git, output, run};
+use crate::git::{Git, output};
 use crate::journal::Journal;
 use crate::repository::{Repositories, Use};
 use crate::storage::SizeReporter;
@@ -142,15 +142,15 @@ async fn repack_keeping(git: &Git, repository: &Path, kept: &HashSet<String>) ->
     let mut command = git.maintenance(Some(repository));
     // A push can make a commit unreachable while this command runs, but the commit must stay readable. So nothing is
     // pruned.
-    command.args(["gc", "--quiet", "--no-detach", "--prune=never"]);
-    ensure!(run(command, MAX_GC).await?, "git gc failed");
+    command.args(["gc", "--quiet", "--prune=never"]);
+    output(command, MAX_GC).await.context("git gc failed")?;
     write_graph(git, repository).await
 }
 
 async fn write_graph(git: &Git, repository: &Path) -> anyhow::Result<()> {
     let mut command = git.maintenance(Some(repository));
     command.args(["commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"]);
-    ensure!(run(command, MAX_GC).await?, "git commit-graph failed");
+    output(command, MAX_GC).await.context("git commit-graph failed")?;
     Ok(())
 }
 
@@ -179,17 +179,18 @@ async fn keep(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::R
         command.args(arguments).stdin(stdin_of(input)?);
         anyhow::Ok(command)
     };
-    let listed = output(command(&["for-each-ref", "--format=%(objectname)", KEPT], "")?, MAX_LIST).await?;
-    let listed = String::from_utf8(listed)?;
+    let listed = output(command(&["for-each-ref", "--format=%(objectname)", KEPT], "")?, MAX_LIST).await;
+    let listed = String::from_utf8(listed.context("git for-each-ref failed")?)?;
     let listed: HashSet<&str> = listed.lines().collect();
     let new: String = kept.iter().filter(|id| !listed.contains(id.as_str())).map(|id| format!("{id}\n")).collect();
-    let existing = output(command(&["cat-file", "--batch-check=%(objectname) %(objecttype)"], &new)?, MAX_LIST).await?;
-    let existing = String::from_utf8(existing)?;
+    let existing = output(command(&["cat-file", "--batch-check=%(objectname) %(objecttype)"], &new)?, MAX_LIST).await;
+    let existing = String::from_utf8(existing.context("git cat-file failed")?)?;
     let existing = existing.lines().filter_map(|line| line.split_once(' ')).filter(|(_, kind)| *kind != "missing");
     let mut commands: String = existing.map(|(id, _)| format!("create {KEPT}{id} {id}\n")).collect();
     commands.extend(listed.iter().filter(|id| !kept.contains(**id)).map(|id| format!("delete {KEPT}{id}\n")));
     if !commands.is_empty() {
-        ensure!(run(command(&["update-ref", "--stdin"], &commands)?, MAX_LIST).await?, "git update-ref failed");
+        let updated = output(command(&["update-ref", "--stdin"], &commands)?, MAX_LIST).await;
+        updated.context("git update-ref failed")?;
     }
     Ok(())
 }

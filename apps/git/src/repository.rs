@@ -58,6 +58,8 @@ const CONFIG: &str = "\
 	writeBitmaps = true
 [gc]
 	auto = 0
+	autoDetach = false
+	cruftPacks = true
 [maintenance]
 	auto = false
 [protocol]

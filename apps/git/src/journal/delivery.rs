@@ -13,7 +13,7 @@ use super::Journal;
 use super::book::Transaction;
 use crate::core::Core;
 use crate::deploy::Deployer;
-use crate::git::{Git, run};
+use crate::git::{Git, decide};
 use crate::metrics::Metrics;
 use crate::update::Update;
 
@@ -150,7 +150,7 @@ async fn updates(git: &Git, repository: &Path, transactions: Vec<Transaction>, a
 async fn is_ancestor(git: &Git, repository: &Path, old: &str, new: &str) -> bool {
     let mut command = git.maintenance(Some(repository));
     command.args(["merge-base", "--is-ancestor", old, new]);
-    run(command, MAX_COMPARISON).await.unwrap_or_else(|error| {
+    decide(command, MAX_COMPARISON).await.unwrap_or_else(|error| {
         tracing::warn!(error = format!("{error:#}"), "cannot compare the commits of an update");
         false
     })

@@ -10,6 +10,7 @@ mod journal;
 pub mod kit;
 mod libraries;
 mod limits;
+mod maintenance;
 mod packs;
 mod protocol;
 mod repositories;

@@ -1,0 +1,96 @@
+//! The maintenance of repositories by the node.
+
+use std::path::{Path, PathBuf};
+
+use super::Kit;
+use crate::support::eventually;
+
+/// A repository with more packs than this is repacked.
+const MAX_PACKS: usize = 20;
+/// The number of updates in `ref-updates`. Their objects stay reachable.
+const MAX_LISTED: usize = 200;
+
+/// Returns the first git in these folders.
+fn git_in(folders: &str) -> Option<PathBuf> {
+    std::env::split_paths(folders).map(|folder| folder.join("git")).find(|program| program.is_file())
+}
+
+/// Returns the files below a folder. git can remove files and folders at any time.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => files.extend(self::files(&path)),
+            path => files.push(path),
+        }
+    }
+    files
+}
+
+/// Runs with the git of the tests, and with that of the system's package if it is another one, because `git gc` depends
+/// on the version.
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_with_many_pushes_is_repacked() {
+    let path = std::env::var_os("PATH").unwrap().into_string().unwrap();
+    let system = "/usr/bin:/bin";
+    let mut paths = vec![path.as_str()];
+    if git_in(system).is_some_and(|program| Some(program) != git_in(&path)) {
+        paths.push(system);
+    }
+    for path in paths {
+        is_repacked(path).await;
+    }
+}
+
+/// Pushes more packs than a repository may have, deletes the branch, and restarts the node, which then repacks the
+/// repository.
+async fn is_repacked(path: &str) {
+    let mut kit = Kit::start_with(&[("PATH", path.to_owned())]).await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let main = work.commit("a", b"a");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    // Each pack contains the whole file, and `git gc` replaces the copies with deltas.
+    let mut file = testkit::bundle::incompressible(50_000);
+    let mut deleted = String::new();
+    for number in 0..=MAX_PACKS {
+        file.push(u8::try_from(number).unwrap());
+        deleted = work.commit("large", &file);
+        work.git(&["push", "--quiet", "origin", "HEAD:refs/heads/large"]);
+    }
+    work.git(&["push", "--quiet", "origin", ":large"]);
+    // After these updates, the deleted branch is no longer listed.
+    let tags: Vec<String> = (0..MAX_LISTED).map(|number| format!("{main}:refs/tags/t{number}")).collect();
+    let arguments: Vec<&str> =
+        ["push", "--quiet", "--atomic", "origin"].into_iter().chain(tags.iter().map(String::as_str)).collect();
+    work.git(&arguments);
+    eventually("only the tags are listed", async || {
+        let updates = kit.ref_updates(MAX_LISTED).await;
+        updates.iter().all(|update| update["ref"].as_str().unwrap().starts_with("refs/tags/")).then_some(())
+    })
+    .await;
+    let objects = kit.bare().await.join("objects");
+    let size = || files(&objects).iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len())).sum::<u64>();
+    let count = |extension: &str| {
+        files(&objects).iter().filter(|file| file.extension().is_some_and(|found| found == extension)).count()
+    };
+    assert!(count("pack") > MAX_PACKS, "{:?}", files(&objects));
+    let before = size();
+    kit.node.kill();
+    kit.node.restart().await;
+    eventually("the repository has a commit-graph and two packs", async || {
+        let is_repacked = objects.join("info/commit-graph").is_file() && count("pack") == 2;
+        is_repacked.then_some(())
+    })
+    .await;
+    // The pack of unreachable objects. No object is loose.
+    assert_eq!(count("mtimes"), 1, "{:?}", files(&objects));
+    let is_loose = |file: &Path| !file.starts_with(objects.join("pack")) && !file.starts_with(objects.join("info"));
+    assert_eq!(files(&objects).iter().filter(|file| is_loose(file)).count(), 0);
+    assert!(size() < before / 2, "{before} bytes, then {}", size());
+    // The objects of the deleted branch are kept, and the repository accepts pushes.
+    let bare = objects.parent().unwrap().to_str().unwrap();
+    assert_eq!(work.git(&["--git-dir", bare, "cat-file", "-t", &deleted]), "commit");
+    work.git(&["push", "--quiet", "origin", "HEAD:refs/heads/large"]);
+    work.git(&["--git-dir", bare, "fsck", "--full"]);
+}
