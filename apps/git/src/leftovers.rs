@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -36,33 +36,40 @@ pub fn end_processes(socket: &Path) -> anyhow::Result<()> {
     bail!("processes of an earlier run do not end")
 }
 
+/// Files in the directory of a repository that block later git processes. git creates `packed-refs.new` while it holds
+/// `packed-refs.lock`, and `gc.pid` contains the id of a process, which another process can have after a restart.
+const LEFTOVERS: [&str; 7] =
+    ["HEAD.lock", "packed-refs.lock", "packed-refs.new", "config.lock", "shallow.lock", "gc.pid", "gc.pid.lock"];
+
 /// Removes the lock files and incomplete packs of killed processes. No git process may be changing the repository.
 pub fn remove(path: &Path) -> anyhow::Result<()> {
-    for entry in fs::read_dir(path.join("objects/pack"))? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        // git would keep a pack with a file `.keep` as it is.
-        if name.starts_with("tmp_") || name.starts_with(".tmp-") || name.ends_with(".keep") {
-            remove_file(&entry.path())?;
-        }
-    }
-    for entry in fs::read_dir(path.join("objects"))? {
+    let objects = path.join("objects");
+    // git would keep a pack with a file `.keep` as it is.
+    let is_incomplete = |name: &str| name.starts_with("tmp_") || name.starts_with(".tmp-") || name.ends_with(".keep");
+    remove_files(objects.join("pack"), is_incomplete)?;
+    for entry in fs::read_dir(&objects)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with("tmp_objdir-incoming-") {
             remove_all(&entry.path())?;
         }
     }
-    for name in ["HEAD.lock", "packed-refs.lock", "config.lock", "shallow.lock", "gc.pid.lock"] {
+    for name in LEFTOVERS {
         remove_file(&path.join(name))?;
     }
-    let mut directories = vec![path.join("refs")];
+    // The commit-graph.
+    remove_files(objects.join("info"), |name| name.starts_with("tmp_") || name.ends_with(".lock"))?;
+    Ok(remove_files(path.join("refs"), |name| name.ends_with(".lock"))?)
+}
+
+/// Removes the files with certain names in a directory and its subdirectories.
+fn remove_files(directory: PathBuf, is_leftover: impl Fn(&str) -> bool) -> io::Result<()> {
+    let mut directories = vec![directory];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
                 directories.push(entry.path());
-            } else if entry.path().extension().is_some_and(|extension| extension == "lock") {
+            } else if is_leftover(&entry.file_name().to_string_lossy()) {
                 remove_file(&entry.path())?;
             }
         }

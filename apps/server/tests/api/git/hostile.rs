@@ -192,8 +192,9 @@ async fn killed_program_leaves_no_files() {
     kit.create("app").await;
     let work = kit.init("work");
     work.commit("a", b"1");
-    work.git(&["push", "--quiet", "origin", "main"]);
+    work.git(&["push", "--quiet", "origin", "main", "main:packed"]);
     let bare = kit.bare().await;
+    work.git(&["--git-dir", bare.to_str().unwrap(), "pack-refs", "--all"]);
     // A push whose client sends nothing.
     let url = format!("http://127.0.0.1:{}/ada/site/app.git/git-receive-pack", kit.node.http);
     let (sender, body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, std::io::Error>>(1);
@@ -214,6 +215,14 @@ async fn killed_program_leaves_no_files() {
     std::fs::write(&lock, "").unwrap();
     let incomplete = vec![0; 10_000_000];
     std::fs::write(bare.join("objects/pack/tmp_pack_1"), &incomplete).unwrap();
+    // The files of processes that were killed while they packed refs and wrote a commit-graph.
+    let graphs = bare.join("objects/info/commit-graphs");
+    std::fs::create_dir(&graphs).unwrap();
+    let more = ["packed-refs.new", "gc.pid", "objects/info/commit-graph.lock"].map(|name| bare.join(name));
+    let more = [more.as_slice(), &[graphs.join("commit-graph-chain.lock"), graphs.join("tmp_graph_1")]].concat();
+    for file in &more {
+        std::fs::write(file, "1 other\n").unwrap();
+    }
     work.commit("a", b"2");
     assert!(work.fails(&["push", "origin", "main"]).contains("main.lock"));
     assert!(lock.exists());
@@ -226,8 +235,9 @@ async fn killed_program_leaves_no_files() {
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     drop(sender);
     eventually("the lock is removed", async || (!lock.exists()).then_some(())).await;
+    eventually("the other files are removed", async || (!more.iter().any(|file| file.exists())).then_some(())).await;
     eventually("the files no longer count", async || (!is_counted().await).then_some(())).await;
-    work.git(&["push", "--quiet", "origin", "main"]);
+    work.git(&["push", "--quiet", "origin", "main", ":packed"]);
     push.abort();
 }
 
