@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::core::Core;
 use crate::metrics::Metrics;
-use crate::objects::ObjectReader;
+use crate::objects::{ObjectReader, is_ended};
 use crate::repository::{Repositories, Use};
 use crate::tree::CommitTree;
 
@@ -30,6 +30,9 @@ const MAX_DEPLOYS: usize = 2;
 const PACK_TIMEOUT: Duration = Duration::from_secs(120);
 /// The interval at which deploys that failed, or whose node was killed, are repeated.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// The maximum number of attempts to pack a commit if git ends while it reads the objects. The reason can be a signal,
+/// or an object that always ends git.
+const MAX_ATTEMPTS: u32 = 10;
 /// The maximum length of a message for the user, in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 500;
 
@@ -45,7 +48,12 @@ struct Inner {
     /// Locks by the id of a repository or an organization. They serialize the deploys of a repository, and those of an
     /// organization.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    attempts: FailedAttempts,
 }
+
+/// The deploys that failed because git ended, by the id of their repository: their numbers, and the number of attempts.
+#[derive(Default)]
+struct FailedAttempts(Mutex<HashMap<String, (i64, u32)>>);
 
 /// A packed commit.
 enum Packed {
@@ -61,7 +69,7 @@ enum Packed {
 impl Deployer {
     pub fn new(core: Core, repositories: Repositories, metrics: Metrics) -> Self {
         let (permits, turns) = (Semaphore::new(MAX_DEPLOYS), Mutex::default());
-        Self(Arc::new(Inner { core, repositories, metrics, permits, turns }))
+        Self(Arc::new(Inner { core, repositories, metrics, permits, turns, attempts: FailedAttempts::default() }))
     }
 
     /// Starts the pending deploys at an interval, one page of repositories at a time. Runs until it is aborted.
@@ -117,7 +125,7 @@ impl Deployer {
     }
 
     async fn deploy(&self, repository: &str, deploy: &GitDeploy) -> anyhow::Result<()> {
-        let Inner { core, permits, metrics, .. } = &*self.0;
+        let Inner { core, permits, metrics, attempts, .. } = &*self.0;
         // The lock of the organization is acquired before the permit. So an organization with many waiting pushes uses
         // only one permit, and other organizations can use the others.
         let _turn = self.turn(&deploy.org).lock_owned().await;
@@ -135,22 +143,30 @@ impl Deployer {
                 "rejected"
             }
         };
+        attempts.forget(repository);
         metrics.deploy(outcome, 1);
         tracing::info!(repository, number = deploy.number, outcome, "ended the deploy of a push");
         Ok(())
     }
 
     async fn pack(&self, id: &str, deploy: &GitDeploy) -> anyhow::Result<Packed> {
-        let Inner { repositories, .. } = &*self.0;
+        let Inner { repositories, attempts, .. } = &*self.0;
         let repository = repositories.find(id, Use::Read).await?.context("the repository is not on the disk")?;
         let reader = ObjectReader::start(repositories.git(), &repository.path)?;
         let (process, file, deploy) = (reader.process(), repositories.temporary_file()?, deploy.clone());
+        let number = deploy.number;
         let pack = spawn_blocking(move || {
             let _repository = repository;
             pack(reader, &deploy, file)
         });
         match timeout(PACK_TIMEOUT, pack).await {
-            Ok(packed) => packed?,
+            Ok(packed) => packed?.or_else(|error| {
+                let is_ended = error.downcast_ref::<io::Error>().is_some_and(is_ended);
+                if is_ended && attempts.record(id, number) >= MAX_ATTEMPTS {
+                    return Ok(Packed::Rejected("git could not read the commit".to_owned()));
+                }
+                Err(error)
+            }),
             Err(_) => {
                 process.end();
                 let limit = PACK_TIMEOUT.as_secs();
@@ -168,6 +184,28 @@ impl Deployer {
 
     fn is_idle(&self, repository: &str) -> bool {
         self.turn(repository).try_lock().is_ok()
+    }
+}
+
+impl FailedAttempts {
+    /// Records a failed attempt of a deploy. Returns the number of its failed attempts.
+    fn record(&self, repository: &str, number: i64) -> u32 {
+        let mut attempts = self.lock();
+        let (deploy, count) = attempts.entry(repository.to_owned()).or_insert((number, 0));
+        if *deploy != number {
+            (*deploy, *count) = (number, 0);
+        }
+        *count += 1;
+        *count
+    }
+
+    /// Removes the attempts of a repository, whose deploy has ended.
+    fn forget(&self, repository: &str) {
+        self.lock().remove(repository);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (i64, u32)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,12 +228,60 @@ fn pack(reader: ObjectReader, deploy: &GitDeploy, mut file: File) -> anyhow::Res
         }
         Ok(None) => Ok(Packed::Rejected(format!("the commit has no file {MANIFEST_PATH} at its root"))),
         Err(PackError::Write(error)) => Err(error.into()),
-        Err(PackError::Read { error, .. }) if is_full(&error) => Err(error.into()),
+        Err(PackError::Read { error, .. } | PackError::IgnoreFile { error, .. }) if is_ended(&error) => {
+            Err(error.into())
+        }
         Err(error) => Ok(Packed::Rejected(error.to_string())),
     }
 }
 
-/// Returns whether the error means that the disk with the temporary file is full.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+    use crate::random;
+
+    /// An error of the output is not a reason to reject the commit.
+    #[tokio::test]
+    async fn commit_is_not_rejected_if_the_output_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let repository = repositories.open_or_create("rep_0000000000000001", "main", Use::Read).await.unwrap();
+        // More than the buffers before the output.
+        let noise: Vec<u8> = (0..4000).flat_map(|_| random::bytes().unwrap()).collect();
+        let header = "commit refs/heads/main\ncommitter Ada <ada@example.org> 0 +0000\ndata 1\nm\n";
+        let manifest = "M 100644 inline svc.json\ndata 2\n{}\n";
+        let asset = format!("M 100644 inline assets/a\ndata {}\n", noise.len());
+        let commit = [header.as_bytes(), manifest.as_bytes(), asset.as_bytes(), &noise, b"\n"].concat();
+        let input = folder.path().join("input");
+        std::fs::write(&input, commit).unwrap();
+        let mut import = repositories.git().maintenance(Some(&repository.path));
+        import.args(["fast-import", "--quiet"]).stdin(Stdio::from(File::open(&input).unwrap()));
+        assert!(import.status().unwrap().success());
+        let deploy = GitDeploy {
+            number: 1,
+            commit: "refs/heads/main".to_owned(),
+            org: "org_1".to_owned(),
+            compressed: 1 << 20,
+            unpacked: 1 << 20,
+            entries: 10,
+        };
+        let pack = |file| pack(ObjectReader::start(repositories.git(), &repository.path).unwrap(), &deploy, file);
+        assert!(
+            matches!(pack(repositories.temporary_file().unwrap()), Ok(Packed::Bundle { message, .. }) if message == "m")
+        );
+        // This file is not open for writing.
+        assert!(pack(File::open(&input).unwrap()).is_err());
+    }
+
+    #[test]
+    fn attempts_are_counted_for_each_deploy() {
+        let attempts = FailedAttempts::default();
+        let record = |repository: &str, number| attempts.record(repository, number);
+        assert_eq!((record("a", 1), record("a", 1), record("b", 1)), (1, 2, 1));
+        assert_eq!((record("a", 2), record("a", 2)), (1, 2));
+        attempts.forget("a");
+        assert_eq!((record("a", 2), record("b", 1)), (1, 2));
+    }
 }

@@ -25,6 +25,12 @@ pub struct ObjectReader {
 #[derive(Clone)]
 pub struct ReaderProcess(Arc<Mutex<Child>>);
 
+/// The git process ended before it had sent an object. Unlike a missing object, this can have a transient cause, such
+/// as a signal.
+#[derive(Debug, thiserror::Error)]
+#[error("git ended while it read an object")]
+struct GitEnded;
+
 /// The kind and the size of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
@@ -57,16 +63,16 @@ impl ObjectReader {
     pub fn open(&mut self, id: &str) -> io::Result<Object> {
         let skipped = io::copy(&mut (&mut self.output).take(self.rest), &mut io::sink())?;
         if skipped < self.rest {
-            return Err(unreadable());
+            return Err(ended());
         }
         self.rest = 0;
-        writeln!(self.input, "{id}")?;
-        self.input.flush()?;
+        writeln!(self.input, "{id}").map_err(|_| ended())?;
         let mut line = String::new();
         (&mut self.output).take(MAX_HEADER_BYTES).read_line(&mut line)?;
-        let mut fields = line.trim_end_matches('\n').split(' ').skip(1);
+        let header = line.strip_suffix('\n').ok_or_else(ended)?;
+        let mut fields = header.split(' ').skip(1);
         let (Some(kind), Some(size)) = (fields.next(), fields.next().and_then(|size| size.parse().ok())) else {
-            return Err(unreadable());
+            return Err(io::Error::other("git cannot read the object"));
         };
         self.rest = size + 1;
         Ok(Object { kind: kind.to_owned(), size })
@@ -117,13 +123,36 @@ impl Read for Content<'_> {
         // The last byte is the line break after the object.
         let read = output.take(rest.saturating_sub(1)).read(buffer)?;
         if read == 0 && *rest > 1 && !buffer.is_empty() {
-            return Err(unreadable());
+            return Err(ended());
         }
         *rest -= read as u64;
         Ok(read)
     }
 }
 
-fn unreadable() -> io::Error {
-    io::Error::other("git cannot read the object")
+fn ended() -> io::Error {
+    io::Error::other(GitEnded)
+}
+
+/// Returns whether an object could not be read because the process ended.
+pub fn is_ended(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<GitEnded>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repository::{Repositories, Use};
+
+    #[tokio::test]
+    async fn missing_object_and_ended_process_are_distinguished() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let repository = repositories.open_or_create("rep_0000000000000001", "main", Use::Read).await.unwrap();
+        let mut reader = ObjectReader::start(repositories.git(), &repository.path).unwrap();
+        let id = "1".repeat(40);
+        assert!(!is_ended(&reader.open(&id).unwrap_err()));
+        reader.process().end();
+        assert!(is_ended(&reader.open(&id).unwrap_err()));
+    }
 }

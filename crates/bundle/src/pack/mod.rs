@@ -77,13 +77,14 @@ pub enum PackError {
     /// An entry breaks a rule of the bundle format, or the bundle exceeds a limit.
     #[error(transparent)]
     Bundle(BundleError),
-    /// An ignore file cannot be read. Continuing could publish a file that it excludes.
-    #[error("{}: {message}", path.display())]
+    /// An ignore file cannot be read, or is malformed. Continuing could publish a file that it excludes.
+    #[error("{}: {error}", path.display())]
     IgnoreFile {
         /// The path of the ignore file in the folder.
         path: PathBuf,
-        /// The reason, with the line.
-        message: String,
+        /// The cause, with the line if it is malformed.
+        #[source]
+        error: io::Error,
     },
     /// A file or directory cannot be read.
     #[error("{}: {error}", path.display())]
@@ -132,15 +133,15 @@ fn list_files<F: Folder>(folder: &mut F, limits: &Limits) -> Result<Vec<(PathBuf
         let entries = entries.map_err(|error| PackError::Read { path: directory.clone(), error })?;
         if let Some(entry) = entries.iter().find(|entry| entry.name == IGNORE_FILE) {
             let path = directory.join(IGNORE_FILE);
-            let added = folder.read_ignore_file(&path, entry).map_err(|error| error.to_string());
-            let added = added.and_then(|text| {
+            let added = folder.read_ignore_file(&path, entry).and_then(|text| {
                 ignore_lines += text.lines().count();
                 if ignore_lines > MAX_IGNORE_LINES {
-                    return Err(format!("the ignore files have more than {MAX_IGNORE_LINES} lines in all"));
+                    let message = format!("the ignore files have more than {MAX_IGNORE_LINES} lines in all");
+                    return Err(io::Error::other(message));
                 }
-                Ignores::parse(&text, directory.clone(), ignores.clone())
+                Ignores::parse(&text, directory.clone(), ignores.clone()).map_err(io::Error::other)
             });
-            ignores = Some(Rc::new(added.map_err(|message| PackError::IgnoreFile { path, message })?));
+            ignores = Some(Rc::new(added.map_err(|error| PackError::IgnoreFile { path, error })?));
         }
         for Entry { name, kind, id } in entries {
             let is_root = directory.as_os_str().is_empty();

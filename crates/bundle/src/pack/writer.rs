@@ -24,10 +24,14 @@ struct Bounded<W: Write> {
     remaining: u64,
 }
 
-/// The output reached its limit.
+/// The reason why the output did not accept bytes. It distinguishes the errors of the output from those of the content.
 #[derive(Debug, thiserror::Error)]
-#[error("the bundle is too large")]
-struct LimitReached;
+enum OutputError {
+    #[error("the bundle is too large")]
+    LimitReached,
+    #[error(transparent)]
+    Io(io::Error),
+}
 
 impl<W: Write> Writer<W> {
     pub(super) fn new(output: W, limits: &Limits) -> Self {
@@ -46,10 +50,8 @@ impl<W: Write> Writer<W> {
         header.set_mode(0o644);
         let content = ExactReader { content, remaining: size };
         let appended = self.archive.append_data(&mut header, path, content);
-        appended.map_err(|error| match is_limit(&error) {
-            true => too_large(Limit::Compressed, self.limits.compressed),
-            false => PackError::Read { path: path.to_owned(), error },
-        })
+        appended
+            .map_err(|error| pack_error(error, &self.limits, |error| PackError::Read { path: path.to_owned(), error }))
     }
 
     pub(super) fn finish(self) -> Result<(), PackError> {
@@ -58,22 +60,26 @@ impl<W: Write> Writer<W> {
             let Bounded { mut output, .. } = self.archive.into_inner()?.finish()?;
             output.flush()
         };
-        finish().map_err(|error| match is_limit(&error) {
-            true => too_large(Limit::Compressed, limits.compressed),
-            false => PackError::Write(error),
-        })
+        finish().map_err(|error| pack_error(error, &limits, PackError::Write))
     }
 }
 
-fn is_limit(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|cause| cause.is::<LimitReached>())
+/// Converts an error of packing. `other` converts those that are not an [`OutputError`].
+fn pack_error(error: io::Error, limits: &Limits, other: impl FnOnce(io::Error) -> PackError) -> PackError {
+    match error.downcast() {
+        Ok(OutputError::LimitReached) => too_large(Limit::Compressed, limits.compressed),
+        Ok(OutputError::Io(error)) => PackError::Write(error),
+        Err(error) => other(error),
+    }
 }
 
 impl<W: Write> Write for Bounded<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = bytes.len() as u64;
-        let Some(remaining) = self.remaining.checked_sub(length) else { return Err(io::Error::other(LimitReached)) };
-        self.output.write_all(bytes)?;
+        let Some(remaining) = self.remaining.checked_sub(length) else {
+            return Err(io::Error::other(OutputError::LimitReached));
+        };
+        self.output.write_all(bytes).map_err(|error| io::Error::other(OutputError::Io(error)))?;
         self.remaining = remaining;
         Ok(bytes.len())
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use testkit::reserved_port;
 
-use super::kit::{Clone, GitNode, token};
+use super::kit::{Clone, GitNode, token, wrapped_git};
 use super::{Kit, REPO, REPOS};
 use crate::convergence::node_process::program;
 use crate::paused_commit::pause_inserts;
@@ -213,6 +213,27 @@ async fn killed_node_deploys_each_push_once() {
         assert!(printed.contains("remote: deployed version 2 at"), "{table}: {printed}");
         assert_eq!(kit.deployments().await.len(), 2, "{table}");
     }
+}
+
+/// A signal ends the git process that reads the commit. The deploy is repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_git_process_does_not_reject_the_deploy() {
+    let folder = tempfile::tempdir().unwrap();
+    let killed = folder.path().join("killed");
+    let kill = format!("if [ ! -e '{0}' ]; then : > '{0}'; kill -KILL $$; fi", killed.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\"cat-file --batch\") {kill} ;;\nesac"));
+    let kit = Kit::start_with(&[("PATH", path)]).await;
+    let work = kit.deploying().await;
+    let commit = commit_site(&work, "page");
+    work.push();
+    assert!(killed.exists());
+    let update = eventually("the push is deployed", async || {
+        let update = kit.ref_updates(1).await.remove(0);
+        (update["deploy"]["status"] != "pending").then_some(update)
+    })
+    .await;
+    assert_eq!(update["deploy"], json!({ "status": "deployed", "version": 1, "message": null }));
+    assert_eq!(kit.deployments().await[0]["git"]["commit"], commit);
 }
 
 /// The control plane is killed while the deployment commits, so that the node receives no response.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Kit;
+use super::kit::wrapped_git;
 
 /// In each round, 20 clients push a commit on top of the same commit.
 #[tokio::test(flavor = "multi_thread")]
@@ -108,18 +109,12 @@ async fn killed_node_loses_no_acknowledged_update() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_repository_does_not_delay_others() {
     let folder = tempfile::tempdir().unwrap();
-    let (program, slow) = (folder.path().join("git"), folder.path().join("slow"));
-    let git =
-        std::env::split_paths(&std::env::var_os("PATH").unwrap()).map(|it| it.join("git")).find(|it| it.is_file());
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in\n*\"$(/bin/cat '{}')\"*merge-base*) exec /bin/sleep 20 ;;\nesac\nexec '{}' \"$@\"\n",
-        slow.display(),
-        git.unwrap().display()
-    );
+    let slow = folder.path().join("slow");
     std::fs::write(&slow, "no repository").unwrap();
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let kit = Kit::start_with(&[("PATH", folder.path().display().to_string())]).await;
+    let script =
+        format!("case \"$*\" in\n*\"$(/bin/cat '{}')\"*merge-base*) exec /bin/sleep 20 ;;\nesac", slow.display());
+    let path = wrapped_git(folder.path(), &script);
+    let kit = Kit::start_with(&[("PATH", path)]).await;
     kit.create("app").await;
     kit.create("other").await;
     let work = kit.init("work");

@@ -372,3 +372,14 @@ pub async fn token(user: &Caller, scopes: &[&str]) -> String {
     let created = user.post("/v1/me/tokens", json!({ "name": "git", "scopes": scopes })).await;
     created.expect(201)["token"].as_str().unwrap().to_owned()
 }
+
+/// Creates a program `git` in this folder, which runs a script before the real git. Returns the `PATH` of a node that
+/// uses it.
+pub fn wrapped_git(folder: &Path, script: &str) -> String {
+    let path = std::env::var_os("PATH").unwrap();
+    let git = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|program| program.is_file()).unwrap();
+    let program = folder.join("git");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\nexec '{}' \"$@\"\n", git.display())).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder.display().to_string()
+}
