@@ -32,9 +32,11 @@ mod tree;
 mod update;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use actix_web::dev::Server;
 use anyhow::{Context as _, bail};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
@@ -54,6 +56,7 @@ pub struct GitNode {
     internal_address: SocketAddr,
     http: Server,
     internal: Server,
+    ssh: SshServer,
     tasks: JoinSet<()>,
 }
 
@@ -96,7 +99,6 @@ impl GitNode {
         let ssh = SshServer::bind(config.ssh_listen, &host_key, service, max_per_user, metrics.clone()).await;
         let ssh = ssh.with_context(listening(config.ssh_listen))?;
         let ssh_address = ssh.address()?;
-        tasks.spawn(ssh.run());
         let secret = random::token()?;
         let (internal_address, internal) =
             internal::listen(config.internal_listen, &secret, repositories.clone(), metrics)
@@ -106,7 +108,7 @@ impl GitNode {
         tasks.spawn(maintenance::erase(core.clone(), repositories.clone()));
         tasks.spawn(maintenance::repack(core, repositories, journal, sizes));
         tracing::info!(%address, %ssh_address, %internal_address, core = config.core_url, "listening");
-        Ok(Self { address, ssh_address, internal_address, http, internal, tasks })
+        Ok(Self { address, ssh_address, internal_address, http, internal, ssh, tasks })
     }
 
     /// Returns the address for git over HTTP.
@@ -127,20 +129,26 @@ impl GitNode {
         self.internal_address
     }
 
-    /// Serves until `stop` completes, then waits for the requests in flight.
+    /// Serves until `stop` completes, then waits for the requests and SSH commands in progress.
     ///
     /// # Errors
     /// Returns an error if a listener or a background task ends before `stop` completes.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (http_handle, internal_handle) = (self.http.handle(), self.internal.handle());
         let (mut http, mut internal) = (tokio::spawn(self.http), tokio::spawn(self.internal));
+        let stopping = Arc::new(Notify::new());
+        let mut ssh = tokio::spawn(self.ssh.run(Arc::clone(&stopping).notified_owned()));
         tokio::select! {
             () = stop => {}
             ended = self.tasks.join_next() => bail!("a background task ended unexpectedly: {ended:?}"),
             ended = &mut http => bail!("the listener ended unexpectedly: {ended:?}"),
             ended = &mut internal => bail!("the internal listener ended unexpectedly: {ended:?}"),
+            ended = &mut ssh => bail!("the SSH listener ended unexpectedly: {ended:?}"),
         }
-        http_handle.stop(true).await;
+        stopping.notify_one();
+        // The pushes in progress need the background tasks.
+        let ((), ssh) = tokio::join!(http_handle.stop(true), ssh);
+        ssh?;
         self.tasks.shutdown().await;
         internal_handle.stop(false).await;
         http.await??;

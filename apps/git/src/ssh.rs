@@ -1,5 +1,6 @@
 //! Git over SSH (RFC 4254, section 6.5). A client can run the three git programs, and nothing else.
 
+mod channels;
 mod command;
 mod keys;
 
@@ -21,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use self::channels::{ChannelCount, ChannelCounts, wait_for_stop, wait_until_done};
 use self::command::{Command, end, parse, refuse};
 use self::keys::{host_key_at, is_acceptable};
 use crate::exchange::Service;
@@ -34,6 +36,8 @@ const MAX_LOGINS_PER_ADDRESS: usize = 16;
 /// A connection without an open channel for this long is closed, for example because the client does not authenticate.
 /// A channel is closed if it starts no command for this long.
 const GRACE: Duration = Duration::from_secs(30);
+/// The maximum time for which a stop of the server waits for the commands in progress.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of channels per connection that have not started a command.
@@ -64,8 +68,8 @@ struct Connection {
     refusal: Option<Busy>,
     /// The opened channels that have not started a command.
     channels: HashMap<ChannelId, OpenChannel>,
-    /// The number of open channels, with those that run a command.
-    open: watch::Sender<usize>,
+    /// All channels, with those that run a command.
+    counts: watch::Sender<ChannelCounts>,
 }
 
 struct OpenChannel {
@@ -80,22 +84,6 @@ struct OpenChannel {
 struct CountedChannel {
     channel: Channel<Msg>,
     count: ChannelCount,
-}
-
-/// Counts an open channel until it is dropped.
-struct ChannelCount(watch::Sender<usize>);
-
-impl ChannelCount {
-    fn new(open: &watch::Sender<usize>) -> Self {
-        open.send_modify(|open| *open += 1);
-        Self(open.clone())
-    }
-}
-
-impl Drop for ChannelCount {
-    fn drop(&mut self) {
-        self.0.send_modify(|open| *open -= 1);
-    }
 }
 
 impl SshServer {
@@ -131,8 +119,23 @@ impl SshServer {
         self.listener.local_addr()
     }
 
-    /// Accepts connections.
-    pub async fn run(self) {
+    /// Accepts connections until `stop` completes. Then waits for the commands in progress.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let stopping = watch::Sender::new(false);
+        tokio::select! {
+            () = self.accept(&stopping) => {}
+            () = stop => {}
+        }
+        // Closes the listener.
+        drop(self);
+        stopping.send_replace(true);
+        // Each connection has a receiver.
+        if timeout(STOP_TIMEOUT, stopping.closed()).await.is_err() {
+            tracing::warn!(connections = stopping.receiver_count(), "stopped before all SSH clients had finished");
+        }
+    }
+
+    async fn accept(&self, stopping: &watch::Sender<bool>) {
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let logins = AddressSemaphores::new(MAX_LOGINS_PER_ADDRESS);
         let users = Arc::new(KeyedSemaphores::new(self.max_per_user));
@@ -160,11 +163,11 @@ impl SshServer {
                 fingerprint: None,
                 refusal: None,
                 channels: HashMap::new(),
-                open: watch::Sender::new(0),
+                counts: watch::Sender::new(ChannelCounts::default()),
             };
-            let config = Arc::clone(&self.config);
+            let (config, stopping) = (Arc::clone(&self.config), stopping.subscribe());
             tokio::spawn(async move {
-                if let Err(error) = serve(config, stream, connection).await {
+                if let Err(error) = serve(config, stream, connection, stopping).await {
                     tracing::debug!(%error, "an SSH connection failed");
                 }
                 drop(permit);
@@ -173,29 +176,27 @@ impl SshServer {
     }
 }
 
-async fn serve(config: Arc<Config>, stream: TcpStream, connection: Connection) -> Result<(), russh::Error> {
-    let open = connection.open.subscribe();
-    let started = timeout(GRACE, run_stream(config, stream, connection)).await;
+async fn serve(
+    config: Arc<Config>,
+    stream: TcpStream,
+    connection: Connection,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), russh::Error> {
+    let counts = connection.counts.subscribe();
+    let started = tokio::select! {
+        started = timeout(GRACE, run_stream(config, stream, connection)) => started,
+        () = wait_for_stop(&mut stopping) => return Ok(()),
+    };
     let session = started.map_err(|_| russh::Error::ConnectionTimeout)??;
     let handle = session.handle();
     let mut session = session.fuse();
     tokio::select! {
         ended = &mut session => return ended,
-        () = wait_until_unused(open, GRACE) => {}
+        () = wait_until_done(counts, &mut stopping) => {}
     }
     // The connection may have ended.
     let _ = handle.disconnect(Disconnect::ByApplication, "the connection is not in use".into(), String::new()).await;
     session.await
-}
-
-/// Waits until a connection has no open channel for this time.
-async fn wait_until_unused(mut open: watch::Receiver<usize>, grace: Duration) {
-    // The waits fail only when the connection has ended.
-    while open.wait_for(|open| *open == 0).await.is_ok() {
-        if !timeout(grace, open.wait_for(|open| *open > 0)).await.is_ok_and(|opened| opened.is_ok()) {
-            return;
-        }
-    }
 }
 
 impl Handler for Connection {
@@ -231,7 +232,7 @@ impl Handler for Connection {
             // The reply is dropped without an answer, which rejects the channel.
             return Ok(());
         }
-        let (id, count) = (channel.id(), ChannelCount::new(&self.open));
+        let (id, count) = (channel.id(), ChannelCount::new(&self.counts));
         let channel = Arc::new(Mutex::new(Some(CountedChannel { channel, count })));
         let unused = Arc::clone(&channel);
         tokio::spawn(async move {
@@ -323,25 +324,5 @@ impl Handler for Connection {
 impl OpenChannel {
     fn take(&self) -> Option<CountedChannel> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::pin;
-
-    use futures_util::poll;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn connection_is_unused_without_an_open_channel() {
-        let open = watch::Sender::new(0);
-        let (first, second) = (ChannelCount::new(&open), ChannelCount::new(&open));
-        let mut unused = pin!(wait_until_unused(open.subscribe(), Duration::ZERO));
-        drop(first);
-        assert!(poll!(&mut unused).is_pending());
-        drop(second);
-        unused.await;
     }
 }

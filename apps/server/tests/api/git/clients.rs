@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use super::kit::wrapped_git;
 use super::{Kit, REPO};
+use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repository_is_pushed_and_cloned_over_http() {
@@ -120,4 +122,45 @@ async fn atomic_pushes_and_push_options_are_accepted() {
     assert_eq!(kit.ref_updates(3).await.len(), 3);
     // The platform's own refs are neither visible nor writable.
     assert!(work.fails(&["push", "origin", "main:refs/svc/kept/x"]).contains("hidden ref"));
+}
+
+/// SIGTERM stops the node during a clone and a push.
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_node_finishes_ssh_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
+    let wait = format!(": > '{}'; while [ -e '{}' ]; do /bin/sleep 0.05; done", held.display(), hold.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*upload-pack*) {wait} ;;\nesac"));
+    let mut kit = Kit::start_with(&[("PATH", path)]).await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let url = kit.ssh_url("app");
+    let work = kit.init("work");
+    work.git(&["remote", "set-url", "origin", &url]);
+    let first = work.commit("a", b"1");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let second = work.commit("a", b"2");
+    std::fs::write(&hold, "").unwrap();
+    let mut clone = work.command(&["clone", "--quiet", "--bare", &url, "clone"]).spawn().unwrap();
+    eventually("git serves the clone", async || held.exists().then_some(())).await;
+    kit.node.hold_pushes(0);
+    let mut push = work.command(&["push", "--quiet", "origin", "main"]).spawn().unwrap();
+    kit.node.wait_for_held_push().await;
+
+    let node = rustix::process::Pid::from_raw(kit.node.pid().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(node, rustix::process::Signal::TERM).unwrap();
+    let ssh = kit.node.ssh;
+    eventually("the node accepts no SSH connection", async || {
+        tokio::net::TcpStream::connect(("127.0.0.1", ssh)).await.err()
+    })
+    .await;
+    kit.node.release_pushes();
+    std::fs::remove_file(&hold).unwrap();
+    assert!(push.wait().unwrap().success());
+    assert!(clone.wait().unwrap().success());
+    assert_eq!(work.git(&["--git-dir", "clone", "cat-file", "-t", &first]), "commit");
+    let status = eventually("the node exits", async || kit.node.exit_status()).await;
+    assert!(status.success(), "{status}");
+    let updates = kit.ref_updates(2).await;
+    assert_eq!(updates[1]["new"], second.as_str());
 }

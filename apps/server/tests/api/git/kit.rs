@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use convergence::{NodeKind, Nodes};
 use diesel::QueryDsl as _;
@@ -255,6 +255,11 @@ impl GitNode {
     /// Returns the id of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Returns the status with which the process exited.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Kills the node with SIGKILL.
