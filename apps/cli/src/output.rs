@@ -79,6 +79,11 @@ impl Output {
         Ok(stdout.flush()?)
     }
 
+    /// Prints a response, as JSON or as the content that it contains, like a download.
+    pub fn content<T>(&self, response: &Response<T>, content: &str) -> Result<(), CliError> {
+        if self.json { self.document(&response.json) } else { Self::download(content.as_bytes()) }
+    }
+
     fn document(&self, json: &Value) -> Result<(), CliError> {
         self.printed.set(true);
         self.data(&format!("{json:#}"))

@@ -77,6 +77,10 @@ async fn pushed_contents_are_read_without_a_clone() {
     ada.svc(&["git", "setup", "app"]).succeeds();
     ada.write("notes/todo.txt", "milk\n");
     ada.write("notes/image", [0, 1, 2]);
+    let exact = [("a.yaml", "a:\n\tb\r\n"), ("unfinished", "no line break"), ("blank", "\n\n\n"), ("empty", "")];
+    for (file, text) in exact {
+        ada.write(file, text);
+    }
     ada.git(&["add", "--all"]);
     let author = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"];
     ada.git(&[&author[..], &["commit", "--quiet", "-m", "Begin\n\nThe body"]].concat());
@@ -95,6 +99,10 @@ async fn pushed_contents_are_read_without_a_clone() {
     let rows: Vec<Vec<&str>> = tree.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows, [["100644", "blob", "3", "image"], ["100644", "blob", "5", "todo.txt"]]);
     assert_eq!(ada.svc(&["repos", "cat", "app", "notes/todo.txt"]).succeeds().out, "milk\n");
+    for (file, text) in exact {
+        assert_eq!(ada.svc(&["repos", "cat", "app", file]).succeeds().out, text, "{file}");
+        assert_eq!(ada.json(&["repos", "cat", "app", file])["contents"], text);
+    }
     ada.svc(&["repos", "cat", "app", "notes/image"]).fails(1).stderr_contains("notes/image is not text");
     ada.svc(&["repos", "cat", "app", "notes/missing"]).fails(5).stderr_contains("code no_path");
     ada.svc(&["repos", "tree", "app", "--ref", "missing"]).fails(5).stderr_contains("code no_ref");

@@ -73,7 +73,7 @@ pub async fn file(
     let query = ReposBlobQuery { path: Some(path), r#ref: place.reference };
     let blob = client.repos_blob(org, project, name, &query).send().await?;
     let RepoBlob { path, size, too_large, contents, .. } = &blob.value;
-    svc.out.response(&blob, |_| contents.clone().unwrap_or_default())?;
+    svc.out.content(&blob, contents.as_deref().unwrap_or_default())?;
     match contents {
         Some(_) => Ok(()),
         None if *too_large => Err(CliError::Other(format!("{path} has {size} bytes: clone the repository to read it"))),
