@@ -87,22 +87,16 @@ async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<
 /// Repacks repositories that received many pushes, and repeats the reports of sizes. It processes a few repositories at
 /// the same time, so that a large one does not delay the others.
 pub async fn repack(core: Core, repositories: Repositories, journal: Journal, sizes: SizeReporter) {
-    let failed = Mutex::new(HashMap::new());
+    let failures = Failures::default();
     let mut ticks = interval(REPACK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let repack = async |id: String| {
-            let last: Option<Instant> = failures(&failed).get(&id).copied();
-            if last.is_none_or(|last| last.elapsed() >= RETRY_INTERVAL) {
-                match repack_one(&core, &repositories, (&journal, &sizes), &id).await {
-                    Ok(()) => {
-                        failures(&failed).remove(&id);
-                    }
-                    Err(error) => {
-                        tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
-                        failures(&failed).insert(id.clone(), Instant::now());
-                    }
+            if failures.allow(&id) {
+                let repacked = repack_one(&core, &repositories, (&journal, &sizes, &failures), &id).await;
+                if let Err(error) = repacked {
+                    tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
                 }
             }
             if let Ok(path) = repositories.path(&id) {
@@ -113,17 +107,43 @@ pub async fn repack(core: Core, repositories: Repositories, journal: Journal, si
     }
 }
 
+/// The times of the last failures of git, by repository. The failures of other operations are not recorded: these
+/// operations are cheap, and are repeated at the next interval.
+#[derive(Default)]
+struct Failures(Mutex<HashMap<String, Instant>>);
+
+impl Failures {
+    /// Returns whether git may process a repository.
+    fn allow(&self, id: &str) -> bool {
+        self.lock().get(id).is_none_or(|last| last.elapsed() >= RETRY_INTERVAL)
+    }
+
+    /// Records the result of git.
+    fn record<T>(&self, id: &str, result: &anyhow::Result<T>) {
+        match result {
+            Ok(_) => self.lock().remove(id),
+            Err(_) => self.lock().insert(id.to_owned(), Instant::now()),
+        };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 async fn repack_one(
     core: &Core,
     repositories: &Repositories,
-    (journal, sizes): (&Journal, &SizeReporter),
+    (journal, sizes, failures): (&Journal, &SizeReporter, &Failures),
     id: &str,
 ) -> anyhow::Result<()> {
     let found = repositories.find(id, Use::Change).await?;
     let Some(repository) = found else { return Ok(()) };
     if !is_fragmented(&repository.path) {
         if needs_graph(&repository.path) {
-            write_graph(repositories.git(), &repository.path).await?;
+            let written = write_graph(repositories.git(), &repository.path).await;
+            failures.record(id, &written);
+            return written;
         }
         return Ok(());
     }
@@ -132,6 +152,7 @@ async fn repack_one(
     let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
     let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
+    failures.record(id, &repacked);
     // A failed command may have been killed, and then leaves lock files and an incomplete pack.
     sizes.report_change(id.to_owned(), repository, repacked.is_err());
     repacked
@@ -203,6 +224,36 @@ fn stdin_of(text: &str) -> io::Result<Stdio> {
     Ok(Stdio::from(file))
 }
 
-fn failures(failed: &Mutex<HashMap<String, Instant>>) -> MutexGuard<'_, HashMap<String, Instant>> {
-    failed.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(test)]
+mod tests {
+    use settings::Settings;
+
+    use super::*;
+    use crate::config::{CLAIM, Config, TABLE};
+
+    #[tokio::test]
+    async fn only_failures_of_git_postpone_a_repack() {
+        daemon::install_crypto_provider();
+        // No server listens at this address.
+        let settings =
+            [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", "http://127.0.0.1:1")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (journal, _changed) = Journal::open(&repositories).unwrap();
+        let (sizes, failures) = (SizeReporter::new(core.clone()), Failures::default());
+        let id = "rep_0000000000000001";
+        let path = repositories.open_or_create(id, "main", Use::Read).await.unwrap().path;
+        for number in 0..=MAX_PACKS {
+            fs::write(path.join(format!("objects/pack/pack-{number}.pack")), "").unwrap();
+        }
+        // The control plane does not list the objects to keep.
+        assert!(repack_one(&core, &repositories, (&journal, &sizes, &failures), id).await.is_err());
+        assert!(failures.allow(id));
+        // This is not a repository any more.
+        fs::remove_file(path.join("HEAD")).unwrap();
+        failures.record(id, &repack_keeping(repositories.git(), &path, &HashSet::new()).await);
+        assert!(!failures.allow(id));
+    }
 }
