@@ -159,6 +159,8 @@ pub(super) fn parse(command: &[u8]) -> Option<(Program, String)> {
     };
     let path = path.trim();
     let path = path.strip_prefix('\'').and_then(|path| path.strip_suffix('\'')).unwrap_or(path);
+    // Over HTTP, git itself removes a slash at the end of a URL.
+    let path = path.strip_suffix('/').unwrap_or(path);
     Some((Program::named(&program)?, path.to_owned()))
 }
 
@@ -173,6 +175,7 @@ mod tests {
             "git-upload-pack '/ada/site/app.git'",
             "git upload-pack '/ada/site/app.git'",
             "git-upload-pack /ada/site/app.git",
+            "git-upload-pack '/ada/site/app.git/'",
         ] {
             assert_eq!(parse(command.as_bytes()), Some((Program::UploadPack, path.clone())), "{command}");
         }

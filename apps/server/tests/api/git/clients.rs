@@ -67,6 +67,8 @@ async fn repository_is_pushed_and_cloned_over_ssh() {
         work.git(&["push", "--quiet", "origin", "main"]);
         let clone = kit.clone(&kit.ssh_url("app"), &format!("clone{number}"), &["-c", "protocol.version=2"]);
         assert_eq!(clone.git(&["rev-parse", "HEAD"]), head);
+        // The URL with a slash at its end is equivalent.
+        assert!(clone.git(&["ls-remote", &format!("{}/", kit.ssh_url("app")), "main"]).starts_with(&head));
         // A deleted key fails with the next command.
         kit.ada.delete(&format!("/v1/me/ssh-keys/{id}")).await.expect(204);
         assert!(clone.fails(&["fetch"]).contains("Permission denied"));
