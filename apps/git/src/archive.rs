@@ -5,6 +5,9 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 
+/// The allowed options without a value, and those whose value is the next argument. A value that begins with `-` must be
+/// an allowed option too.
+const OPTIONS: [&str; 8] = ["--", "-v", "--verbose", "-l", "--list", "--format", "--prefix", "--mtime"];
 /// The maximum length of the request, in bytes.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
@@ -32,7 +35,7 @@ fn is_complete(mut packets: &[u8]) -> Option<bool> {
         let is_level = argument.len() == 2 && argument.ends_with(|last: char| last.is_ascii_digit());
         let is_allowed = !argument.starts_with('-')
             || is_level
-            || ["--", "-v", "--verbose"].contains(&argument)
+            || OPTIONS.contains(&argument)
             || ["--format=", "--prefix=", "--mtime="].iter().any(|option| argument.starts_with(option));
         if !is_allowed {
             return None;
@@ -53,6 +56,9 @@ mod tests {
             is_complete(format!("{packets}0000").as_bytes())
         };
         assert_eq!(request(&["--format=tar", "--prefix=a/", "-9", "HEAD", "--", "src"]), Some(true));
+        assert_eq!(request(&["--prefix", "a/", "--format", "tar", "--mtime", "2026-01-01", "-v", "HEAD"]), Some(true));
+        assert_eq!((request(&["--list"]), request(&["-l"])), (Some(true), Some(true)));
+        assert_eq!(request(&["--prefix", "--output=/x", "HEAD"]), None);
         for argument in
             ["--add-file=/etc/passwd", "--add-virtual-file=a:b", "--output=/x", "--remote=x", "-o", "--exec=x"]
         {

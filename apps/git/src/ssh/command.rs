@@ -68,7 +68,7 @@ impl Command {
         let request = match self.program {
             Program::UploadArchive => {
                 let request = archive::read_request(&mut input).await;
-                Some(Ok(request.ok_or("only --format, --prefix, --mtime, --verbose and a level are allowed")?))
+                Some(Ok(request.ok_or("only --format, --prefix, --mtime, --list, --verbose and a level are allowed")?))
             }
             _ => None,
         };

@@ -74,8 +74,11 @@ async fn repository_is_pushed_and_cloned_over_ssh() {
         assert!(clone.fails(&["fetch"]).contains("Permission denied"));
     }
     kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
-    let archive = work.git(&["archive", &format!("--remote={}", kit.ssh_url("app")), "main", "a"]);
-    assert!(archive.contains("ustar"));
+    let remote = format!("--remote={}", kit.ssh_url("app"));
+    assert!(work.git(&["archive", &remote, "main", "a"]).contains("ustar"));
+    let archive = work.git(&["archive", &remote, "--prefix", "site/", "--format", "tar", "main"]);
+    assert!(archive.contains("site/a"));
+    assert!(work.git(&["archive", &remote, "--list"]).lines().any(|format| format == "zip"));
     assert!(work.fails(&["ls-remote", &kit.ssh_url("other")]).contains("svc: repository not found"));
     assert_eq!(kit.ref_updates(4).await.len(), 4);
 }
