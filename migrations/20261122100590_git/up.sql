@@ -57,6 +57,8 @@ CREATE TABLE git.deploys (
     number bigint NOT NULL,
     branch text NOT NULL,
     commit_oid text NOT NULL,
+    -- The user who pushed. Another user may have registered the SSH key of the push by the time of the deploy.
+    pusher_id uuid NOT NULL,
     -- The credential of the push: its kind, and the hash under which it is stored.
     credential text NOT NULL,
     status text NOT NULL CONSTRAINT deploys_status_check CHECK (status IN ('pending', 'deployed', 'rejected')),

@@ -55,8 +55,8 @@ const VALID: &str = "
         VALUES (md5('r')::uuid, md5('p')::uuid, 'r', 'private', 'main', now(), now(), 3);
     INSERT INTO git.ref_updates (repository_id, number, name, old_oid, new_oid, forced, created_at)
         SELECT md5('r')::uuid, number, 'refs/heads/main', 'a', 'b', false, now() FROM generate_series(1, 3) number;
-    INSERT INTO git.deploys (repository_id, number, branch, commit_oid, credential, status, version)
-        VALUES (md5('r')::uuid, 3, 'main', 'b', 'x', 'deployed', 1);
+    INSERT INTO git.deploys (repository_id, number, branch, commit_oid, pusher_id, credential, status, version)
+        VALUES (md5('r')::uuid, 3, 'main', 'b', md5('u')::uuid, 'x', 'deployed', 1);
     INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at) VALUES
         (md5('10')::uuid, 'repo.create', md5('o')::uuid, 'x', pg_temp.public_id('rep', md5('r')::uuid), '{}', 'r', now()),
         (md5('11')::uuid, 'oauth.grant.create', NULL, 'x', pg_temp.public_id('gnt', md5('g')::uuid), '{}', 'r', now());

@@ -13,6 +13,7 @@ diesel::table! {
         number -> BigInt,
         branch -> Text,
         commit_oid -> Text,
+        pusher_id -> Uuid,
         credential -> Text,
         status -> Text,
         version -> Nullable<Integer>,

@@ -44,7 +44,9 @@ pub(crate) async fn authorize_deploy(
         return reject("the credential of the push cannot deploy");
     };
     let target = Target::Project { org: &project.slug, project: &project.name };
-    let Some(caller) = resolve(store, Lookup { credential, target, permit_request: None }).await? else {
+    // Another user may have registered the SSH key by now.
+    let caller = resolve(store, Lookup { credential, target, permit_request: None }).await?;
+    let Some(caller) = caller.filter(|caller| caller.user.id == deploy.pusher) else {
         return reject("the credential of the push is not valid any more");
     };
     let scope = Scope::Deploy;

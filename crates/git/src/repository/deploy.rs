@@ -2,7 +2,7 @@
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, ProjectId, RepositoryId};
+use kernel::{OrgId, ProjectId, RepositoryId, UserId};
 use store::{Connection, Prepared, Result};
 
 use crate::model::{BranchName, DeployStatus, PushDeploy};
@@ -15,6 +15,8 @@ pub struct DeployRecord {
     pub number: i64,
     pub branch: BranchName,
     pub commit: String,
+    /// The user who pushed.
+    pub pusher: UserId,
     /// The name of the push's credential, from the decision about the access. It is not a secret.
     pub credential: String,
 }
@@ -27,6 +29,8 @@ pub struct Deploy {
     pub number: i64,
     pub branch: BranchName,
     pub commit: String,
+    /// The user who pushed.
+    pub pusher: UserId,
     /// The name of the push's credential, from the decision about the access. It is not a secret.
     pub credential: String,
     pub state: PushDeploy,
@@ -41,6 +45,7 @@ pub struct Deploy {
 struct DeployRow {
     branch: BranchName,
     commit_oid: String,
+    pusher_id: UserId,
     credential: String,
     status: DeployStatus,
     version: Option<i32>,
@@ -83,12 +88,13 @@ pub trait DeployRepository {
 
 impl DeployRepository for Connection {
     async fn deploy_insert(&mut self, repository: RepositoryId, deploys: &[DeployRecord]) -> Result<()> {
-        let row = |DeployRecord { number, branch, commit, credential }: &DeployRecord| {
+        let row = |DeployRecord { number, branch, commit, pusher, credential }: &DeployRecord| {
             (
                 deploys::repository_id.eq(repository),
                 deploys::number.eq(*number),
                 deploys::branch.eq(branch.clone()),
                 deploys::commit_oid.eq(commit.clone()),
+                deploys::pusher_id.eq(*pusher),
                 deploys::credential.eq(credential.clone()),
                 deploys::status.eq(DeployStatus::Pending),
             )
@@ -127,9 +133,9 @@ impl DeployRepository for Connection {
             ));
         let found: Option<(DeployRow, bool, Option<DeployProject>)> = query.first(self).await.optional()?;
         Ok(found.map(|(row, is_wanted, project)| {
-            let DeployRow { branch, commit_oid: commit, credential, status, version, message } = row;
+            let DeployRow { branch, commit_oid: commit, pusher_id: pusher, credential, status, version, message } = row;
             let state = PushDeploy { status, version, message };
-            Deploy { repository, number, branch, commit, credential, state, is_wanted, project }
+            Deploy { repository, number, branch, commit, pusher, credential, state, is_wanted, project }
         }))
     }
 

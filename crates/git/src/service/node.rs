@@ -107,8 +107,8 @@ fn deploys(branch: Option<&BranchName>, updates: &[RefUpdateRecord]) -> Vec<Depl
     let Some(branch) = branch else { return Vec::new() };
     let deploy = |RefUpdateRecord { number, update, credential }: &RefUpdateRecord| {
         let is_deployed = update.name.strip_prefix("refs/heads/") == Some(branch.as_str());
-        let (commit, credential) = (update.new.clone()?, credential.clone()?);
-        is_deployed.then(|| DeployRecord { number: *number, branch: branch.clone(), commit, credential })
+        let (commit, pusher, credential) = (update.new.clone()?, update.pusher?, credential.clone()?);
+        is_deployed.then(|| DeployRecord { number: *number, branch: branch.clone(), commit, pusher, credential })
     };
     updates.iter().filter_map(deploy).collect()
 }

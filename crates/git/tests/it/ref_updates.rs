@@ -1,6 +1,7 @@
 //! Tests of the ref updates that the git node reports.
 
 use git::{NewRepo, RefUpdate, RefUpdateRecord};
+use kernel::UserId;
 
 use crate::kit::{AT, Kit, actor};
 
@@ -12,7 +13,8 @@ fn id(number: i64) -> Option<String> {
 fn update(kit: &Kit, number: i64) -> RefUpdateRecord {
     let name = "refs/heads/main".to_owned();
     let (old, new) = (id(number - 1), id(number));
-    let update = RefUpdate { name, old, new, forced: false, pusher: None, deploy: None, created_at: kit.now() };
+    let (pusher, created_at) = (Some(UserId::earliest_at(kit.now())), kit.now());
+    let update = RefUpdate { name, old, new, forced: false, pusher, deploy: None, created_at };
     RefUpdateRecord { number, update, credential: Some("token".to_owned()) }
 }
 

@@ -292,6 +292,33 @@ async fn killed_control_plane_deploys_each_push_once() {
     assert_eq!(listed["items"].as_array().unwrap().len(), 2);
 }
 
+/// While the git process that reads the commit waits, another member registers the SSH key of the push.
+#[tokio::test(flavor = "multi_thread")]
+async fn push_is_not_deployed_as_another_user_of_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
+    let wait = format!(": > '{}'; while [ -e '{}' ]; do /bin/sleep 0.05; done", held.display(), hold.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\"cat-file --batch\") {wait} ;;\nesac"));
+    let kit = Kit::start_with(&[("PATH", path)]).await;
+    let work = kit.deploying().await;
+    let mia = kit.app.add_member(&kit.ada, "ada", "mia", "member").await;
+    let key = kit.register_key(&mia, &["-t", "ed25519"]).await;
+    work.git(&["remote", "set-url", "origin", &kit.ssh_url("app")]);
+    commit_site(&work, "page");
+    std::fs::write(&hold, "").unwrap();
+    let push = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("git reads the commit", async || held.exists().then_some(())).await;
+    mia.delete(&format!("/v1/me/ssh-keys/{key}")).await.expect(204);
+    let public = std::fs::read_to_string(kit.key().with_extension("pub")).unwrap();
+    kit.ada.post("/v1/me/ssh-keys", json!({ "title": "laptop", "key": public.trim() })).await.expect(201);
+    std::fs::remove_file(&hold).unwrap();
+    let output = push.wait_with_output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("remote: not deployed: the credential of the push is not valid any more"), "{printed}");
+    assert!(kit.deployments().await.is_empty());
+}
+
 /// Before the deploy, the credential is revoked, or the user loses the role.
 #[tokio::test(flavor = "multi_thread")]
 async fn authority_is_checked_when_the_deployment_commits() {
