@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
 use actix_web::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, EXPIRES, HeaderName, PRAGMA, RETRY_AFTER,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, EXPIRES, HeaderName, PRAGMA, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
 use actix_web::http::{Method, StatusCode};
@@ -44,6 +44,15 @@ struct SmartRequest<'a> {
     is_advertisement: bool,
 }
 
+/// The reason why a request is not one of the smart protocol.
+#[derive(Debug, Clone, Copy)]
+struct Malformed {
+    status: StatusCode,
+    message: &'static str,
+    /// The method of the address, if the request has another one.
+    allow: Option<&'static str>,
+}
+
 /// Starts a server for git clients.
 pub fn listen(
     address: SocketAddr,
@@ -78,7 +87,7 @@ async fn serve(
 ) -> HttpResponse {
     let asked = match parse(request.method(), request.uri().path(), request.query_string()) {
         Ok(asked) => asked,
-        Err((status, message)) => return refuse(status, message),
+        Err(malformed) => return malformed.response(),
     };
     let Ok(credential) = password(&request) else { return unauthenticated() };
     let protocol = request.headers().get(GIT_PROTOCOL).and_then(|value| value.to_str().ok());
@@ -106,7 +115,8 @@ async fn serve(
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &format!("The Content-Type must be {expected}."));
         }
     }
-    let is_gzip = match request.headers().get(CONTENT_ENCODING).map(|coding| coding.as_bytes()) {
+    let coding = request.headers().get(CONTENT_ENCODING).map(|coding| coding.as_bytes().to_ascii_lowercase());
+    let is_gzip = match coding.as_deref() {
         None | Some(b"identity") => false,
         Some(b"gzip" | b"x-gzip") => true,
         Some(_) => return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Encoding must be gzip."),
@@ -197,9 +207,24 @@ fn decode(payload: web::Payload, is_gzip: bool) -> impl Stream<Item = io::Result
     })
 }
 
-fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest<'a>, (StatusCode, &'static str)> {
-    const DUMB: (StatusCode, &str) =
-        (StatusCode::FORBIDDEN, "This server requires the smart protocol. Update your git client.");
+impl Malformed {
+    const fn new(status: StatusCode, message: &'static str) -> Self {
+        Self { status, message, allow: None }
+    }
+
+    fn response(self) -> HttpResponse {
+        let Self { status, message, allow } = self;
+        let mut response = refuse(status, message);
+        if let Some(method) = allow {
+            response.headers_mut().insert(ALLOW, actix_web::http::header::HeaderValue::from_static(method));
+        }
+        response
+    }
+}
+
+fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest<'a>, Malformed> {
+    const DUMB: Malformed =
+        Malformed::new(StatusCode::FORBIDDEN, "This server requires the smart protocol. Update your git client.");
     let (repository, is_advertisement, program) = if let Some(repository) = path.strip_suffix("/info/refs") {
         let service = query.split('&').find_map(|parameter| parameter.strip_prefix("service=")).ok_or(DUMB)?;
         (repository, true, Program::named(service))
@@ -209,10 +234,11 @@ fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest
     };
     // Archives are served only over SSH.
     let program = program.filter(|program| *program != Program::UploadArchive);
-    let program = program.ok_or((StatusCode::NOT_FOUND, "Clone this address with git."))?;
-    let expected = if is_advertisement { Method::GET } else { Method::POST };
-    if *method != expected {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "The smart protocol does not use this method here."));
+    let program = program.ok_or(Malformed::new(StatusCode::NOT_FOUND, "Clone this address with git."))?;
+    let expected = if is_advertisement { "GET" } else { "POST" };
+    if method.as_str() != expected {
+        let message = "The smart protocol does not use this method here.";
+        return Err(Malformed { status: StatusCode::METHOD_NOT_ALLOWED, message, allow: Some(expected) });
     }
     Ok(SmartRequest { path: RepositoryPath::parse(repository), program, is_advertisement })
 }
@@ -290,7 +316,7 @@ mod tests {
         assert_eq!(asked, SmartRequest { path: app, program: Program::UploadPack, is_advertisement: true });
         let asked = parse(&Method::POST, "/ada/site/app/git-receive-pack", "").unwrap();
         assert_eq!(asked, SmartRequest { path: app, program: Program::ReceivePack, is_advertisement: false });
-        let status = |method, path, query| parse(&method, path, query).unwrap_err().0.as_u16();
+        let status = |method, path, query| parse(&method, path, query).unwrap_err().status.as_u16();
         assert_eq!(status(Method::GET, "/ada/site/app.git/info/refs", ""), 403);
         assert_eq!(status(Method::GET, "/ada/site/app.git/info/refs", "service=git-upload-archive"), 404);
         assert_eq!(status(Method::GET, "/ada/site/app.git/HEAD", ""), 404);

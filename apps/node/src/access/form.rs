@@ -9,6 +9,10 @@ use crate::page::escaped;
 /// The path that the form posts to.
 pub const FORM_PATH: &str = "/__svc/access/password";
 
+/// The challenge of a 401 response, which must have one (RFC 9110, section 15.5.2). Visitors sign in with a form of the
+/// site or of the dashboard.
+pub const CHALLENGE: &str = "Form";
+
 /// Returns the password form, with the error of the previous submission. `next` is the path to redirect to after
 /// sign-in.
 pub fn form(status: StatusCode, next: &str, error: Option<&str>) -> HttpResponse {
@@ -19,7 +23,7 @@ pub fn form(status: StatusCode, next: &str, error: Option<&str>) -> HttpResponse
         .insert_header((CACHE_CONTROL, "no-store"))
         .insert_header((CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"));
     if status == StatusCode::UNAUTHORIZED {
-        response.insert_header((WWW_AUTHENTICATE, "Form"));
+        response.insert_header((WWW_AUTHENTICATE, CHALLENGE));
     }
     response.body(format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix_web::http::header::{CACHE_CONTROL, COOKIE, LOCATION};
+use actix_web::http::header::{CACHE_CONTROL, COOKIE, HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::attempts::AttemptLimiter;
 use super::cookie::{COOKIE_NAME, CookieScope, Keys};
 use super::cross_origin::is_cross_origin_action;
-use super::form::{FORM_PATH, form};
+use super::form::{CHALLENGE, FORM_PATH, form};
 use super::policy::{Challenge, has_bypass_key, required_challenge};
 use crate::client::{Core, Redemption};
 use crate::origin::Origins;
@@ -125,7 +125,10 @@ impl AccessGate {
         match required_challenge(access) {
             Challenge::Password(_) => form(StatusCode::UNAUTHORIZED, next, None),
             Challenge::Dashboard if !matches!(*request.method(), Method::GET | Method::HEAD) => {
-                page(StatusCode::UNAUTHORIZED, "This site is protected. Open it in a browser to sign in.")
+                let text = "This site is protected. Open it in a browser to sign in.";
+                let mut response = page(StatusCode::UNAUTHORIZED, text);
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+                response
             }
             Challenge::Dashboard => match self.origins.dashboard() {
                 Some(dashboard) => {

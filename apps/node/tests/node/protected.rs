@@ -59,7 +59,8 @@ async fn members_sign_in_through_the_dashboard() {
     let pairs: Vec<(String, String)> = sign_in.query_pairs().into_owned().collect();
     assert_eq!(pairs, [("to".into(), HOST.into()), ("next".into(), "/a.txt?x=1&y=%2F".into())]);
     // Requests that are not navigations receive 401 instead of a redirect.
-    assert_eq!(Visitor::send(visitor.request(Method::POST, HOST, "/")).await.status, 401);
+    let refused = Visitor::send(visitor.request(Method::POST, HOST, "/")).await;
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, "Form"));
 
     core.allow_code("good", HOST, "shop");
     core.allow_code("elsewhere", HOST, "another");

@@ -291,4 +291,15 @@ async fn addresses_and_bodies_of_requests() {
     assert!(!malformed.bytes().await.unwrap_or_default().windows(4).any(|window| window == b"PACK"));
     let unknown = typed().header("content-encoding", "br").body(body).send().await.unwrap();
     assert_eq!(unknown.status(), 415);
+    // The names of codings are case-insensitive (RFC 9110, section 8.4.1).
+    let upper = typed().header("content-encoding", "GZip").body(compressed).send().await.unwrap();
+    assert!(upper.bytes().await.unwrap().windows(4).any(|window| window == b"PACK"));
+    let refs = endpoint.replace("git-upload-pack", "info/refs?service=git-upload-pack");
+    for (method, address, allowed) in
+        [("GET", &endpoint, "POST"), ("DELETE", &endpoint, "POST"), ("POST", &refs, "GET")]
+    {
+        let refused = client().request(method.parse().unwrap(), address).send().await.unwrap();
+        assert_eq!(refused.status(), 405, "{method} {address}");
+        assert_eq!(refused.headers()["allow"], allowed, "{method} {address}");
+    }
 }
