@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::frames::{FrameLimits, OpenRequest, OpenRequests};
 use crate::handshake::Presented;
+use crate::unread_frames::UnreadFrames;
 use crate::write_timeout::WriteTimeout;
 
 /// Browsers keep at most 100 requests of a connection open unless the server allows more.
@@ -39,6 +40,7 @@ pub struct TlsConnection {
 pub struct Requests {
     permits: Arc<Semaphore>,
     open: OpenRequests,
+    unread: UnreadFrames,
     /// Has no permits. It is closed with the connection: requests over HTTP/2 are tasks that actix does not end.
     closed: Arc<Semaphore>,
 }
@@ -48,9 +50,10 @@ impl TlsConnection {
         let requests = Requests {
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS as usize)),
             open: OpenRequests::default(),
+            unread: UnreadFrames::default(),
             closed: Arc::new(Semaphore::new(0)),
         };
-        let frames = is_http_2.then(|| FrameLimits::new(requests.open.clone()));
+        let frames = is_http_2.then(|| FrameLimits::new(requests.open.clone(), requests.unread.clone()));
         Self { stream, requests, presented, frames }
     }
 
@@ -79,6 +82,10 @@ impl Requests {
     pub fn begin(&self) -> RequestGuard {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
         RequestGuard { closed: Arc::clone(&self.closed), open: self.open.guard(), permit }
+    }
+
+    pub(crate) const fn unread_frames(&self) -> &UnreadFrames {
+        &self.unread
     }
 
     /// Waits until the server stops and no request over HTTP/2 is in progress. actix does not close such a connection at

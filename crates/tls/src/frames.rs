@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::unread_frames::UnreadFrames;
+
 /// The length of the connection preface of a client (RFC 9113 section 3.4).
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEADER_BYTES: usize = 9;
@@ -21,18 +23,28 @@ const RESET_PERIOD: Duration = Duration::from_secs(10);
 /// The number of RST_STREAM frames per [`RESET_PERIOD`]: a browser that leaves a page resets up to 100 streams.
 const MAX_RESETS: u32 = 512;
 const CONTROL_PERIOD: Duration = Duration::from_secs(1);
-/// The number of PRIORITY, SETTINGS and PING frames per [`CONTROL_PERIOD`].
+/// The number of PRIORITY, SETTINGS, PING and empty DATA frames per [`CONTROL_PERIOD`].
 const MAX_CONTROL_FRAMES: u32 = 1000;
+/// The charges for small DATA frames that the app has not read: half of the bytes that flow control allows, and 4,096 empty
+/// frames.
+const MAX_UNREAD_CHARGES: usize = 1 << 20;
 
 /// The types of frames (RFC 9113 section 6).
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
+/// The flag of the last frame of a request.
+const END_STREAM: u8 = 1;
 /// The flag of the last frame of a field section.
 const END_HEADERS: u8 = 4;
+/// The flag of a frame with padding.
+const PADDED: u8 = 8;
+/// The largest padding, including the byte of its length.
+const MAX_PADDING_BYTES: usize = 256;
 
 /// Reads the frames of a connection.
 #[derive(Debug)]
@@ -45,6 +57,7 @@ pub struct FrameLimits {
     field_section: usize,
     last_stream: u32,
     open: OpenRequests,
+    unread: UnreadFrames,
     resets: Window,
     control_frames: Window,
 }
@@ -70,6 +83,8 @@ pub enum Violation {
     Resets,
     #[error("more than {MAX_CONTROL_FRAMES} control frames were received within {CONTROL_PERIOD:?}")]
     ControlFrames,
+    #[error("too many small DATA frames are unread")]
+    SmallFrames,
 }
 
 /// Counts frames in fixed windows.
@@ -100,13 +115,14 @@ impl Drop for OpenRequest {
 impl FrameLimits {
     /// Creates the limits of a new connection. A request that the HTTP/2 implementation rejects itself stays counted: a
     /// connection is closed after too many of these.
-    pub const fn new(open: OpenRequests) -> Self {
+    pub const fn new(open: OpenRequests, unread: UnreadFrames) -> Self {
         Self {
             skipped: PREFACE_BYTES,
             header: Vec::new(),
             field_section: 0,
             last_stream: 0,
             open,
+            unread,
             resets: Window::new(),
             control_frames: Window::new(),
         }
@@ -157,11 +173,30 @@ impl FrameLimits {
                     }
                 }
             }
+            DATA if flags & END_STREAM == 0 => self.on_data(flags, length, now)?,
             RST_STREAM if self.resets.count(RESET_PERIOD, now) > MAX_RESETS => return Err(Violation::Resets),
-            PRIORITY | SETTINGS | PING if self.control_frames.count(CONTROL_PERIOD, now) > MAX_CONTROL_FRAMES => {
-                return Err(Violation::ControlFrames);
-            }
+            PRIORITY | SETTINGS | PING => self.on_control_frame(now)?,
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Handles a DATA frame that does not end its request.
+    fn on_data(&mut self, flags: u8, length: usize, now: Instant) -> Result<(), Violation> {
+        // The HTTP/2 implementation does not count padding for flow control, contrary to RFC 9113 section 6.1.
+        let content = if flags & PADDED == 0 { length } else { length.saturating_sub(MAX_PADDING_BYTES) };
+        if content == 0 {
+            self.on_control_frame(now)?;
+        }
+        if self.unread.charge(content) > MAX_UNREAD_CHARGES {
+            return Err(Violation::SmallFrames);
+        }
+        Ok(())
+    }
+
+    fn on_control_frame(&mut self, now: Instant) -> Result<(), Violation> {
+        if self.control_frames.count(CONTROL_PERIOD, now) > MAX_CONTROL_FRAMES {
+            return Err(Violation::ControlFrames);
         }
         Ok(())
     }
@@ -198,7 +233,7 @@ mod tests {
 
     fn limits() -> (FrameLimits, OpenRequests) {
         let open = OpenRequests::default();
-        let mut limits = FrameLimits::new(open.clone());
+        let mut limits = FrameLimits::new(open.clone(), UnreadFrames::default());
         assert_eq!(limits.read(PREFACE, Instant::now()), Ok(()));
         (limits, open)
     }
@@ -216,7 +251,7 @@ mod tests {
         }
         for size in [1, 2, 8, 9, 10, 33, bytes.len()] {
             let open = OpenRequests::default();
-            let mut limits = FrameLimits::new(open.clone());
+            let mut limits = FrameLimits::new(open.clone(), UnreadFrames::default());
             for part in bytes.chunks(size) {
                 assert_eq!(limits.read(part, Instant::now()), Ok(()));
             }
@@ -281,5 +316,33 @@ mod tests {
             assert_eq!(limits.read(&frames, now + period), Ok(()));
             assert_eq!(limits.read(&frame(kind, 0, 0, 4), now + period), Err(violation));
         }
+    }
+    #[test]
+    fn empty_data_frames_are_limited_per_period() {
+        let now = Instant::now();
+        let (mut limits, _) = limits();
+        let frames = frame(DATA, 0, 1, 0).repeat(MAX_CONTROL_FRAMES as usize);
+        assert_eq!(limits.read(&frames, now), Ok(()));
+        // The last frame of a request does not count.
+        assert_eq!(limits.read(&frame(DATA, END_STREAM, 1, 0), now), Ok(()));
+        assert_eq!(limits.read(&frame(DATA, 0, 3, 0), now), Err(Violation::ControlFrames));
+        let (mut limits, _) = self::limits();
+        let padded = frame(DATA, PADDED, 1, 256).repeat(MAX_CONTROL_FRAMES as usize);
+        assert_eq!(limits.read(&padded, now), Ok(()));
+        assert_eq!(limits.read(&frame(DATA, PADDED, 1, 256), now), Err(Violation::ControlFrames));
+    }
+
+    #[test]
+    fn unread_small_data_frames_are_limited() {
+        let mut now = Instant::now();
+        let (mut limits, _) = limits();
+        for _ in 0..4 {
+            assert_eq!(limits.read(&frame(DATA, 0, 1, 0).repeat(1000), now), Ok(()));
+            now += CONTROL_PERIOD;
+        }
+        // Large frames are limited by flow control.
+        assert_eq!(limits.read(&frame(DATA, 0, 1, 256).repeat(10_000), now), Ok(()));
+        assert_eq!(limits.read(&frame(DATA, 0, 1, 1).repeat(96), now), Ok(()));
+        assert_eq!(limits.read(&frame(DATA, 0, 1, 1), now), Err(Violation::SmallFrames));
     }
 }

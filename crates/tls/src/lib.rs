@@ -1,9 +1,9 @@
 //! The public listeners of a node and of the API: plain http, and TLS.
 //!
 //! `files` reads the operator's certificates, and the program adds the issued ones; both are in the `store`. `handshake`
-//! selects one by the server name (SNI). `connection` and `frames` limit HTTP/2, which actix leaves open, and
-//! `unread_body` limits chunked bodies. `write_timeout` closes the connections of clients that do not read. `rejection`
-//! replaces the responses of actix to malformed requests. `listen` serves an app with these.
+//! selects one by the server name (SNI). `connection`, `frames` and `unread_frames` limit HTTP/2, which actix leaves open,
+//! and `unread_body` limits chunked bodies. `write_timeout` closes the connections of clients that do not read.
+//! `rejection` replaces the responses of actix to malformed requests. `listen` serves an app with these.
 
 mod certificate;
 mod clock;
@@ -17,6 +17,7 @@ mod rejection;
 mod request_id;
 mod store;
 mod unread_body;
+mod unread_frames;
 mod write_timeout;
 
 pub use certificate::ServedCertificate;

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use crate::connection::TlsConnection;
 use crate::handshake::Handshaker;
 use crate::rejection::{Rejecting, RenderRejection, track_responses};
-use crate::unread_body::keep_chunked_bodies;
+use crate::unread_body::wrap_request_bodies;
 use crate::write_timeout::WriteTimeout;
 
 /// The number of connections that may wait to be accepted.
@@ -89,7 +89,7 @@ where
 {
     let app = move || {
         let app = app().into_factory().map_err(|error| error.error_response());
-        map_config(track_responses(keep_chunked_bodies(app)), |()| AppConfig::default())
+        map_config(track_responses(wrap_request_bodies(app)), |()| AppConfig::default())
     };
     let builder = builder.disable_signals();
     let stopping = builder.graceful_shutdown_signal();

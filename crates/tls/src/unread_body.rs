@@ -16,6 +16,8 @@ use actix_web::web::Bytes;
 use futures_util::{StreamExt as _, stream};
 use tokio::task::yield_now;
 
+use crate::unread_frames::track_frames;
+
 /// The body of a request, which the app reads.
 struct RequestBody(#[expect(dead_code, reason = "kept until the response is sent")] Rc<RefCell<Payload>>);
 
@@ -60,8 +62,8 @@ impl<B: MessageBody> MessageBody for KeepingBody<B> {
     }
 }
 
-/// Keeps the chunked bodies of an app's requests until the responses are sent.
-pub(crate) fn keep_chunked_bodies<S, B>(
+/// Keeps the chunked bodies of an app's requests until the responses are sent, and tracks the frames that the app reads.
+pub(crate) fn wrap_request_bodies<S, B>(
     app: S,
 ) -> impl ServiceFactory<
     Request,
@@ -83,6 +85,7 @@ where
     B: MessageBody + 'static,
 {
     apply_fn_factory(app, |mut request: Request, app: &S::Service| {
+        track_frames(&mut request);
         let body = RequestBody::share(&mut request);
         let served = app.call(request);
         async move {

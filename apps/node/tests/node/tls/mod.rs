@@ -5,6 +5,7 @@ mod challenges;
 mod files;
 mod handshakes;
 mod hsts;
+mod limits;
 mod programs;
 mod redirects;
 mod requests;

@@ -165,9 +165,19 @@ async fn connection_with_too_many_frames_is_closed() {
     let settings = b"\0\0\0\x04\0\0\0\0\0".to_vec();
     let priority = b"\0\0\x05\x02\0\0\0\0\x01\0\0\0\0\0".to_vec();
     let continuation = b"\0\0\0\x09\0\0\0\0\x01".to_vec();
-    for (start, frame, count) in
-        [(&[][..], ping, 10_000), (&[], settings, 10_000), (&[], priority, 10_000), (OPEN_HEADERS, continuation, 4000)]
-    {
+    let (empty, small) = (b"\0\0\0\0\0\0\0\0\x01".to_vec(), b"\0\0\x01\0\0\0\0\0\x01x".to_vec());
+    // The node does not read the body of this request: it waits for the lookup of a challenge.
+    rig.core.delay_challenges(Duration::from_secs(600));
+    let waiting =
+        headers(&[(2, "GET"), (7, "https"), (1, HOST), (4, "/.well-known/acme-challenge/ffffffffffffffffffff0")]);
+    for (start, frame, count) in [
+        (&[][..], ping, 10_000),
+        (&[], settings, 10_000),
+        (&[], priority, 10_000),
+        (OPEN_HEADERS, continuation, 4000),
+        (waiting.as_slice(), empty, 10_000),
+        (waiting.as_slice(), small, 10_000),
+    ] {
         let (mut incoming, mut outgoing) = tokio::io::split(client.connect(HOST).await.unwrap());
         let frames = [PREFACE, start, &frame.repeat(count)].concat();
         let sent = tokio::spawn(async move {
@@ -181,6 +191,14 @@ async fn connection_with_too_many_frames_is_closed() {
     }
     assert_eq!(Http2::connect(&rig, &certificate).await.get("/").await.body, "home");
     rig.node.stop().await;
+}
+
+/// Returns a HEADERS frame that opens a request with a body. Each field has the index of its name in the static table.
+fn headers(fields: &[(u8, &str)]) -> Vec<u8> {
+    let fields = fields.iter().flat_map(|(index, value)| [&[*index, value.len() as u8][..], value.as_bytes()].concat());
+    let fields: Vec<u8> = fields.collect();
+    // END_HEADERS, and stream 1.
+    [&[0, 0, fields.len() as u8, 1, 4, 0, 0, 0, 1][..], &fields].concat()
 }
 
 #[tokio::test(flavor = "multi_thread")]

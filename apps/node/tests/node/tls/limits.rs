@@ -1,0 +1,53 @@
+//! The limits of connections with HTTP/2 and well-behaved clients.
+
+use bytes::Bytes;
+use hyper::{Method, Request};
+use sandbox::Certificate;
+
+use super::requests::Http2;
+use super::{HOST, NAMES, Rig, tls_config};
+use crate::control_plane::ControlPlane;
+use crate::running::{Dir, RunningNode};
+use crate::workers::{with_workers, workerd};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_frames_that_the_code_reads_are_not_limited() {
+    const CODE: &str = "export default { fetch({ body }) { return new Response(body ?? 'ready'); } };";
+    const BATCH: usize = 500;
+    let Some(workerd) = workerd() else { return };
+    let (core, dir, certificate) = (ControlPlane::start().await, Dir::new(), Certificate::generate_for(&NAMES));
+    core.deploy("shop", &[("worker/index.js", CODE.as_bytes())]);
+    core.issue("shop", HOST, &certificate);
+    let config = node::config::Config { tls: tls_config(&core, &dir, None).tls, ..with_workers(&core, &dir, workerd) };
+    let node = RunningNode::start_as(&config).await;
+    let rig = Rig { core, dir, node };
+    rig.client(&[&certificate]).presents(HOST, &certificate).await;
+    let other = Http2::connect_with(rig.client(&[&certificate])).await;
+    super::wait_for("the worker", async || other.get("/").await.body == "ready").await;
+
+    let client = rig.client(&[&certificate]).with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+    let (send, connection) = h2::client::handshake(client.connect(HOST).await.unwrap()).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::builder().method(Method::POST).uri(format!("https://{HOST}/")).body(()).unwrap();
+    let (response, mut outgoing) = send.ready().await.unwrap().send_request(request, false).unwrap();
+    let mut send_batch = || {
+        for _ in 0..BATCH {
+            outgoing.send_data(Bytes::from_static(b"x"), false).unwrap();
+        }
+    };
+    send_batch();
+    let mut incoming = response.await.unwrap().into_body();
+    // In total, the client sends more small frames than may be unread.
+    for _ in 0..12 {
+        let mut received = 0;
+        while received < BATCH {
+            let chunk = incoming.data().await.unwrap().unwrap();
+            incoming.flow_control().release_capacity(chunk.len()).unwrap();
+            received += chunk.len();
+        }
+        send_batch();
+    }
+    connection.abort();
+    drop(other);
+    rig.node.stop().await;
+}
