@@ -22,6 +22,8 @@ use crate::write_timeout::WriteTimeout;
 
 /// Browsers keep at most 100 requests of a connection open unless the server allows more.
 const MAX_CONCURRENT_REQUESTS: u32 = 256;
+/// The size of a write with HTTP/2 that does not count as data, because it may contain only responses to pings and settings.
+const MAX_CONTROL_BYTES: usize = 1024;
 /// How long an idle connection stays open at a stop, so that the last response is sent.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 
@@ -68,6 +70,15 @@ impl TlsConnection {
     pub fn presented(&self) -> Presented {
         self.presented.clone()
     }
+
+    /// Records a write, if it contains data of responses over HTTP/2.
+    fn record_write(&mut self, polled: &Poll<io::Result<usize>>) {
+        if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut self.frames, polled)
+            && *bytes > MAX_CONTROL_BYTES
+        {
+            frames.on_sent();
+        }
+    }
 }
 
 impl Drop for TlsConnection {
@@ -82,6 +93,11 @@ impl Requests {
     pub fn begin(&self) -> RequestGuard {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
         RequestGuard { closed: Arc::clone(&self.closed), open: self.open.guard(), permit }
+    }
+
+    /// Returns whether a request over HTTP/2 is in progress.
+    fn are_in_progress(&self) -> bool {
+        self.permits.available_permits() < MAX_CONCURRENT_REQUESTS as usize
     }
 
     pub(crate) const fn unread_frames(&self) -> &UnreadFrames {
@@ -165,11 +181,13 @@ impl AsyncRead for TlsConnection {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
         let received = buffer.filled().get(before..).unwrap_or_default();
-        if let Some(frames) = &mut this.frames
-            && let Err(violation) = frames.read(received, Instant::now())
-        {
-            tracing::debug!(error = %violation, "closing a connection beyond the limits of its protocol");
-            return Poll::Ready(Err(io::Error::other(violation)));
+        if let Some(frames) = &mut this.frames {
+            let (now, has_requests) = (Instant::now(), this.requests.are_in_progress());
+            let checked = frames.read(received, now).and_then(|()| frames.check_idle(has_requests, now));
+            if let Err(violation) = checked {
+                tracing::debug!(error = %violation, "closing a connection beyond the limits of its protocol");
+                return Poll::Ready(Err(io::Error::other(violation)));
+            }
         }
         polled
     }
@@ -177,7 +195,10 @@ impl AsyncRead for TlsConnection {
 
 impl AsyncWrite for TlsConnection {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.record_write(&polled);
+        polled
     }
 
     fn poll_write_vectored(
@@ -185,7 +206,10 @@ impl AsyncWrite for TlsConnection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        this.record_write(&polled);
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -28,6 +28,9 @@ const MAX_CONTROL_FRAMES: u32 = 1000;
 /// The charges for small DATA frames that the app has not read: half of the bytes that flow control allows, and 4,096 empty
 /// frames.
 const MAX_UNREAD_CHARGES: usize = 1 << 20;
+/// How long a connection may have no request and send no data: longer than most clients keep an idle connection. Pings of
+/// the server wake the connection for the check.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The types of frames (RFC 9113 section 6).
 const DATA: u8 = 0;
@@ -56,6 +59,8 @@ pub struct FrameLimits {
     /// The size of the incomplete field section.
     field_section: usize,
     last_stream: u32,
+    /// The time of the first check since the connection had a request in progress or sent data.
+    idle_since: Option<Instant>,
     open: OpenRequests,
     unread: UnreadFrames,
     resets: Window,
@@ -85,6 +90,8 @@ pub enum Violation {
     ControlFrames,
     #[error("too many small DATA frames are unread")]
     SmallFrames,
+    #[error("the connection had no request and sent no data for {IDLE_TIMEOUT:?}")]
+    Idle,
 }
 
 /// Counts frames in fixed windows.
@@ -121,6 +128,7 @@ impl FrameLimits {
             header: Vec::new(),
             field_section: 0,
             last_stream: 0,
+            idle_since: None,
             open,
             unread,
             resets: Window::new(),
@@ -148,6 +156,24 @@ impl FrameLimits {
         Ok(())
     }
 
+    /// Records that data of responses was sent. A request ends earlier: actix drops the body when it was buffered.
+    pub const fn on_sent(&mut self) {
+        self.idle_since = None;
+    }
+
+    /// Checks how long the connection has had no request and sent no data.
+    ///
+    /// # Errors
+    /// Returns an error if the connection must be closed.
+    pub fn check_idle(&mut self, has_requests: bool, now: Instant) -> Result<(), Violation> {
+        if has_requests {
+            self.idle_since = None;
+            return Ok(());
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= IDLE_TIMEOUT { Err(Violation::Idle) } else { Ok(()) }
+    }
+
     fn on_frame(&mut self, header: [u8; FRAME_HEADER_BYTES], now: Instant) -> Result<(), Violation> {
         let [high, middle, low, kind, flags, stream @ ..] = header;
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -168,6 +194,7 @@ impl FrameLimits {
                 let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
                 if kind == HEADERS && stream > self.last_stream {
                     self.last_stream = stream;
+                    self.idle_since = None;
                     if self.open.open() > MAX_OPEN_REQUESTS {
                         return Err(Violation::OpenRequests);
                     }
@@ -317,6 +344,7 @@ mod tests {
             assert_eq!(limits.read(&frame(kind, 0, 0, 4), now + period), Err(violation));
         }
     }
+
     #[test]
     fn empty_data_frames_are_limited_per_period() {
         let now = Instant::now();
@@ -344,5 +372,26 @@ mod tests {
         assert_eq!(limits.read(&frame(DATA, 0, 1, 256).repeat(10_000), now), Ok(()));
         assert_eq!(limits.read(&frame(DATA, 0, 1, 1).repeat(96), now), Ok(()));
         assert_eq!(limits.read(&frame(DATA, 0, 1, 1), now), Err(Violation::SmallFrames));
+    }
+
+    #[test]
+    fn idle_time_is_limited() {
+        let began = Instant::now();
+        let (mut limits, _) = limits();
+        let almost = IDLE_TIMEOUT - Duration::from_secs(1);
+        assert_eq!(limits.check_idle(false, began), Ok(()));
+        assert_eq!(limits.read(&frame(HEADERS, END_HEADERS, 1, 1), began + almost), Ok(()));
+        // The request has ended before this check.
+        assert_eq!(limits.check_idle(false, began + almost), Ok(()));
+        assert_eq!(limits.check_idle(true, began + 2 * IDLE_TIMEOUT), Ok(()));
+        let end = began + 4 * IDLE_TIMEOUT;
+        assert_eq!(limits.check_idle(false, end), Ok(()));
+        // Pings do not count as requests.
+        assert_eq!(limits.read(&frame(PING, 0, 0, 8), end + almost), Ok(()));
+        assert_eq!(limits.check_idle(false, end + almost), Ok(()));
+        assert_eq!(limits.check_idle(false, end + IDLE_TIMEOUT), Err(Violation::Idle));
+        // The connection still sends a response.
+        limits.on_sent();
+        assert_eq!(limits.check_idle(false, end + IDLE_TIMEOUT), Ok(()));
     }
 }

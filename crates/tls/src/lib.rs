@@ -2,8 +2,8 @@
 //!
 //! `files` reads the operator's certificates, and the program adds the issued ones; both are in the `store`. `handshake`
 //! selects one by the server name (SNI). `connection`, `frames` and `unread_frames` limit HTTP/2, which actix leaves open,
-//! and `unread_body` limits chunked bodies. `write_timeout` closes the connections of clients that do not read.
-//! `rejection` replaces the responses of actix to malformed requests. `listen` serves an app with these.
+//! and `unread_body` limits chunked bodies. `write_timeout` and `head_timeout` close the connections of clients
+//! that do not read or write. `rejection` replaces the responses of actix to malformed requests. `listen` serves an app with these.
 
 mod certificate;
 mod clock;
@@ -11,6 +11,7 @@ mod connection;
 mod files;
 mod frames;
 mod handshake;
+mod head_timeout;
 mod listen;
 mod metrics;
 mod rejection;

@@ -29,7 +29,7 @@ const BACKLOG: u32 = 2048;
 /// The number of TLS handshakes per worker thread. Further connections wait for these.
 const MAX_CONCURRENT_HANDSHAKES: usize = 512;
 /// The timeout of the head of a request.
-const CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server waits for a client to close its side of a connection.
 const CLIENT_DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -97,13 +97,13 @@ where
         let (app, stopping, reject) = (app.clone(), stopping.clone(), reject.clone());
         move || {
             let respond = http_service(settings, stopping.clone(), add_connection_data).finish(app());
-            accept_plain(settings.write_timeout, Rc::new(reject.clone()), respond)
+            accept_plain(settings, Rc::new(reject.clone()), respond)
         }
     })?;
     if let Some((listener, handshaker)) = https {
         builder = builder.listen("https", listener, move || {
             let respond = http_service(settings, stopping.clone(), add_tls_data).finish(app());
-            terminate(handshaker.clone(), settings.write_timeout, stopping.clone(), Rc::new(reject.clone()), respond)
+            terminate(handshaker.clone(), settings, stopping.clone(), Rc::new(reject.clone()), respond)
         })?;
     }
     Ok(builder.run())
@@ -148,7 +148,7 @@ where
 
 /// Returns the service of the listener for plain http.
 fn accept_plain<S>(
-    write_timeout: Duration,
+    settings: HttpSettings,
     reject: RenderRejection,
     http: S,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = (), InitError = ()>
@@ -161,8 +161,8 @@ where
             // A connection without this option still works.
             let _ = stream.set_nodelay(true);
             let client = stream.peer_addr().ok();
-            let stream = WriteTimeout::new(stream, write_timeout);
-            Ok((Rejecting::new(stream, Some(reject)), Protocol::Http1, client))
+            let stream = WriteTimeout::new(stream, settings.write_timeout);
+            Ok((Rejecting::new(stream, Some(reject), settings.keep_alive), Protocol::Http1, client))
         }
     });
     accept.and_then(http.map_err(|_| ()))
@@ -172,7 +172,7 @@ where
 /// a connection with HTTP/2 is closed after its requests, which actix does not do.
 fn terminate<S>(
     handshaker: Handshaker,
-    write_timeout: Duration,
+    settings: HttpSettings,
     stopping: GracefulShutdownSignal,
     reject: RenderRejection,
     http: S,
@@ -195,11 +195,11 @@ where
         let (handshaker, permits, reject) = (handshaker.clone(), Arc::clone(&permits), Rc::clone(&reject));
         async move {
             let _permit = permits.acquire().await.map_err(|_| ())?;
-            let accepted = handshaker.accept(stream, write_timeout).await.map_err(|_| ())?;
+            let accepted = handshaker.accept(stream, settings.write_timeout).await.map_err(|_| ())?;
             let is_http_2 = accepted.protocol == Protocol::Http2;
             let connection = TlsConnection::new(accepted.stream, is_http_2, accepted.presented);
             let reject = (!is_http_2).then_some(reject);
-            Ok((Rejecting::new(connection, reject), accepted.protocol, accepted.client))
+            Ok((Rejecting::new(connection, reject, settings.keep_alive), accepted.protocol, accepted.client))
         }
     });
     let respond = apply_fn_factory(http.map_err(|_| ()), move |accepted: Connection, service| {

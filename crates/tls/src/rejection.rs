@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::str;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use actix_http::{Request, Response};
 use actix_service::{Service, ServiceFactory, apply_fn_factory};
@@ -20,6 +21,8 @@ use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::StatusCode;
 use actix_web::web::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::head_timeout::HeadTimeout;
 
 /// Renders the response to a request that the app does not receive.
 pub(crate) type RenderRejection = Rc<dyn Fn(StatusCode) -> HttpResponse>;
@@ -30,7 +33,10 @@ pub(crate) struct AppResponses(Rc<ResponseState>);
 
 #[derive(Debug, Default)]
 struct ResponseState {
+    /// The number of requests so far.
+    begun: Cell<u64>,
     in_progress: Cell<usize>,
+    /// Whether a response is in progress, or a part of it was not yet written to the socket.
     is_unsent: Cell<bool>,
 }
 
@@ -39,12 +45,23 @@ struct AppResponse(AppResponses);
 
 impl AppResponses {
     fn begin(&self) -> AppResponse {
+        self.0.begun.set(self.0.begun.get() + 1);
         self.0.in_progress.set(self.0.in_progress.get() + 1);
         self.0.is_unsent.set(true);
         AppResponse(self.clone())
     }
 
-    /// Records that everything that actix encoded was written to the connection.
+    /// Returns the number of requests so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.0.begun.get()
+    }
+
+    /// Returns whether the app has a request whose response was not completely sent.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.0.is_unsent.get()
+    }
+
+    /// Records that everything that actix encoded was sent.
     fn record_flush(&self) {
         self.0.is_unsent.set(self.0.in_progress.get() > 0);
     }
@@ -111,10 +128,12 @@ where
     })
 }
 
-/// A connection that replaces the responses of actix itself.
+/// A connection that replaces the responses of actix itself. It fails if the head of a request arrives too slowly and
+/// actix does not respond to it, because the head is not the first one.
 pub(crate) struct Rejecting<T> {
     stream: T,
     responses: AppResponses,
+    head_timeout: HeadTimeout,
     /// `None` on a connection with HTTP/2, whose frames may contain any bytes.
     render: Option<RenderRejection>,
     /// The rest of a response that is being written in place of one of actix.
@@ -122,8 +141,9 @@ pub(crate) struct Rejecting<T> {
 }
 
 impl<T> Rejecting<T> {
-    pub(crate) fn new(stream: T, render: Option<RenderRejection>) -> Self {
-        Self { stream, responses: AppResponses::default(), render, replacement: None }
+    pub(crate) fn new(stream: T, render: Option<RenderRejection>, keep_alive: Duration) -> Self {
+        let head_timeout = HeadTimeout::new(keep_alive);
+        Self { stream, responses: AppResponses::default(), head_timeout, render, replacement: None }
     }
 
     pub(crate) const fn stream(&self) -> &T {
@@ -169,7 +189,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Rejecting<T> {
         let this = self.get_mut();
         if let Some(render) = &this.render
             && this.replacement.is_none()
-            && !this.responses.0.is_unsent.get()
+            && !this.responses.is_unsent()
         {
             this.replacement = replace(bytes, &**render);
         }
@@ -202,8 +222,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Rejecting<T> {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
         this.responses.record_flush();
-        Pin::new(&mut this.stream).poll_flush(context)
+        if this.render.is_some() {
+            this.head_timeout.on_flushed(context, &this.responses);
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -213,15 +237,33 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Rejecting<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Rejecting<T> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if this.render.is_none() {
+            return polled;
+        }
+        if polled.is_ready() {
+            if buffer.filled().len() > before {
+                this.head_timeout.on_received(&this.responses);
+            }
+            return polled;
+        }
+        ready!(this.head_timeout.poll(context, &this.responses));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufWriter, duplex};
+    use tokio::time::{sleep, timeout};
 
     use super::*;
+
+    const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
     const EMPTY: &str =
         "HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\ndate: Sun, 29 Nov 2026 01:00:00 GMT\r\n\r\n";
@@ -237,7 +279,7 @@ mod tests {
             client.read_to_string(&mut received).await.map(|_| received)
         });
         let render = |status| HttpResponse::build(status).insert_header(("x-own", "1")).body("too slow");
-        let mut connection = Rejecting::new(stream, Some(Rc::new(render)));
+        let mut connection = Rejecting::new(stream, Some(Rc::new(render)), KEEP_ALIVE);
         // A body of the app may have any content.
         let response = connection.responses().begin();
         connection.write_all(EMPTY.as_bytes()).await.unwrap();
@@ -256,11 +298,85 @@ mod tests {
     #[tokio::test]
     async fn frames_of_http_2_are_not_replaced() {
         let (stream, mut client) = duplex(EMPTY.len());
-        let mut connection = Rejecting::new(stream, None);
+        let mut connection = Rejecting::new(stream, None, KEEP_ALIVE);
         connection.write_all(EMPTY.as_bytes()).await.unwrap();
         drop(connection);
         let mut received = String::new();
         client.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, EMPTY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn later_head_must_arrive_within_the_timeout() {
+        let (stream, mut client) = duplex(64);
+        let mut connection = Rejecting::new(stream, Some(Rc::new(HttpResponse::new)), KEEP_ALIVE);
+        // Requests that are served immediately.
+        for _ in 0..3 {
+            client.write_all(b"head").await.unwrap();
+            assert_eq!(connection.read(&mut [0; 64]).await.unwrap(), 4);
+            assert!(timeout(Duration::from_secs(4), connection.read(&mut [0])).await.is_err());
+            drop(connection.responses().begin());
+            connection.flush().await.unwrap();
+        }
+        // A request may take any time.
+        let response = connection.responses().begin();
+        client.write_all(b"body").await.unwrap();
+        assert_eq!(connection.read(&mut [0; 64]).await.unwrap(), 4);
+        assert!(timeout(10 * KEEP_ALIVE, connection.read(&mut [0])).await.is_err());
+        drop(response);
+        connection.flush().await.unwrap();
+        assert!(timeout(KEEP_ALIVE, connection.read(&mut [0])).await.is_err());
+        for _ in 0..2 {
+            client.write_all(b"G").await.unwrap();
+            assert_eq!(connection.read(&mut [0; 64]).await.unwrap(), 1);
+            sleep(Duration::from_secs(2)).await;
+        }
+        let began = tokio::time::Instant::now();
+        assert_eq!(connection.read(&mut [0]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_of_the_next_head_begins_when_the_response_was_sent() {
+        let (stream, mut client) = duplex(4);
+        let mut connection = Rejecting::new(BufWriter::new(stream), Some(Rc::new(HttpResponse::new)), KEEP_ALIVE);
+        drop(connection.responses().begin());
+        connection.write_all(b"response").await.unwrap();
+        // The client reads nothing for a while.
+        assert!(timeout(KEEP_ALIVE, connection.flush()).await.is_err());
+        assert!(timeout(10 * KEEP_ALIVE, connection.read(&mut [0])).await.is_err());
+        let mut received = [0; 8];
+        let (flushed, read) = tokio::join!(connection.flush(), client.read_exact(&mut received));
+        assert!(flushed.is_ok() && read.is_ok());
+        assert_eq!(&received, b"response");
+        assert!(timeout(KEEP_ALIVE, connection.read(&mut [0])).await.is_err());
+        assert_eq!(connection.read(&mut [0]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flush_wakes_the_task_at_the_end_of_the_time() {
+        let (stream, _client) = duplex(64);
+        let mut connection = Rejecting::new(stream, Some(Rc::new(HttpResponse::new)), KEEP_ALIVE);
+        drop(connection.responses().begin());
+        let mut is_flushed = false;
+        let ended = poll_fn(|context| {
+            let connection = Pin::new(&mut connection);
+            if is_flushed {
+                return connection.poll_read(context, &mut ReadBuf::new(&mut [0]));
+            }
+            is_flushed = true;
+            assert!(connection.poll_flush(context).is_ready());
+            Poll::Pending
+        });
+        let ended = timeout(2 * KEEP_ALIVE, ended).await.unwrap();
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_connection_ends() {
+        let (stream, _client) = duplex(64);
+        let mut connection = Rejecting::new(stream, Some(Rc::new(HttpResponse::new)), KEEP_ALIVE);
+        assert!(timeout(KEEP_ALIVE, connection.read(&mut [0])).await.is_err());
+        assert_eq!(connection.read(&mut [0]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -2,9 +2,12 @@
 
 use reqwest::Method;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 use crate::control_plane::{ControlPlane, sha256};
 use crate::running::{Dir, RunningNode};
+use crate::timeout::TIMEOUT;
 use crate::visitor::{Visitor, VisitorResponse};
 
 const HOST: &str = "shop.localhost";
@@ -186,4 +189,17 @@ async fn host_header_is_a_name_with_an_optional_port() {
         let answer = node.visitor.raw_answer(&request).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {answer}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incomplete_head_of_a_later_request_closes_the_connection() {
+    let (_core, _dir, node) = shop().await;
+    let mut stream = node.visitor.raw(&format!("HEAD / HTTP/1.1\r\nHost: {HOST}\r\n\r\n")).await;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    stream.write_all(b"G").await.unwrap();
+    let closed = timeout(TIMEOUT, stream.read_to_end(&mut Vec::new())).await;
+    assert!(closed.is_ok(), "the connection stays open");
 }

@@ -1,10 +1,15 @@
-//! Malformed requests to every route: unknown fields, and invalid cursors.
+//! Malformed requests to every route: unknown fields, and invalid cursors. Incomplete requests.
+
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
 
+use crate::overload::{connect, read_response};
 use crate::support::{App, Caller};
 
 /// Fills the path template with resources that exist, or with ids that do not.
@@ -111,4 +116,17 @@ async fn cursor_with_nul_is_rejected_by_every_listing() {
         listings += 1;
     }
     assert!(listings > 8, "{listings} listings");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incomplete_head_of_a_later_request_closes_the_connection() {
+    let app = App::start().await;
+    let mut stream = connect(&app).await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let response = read_response(&mut stream).await.unwrap();
+    assert!(response.starts_with("http/1.1 200 ") && !response.contains("connection: close"), "{response}");
+    stream.write_all(b"G").await.unwrap();
+    // An idle connection stays open for longer.
+    let closed = timeout(Duration::from_secs(60), stream.read_to_end(&mut Vec::new())).await;
+    assert!(closed.is_ok(), "the connection stays open");
 }
