@@ -15,6 +15,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_rustls::server::TlsStream;
 
+use crate::deliveries::{Deliveries, Delivery};
 use crate::frames::{FrameLimits, OpenRequest, OpenRequests};
 use crate::handshake::Presented;
 use crate::unread_frames::UnreadFrames;
@@ -33,6 +34,7 @@ pub struct TlsConnection {
     stream: TlsStream<WriteTimeout<TcpStream>>,
     requests: Requests,
     presented: Presented,
+    write_timeout: Duration,
     /// The limits of HTTP/2, if the connection uses it.
     frames: Option<FrameLimits>,
 }
@@ -43,20 +45,27 @@ pub struct Requests {
     permits: Arc<Semaphore>,
     open: OpenRequests,
     unread: UnreadFrames,
+    deliveries: Deliveries,
     /// Has no permits. It is closed with the connection: requests over HTTP/2 are tasks that actix does not end.
     closed: Arc<Semaphore>,
 }
 
 impl TlsConnection {
-    pub(crate) fn new(stream: TlsStream<WriteTimeout<TcpStream>>, is_http_2: bool, presented: Presented) -> Self {
+    pub(crate) fn new(
+        stream: TlsStream<WriteTimeout<TcpStream>>,
+        is_http_2: bool,
+        presented: Presented,
+        write_timeout: Duration,
+    ) -> Self {
         let requests = Requests {
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS as usize)),
             open: OpenRequests::default(),
             unread: UnreadFrames::default(),
+            deliveries: Deliveries::default(),
             closed: Arc::new(Semaphore::new(0)),
         };
         let frames = is_http_2.then(|| FrameLimits::new(requests.open.clone(), requests.unread.clone()));
-        Self { stream, requests, presented, frames }
+        Self { stream, requests, presented, write_timeout, frames }
     }
 
     /// Returns the requests, which are part of the data of the connection.
@@ -77,6 +86,7 @@ impl TlsConnection {
             && *bytes > MAX_CONTROL_BYTES
         {
             frames.on_sent();
+            self.requests.deliveries.record_write(*bytes as u64, Instant::now());
         }
     }
 }
@@ -92,7 +102,8 @@ impl Requests {
     #[must_use]
     pub fn begin(&self) -> RequestGuard {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
-        RequestGuard { closed: Arc::clone(&self.closed), open: self.open.guard(), permit }
+        let delivery = self.deliveries.begin();
+        RequestGuard { closed: Arc::clone(&self.closed), open: self.open.guard(), delivery, permit }
     }
 
     /// Returns whether a request over HTTP/2 is in progress.
@@ -119,6 +130,7 @@ impl Requests {
 pub struct RequestGuard {
     closed: Arc<Semaphore>,
     open: OpenRequest,
+    delivery: Delivery,
     /// `None` if the connection has too many concurrent requests.
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -141,8 +153,9 @@ impl RequestGuard {
 
     /// Returns a body that ends when the connection closes. The request is in progress until the body is dropped.
     pub fn hold<B: MessageBody>(self, body: B) -> impl MessageBody<Error = B::Error> {
-        let Self { closed, open, permit } = self;
-        HeldBody { body: Box::pin(body), closed: Box::pin(closed.acquire_owned()), _open: open, _permit: permit }
+        let Self { closed, open, delivery, permit } = self;
+        let closed = Box::pin(closed.acquire_owned());
+        HeldBody { body: Box::pin(body), closed, delivery, _open: open, _permit: permit }
     }
 }
 
@@ -150,6 +163,7 @@ impl RequestGuard {
 struct HeldBody<B, C> {
     body: Pin<Box<B>>,
     closed: Pin<Box<C>>,
+    delivery: Delivery,
     _open: OpenRequest,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -167,7 +181,11 @@ where
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
         let this = self.get_mut();
-        match this.body.as_mut().poll_next(context) {
+        let polled = this.body.as_mut().poll_next(context);
+        // actix takes the next chunk when it has sent the last one.
+        let is_chunk = matches!(polled, Poll::Ready(Some(Ok(_))));
+        this.delivery.set_waiting_since(is_chunk.then(Instant::now));
+        match polled {
             // The rest of the body has no recipient.
             Poll::Pending if this.closed.as_mut().poll(context).is_ready() => Poll::Ready(None),
             polled => polled,
@@ -184,6 +202,7 @@ impl AsyncRead for TlsConnection {
         if let Some(frames) = &mut this.frames {
             let (now, has_requests) = (Instant::now(), this.requests.are_in_progress());
             let checked = frames.read(received, now).and_then(|()| frames.check_idle(has_requests, now));
+            let checked = checked.and_then(|()| this.requests.deliveries.check(this.write_timeout, now));
             if let Err(violation) = checked {
                 tracing::debug!(error = %violation, "closing a connection beyond the limits of its protocol");
                 return Poll::Ready(Err(io::Error::other(violation)));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::deliveries::MAX_STALLED;
 use crate::unread_frames::UnreadFrames;
 
 /// The length of the connection preface of a client (RFC 9113 section 3.4).
@@ -92,6 +93,8 @@ pub enum Violation {
     SmallFrames,
     #[error("the connection had no request and sent no data for {IDLE_TIMEOUT:?}")]
     Idle,
+    #[error("more than {MAX_STALLED} responses are stalled")]
+    UnreadResponses,
 }
 
 /// Counts frames in fixed windows.

@@ -38,7 +38,8 @@ const CLIENT_DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct HttpSettings {
     /// How long an idle connection stays open.
     pub keep_alive: Duration,
-    /// How long a client may take none of the data that waits to be sent. Afterwards, its connection is closed.
+    /// How long a client may take none of the data that waits to be sent. Afterwards, its connection is closed; with
+    /// HTTP/2, also if this applies to many responses of the connection.
     pub write_timeout: Duration,
     /// Whether a request continues after its client closed its side of the connection.
     pub allows_half_closed: bool,
@@ -197,7 +198,7 @@ where
             let _permit = permits.acquire().await.map_err(|_| ())?;
             let accepted = handshaker.accept(stream, settings.write_timeout).await.map_err(|_| ())?;
             let is_http_2 = accepted.protocol == Protocol::Http2;
-            let connection = TlsConnection::new(accepted.stream, is_http_2, accepted.presented);
+            let connection = TlsConnection::new(accepted.stream, is_http_2, accepted.presented, settings.write_timeout);
             let reject = (!is_http_2).then_some(reject);
             Ok((Rejecting::new(connection, reject, settings.keep_alive), accepted.protocol, accepted.client))
         }

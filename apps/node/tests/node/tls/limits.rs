@@ -1,13 +1,17 @@
-//! The limits of connections with HTTP/2 and well-behaved clients.
+//! The limits of connections with HTTP/2.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::{Method, Request};
 use sandbox::Certificate;
+use tokio::time::timeout;
 
 use super::requests::Http2;
 use super::{HOST, NAMES, Rig, tls_config};
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, RunningNode};
+use crate::timeout::TIMEOUT;
 use crate::workers::{with_workers, workerd};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,5 +53,29 @@ async fn small_frames_that_the_code_reads_are_not_limited() {
     }
     connection.abort();
     drop(other);
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_whose_client_pauses_many_responses_is_closed() {
+    let rig = Rig::start_with(|config| config.write_timeout = Duration::from_secs(1)).await;
+    let certificate = Certificate::generate_for(&NAMES);
+    rig.core.issue("shop", HOST, &certificate);
+    rig.client(&[&certificate]).presents(HOST, &certificate).await;
+    let client = rig.client(&[&certificate]).with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+    let mut builder = h2::client::Builder::new();
+    // The client reads no body, but responds to pings.
+    builder.initial_window_size(0);
+    let (send, connection) = builder.handshake::<_, Bytes>(client.connect(HOST).await.unwrap()).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut responses = Vec::new();
+    for _ in 0..40 {
+        let request = Request::builder().uri(format!("https://{HOST}/")).body(()).unwrap();
+        let (response, _) = send.clone().ready().await.unwrap().send_request(request, true).unwrap();
+        responses.push(response.await.unwrap());
+    }
+    let closed = timeout(TIMEOUT, connection).await;
+    assert!(closed.is_ok(), "the connection stays open");
+    drop(responses);
     rig.node.stop().await;
 }
