@@ -116,7 +116,8 @@ pub fn serve(
             .default_service(web::to(handle))
     };
     // If the visitor disconnects, the request is dropped, which also ends the calls of its worker code.
-    let settings = HttpSettings { keep_alive: KEEP_ALIVE, write_timeout, allows_half_closed: false };
+    let settings =
+        HttpSettings { keep_alive: KEEP_ALIVE, write_timeout, allows_half_closed: false, client_key: rate_limit_key };
     tls::serve(Server::build(), listeners, settings, app, reject)
 }
 

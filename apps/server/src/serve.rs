@@ -10,6 +10,7 @@ use gateway::http::Shutdown;
 use gateway::{internal_app, public_service, rejections};
 use kernel::ClockRng;
 use prometheus::Registry;
+use settings::rate_limit_key;
 use tls::{HttpSettings, bind};
 use tokio::time::sleep;
 
@@ -28,6 +29,7 @@ const PUBLIC_HTTP: HttpSettings = HttpSettings {
     keep_alive: Duration::from_secs(75),
     write_timeout: Duration::from_secs(60),
     allows_half_closed: true,
+    client_key: rate_limit_key,
 };
 
 /// A control plane with bound listeners.

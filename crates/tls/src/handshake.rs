@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,10 @@ use rustls::crypto::ring::Ticketer;
 use rustls::server::{Acceptor, NoServerSessionStorage, ResolvesServerCertUsingSni};
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig};
+use semaphores::KeyedSemaphores;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -23,8 +25,11 @@ use crate::metrics::ListenerMetrics;
 use crate::store::CertificateStore;
 use crate::write_timeout::WriteTimeout;
 
-/// The timeout of the whole handshake: that of the head of a request.
+/// The timeout of the whole handshake, with the wait for its permits: that of the head of a request.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One client gets this part of the permits, so that it cannot prevent the handshakes of others.
+const CLIENT_SHARE: usize = 8;
 
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
@@ -41,6 +46,14 @@ pub struct Handshaker {
     config: Arc<ServerConfig>,
     store: Arc<CertificateStore>,
     metrics: ListenerMetrics,
+}
+
+/// The permits of the handshakes of one worker thread.
+#[derive(Debug, Clone)]
+pub(crate) struct HandshakePermits {
+    all: Arc<Semaphore>,
+    clients: Arc<KeyedSemaphores<IpAddr>>,
+    client_key: fn(IpAddr) -> IpAddr,
 }
 
 /// An accepted connection.
@@ -72,6 +85,20 @@ enum Failure {
     Tls(io::Error),
 }
 
+impl HandshakePermits {
+    /// Creates the permits. `client_key` returns the address under which a client is counted.
+    pub(crate) fn new(permits: usize, client_key: fn(IpAddr) -> IpAddr) -> Self {
+        let clients = Arc::new(KeyedSemaphores::new((permits / CLIENT_SHARE).max(1)));
+        Self { all: Arc::new(Semaphore::new(permits)), clients, client_key }
+    }
+
+    /// Waits for a permit of the client, and then for one of all. These semaphores are never closed.
+    async fn acquire(&self, client: IpAddr) -> Result<[OwnedSemaphorePermit; 2], AcquireError> {
+        let client = self.clients.of((self.client_key)(client.to_canonical())).acquire_owned().await?;
+        Ok([client, Arc::clone(&self.all).acquire_owned().await?])
+    }
+}
+
 impl Handshaker {
     /// Prepares TLS 1.2 and 1.3. All cipher suites of the provider have forward secrecy.
     ///
@@ -95,11 +122,16 @@ impl Handshaker {
     ///
     /// # Errors
     /// Returns an error if the connection must be closed.
-    pub(crate) async fn accept(&self, stream: TcpStream, write_timeout: Duration) -> Result<Accepted, HandshakeFailed> {
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+        write_timeout: Duration,
+        permits: &HandshakePermits,
+    ) -> Result<Accepted, HandshakeFailed> {
         let client = stream.peer_addr().ok();
-        let accepted =
-            timeout(HANDSHAKE_TIMEOUT, self.handshake(stream, write_timeout)).await.unwrap_or(Err(Failure::Timeout));
-        match accepted {
+        let address = client.map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.ip());
+        let handshake = self.handshake(stream, write_timeout, permits.acquire(address));
+        match timeout(HANDSHAKE_TIMEOUT, handshake).await.unwrap_or(Err(Failure::Timeout)) {
             Ok((stream, presented)) => {
                 let (_, connection) = stream.get_ref();
                 let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
@@ -117,14 +149,17 @@ impl Handshaker {
         }
     }
 
-    async fn handshake(
+    async fn handshake<P>(
         &self,
         stream: TcpStream,
         write_timeout: Duration,
+        permits: impl Future<Output = P>,
     ) -> Result<(TlsStream<WriteTimeout<TcpStream>>, Presented), Failure> {
         stream.set_nodelay(true)?;
         let stream = WriteTimeout::new(stream, write_timeout);
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        // Most of the work follows. A client that has sent nothing holds no permit.
+        let _permits = permits.await;
         let name = start.client_hello().server_name().map(str::to_owned);
         let (failure, alert) = match name.map(|name| (self.store.find(&name), name)) {
             Some((Some(certificate), name)) => {
@@ -176,5 +211,76 @@ impl fmt::Display for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Tls(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+    use prometheus::Registry;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore};
+    use sandbox::Certificate;
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+    use crate::crypto_provider;
+
+    const NAME: &str = "shop.example.org";
+    const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn handshaker(certificate: &Certificate) -> Handshaker {
+        let metrics = ListenerMetrics::new("test", &Registry::new()).unwrap();
+        let store = Arc::new(CertificateStore::new(metrics.clone()));
+        let (chain, key) = (certificate.chain(), certificate.key());
+        let served = ServedCertificate::parse(NAME, chain.as_bytes(), key.as_bytes(), &crypto_provider()).unwrap();
+        store.insert([(NAME.to_owned(), served)]);
+        Handshaker::new(crypto_provider(), store, metrics).unwrap()
+    }
+
+    fn connector(certificate: &Certificate) -> TlsConnector {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(certificate.authority().as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(crypto_provider()).with_safe_default_protocol_versions();
+        TlsConnector::from(Arc::new(config.unwrap().with_root_certificates(roots).with_no_client_auth()))
+    }
+
+    #[tokio::test]
+    async fn client_that_sends_nothing_holds_no_permit() {
+        let certificate = Certificate::generate_for(&[NAME]);
+        let (handshaker, connector) = (handshaker(&certificate), connector(&certificate));
+        let name = || ServerName::try_from(NAME).unwrap();
+        // The client has one permit.
+        let permits = HandshakePermits::new(CLIENT_SHARE, |client| client);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = async || (TcpStream::connect(address).await.unwrap(), listener.accept().await.unwrap().0);
+        let (silent, accepted) = connect().await;
+        let mut first = pin!(handshaker.accept(accepted, WRITE_TIMEOUT, &permits));
+        let (client, accepted) = connect().await;
+        let second = async {
+            tokio::join!(connector.connect(name(), client), handshaker.accept(accepted, WRITE_TIMEOUT, &permits))
+        };
+        tokio::select! {
+            biased;
+            _ = &mut first => panic!("the handshake ended before the client sent anything"),
+            (client, accepted) = second => assert!(client.is_ok() && accepted.is_ok()),
+        }
+        let (client, accepted) = tokio::join!(connector.connect(name(), silent), first);
+        assert!(client.is_ok() && accepted.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_client_gets_a_part_of_the_permits() {
+        let permits = HandshakePermits::new(2 * CLIENT_SHARE, |client| client);
+        let [client, mapped, other] =
+            ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"].map(|it| it.parse::<IpAddr>().unwrap());
+        let _held = (permits.acquire(client).await.unwrap(), permits.acquire(mapped).await.unwrap());
+        assert!(permits.acquire(client).now_or_never().is_none());
+        assert!(permits.acquire(other).now_or_never().is_some());
     }
 }

@@ -1,9 +1,8 @@
 //! The listeners of a server: plain http, and https.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::{HttpServiceBuilder, Protocol, Request, Response};
@@ -16,17 +15,16 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Extensions};
 use actix_web::http::StatusCode;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 
 use crate::connection::TlsConnection;
-use crate::handshake::Handshaker;
+use crate::handshake::{HandshakePermits, Handshaker};
 use crate::rejection::{Rejecting, RenderRejection, track_responses};
 use crate::unread_body::wrap_request_bodies;
 use crate::write_timeout::WriteTimeout;
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 2048;
-/// The number of TLS handshakes per worker thread. Further connections wait for these.
+/// The number of TLS handshakes per worker thread, of which one client gets an eighth. Further ones wait.
 const MAX_CONCURRENT_HANDSHAKES: usize = 512;
 /// The timeout of the head of a request.
 pub(crate) const CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,6 +41,8 @@ pub struct HttpSettings {
     pub write_timeout: Duration,
     /// Whether a request continues after its client closed its side of the connection.
     pub allows_half_closed: bool,
+    /// Returns the address under which a client is counted, such as the network of its address.
+    pub client_key: fn(IpAddr) -> IpAddr,
 }
 
 /// A connection of plain http, as the HTTP service expects it.
@@ -191,12 +191,11 @@ where
         + 'static,
     <S::Service as Service<Connection>>::Future: 'static,
 {
-    let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_HANDSHAKES));
+    let permits = HandshakePermits::new(MAX_CONCURRENT_HANDSHAKES, settings.client_key);
     let accept = fn_service(move |stream| {
-        let (handshaker, permits, reject) = (handshaker.clone(), Arc::clone(&permits), Rc::clone(&reject));
+        let (handshaker, permits, reject) = (handshaker.clone(), permits.clone(), Rc::clone(&reject));
         async move {
-            let _permit = permits.acquire().await.map_err(|_| ())?;
-            let accepted = handshaker.accept(stream, settings.write_timeout).await.map_err(|_| ())?;
+            let accepted = handshaker.accept(stream, settings.write_timeout, &permits).await.map_err(|_| ())?;
             let is_http_2 = accepted.protocol == Protocol::Http2;
             let connection = TlsConnection::new(accepted.stream, is_http_2, accepted.presented, settings.write_timeout);
             let reject = (!is_http_2).then_some(reject);

@@ -8,7 +8,7 @@ const ALLOWED: &[(&str, &[&str], &str)] = &[
     ("semaphores", &[], "this crate has no workspace dependencies"),
     ("sha256", &[], "this crate has no workspace dependencies"),
     ("webhooks", &[], "this crate has no workspace dependencies"),
-    ("tls", &[], "tls terminates connections for programs that share nothing else"),
+    ("tls", &["semaphores"], "the only workspace dependency of tls is semaphores"),
     ("client", &[], "client depends only on the OpenAPI document"),
     ("kernel", &["semaphores", "sha256"], "the only workspace dependencies of kernel are semaphores and sha256"),
     ("protocol", &["sha256"], "the only workspace dependency of protocol is sha256"),
