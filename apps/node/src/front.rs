@@ -39,8 +39,9 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// The health check, available on every host.
 const HEALTH: &str = "/__svc/node/health";
 
-/// How long an idle connection stays open.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How long an idle connection stays open: longer than those of a proxy, such as 60 s for nginx. With HTTP/2, slow visitors
+/// need this time to respond to a ping during a download.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// The state that requests share.
 pub struct Front {

@@ -31,6 +31,8 @@ const PUBLIC_HTTP: HttpSettings = HttpSettings {
     allows_half_closed: true,
     client_key: rate_limit_key,
 };
+/// Nodes keep their idle connections for 90 s, the default of their HTTP client. They must not use one that just closed.
+const INTERNAL_KEEP_ALIVE: Duration = Duration::from_secs(120);
 
 /// A control plane with bound listeners.
 pub struct Server {
@@ -75,6 +77,7 @@ impl Server {
         let internal = HttpServer::new(move || internal_app(&services))
             .tcp_nodelay(true)
             .workers(1)
+            .keep_alive(INTERNAL_KEEP_ALIVE)
             // A long poll ends with its node. Otherwise it would claim mail for a node that stopped.
             .h1_allow_half_closed(false)
             .disable_signals()

@@ -34,7 +34,8 @@ const CLIENT_DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The settings in which the servers differ.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpSettings {
-    /// How long an idle connection stays open.
+    /// How long an idle connection stays open. With HTTP/2, it is the interval of the server's pings, and the time in which
+    /// the client must respond to one, also while it receives data. A ping can wait behind 200 KiB of data.
     pub keep_alive: Duration,
     /// How long a client may take none of the data that waits to be sent. Afterwards, its connection is closed; with
     /// HTTP/2, also if this applies to many responses of the connection.

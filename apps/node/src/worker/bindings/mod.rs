@@ -21,6 +21,7 @@ mod storage;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use actix_web::dev::Server;
 use actix_web::http::header::X_CONTENT_TYPE_OPTIONS;
@@ -57,6 +58,9 @@ pub const BINDING_HEADER: &str = "svc-worker-binding";
 const SERVERS: usize = 2;
 /// The largest number of connections of all processes to one of the servers.
 const MAX_CONNECTIONS: usize = 16 << 10;
+/// How long an idle connection stays open. `workerd` closes its idle connections after 5 s. It must not use one that just
+/// closed, so the time is longer.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// An object in `env`.
 pub trait Binding: Send + Sync {
@@ -202,6 +206,7 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
     Ok(HttpServer::new(app)
         .workers(SERVERS)
         .max_connections(MAX_CONNECTIONS)
+        .keep_alive(KEEP_ALIVE)
         .disable_signals()
         // If a worker disconnects, its call is dropped.
         .h1_allow_half_closed(false)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::Ping;
 use hyper::{Method, Request};
 use sandbox::Certificate;
 use tokio::time::timeout;
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 use super::requests::Http2;
 use super::{HOST, NAMES, Rig, tls_config};
 use crate::control_plane::ControlPlane;
-use crate::running::{Dir, RunningNode};
+use crate::running::{Dir, RunningNode, eventually};
 use crate::timeout::TIMEOUT;
 use crate::workers::{with_workers, workerd};
 
@@ -64,9 +65,10 @@ async fn connection_whose_client_pauses_many_responses_is_closed() {
     rig.client(&[&certificate]).presents(HOST, &certificate).await;
     let client = rig.client(&[&certificate]).with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
     let mut builder = h2::client::Builder::new();
-    // The client reads no body, but responds to pings.
+    // The client reads no body, but the responses to its pings.
     builder.initial_window_size(0);
-    let (send, connection) = builder.handshake::<_, Bytes>(client.connect(HOST).await.unwrap()).await.unwrap();
+    let (send, mut connection) = builder.handshake::<_, Bytes>(client.connect(HOST).await.unwrap()).await.unwrap();
+    let mut pings = connection.ping_pong().unwrap();
     let connection = tokio::spawn(connection);
     let mut responses = Vec::new();
     for _ in 0..40 {
@@ -74,8 +76,9 @@ async fn connection_whose_client_pauses_many_responses_is_closed() {
         let (response, _) = send.clone().ready().await.unwrap().send_request(request, true).unwrap();
         responses.push(response.await.unwrap());
     }
-    let closed = timeout(TIMEOUT, connection).await;
-    assert!(closed.is_ok(), "the connection stays open");
+    // The node checks the connection when it receives something.
+    eventually("the end of the connection", async || pings.ping(Ping::opaque()).await.err()).await;
+    assert!(timeout(TIMEOUT, connection).await.is_ok(), "the connection stays open");
     drop(responses);
     rig.node.stop().await;
 }
