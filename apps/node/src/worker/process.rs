@@ -237,10 +237,19 @@ impl Process {
         usage.in_flight > 0 || usage.last_request_at.elapsed() < time
     }
 
-    /// Waits until no request is in flight.
-    pub async fn wait_until_drained(&self) {
-        // This cannot fail: `self` keeps the sender alive.
-        let _ = self.usage.subscribe().wait_for(|usage| usage.in_flight == 0).await;
+    /// Waits until the process had no request for this long.
+    pub async fn wait_until_idle(&self, idle: Duration) {
+        let mut usage = self.usage.subscribe();
+        loop {
+            let drained = usage.wait_for(|usage| usage.in_flight == 0).await.map(|usage| usage.last_request_at);
+            // This cannot fail: `self` keeps the sender alive.
+            let Ok(last_request_at) = drained else { return };
+            let rest = idle.saturating_sub(last_request_at.elapsed());
+            if rest.is_zero() {
+                return;
+            }
+            sleep(rest).await;
+        }
     }
 
     /// Waits until the process exits.

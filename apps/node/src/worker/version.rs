@@ -26,7 +26,7 @@ const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 const HEALTHY_UPTIME: Duration = Duration::from_secs(5 * 60);
 /// The delay before a version retires, because requests may still hold the previous routing table.
 const GRACE_PERIOD: Duration = Duration::from_secs(1);
-/// How long an old version may finish its requests in flight.
+/// How long an old version may finish its requests in flight, and the work after its responses.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The delay before another attempt to start a worker for which the node had no memory.
 const MEMORY_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -204,8 +204,8 @@ impl Worker {
         self.has_failed_to_start.load(Ordering::Relaxed)
     }
 
-    /// Waits until no request is in flight, and stops the process. The routing table must no longer contain this
-    /// version. [`Worker::stop`] ends the wait.
+    /// Waits until the process is idle, and stops it. Its code may still work after the last response. The routing table
+    /// must no longer contain this version. [`Worker::stop`] ends the wait.
     pub fn retire(self: Arc<Self>) {
         let runtime = self.workers.runtime.clone();
         runtime.spawn(async move {
@@ -218,7 +218,7 @@ impl Worker {
             };
             if let Some(process) = process {
                 // Requests that take longer are aborted.
-                let _ = timeout(DRAIN_TIMEOUT, process.wait_until_drained()).await;
+                let _ = timeout(DRAIN_TIMEOUT, process.wait_until_idle(self.workers.config.min_idle)).await;
                 process.kill(ExitReason::Stopped);
             }
         });

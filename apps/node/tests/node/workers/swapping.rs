@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::control_plane::State;
 use futures_util::StreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use super::{HOST, Rig};
+use crate::control_plane::State;
+use crate::timeout::TIMEOUT;
 
 fn says(text: &str) -> String {
     format!("export default {{ fetch() {{ return new Response('{text}'); }} }};")
@@ -117,4 +121,37 @@ async fn concurrent_first_requests_share_one_start() {
     let burst = futures_util::future::join_all((0..50).map(|_| visitor.get(HOST, "/"))).await;
     let own = &burst[0].body;
     assert!(own != &first && burst.iter().all(|seen| seen.status == 200 && seen.body == *own), "{burst:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_version_completes_its_work_after_a_response() {
+    let rig = Rig::start_with(|workers| {
+        workers.egress.allow = "127.0.0.1/32".parse().unwrap();
+        // The deploy may take long on a busy machine.
+        workers.min_idle = TIMEOUT;
+    });
+    let Some(rig) = rig.await else { return };
+    let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Most of the work is done after the swap, and takes longer than an old version without a request is kept anyway.
+    let code = r#"
+      export default { fetch({ url }, env, context) {
+        const work = async () => {
+          await fetch("http://ORIGIN/");
+          await scheduler.wait(3000);
+          await fetch("http://ORIGIN/");
+        };
+        if (url.endsWith("/work")) context.waitUntil(work());
+        return new Response("old");
+      } };"#;
+    rig.serves(&code.replace("ORIGIN", &origin.local_addr().unwrap().to_string())).await;
+    rig.node.visitor.sees(HOST, "/", 200, "old").await;
+    assert_eq!(rig.node.visitor.get(HOST, "/work").await.body, "old");
+    rig.serves(&says("new")).await;
+    rig.node.visitor.sees(HOST, "/", 200, "new").await;
+    let (mut begun, _) = timeout(TIMEOUT, origin.accept()).await.unwrap().unwrap();
+    assert!(begun.read(&mut [0; 4096]).await.unwrap() > 0);
+    begun.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.unwrap();
+    drop(begun);
+    let ended = timeout(TIMEOUT, origin.accept()).await;
+    assert!(ended.is_ok(), "the old version was stopped during its work");
 }
