@@ -14,7 +14,7 @@ use std::str;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use actix_http::{Request, Response};
+use actix_http::{ConnectionType, Request, Response, ResponseHead, Version};
 use actix_service::{Service, ServiceFactory, apply_fn_factory};
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, MessageBody};
@@ -92,6 +92,21 @@ impl<B: MessageBody + Unpin> MessageBody for TrackedBody<B> {
     }
 }
 
+/// Prepares a response of the app for the version of its request. HTTP/1.0 has no chunked encoding (RFC 9112 section 6.1), so
+/// the end of the connection ends a body without a known length.
+fn prepare<B: MessageBody>(
+    version: Version,
+    head: &mut ResponseHead,
+    body: B,
+    response: Option<AppResponse>,
+) -> TrackedBody<B> {
+    if version < Version::HTTP_11 && body.size() == BodySize::Stream && !head.upgrade() {
+        head.no_chunking(true);
+        head.set_connection_type(ConnectionType::Close);
+    }
+    TrackedBody { body, _response: response }
+}
+
 /// Tracks the responses of an app, for [`Rejecting`].
 pub(crate) fn track_responses<S, B>(
     app: S,
@@ -116,12 +131,13 @@ where
 {
     apply_fn_factory(app, |request: Request, app: &S::Service| {
         let response = request.conn_data::<AppResponses>().map(AppResponses::begin);
+        let version = request.version();
         let served = app.call(request);
         async move {
             match served.await {
-                Ok(served) => Ok(served.map_body(|_, body| TrackedBody { body, _response: response })),
+                Ok(served) => Ok(served.map_body(|head, body| prepare(version, head, body, response))),
                 Err(failed) => {
-                    Err(failed.map_body(|_, body| TrackedBody { body, _response: response }).map_into_boxed_body())
+                    Err(failed.map_body(|head, body| prepare(version, head, body, response)).map_into_boxed_body())
                 }
             }
         }

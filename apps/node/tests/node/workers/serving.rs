@@ -140,6 +140,10 @@ async fn responses_have_one_length_and_head_has_no_body() {
         assert_eq!((headers, streamed.ends_with("\r\n\r\n")), ([false, true], true), "{method}: {streamed}");
         assert_eq!(streamed.contains("part"), method == "GET", "{method}: {streamed}");
     }
+    // A client with HTTP/1.0 does not know chunks.
+    let request = format!("GET /streamed HTTP/1.0\r\nHost: {HOST}\r\nConnection: keep-alive\r\n\r\n");
+    let old = rig.node.visitor.raw_answer(&request).await.to_ascii_lowercase();
+    assert!(!old.contains("transfer-encoding") && old.ends_with("\r\n\r\npart"), "{old}");
     let empty = raw("GET", "/empty").await;
     assert!(empty.starts_with("http/1.1 204 ") && empty.ends_with("\r\n\r\n"), "{empty}");
 }
