@@ -77,6 +77,7 @@ impl Drop for AppResponse {
 /// The body of a response of the app.
 pub(crate) struct TrackedBody<B> {
     body: B,
+    is_omitted: bool,
     _response: Option<AppResponse>,
 }
 
@@ -84,7 +85,7 @@ impl<B: MessageBody + Unpin> MessageBody for TrackedBody<B> {
     type Error = B::Error;
 
     fn size(&self) -> BodySize {
-        self.body.size()
+        if self.is_omitted { BodySize::None } else { self.body.size() }
     }
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
@@ -92,9 +93,10 @@ impl<B: MessageBody + Unpin> MessageBody for TrackedBody<B> {
     }
 }
 
-/// Prepares a response of the app for the version of its request. HTTP/1.0 has no chunked encoding (RFC 9112 section 6.1), so
-/// the end of the connection ends a body without a known length.
-fn prepare<B: MessageBody>(
+/// Corrects a response of the app. HTTP/1.0 has no chunked encoding (RFC 9112 section 6.1), so the end of the connection
+/// ends a body without a known length. A 304 has no body (RFC 9110 section 15.4.5), and over HTTP/2 actix would state the
+/// length of an empty one.
+fn correct<B: MessageBody>(
     version: Version,
     head: &mut ResponseHead,
     body: B,
@@ -104,7 +106,7 @@ fn prepare<B: MessageBody>(
         head.no_chunking(true);
         head.set_connection_type(ConnectionType::Close);
     }
-    TrackedBody { body, _response: response }
+    TrackedBody { body, is_omitted: head.status == StatusCode::NOT_MODIFIED, _response: response }
 }
 
 /// Tracks the responses of an app, for [`Rejecting`].
@@ -135,9 +137,9 @@ where
         let served = app.call(request);
         async move {
             match served.await {
-                Ok(served) => Ok(served.map_body(|head, body| prepare(version, head, body, response))),
+                Ok(served) => Ok(served.map_body(|head, body| correct(version, head, body, response))),
                 Err(failed) => {
-                    Err(failed.map_body(|head, body| prepare(version, head, body, response)).map_into_boxed_body())
+                    Err(failed.map_body(|head, body| correct(version, head, body, response)).map_into_boxed_body())
                 }
             }
         }

@@ -75,6 +75,10 @@ async fn assets_are_served_over_both_versions_of_http() {
     }
     let head = connection.send(request(Method::HEAD, "/"), &[]).await;
     assert_eq!((head.status, head.body.as_str(), &head.headers["content-length"]), (200, "", &"4".parse().unwrap()));
+    let mut known = request(Method::GET, "/");
+    known.headers_mut().insert("if-none-match", "*".parse().unwrap());
+    let unchanged = connection.send(known, &[]).await;
+    assert_eq!((unchanged.status, unchanged.headers.get("content-length")), (304, None));
     let authority = reqwest::Certificate::from_pem(certificate.authority().as_bytes()).unwrap();
     let client = reqwest::Client::builder().tls_certs_only([authority]).no_proxy().resolve(HOST, rig.address());
     let client = client.pool_max_idle_per_host(0).build().unwrap();
