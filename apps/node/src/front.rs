@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use actix_web::dev::Server;
 use actix_web::http::header::{
-    CACHE_CONTROL, ContentType, HeaderValue, LOCATION, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, ContentType, HeaderValue, LOCATION, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::DefaultHeaders;
@@ -35,6 +35,8 @@ use crate::tls::{ChallengeRequest, Challenges, challenge_token};
 use crate::worker::proxy;
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+/// The methods that sites can support. Worker code can also support others.
+const SERVER_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
 /// The health check, available on every host.
 const HEALTH: &str = "/__svc/node/health";
@@ -140,6 +142,10 @@ fn reject(status: StatusCode) -> HttpResponse {
 async fn respond(request: &HttpRequest, payload: Payload, front: &Front) -> HttpResponse {
     if request.uri().path() == HEALTH {
         return HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok");
+    }
+    // The request is for the server as a whole (RFC 9110 section 9.3.7). It has no path that a redirect or a site could use.
+    if request.method() == Method::OPTIONS && request.uri().path() == "*" {
+        return HttpResponse::NoContent().insert_header((ALLOW, SERVER_METHODS)).finish();
     }
     let Some(host) = host(request) else { return unknown_hostname_error(request) };
     let site = front.routes.borrow().of_hostname(&host);

@@ -22,6 +22,10 @@ async fn host_with_a_certificate_redirects_to_https() {
     assert_eq!((posted.status, posted.header("location")), (308, "https://shop.localhost/form"));
     assert_eq!(visitor.get(HOST, "/__svc/node/health").await.body, "ok");
     assert_eq!(visitor.get("unknown.localhost", "/").await.status, 404);
+    // A request for the server as a whole has no path.
+    let options = format!("OPTIONS * HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    let answer = visitor.raw_answer(&options).await.to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 204 ") && answer.contains("\r\nallow: get, head, "), "{answer}");
     // The peer is not a trusted proxy.
     assert_eq!(visitor.get_with(HOST, "/", &[("x-forwarded-proto", "https")]).await.status, 308);
     rig.node.stop().await;
