@@ -1,9 +1,10 @@
 //! The public listeners of a node and of the API: plain http, and TLS.
 //!
 //! `files` reads the operator's certificates, and the program adds the issued ones; both are in the `store`. `handshake`
-//! selects one by the server name (SNI). `connection`, `frames`, `unread_frames` and `deliveries` limit HTTP/2, which actix leaves open,
-//! and `unread_body` limits chunked bodies. `write_timeout` and `head_timeout` close the connections of clients
-//! that do not read or write. `rejection` replaces the responses of actix to malformed requests. `listen` serves an app with these.
+//! selects one by the server name (SNI). `connection`, `frames`, `unread_frames` and `deliveries` limit HTTP/2, which actix
+//! leaves open, and `unread_body` limits chunked bodies. `write_timeout` and `head_timeout` close the connections of clients
+//! that do not read or write. `rejection` replaces the responses of actix to malformed requests, and corrects those of the
+//! app. `listen` serves an app with these.
 
 mod certificate;
 mod clock;
