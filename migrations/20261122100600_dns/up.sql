@@ -21,6 +21,9 @@ CREATE TABLE dns.zones (
     dnssec_state text NOT NULL CONSTRAINT zones_dnssec_state_check CHECK (dnssec_state IN ('off', 'signing', 'ds_pending')),
     -- The recorded DS records: an array of {keyTag, algorithm, digestType, digest}.
     ds jsonb NOT NULL,
+    -- The DS records that the signer requested (CDS) when the service last recorded them in the column ds. Empty if it
+    -- has not recorded any since DNSSEC was switched.
+    cds jsonb NOT NULL DEFAULT '[]',
     -- Whether the zone stays signed although DNSSEC is off, until its registry and all resolvers have no DS record of
     -- it.
     is_unsigning boolean NOT NULL DEFAULT false,
@@ -32,7 +35,7 @@ CREATE TABLE dns.zones (
     -- The time at which the next signer check is due. Null if none is scheduled.
     signer_check_at timestamptz,
     created_at timestamptz NOT NULL,
-    CONSTRAINT zones_ds_check CHECK (dnssec_state <> 'off' OR ds = '[]'),
+    CONSTRAINT zones_ds_check CHECK (dnssec_state <> 'off' OR (ds = '[]' AND cds = '[]')),
     CONSTRAINT zones_is_unsigning_check CHECK (dnssec_state = 'off' OR NOT is_unsigning)
 );
 CREATE UNIQUE INDEX zones_name_key ON dns.zones (name);

@@ -67,6 +67,7 @@ diesel::table! {
         journal_bytes -> BigInt,
         dnssec_state -> Text,
         ds -> Jsonb,
+        cds -> Jsonb,
         is_unsigning -> Bool,
         ds_removed_at -> Nullable<Timestamptz>,
         signer -> Nullable<Jsonb>,

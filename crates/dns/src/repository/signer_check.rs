@@ -20,6 +20,8 @@ pub struct SignerCheck {
     pub serial: u32,
     pub dnssec: DnssecState,
     pub ds: Vec<Ds>,
+    /// See [`ZoneRecord::cds`](super::ZoneRecord::cds).
+    pub cds: Vec<Ds>,
     /// See [`ZoneRecord::is_unsigning`](super::ZoneRecord::is_unsigning).
     pub is_unsigning: bool,
     pub last_view: Option<SignerView>,
@@ -50,6 +52,7 @@ struct SignerCheckRow {
     serial: i64,
     dnssec_state: DnssecState,
     ds: serde_json::Value,
+    cds: serde_json::Value,
     is_unsigning: bool,
     signer: Option<serde_json::Value>,
 }
@@ -58,7 +61,7 @@ struct SignerCheckRow {
 const CLAIM_DUE: &str = "\
     UPDATE dns.zones SET signer_check_at = $2 WHERE id = ANY (ARRAY( \
         SELECT id FROM dns.zones WHERE signer_check_at <= $1 ORDER BY signer_check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) \
-    RETURNING id, org_id, name, serial, dnssec_state, ds, is_unsigning, signer";
+    RETURNING id, org_id, name, serial, dnssec_state, ds, cds, is_unsigning, signer";
 
 impl SignerCheckRepository for Connection {
     async fn signer_checks_claim(&mut self, now: Time, leased_until: Time, limit: i64) -> Result<Vec<SignerCheck>> {
@@ -91,6 +94,7 @@ impl SignerCheckRow {
             serial: serial(self.serial)?,
             dnssec: self.dnssec_state,
             ds: from_json(self.ds)?,
+            cds: from_json(self.cds)?,
             is_unsigning: self.is_unsigning,
             last_view: self.signer.map(from_json).transpose()?,
             leased_until,

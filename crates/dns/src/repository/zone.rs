@@ -30,6 +30,9 @@ pub struct ZoneRecord {
     pub journal_bytes: u64,
     pub dnssec: DnssecState,
     pub ds: Vec<Ds>,
+    /// The DS records that the signer requested when the service last recorded them. Empty if it has not recorded any
+    /// since DNSSEC was switched.
+    pub cds: Vec<Ds>,
     /// Whether the zone stays signed although DNSSEC is off, until no resolver has a DS record of it.
     pub is_unsigning: bool,
     /// The last time at which the service began to remove a DS record from the registry, or stopped adding one.
@@ -143,6 +146,7 @@ pub(super) struct ZoneRow {
     journal_bytes: i64,
     dnssec_state: DnssecState,
     ds: serde_json::Value,
+    cds: serde_json::Value,
     is_unsigning: bool,
     ds_removed_at: Option<Time>,
     signer: Option<serde_json::Value>,
@@ -296,6 +300,7 @@ impl ZoneRepository for Connection {
         let set = (
             zones::dnssec_state.eq(zone.dnssec),
             zones::ds.eq(to_json(&zone.ds)?),
+            zones::cds.eq(to_json(&zone.cds)?),
             zones::is_unsigning.eq(zone.is_unsigning),
             zones::ds_removed_at.eq(zone.ds_removed_at),
             zones::signer_check_at.eq(signer_check_at),
@@ -367,6 +372,7 @@ impl TryFrom<ZoneRow> for ZoneRecord {
             journal_bytes: row.journal_bytes.cast_unsigned(),
             dnssec: row.dnssec_state,
             ds: from_json(row.ds)?,
+            cds: from_json(row.cds)?,
             is_unsigning: row.is_unsigning,
             ds_removed_at: row.ds_removed_at,
             signer: row.signer.map(from_json).transpose()?,

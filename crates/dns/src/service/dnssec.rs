@@ -51,7 +51,7 @@ impl Dns {
         Ok(Dnssec { state: zone.dnssec, ds: zone.ds, signer: zone.signer })
     }
 
-    /// Enables or disables DNSSEC for a zone, and clears its recorded DS records.
+    /// Enables or disables DNSSEC for a zone, and clears its recorded DS and CDS records.
     ///
     /// # Errors
     /// Returns [`DnsError::ZoneNotFound`].
@@ -78,7 +78,8 @@ impl Dns {
                 // A delivery in progress may still add a DS record.
                 let may_have_ds = is_unsigning && zone.dnssec == DnssecState::DsPending;
                 let ds_removed_at = if may_have_ds { Some(self.store.clock_rng().now()) } else { zone.ds_removed_at };
-                let after = ZoneRecord { dnssec, ds: Vec::new(), is_unsigning, ds_removed_at, ..zone.clone() };
+                let (ds, cds) = (Vec::new(), Vec::new());
+                let after = ZoneRecord { dnssec, ds, cds, is_unsigning, ds_removed_at, ..zone.clone() };
                 let zone = self.change_signing(tx, catalog, &zone, after).await?;
                 let serial = zone.serial;
                 if is_unsigning {
@@ -186,7 +187,10 @@ impl Dns {
         let should_be_signed = is_on || check.is_unsigning;
         let is_signed = !view.keys.is_empty();
         let is_as_desired = view.serial.is_some() && is_signed == should_be_signed;
-        if view.error.is_none() && is_on && is_as_desired && requests_new_ds(check, &view) {
+        // Compare with the CDS records that were recorded, not with those of the last check: the signer may have served
+        // none in the meantime.
+        let requests_new_ds = !view.cds.is_empty() && view.cds != check.cds;
+        if view.error.is_none() && is_on && is_as_desired && requests_new_ds {
             self.record_observed(check, &view).await?;
         }
         let is_stuck = view.error.is_none() && is_stuck(check, &view, is_as_desired);
@@ -211,6 +215,7 @@ impl Dns {
             .await
     }
 
+    /// Records the DS records that the signer requests. If the domain is registered here, they also go to its registry.
     async fn record_observed(&self, check: &SignerCheck, view: &SignerView) -> Result<()> {
         let now = Some(self.store.clock_rng().now());
         self.store
@@ -222,23 +227,18 @@ impl Dns {
                 // Record the check in the same transaction, so that readers see the DS records together with their
                 // keys.
                 tx.signer_check_record(check, view, now).await?;
-                let (zone, recorded) = set_ds(tx, zone, view.cds.clone(), now).await?;
+                let (ds, cds) = (view.cds.clone(), view.cds.clone());
+                let zone = ZoneRecord { dnssec: DnssecState::DsPending, ds, cds, ..zone };
+                tx.zone_set_dnssec(&zone, now).await?;
                 if self.registrations.is_registered(tx, check.org, zone.name.as_str()).await? {
                     self.enqueue_ds(tx, check.org, zone.id).await?;
                 }
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
                 let event = Event::in_org("dns.ds.set", check.org, zone.id, data);
-                Ok(if recorded { Outcome::Changed((), event) } else { Outcome::Unchanged(()) })
+                Ok(Outcome::Changed((), event))
             })
             .await
     }
-}
-
-/// Returns whether the signer requests other DS records than at the last check. If not, DS records that a user has set
-/// are kept.
-fn requests_new_ds(check: &SignerCheck, view: &SignerView) -> bool {
-    let last_cds = check.last_view.as_ref().map(|view| &view.cds);
-    !view.cds.is_empty() && (check.ds.is_empty() || last_cds.is_some_and(|cds| !cds.is_empty() && *cds != view.cds))
 }
 
 /// Returns whether the signer seems to ignore the zone: the signer's serial has not changed since the last check, and

@@ -12,7 +12,7 @@ use store::outbox::{LEASE, withdraw, withdraw_dead_letters};
 
 use super::{Dns, Result};
 use crate::error::DnsError;
-use crate::model::{DnssecState, Ds};
+use crate::model::Ds;
 use crate::repository::{ZoneRecord, ZoneRepository as _};
 
 /// The outbox topic of zones whose DS records at the registry may have to change. Its messages are [`DsMessage`]s.
@@ -37,7 +37,7 @@ pub struct WantedDs {
     pub org: OrgId,
     /// The zone's name.
     pub name: String,
-    /// The DS records that the signer requests; empty if signing ends, or has not begun.
+    /// The recorded DS records that the signer requests; empty if signing ends, or has not begun.
     pub ds: Vec<Ds>,
     /// Whether signing ends as soon as no resolver has a DS record of the zone.
     pub is_ending: bool,
@@ -80,10 +80,9 @@ impl Dns {
     pub async fn ds_wanted(&self, zone: ZoneId) -> Result<Option<WantedDs>> {
         let found = self.store.connection().await?.zone_get(zone).await?;
         let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(None) };
-        // Use the records that the signer requests. Records that a user reported need not belong to the signer's keys.
-        let is_recorded = zone.dnssec == DnssecState::DsPending;
-        let ds = zone.signer.filter(|_| is_recorded).map(|view| view.cds).unwrap_or_default();
-        Ok(Some(WantedDs { org, name: zone.name.as_str().to_owned(), ds, is_ending: zone.is_unsigning }))
+        let (name, is_ending) = (zone.name.as_str().to_owned(), zone.is_unsigning);
+        // Use the records that the signer requested. Records that a user reported need not belong to the signer's keys.
+        Ok(Some(WantedDs { org, name, ds: zone.cds, is_ending }))
     }
 
     /// Records that the caller begins to remove DS records of a zone from the registry. Resolvers may have them for two

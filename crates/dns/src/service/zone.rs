@@ -327,6 +327,7 @@ impl Dns {
             journal_bytes: 0,
             dnssec: DnssecState::Off,
             ds: Vec::new(),
+            cds: Vec::new(),
             is_unsigning: false,
             ds_removed_at: None,
             signer: None,

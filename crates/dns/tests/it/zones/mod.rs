@@ -1,6 +1,6 @@
 //! Zones in a real Postgres.
 
-#![expect(clippy::unwrap_used, reason = "tests panic on failure")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests panic on failure")]
 
 mod deleted;
 mod example;
@@ -10,5 +10,6 @@ mod limits;
 mod reading;
 mod registered;
 mod reservations;
+mod signer;
 mod signing;
 mod takeovers;

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use dns::{DnsError, DnssecState, DnssecSwitch, Precondition, WantedDs};
+use dns::{DnsError, DnssecState, DnssecSwitch, Ds, DsReport, Precondition, WantedDs};
 use kernel::ZoneId;
 use store::Connection;
 
 use super::kit::{Kit, ZONE, actor};
+use super::signer::FakeSigner;
 
 const HOLD: i64 = 48 * 3600;
 
@@ -28,7 +29,7 @@ impl Kit {
     async fn sign(&self) {
         let ds = r#"{"keyTag": 1, "algorithm": 13, "digestType": 2, "digest": "AA"}"#;
         self.db_execute(&format!(
-            r#"UPDATE dns.zones SET dnssec_state = 'ds_pending', ds = '[{ds}]', signer = '{{"serial": 1, "keys": [],
+            r#"UPDATE dns.zones SET dnssec_state = 'ds_pending', ds = '[{ds}]', cds = '[{ds}]', signer = '{{"serial": 1, "keys": [],
             "cds": [{ds}], "error": null, "observedAt": "2026-11-21T10:00:00.000Z"}}' WHERE org_id IS NOT NULL"#
         ))
         .await;
@@ -196,6 +197,30 @@ async fn zone_that_never_had_a_ds_record_and_other_zones_are_unsigned_immediatel
     kit.switch(false).await;
     assert!(!kit.is_in_signed_group().await && !kit.wanted(zone).await.is_ending);
     assert_eq!(kit.messages().await, before);
+}
+
+/// The records that a user reports need not belong to the keys of the signer.
+#[tokio::test(flavor = "multi_thread")]
+async fn registry_gets_the_signers_ds_record_after_a_user_reported_another() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let fake = FakeSigner::start().await;
+    let signer = fake.client(kit.store.clock_rng().clone());
+    let zone = kit.switch(true).await;
+    let reported = Ds { key_tag: 9, algorithm: 13, digest_type: 2, digest: "09".repeat(32) };
+    kit.dns.ds_set(&actor(), kit.org, ZONE, DsReport { ds: vec![reported.clone()] }).await.unwrap();
+    assert_eq!((kit.wanted(zone).await.ds, kit.messages().await), (Vec::new(), 0));
+    fake.set_key(1);
+    kit.advance(5);
+    kit.dns.check_signers(&signer).await.unwrap();
+    let requested = vec![Ds { key_tag: 1, digest: "01".repeat(32), ..reported.clone() }];
+    assert_eq!((kit.wanted(zone).await.ds, kit.messages().await), (requested.clone(), 2));
+    assert_eq!(kit.dns.dnssec(kit.org, ZONE).await.unwrap().ds, requested);
+    // A report does not change the records at the registry, and the same request is recorded once.
+    kit.dns.ds_set(&actor(), kit.org, ZONE, DsReport { ds: vec![reported.clone()] }).await.unwrap();
+    kit.dns.check_signers(&signer).await.unwrap();
+    assert_eq!(kit.dns.dnssec(kit.org, ZONE).await.unwrap().ds, [reported]);
+    assert_eq!(kit.wanted(zone).await.ds, requested);
 }
 
 #[tokio::test]

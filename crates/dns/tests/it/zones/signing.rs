@@ -1,8 +1,11 @@
+use std::sync::atomic::Ordering;
+
 use dns::signer::Signer;
 use dns::{DnssecState, DnssecSwitch};
 use serde_json::json;
 
 use super::kit::{Kit, ZONE, actor};
+use super::signer::FakeSigner;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_signer_is_reported_and_checked_again() {
@@ -24,4 +27,40 @@ async fn unreachable_signer_is_reported_and_checked_again() {
     assert_eq!(kit.served().await.serial, before, "a failed check does not raise the serial");
     let events = kit.database.rows("SELECT count(*) FROM store.audit WHERE event = 'dns.ds.set'").await;
     assert_eq!(events, [json!({ "count": 0 })]);
+}
+
+/// As if the signer was rebuilt, and did not serve the zone until it had the zone again.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_key_of_a_signer_that_refused_queries_is_recorded() {
+    let kit = Kit::start().await;
+    kit.registered.0.store(true, Ordering::SeqCst);
+    let fake = FakeSigner::start().await;
+    let signer = fake.client(kit.store.clock_rng().clone());
+    let zone = kit.dns.dnssec_switch(&actor(), kit.org, ZONE, DnssecSwitch { enabled: true }).await.unwrap().value.id;
+    let check = async |key: u8| {
+        fake.set_key(key);
+        // Longer than the interval of a zone that is as desired.
+        kit.advance(600);
+        kit.dns.check_signers(&signer).await.unwrap();
+    };
+    let wanted = async || {
+        let wanted = kit.dns.ds_wanted(zone).await.unwrap().unwrap();
+        wanted.ds.iter().map(|ds| ds.key_tag).collect::<Vec<_>>()
+    };
+    let queued = async || kit.db_number("SELECT count(*) FROM store.outbox WHERE topic = 'dns.ds'").await;
+    check(1).await;
+    assert_eq!((wanted().await, queued().await), (vec![1], 2));
+    // A message that is delivered now finds the record of the key.
+    check(0).await;
+    let dnssec = kit.dns.dnssec(kit.org, ZONE).await.unwrap();
+    assert_eq!((dnssec.state, dnssec.ds.len(), dnssec.signer.unwrap().serial), (DnssecState::DsPending, 1, None));
+    assert_eq!(wanted().await, [1]);
+    // All messages are delivered.
+    kit.db_execute("DELETE FROM store.outbox WHERE topic = 'dns.ds'").await;
+    check(1).await;
+    assert_eq!((wanted().await, queued().await), (vec![1], 0), "the registry has the record of this key");
+    check(0).await;
+    check(2).await;
+    assert_eq!((wanted().await, queued().await), (vec![2], 2));
+    assert_eq!(kit.dns.dnssec(kit.org, ZONE).await.unwrap().ds[0].key_tag, 2);
 }
