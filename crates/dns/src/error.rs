@@ -37,6 +37,13 @@ pub enum DnsError {
     /// NS targets that belong to this platform. It is empty if the delegation's nameservers do not serve the zone.
     #[error("{}", describe_delegation(zone, nameservers))]
     ZoneDelegated { zone: String, nameservers: Vec<String> },
+    /// The organization's zone above the name has these rrsets at or below it, which the new zone would hide.
+    #[error(
+        "{zone} has records at and below {name}, which a zone {name} would hide: {}; delete them first, or remove \
+         their hostnames from their projects, and add them to the new zone",
+        rrsets.join(", ")
+    )]
+    ZoneOccupied { zone: String, name: String, rrsets: Vec<String> },
     /// The delegation or the TXT record of another organization's zone could not be looked up, for this reason.
     #[error(
         "the name overlaps with a zone or a deleted zone of another organization, whose DNS records could not be \
@@ -100,14 +107,16 @@ impl DnsError {
         Kind::Unavailable,
         "This installation does not host zones (`SVC_NAMESERVERS`).",
     );
-    /// 409: the name overlaps with a zone of another organization.
+    /// 409: the name overlaps with a zone of another organization, or with records of the organization's own zone.
     pub const ZONE_TAKEN: Code = Code::new(
         "zone_taken",
         Kind::Conflict,
         "Another organization has this zone, a parent of it or a subdomain of it. `details.verify` is the TXT record that \
          proves your ownership. Publish it, then send the same request again with a new `Idempotency-Key`, if it has \
          one. If the public NS records of the other zone, or of such a zone that was deleted, name this platform's \
-         nameservers, `details` contains its name (`zone`) and these `nameservers` instead.",
+         nameservers, `details` contains its name (`zone`) and these `nameservers` instead. If your own zone above the name \
+         has records at or below it, which the new zone would hide, `details` contains that `zone` and the first of these \
+         `rrsets`.",
     );
     /// 409: the plan's limit on zones is reached.
     pub const ZONE_LIMIT: Code = Code::new(
@@ -153,9 +162,11 @@ impl ApiError for DnsError {
         match self {
             Self::NotConfigured => &Self::NOT_CONFIGURED,
             Self::ZoneNotFound | Self::RrsetNotFound => &Code::NOT_FOUND,
-            Self::ZoneTaken { .. } | Self::ZoneInUse { .. } | Self::ZoneProved { .. } | Self::ZoneDelegated { .. } => {
-                &Self::ZONE_TAKEN
-            }
+            Self::ZoneTaken { .. }
+            | Self::ZoneInUse { .. }
+            | Self::ZoneProved { .. }
+            | Self::ZoneDelegated { .. }
+            | Self::ZoneOccupied { .. } => &Self::ZONE_TAKEN,
             Self::DelegationUnknown(_) | Self::TooManyReads => &Code::UNAVAILABLE,
             Self::ZoneLimit { .. } => &Self::ZONE_LIMIT,
             Self::ZoneBytesLimit { .. } => &Self::ZONE_BYTES_LIMIT,
@@ -184,6 +195,7 @@ impl ApiError for DnsError {
                 Some(json!({ "zone": zone, "nameservers": nameservers }))
             }
             Self::ZoneProved { zone, .. } => Some(json!({ "zone": zone })),
+            Self::ZoneOccupied { zone, rrsets, .. } => Some(json!({ "zone": zone, "rrsets": rrsets })),
             Self::ZoneLimit { limit, count, plan } => Some(json!({ "limit": limit, "count": count, "plan": plan })),
             Self::ZoneBytesLimit { limit, bytes, plan, .. } => {
                 Some(json!({ "limit": limit, "bytes": bytes, "plan": plan }))

@@ -20,7 +20,7 @@ kernel::words! {
 kernel::words! {
     /// The part of the platform that manages an rrset.
     pub enum ManagedBy {
-        /// The platform: rrsets that every zone has.
+        /// The platform: the NS records of the zone, and those that delegate zones below it.
         System = "system",
         /// A hostname of a project.
         Project = "project",

@@ -62,6 +62,15 @@ pub trait RrsetRepository {
     /// Returns the rrsets at these names of a zone.
     async fn rrset_at(&mut self, zone: ZoneId, owners: &[&OwnerName]) -> Result<Vec<StoredSet>>;
 
+    /// Returns the first rrsets at a name of a zone and below it that the platform manages, or that users edit.
+    async fn rrsets_within(
+        &mut self,
+        zone: ZoneId,
+        owner: &OwnerName,
+        are_managed: bool,
+        limit: i64,
+    ) -> Result<Vec<StoredSet>>;
+
     /// Writes edits, the journal and the serial, in one statement whose cost does not grow with the zone. Returns the
     /// changed zone.
     async fn rrset_apply(&mut self, update: ZoneUpdate<'_>) -> Result<ZoneRecord>;
@@ -117,6 +126,35 @@ impl RrsetRepository for Connection {
         let keys: Vec<Vec<u8>> = owners.iter().map(|owner| owner.canonical_key()).collect();
         let some = rrsets::table.filter(rrsets::zone_id.eq(zone)).filter(rrsets::sort_key.eq_any(keys));
         let rows: Vec<RrsetRow> = some.select(RrsetRow::as_select()).load(self).await?;
+        rows.into_iter().map(StoredSet::try_from).collect()
+    }
+
+    async fn rrsets_within(
+        &mut self,
+        zone: ZoneId,
+        owner: &OwnerName,
+        are_managed: bool,
+        limit: i64,
+    ) -> Result<Vec<StoredSet>> {
+        let first = owner.canonical_key();
+        // The keys of the names below start with the key of the name, which ends in a zero byte.
+        let mut end = first.clone();
+        if let Some(last) = end.last_mut() {
+            *last = 1;
+        }
+        let within = rrsets::table.filter(rrsets::zone_id.eq(zone)).filter(rrsets::sort_key.ge(first));
+        let sorted = within.order((rrsets::sort_key, rrsets::kind)).limit(limit);
+        let mut sorted = sorted.select(RrsetRow::as_select()).into_boxed();
+        sorted = if are_managed {
+            sorted.filter(rrsets::managed_by.is_not_null())
+        } else {
+            sorted.filter(rrsets::managed_by.is_null())
+        };
+        // All names are within the apex, whose key is empty.
+        if !owner.is_apex() {
+            sorted = sorted.filter(rrsets::sort_key.lt(end));
+        }
+        let rows: Vec<RrsetRow> = sorted.load(self).await?;
         rows.into_iter().map(StoredSet::try_from).collect()
     }
 

@@ -111,6 +111,10 @@ pub trait ZoneRepository {
     /// lock zones.
     async fn zones_enclosing(&mut self, org: OrgId, name: &str) -> Result<Vec<ZoneName>>;
 
+    /// Returns the organization's zones below a name, sorted by path. If the caller holds the catalog lock, the result
+    /// is valid until the transaction ends.
+    async fn zones_below(&mut self, org: OrgId, name: &ZoneName) -> Result<Vec<ZoneName>>;
+
     /// Writes a new zone, without rrsets.
     async fn zone_insert(&mut self, org: OrgId, zone: &ZoneRecord) -> Result<()>;
 
@@ -259,6 +263,13 @@ impl ZoneRepository for Connection {
         let found = zones::table.filter(zones::org_id.eq(org)).filter(zones::name.eq_any(with_parents(name)));
         let mut names: Vec<String> = found.select(zones::name).load(self).await?;
         names.sort_unstable_by_key(String::len);
+        Ok(names.into_iter().map(ZoneName::new_unchecked).collect())
+    }
+
+    async fn zones_below(&mut self, org: OrgId, name: &ZoneName) -> Result<Vec<ZoneName>> {
+        let (first, end) = path_range(name);
+        let below = zones::table.filter(zones::org_id.eq(org)).filter(zones::path.gt(first).and(zones::path.lt(end)));
+        let names: Vec<String> = below.order(zones::path).select(zones::name).load(self).await?;
         Ok(names.into_iter().map(ZoneName::new_unchecked).collect())
     }
 

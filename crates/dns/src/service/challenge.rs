@@ -3,7 +3,7 @@
 use kernel::OrgId;
 use store::Connection;
 
-use super::edit::RrsetChange;
+use super::edit::{RrsetChange, conflicts};
 use super::{Dns, Result};
 use crate::error::DnsError;
 use crate::model::ManagedBy;
@@ -51,8 +51,7 @@ impl Dns {
             return Ok(ChallengeResult::Delegated { zone: zone_name });
         }
         let is_occupied = stored.iter().filter(|stored| stored.set.owner == owner).any(|stored| {
-            stored.managed_by != Some(ManagedBy::Certificate)
-                && matches!(stored.set.kind, RecordType::Txt | RecordType::Cname)
+            stored.managed_by != Some(ManagedBy::Certificate) && conflicts(RecordType::Txt, stored.set.kind)
         });
         if is_occupied {
             return Ok(ChallengeResult::Occupied { zone: zone_name });

@@ -51,7 +51,8 @@ impl RrsetChange {
 
 impl Dns {
     /// Plans changes against the stored rrsets at their names. `editor` is the part of the platform that makes the
-    /// changes, or `None` for a user. The plan stays valid while the caller holds the zone's row lock.
+    /// changes, or `None` for a user. `System` may change the rrsets of all parts. The plan stays valid while the
+    /// caller holds the zone's row lock.
     pub(super) async fn plan(
         &self,
         tx: &mut Connection,
@@ -134,6 +135,13 @@ impl Dns {
     }
 }
 
+/// Returns whether a managed rrset and another rrset of the same name exclude each other: they have the same type, one
+/// is a CNAME, or both are addresses.
+pub(super) fn conflicts(managed: RecordType, other: RecordType) -> bool {
+    let is_address = |kind| matches!(kind, RecordType::A | RecordType::Aaaa);
+    managed == other || [managed, other].contains(&RecordType::Cname) || (is_address(managed) && is_address(other))
+}
+
 /// Applies changes to the stored rrsets at their names and returns the resulting edits.
 pub(super) fn plan_changes(
     zone: &ZoneRecord,
@@ -154,7 +162,8 @@ pub(super) fn plan_changes(
         let current = touched.get(&key).map_or_else(|| before.get(&key), |(_, content)| content.as_ref());
         let current = current.and_then(|(.., managed_by)| *managed_by);
         let managed = if kind == RecordType::Soa { Some(ManagedBy::System) } else { current };
-        if let Some(managed_by) = managed.filter(|by| Some(*by) != editor) {
+        let may_edit = |by: &ManagedBy| editor.is_some_and(|editor| editor == *by || editor == ManagedBy::System);
+        if let Some(managed_by) = managed.filter(|by| !may_edit(by)) {
             let name = key.0.absolute(&zone.name);
             rejected.push((index, DnsError::Managed { name, kind: kind.as_str(), managed_by }));
             continue;

@@ -32,7 +32,6 @@ impl Dns {
     /// Returns [`DnsError::ZoneBytesLimit`], or [`DnsError::InvalidFields`] for too many rrsets.
     pub(super) async fn check_size(&self, tx: &mut Connection, zone: &ZoneRecord, edits: &[Edit]) -> Result<ZoneSize> {
         let size = ZoneSize::after(zone, edits)?;
-        let is_exempt = |edit: &Edit| edit.new.as_ref().is_none_or(|(.., by)| *by == Some(ManagedBy::System));
         let Some(org) = zone.org.filter(|_| !edits.iter().all(is_exempt)) else { return Ok(size) };
         if size.rrset_count > MAX_RRSETS && size.rrset_count > zone.rrset_count {
             return Err(InvalidField::new("", format!("a zone can have at most {MAX_RRSETS} rrsets")).into());
@@ -54,4 +53,9 @@ impl Dns {
         let plan = self.organizations.plan(tx, org).await?;
         Ok(plan.ok_or_else(|| store::Error::inconsistent("the organization of a zone does not exist"))?)
     }
+}
+
+/// Returns whether an edit is exempt from the limits: it deletes an rrset or writes one of the platform's own.
+pub(super) fn is_exempt(edit: &Edit) -> bool {
+    edit.new.as_ref().is_none_or(|(.., by)| *by == Some(ManagedBy::System))
 }

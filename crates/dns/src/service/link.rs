@@ -3,7 +3,7 @@
 use kernel::{OrgId, ZoneId};
 use store::Connection;
 
-use super::edit::RrsetChange;
+use super::edit::{RrsetChange, conflicts};
 use super::{Dns, Result};
 use crate::model::ManagedBy;
 use crate::repository::{RrsetRepository as _, ZoneRecord, ZoneRepository as _};
@@ -57,9 +57,7 @@ impl Dns {
         let ours = |kind: RecordType| records.iter().find(|(it, _)| *it == kind).map(|(_, records)| records);
         let is_occupied = tx.rrset_at(zone.id, &[&owner]).await?.into_iter().any(|stored| {
             let is_replaceable = stored.managed_by == Some(ManagedBy::Project);
-            let is_address = matches!(stored.set.kind, RecordType::A | RecordType::Aaaa | RecordType::Cname);
-            // A CNAME conflicts with all other types. Addresses conflict only with addresses and with a CNAME.
-            let conflicts = ours(RecordType::Cname).is_some() || is_address;
+            let conflicts = records.iter().any(|(kind, _)| conflicts(*kind, stored.set.kind));
             !is_replaceable && conflicts && ours(stored.set.kind) != Some(&stored.set.records)
         });
         if is_occupied {

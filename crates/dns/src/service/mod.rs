@@ -7,6 +7,7 @@ mod ds;
 mod edit;
 mod limit;
 mod link;
+mod nesting;
 mod read;
 mod reservation;
 mod rrset;

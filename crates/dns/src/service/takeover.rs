@@ -142,12 +142,13 @@ impl Dns {
         let mut held = tx.zones_overlapping(org, name, &ZoneProof::default(), i64::MAX).await?;
         held.retain(|it| it.name.is_within(name) && (proof.checked.contains(&it.id) || it.created_at >= at));
         for held in held {
+            let above = self.lock_zone_above(tx, held.org, &held.name).await?;
             let Some(zone) = tx.zone_lock_by_id(held.id).await? else { continue };
             let zone_name = zone.name.as_str().to_owned();
             if self.registrations.is_registered(tx, held.org, &zone_name).await? {
                 return Err(taken(name));
             }
-            replaced.delisted.extend(self.remove_zone(tx, held.org, &zone).await?);
+            replaced.delisted.extend(self.remove_zone(tx, held.org, above, &zone).await?);
             replaced.count += 1;
             if zone.name == *name {
                 replaced.serial = Some(zone.next_serial(self.store.clock_rng().now()));

@@ -10,12 +10,12 @@ use super::delegation::find_conflicts;
 use super::dnssec::ACTIVE_INTERVAL;
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
 use super::takeover::Replaced;
-use super::{Dns, Precondition, Result, ZoneReader, load_zone};
+use super::{Dns, Precondition, Result, ZoneReader, load_zone, parse_zone_name};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::{DnssecState, ManagedBy, NewZone, RrsetPatch, Zone};
 use crate::notify::Notice;
-use crate::repository::{DeletedZoneRepository as _, ZoneRecord, ZoneRepository as _};
+use crate::repository::{DeletedZoneRepository as _, RrsetRepository as _, ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName, serial};
 
 /// The content of a new zone, in addition to its SOA and NS records.
@@ -55,12 +55,13 @@ impl Dns {
         self.zone_view(&load_zone(&mut *self.store.connection().await?, org, name).await?)
     }
 
-    /// Creates a zone with SOA and NS records. If the organization already has the zone, returns it unchanged.
+    /// Creates a zone with SOA and NS records, which the organization's zone above it, if any, delegates. If the
+    /// organization already has the zone, returns it unchanged.
     ///
     /// # Errors
     /// Returns [`DnsError::InvalidFields`] for an invalid name. Also returns [`DnsError::ZoneTaken`],
-    /// [`DnsError::ZoneDelegated`], [`DnsError::DelegationUnknown`], [`DnsError::ZoneLimit`] and
-    /// [`DnsError::TooManyReads`].
+    /// [`DnsError::ZoneDelegated`], [`DnsError::ZoneOccupied`], [`DnsError::DelegationUnknown`],
+    /// [`DnsError::ZoneLimit`] and [`DnsError::TooManyReads`].
     pub async fn zone_create(&self, actor: &Actor, org: OrgId, new: NewZone) -> Result<ZoneReader> {
         Ok(self.zone_create_with(actor, org, new, InitialContent::default()).await?.zone)
     }
@@ -207,10 +208,12 @@ impl Dns {
             let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
             tx.zone_set_dnssec(&zone, signer_check_at).await?;
         }
-        let zone = self.write_edits(tx, zone, &[nameserver_change(hosting).into_insert()], MAX_JOURNAL_ENTRIES).await?;
+        let apex_ns = nameserver_change(hosting, OwnerName::apex()).into_insert();
+        let zone = self.write_edits(tx, zone, &[apex_ns], MAX_JOURNAL_ENTRIES).await?;
         let edits = self.plan_patch(tx, &zone, content.rrsets).await?;
         let zone =
             if edits.is_empty() { zone } else { self.write_edits(tx, zone, &edits, MAX_JOURNAL_ENTRIES).await? };
+        let zone = self.nest_zone(tx, org, zone).await?;
         let count = replaced.count;
         let mut listing = replaced.delisted;
         listing.extend(catalog_rrsets(&zone, true));
@@ -227,8 +230,9 @@ impl Dns {
         Ok((zone, event))
     }
 
-    /// Deletes a zone with all its rrsets and removes it from the catalog. Stores its name, so that another
-    /// organization cannot take over a domain that is still delegated here. Also ends the import of its domain.
+    /// Deletes a zone with all its rrsets and removes it from the catalog. Its managed records move to the organization's
+    /// zone above it, if any. Stores its name, so that another organization cannot take over a domain that is still
+    /// delegated here. Also ends the import of its domain.
     ///
     /// # Errors
     /// Returns [`DnsError::ZoneNotFound`], [`DnsError::SerialMismatch`], or [`DnsError::DnssecOn`] if the registry may
@@ -238,12 +242,13 @@ impl Dns {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
+                let above = self.lock_zone_above(tx, org, &parse_zone_name(name)?).await?;
                 let zone = self.lock_zone(tx, org, name, precondition).await?;
                 let is_signed = zone.dnssec != DnssecState::Off || zone.is_unsigning;
                 if is_signed && self.registrations.is_registered(tx, org, zone.name.as_str()).await? {
                     return Err(DnsError::DnssecOn(zone.name.as_str().to_owned()));
                 }
-                let gone = self.remove_zone(tx, org, &zone).await?;
+                let gone = self.remove_zone(tx, org, above, &zone).await?;
                 self.remember_deleted(tx, org, &zone).await?;
                 self.edit_catalog(tx, catalog, gone).await?;
                 let data = json!({ "zone": zone.name.as_str(), "rrsets": zone.rrset_count });
@@ -252,14 +257,18 @@ impl Dns {
             .await
     }
 
-    /// Deletes a locked zone of an organization and ends the import of its domain. Returns the changes that remove it
-    /// from the catalog.
+    /// Deletes a locked zone of an organization and ends the import of its domain. `above` is the result of
+    /// [`Self::lock_zone_above`]. Returns the changes that remove the zone from the catalog.
     pub(super) async fn remove_zone(
         &self,
         tx: &mut Connection,
         org: OrgId,
+        above: Option<ZoneRecord>,
         zone: &ZoneRecord,
     ) -> Result<Vec<RrsetChange>> {
+        if let Some(above) = above {
+            self.unnest_zone(tx, org, above, zone).await?;
+        }
         tx.zone_delete(zone.id).await?;
         self.registrations.release_imported(tx, org, zone.name.as_str()).await?;
         Ok(catalog_rrsets(zone, false))
@@ -275,7 +284,7 @@ impl Dns {
         self.apply_edits(tx, catalog, &edits).await.map(drop)
     }
 
-    /// Updates the NS rrset of all zones to the configured nameservers. Returns the number of changed zones.
+    /// Updates the managed NS rrsets of all zones to the configured nameservers. Returns the number of changed zones.
     ///
     /// # Errors
     /// Returns [`DnsError::Store`]. Zones that were changed before the error stay changed.
@@ -289,7 +298,9 @@ impl Dns {
                 self.store
                     .transaction(&Actor::service("nameservers"), async |tx: &mut Connection| {
                         let Some(zone) = tx.zone_lock_by_id(zone).await? else { return Ok(Outcome::Unchanged(())) };
-                        let changes = vec![nameserver_change(hosting)];
+                        let managed = tx.rrsets_within(zone.id, &OwnerName::apex(), true, i64::MAX).await?;
+                        let own = managed.into_iter().filter(|stored| stored.managed_by == Some(ManagedBy::System));
+                        let changes = own.map(|stored| nameserver_change(hosting, stored.set.owner)).collect();
                         let edits = self.plan_edits(tx, &zone, changes, Some(ManagedBy::System)).await?;
                         if edits.is_empty() {
                             return Ok(Outcome::Unchanged(()));
@@ -340,10 +351,10 @@ fn unchecked_zones() -> DnsError {
     DnsError::DelegationUnknown("not all such zones were checked".to_owned())
 }
 
-/// Returns the change that sets the apex NS rrset.
-fn nameserver_change(hosting: &Hosting) -> RrsetChange {
+/// Returns the change that sets an NS rrset to the platform's nameservers: that of the apex, or of a zone below.
+pub(super) fn nameserver_change(hosting: &Hosting, owner: OwnerName) -> RrsetChange {
     let (ttl, ns) = hosting.ns();
-    let set = RecordSet { owner: OwnerName::apex(), kind: RecordType::Ns, ttl, records: ns.to_vec() };
+    let set = RecordSet { owner, kind: RecordType::Ns, ttl, records: ns.to_vec() };
     RrsetChange::set(set, Some(ManagedBy::System))
 }
 

@@ -69,6 +69,8 @@ pub(super) fn dns_problem(error: DnsError) -> Problem {
             let named = items.iter().map(|item| format!("RRset {} IN {}: {}", item.name, item.kind, item.message));
             unprocessable(named.collect::<Vec<_>>().join("; "))
         }
+        // Not a 409, because the zone does not exist.
+        error @ DnsError::ZoneOccupied { .. } => unprocessable(error.to_string()),
         error => error.into(),
     }
 }

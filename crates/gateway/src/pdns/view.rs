@@ -92,17 +92,22 @@ impl ZoneDetailView {
         }
     }
 
-    /// Returns a new zone with its rrsets. A new zone has no hidden rrsets.
+    /// Returns a new zone with its visible rrsets.
     pub(super) fn with_rrsets(detail: ZoneDetail, org: &str) -> Self {
         let ZoneDetail { zone, rrsets } = detail;
-        Self { rrsets: Some(rrsets.into_iter().map(RrsetView::of).collect()), ..Self::of(zone, org) }
+        let visible = rrsets.into_iter().filter(|rrset| is_shown(rrset.managed_by, rrset.name == zone.name));
+        Self { rrsets: Some(visible.map(RrsetView::of).collect()), ..Self::of(zone, org) }
     }
 }
 
-/// Returns whether an rrset is visible. Rrsets that the platform manages for projects and certificates are hidden,
-/// because a client that manages the whole zone would delete them.
+/// Returns whether an rrset is visible. Rrsets that the platform manages for projects, certificates and zones below are
+/// hidden, because a client that manages the whole zone would delete them.
 pub(super) fn is_visible(stored: &StoredSet) -> bool {
-    matches!(stored.managed_by, None | Some(ManagedBy::System))
+    is_shown(stored.managed_by, stored.set.owner.is_apex())
+}
+
+fn is_shown(managed_by: Option<ManagedBy>, is_apex: bool) -> bool {
+    managed_by.is_none_or(|by| by == ManagedBy::System && is_apex)
 }
 
 impl RrsetView {

@@ -88,6 +88,25 @@ async fn hostname_at_the_apex_gets_address_records() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn record_of_a_hostname_moves_into_a_new_zone_and_back() {
+    let (app, ada) = setup().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    claim(&ada, "www.dev.example.org").await;
+    let record = "www.dev.example.org CNAME fallback.localhost.";
+    assert_eq!(managed(&ada).await, [record]);
+    let created = create(&ada, "ada", "dev.example.org").await;
+    let moved = created["rrsets"].as_array().unwrap().iter().find(|rrset| rrset["type"] == "CNAME").unwrap();
+    assert_eq!((&moved["name"], &moved["managed_by"]), (&json!("www.dev.example.org"), &json!("project")));
+    assert_eq!(managed(&ada).await, [""; 0]);
+    ada.delete("/v1/orgs/ada/dns/zones/dev.example.org").await.expect(204);
+    assert_eq!(managed(&ada).await, [record]);
+    ada.delete(&format!("{HOSTNAMES}/www.dev.example.org")).await.expect(204);
+    assert_eq!(managed(&ada).await, [""; 0]);
+    let events = app.db_audit("ada").await;
+    assert_eq!(events[events.len() - 3..], ["dns.zone.create", "dns.zone.delete", "hostname.delete"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn zone_of_another_organization_does_not_verify_a_hostname() {
     let (app, _) = setup().await;
     let bob = app.sign_in("bob").await;

@@ -91,6 +91,26 @@ async fn zones_above_and_below_a_zone_of_another_organization_are_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn zone_within_a_zone_is_delegated_and_hides_no_records() {
+    let (_app, ada) = setup().await;
+    put(&ada, "api.dev/A", &["192.0.2.1"]).await;
+    let refused = ada.post(ZONES, json!({ "name": "dev.example.org" })).await;
+    let details = json!({ "zone": "example.org", "rrsets": ["api.dev.example.org A"] });
+    assert_eq!(refused.expect_error(409, "zone_taken")["details"], details);
+    ada.delete(&format!("{ZONE}/rrsets/api.dev/A")).await.expect(204);
+    let before = serial(&ada).await;
+    create(&ada, "ada", "dev.example.org").await;
+    let above = ada.get(ZONE).await.expect(200).clone();
+    assert!(above["serial"].as_u64().unwrap() > before);
+    let delegation = json!({ "name": "dev.example.org", "type": "NS", "ttl": 3600,
+                             "records": ["ns1.svc.example.", "ns2.svc.example."], "managed_by": "system" });
+    assert_eq!((&above["rrsets"][2], &above["rrsetCount"]), (&delegation, &json!(3)));
+    ada.delete(&format!("{ZONE}/rrsets/dev/NS")).await.expect_error(409, "managed_rrset");
+    ada.delete(&format!("{ZONES}/dev.example.org")).await.expect(204);
+    assert_eq!(ada.get(ZONE).await.expect(200)["rrsetCount"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn serial_increases_once_per_change() {
     let (app, ada) = setup().await;
     app.clock.stop();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hickory_proto::op::ResponseCode;
 use serde_json::Value;
 
 use super::query::query;
@@ -134,6 +135,32 @@ async fn dnssec_is_switched_while_the_zone_changes() {
     prober.stop().await;
     for kind in ["DNSKEY", "CDS", "NSEC3PARAM"] {
         rig.these_answer(&rig.steady(), PROPAGATION_TIMEOUT, "example.org", kind, &[]).await;
+    }
+}
+
+/// A zone within a signed zone is not signed, and must not appear to be: the signed zone proves that the delegation has
+/// no DS record (RFC 4035 section 5.2).
+#[tokio::test(flavor = "multi_thread")]
+async fn zones_within_a_signed_zone_are_insecure_and_not_bogus() {
+    let Some(rig) = Rig::start().await else { return };
+    for zone in ["example.org", "early.example.org"] {
+        rig.zone(zone).await;
+    }
+    rig.dnssec("example.org", true).await;
+    let dnssec = async || rig.call("GET", "/example.org/dnssec", None).await;
+    rig.within(Duration::from_secs(20), "the DS is known", async || dnssec().await["state"] == "ds_pending").await;
+    rig.zone("late.example.org").await;
+    let ds = dnssec().await["ds"][0].clone();
+    for zone in ["early.example.org", "late.example.org"] {
+        let host = format!("www.{zone}");
+        rig.these_answer(&rig.steady(), PROPAGATION_TIMEOUT, &host, "A", &["192.0.2.1"]).await;
+        for daemon in rig.steady() {
+            // The signed zone answers for the DS record. Without the delegation, it answers that the name does not exist.
+            let is_delegated = async || daemon.query(zone, "DS").await.code == Some(ResponseCode::NoError);
+            rig.within(PROPAGATION_TIMEOUT, "the zone is delegated", is_delegated).await;
+            let output = validate(&rig, daemon.port, &host, "example.org", &ds);
+            assert!(output.contains("; unsigned answer") && output.contains("192.0.2.1"), "{output}");
+        }
     }
 }
 

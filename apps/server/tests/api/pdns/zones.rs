@@ -157,6 +157,21 @@ async fn managed_rrsets_are_hidden_and_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn delegation_of_a_zone_within_a_zone_is_hidden() {
+    let (_app, _, tool) = setup().await;
+    tool.post(ZONES, json!({ "name": "sub.example.org." })).await.expect(201);
+    let api = rrset("api.dev.example.org.", "A", 60, &["192.0.2.1"]);
+    let created = tool.post(ZONES, json!({ "name": "example.org.", "rrsets": [api] })).await.expect(201).clone();
+    let types: Vec<&Value> = created["rrsets"].as_array().unwrap().iter().map(|rrset| &rrset["type"]).collect();
+    assert_eq!(types, ["SOA", "NS", "A"]);
+    let rrsets = [ns(), a("api.dev.example.org.", 60, &["192.0.2.1"])];
+    assert_eq!(zone_rrsets(&tool, "example.org.").await, rrsets);
+    // Clients interpret a 409 as a zone that exists.
+    let refused = tool.post(ZONES, json!({ "name": "dev.example.org." })).await;
+    super::assert_error(&refused, 422, "api.dev.example.org A");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dnssec_is_switched_and_observed_keys_are_listed() {
     let (app, ada, tool) = setup().await;
     tool.post(ZONES, json!({ "name": "example.org.", "dnssec": true })).await.expect(201);

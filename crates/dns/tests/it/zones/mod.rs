@@ -7,6 +7,7 @@ mod example;
 mod journal;
 mod kit;
 mod limits;
+mod nested;
 mod reading;
 mod registered;
 mod reservations;

@@ -1,0 +1,168 @@
+//! Zones within zones of the same organization.
+
+use dns::{Dns, DnsError, Hosting, LinkResult, ManagedBy, Ports, Precondition, RrsetContent};
+use kernel::Limits;
+use kernel::ownership::{VerifyRecord, verification_token};
+use store::Connection;
+
+use super::kit::{Kit, ZONE, actor};
+
+const DEV: &str = "dev.example.org";
+
+impl Kit {
+    /// Returns the service with these nameservers and the addresses of linked apexes.
+    fn dns_with(&self, nameserver: &str, addresses: &[&str]) -> Dns {
+        let mut hosting = Hosting::new(&[nameserver.to_owned()], "fallback.svc.example").unwrap();
+        hosting.fallback_addresses = addresses.iter().map(|it| it.parse().unwrap()).collect();
+        let (organizations, resolver) = (self.organizations.clone(), self.public.clone());
+        let ports = Ports { organizations, resolver, registrations: self.registered.clone() };
+        Dns::new(self.store.clone(), Some(hosting), Limits::default(), ports)
+    }
+
+    /// Returns the rrsets of a zone below its apex, as `name type record manager`.
+    async fn below_apex(&self, zone: &str) -> Vec<String> {
+        let detail = self.dns.zone(self.org, zone).await.unwrap().collect().await.unwrap();
+        let below = detail.rrsets.iter().filter(|rrset| rrset.name != zone);
+        let manager = |by: Option<ManagedBy>| by.map_or("user", |by| by.as_str());
+        below.map(|it| format!("{} {} {} {}", it.name, it.kind, it.records[0], manager(it.managed_by))).collect()
+    }
+
+    async fn link_host(&self, dns: &Dns, host: &str) -> LinkResult {
+        let link = async |tx: &mut Connection| dns.link(tx, self.org, host).await;
+        self.store.transaction_unaudited(link).await.unwrap()
+    }
+
+    async fn delete_zone(&self, name: &str) {
+        self.dns.zone_delete(&actor(), self.org, name, &Precondition::Any).await.unwrap();
+    }
+}
+
+fn delegation(name: &str) -> String {
+    format!("{name} NS ns.svc.example. system")
+}
+
+#[tokio::test]
+async fn zone_delegates_the_zones_that_are_directly_below_it() {
+    let kit = Kit::start().await;
+    kit.create(kit.org, "a.b.example.org").await.unwrap();
+    kit.create(kit.org, "x.y.a.b.example.org").await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [delegation("a.b.example.org")]);
+    assert_eq!(kit.below_apex("a.b.example.org").await, [delegation("x.y.a.b.example.org")]);
+    // The zone between them takes the delegation over, and gives it back.
+    kit.create(kit.org, "b.example.org").await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [delegation("b.example.org")]);
+    assert_eq!(kit.below_apex("b.example.org").await, [delegation("a.b.example.org")]);
+    kit.delete_zone("b.example.org").await;
+    assert_eq!(kit.below_apex(ZONE).await, [delegation("a.b.example.org")]);
+    // A new zone delegates the zones that exist.
+    kit.delete_zone(ZONE).await;
+    kit.create(kit.org, "c.example.org").await.unwrap();
+    kit.create(kit.org, ZONE).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [delegation("a.b.example.org"), delegation("c.example.org")]);
+    kit.delete_zone("c.example.org").await;
+    kit.delete_zone("a.b.example.org").await;
+    assert_eq!(kit.below_apex(ZONE).await, [delegation("x.y.a.b.example.org")]);
+}
+
+#[tokio::test]
+async fn managed_records_move_with_the_nearest_zone() {
+    let kit = Kit::start().await;
+    let (www, host) = ("www.dev.example.org", "_acme-challenge.www.dev.example.org");
+    assert_eq!(kit.link_host(&kit.dns, www).await, LinkResult::Linked { changed: true });
+    let publish = async |tx: &mut Connection| kit.dns.challenge_publish(tx, kit.org, host, "text").await;
+    kit.store.transaction_unaudited(publish).await.unwrap();
+    let records = [format!("{www} CNAME fallback.svc.example. project"), format!("{host} TXT \"text\" certificate")];
+    assert_eq!(kit.below_apex(ZONE).await, records);
+    kit.create(kit.org, DEV).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [delegation(DEV)]);
+    assert_eq!(kit.below_apex(DEV).await, records);
+    assert_eq!(kit.link_host(&kit.dns, www).await, LinkResult::Linked { changed: false });
+    kit.delete_zone(DEV).await;
+    assert_eq!(kit.below_apex(ZONE).await, records);
+}
+
+#[tokio::test]
+async fn hostname_with_the_name_of_the_new_zone_needs_addresses() {
+    let kit = Kit::start().await;
+    kit.link_host(&kit.dns, DEV).await;
+    match kit.create(kit.org, DEV).await {
+        Err(DnsError::ZoneOccupied { rrsets, .. }) => assert_eq!(rrsets, [format!("{DEV} CNAME")]),
+        other => panic!("{other:?}"),
+    }
+    let dns = kit.dns_with("ns.svc.example", &["192.0.2.80"]);
+    let new = dns::NewZone { name: DEV.to_owned() };
+    let created = dns.zone_create(&actor(), kit.org, new).await.unwrap().collect().await.unwrap();
+    let address = created.rrsets.iter().find(|rrset| rrset.kind == dns::RecordType::A).unwrap();
+    assert_eq!((&*address.name, address.managed_by), (DEV, Some(ManagedBy::Project)));
+    dns.zone_delete(&actor(), kit.org, DEV, &Precondition::Any).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [format!("{DEV} CNAME fallback.svc.example. project")]);
+}
+
+#[tokio::test]
+async fn zone_that_would_hide_records_is_not_created() {
+    let kit = Kit::start().await;
+    kit.put(("dev", "MX"), &["10 mail"]).await;
+    kit.put(("api.dev", "A"), &["192.0.2.1"]).await;
+    kit.put(("dev-2", "A"), &["192.0.2.1"]).await;
+    let serial = kit.served().await.serial;
+    let refused = kit.create(kit.org, DEV).await.unwrap_err();
+    assert!(refused.to_string().contains("example.org has records at and below dev.example.org"), "{refused}");
+    match refused {
+        DnsError::ZoneOccupied { zone, rrsets, .. } => {
+            assert_eq!((zone.as_str(), rrsets), (ZONE, vec![format!("{DEV} MX"), format!("api.{DEV} A")]));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(kit.served().await.serial, serial);
+    for rrset in [("dev", "MX"), ("api.dev", "A")] {
+        kit.dns.rrset_delete(&actor(), (kit.org, ZONE), rrset, &Precondition::Any).await.unwrap();
+    }
+    kit.create(kit.org, DEV).await.unwrap();
+    // Users cannot change the delegation.
+    let content = RrsetContent { ttl: None, records: vec!["ns.other.example.".to_owned()] };
+    let changed = kit.dns.rrset_put(&actor(), (kit.org, ZONE), ("dev", "NS"), content, &Precondition::Any).await;
+    assert!(matches!(changed, Err(DnsError::Managed { .. })), "{changed:?}");
+}
+
+#[tokio::test]
+async fn delegation_of_a_user_stays() {
+    let kit = Kit::start().await;
+    kit.put(("dev", "NS"), &["ns.other.example."]).await;
+    let own = [format!("{DEV} NS ns.other.example. user")];
+    kit.create(kit.org, DEV).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, own);
+    kit.link_host(&kit.dns, "www.dev.example.org").await;
+    kit.delete_zone(DEV).await;
+    assert_eq!(kit.below_apex(ZONE).await, own);
+}
+
+#[tokio::test]
+async fn records_that_users_added_meanwhile_stay_when_the_zone_is_deleted() {
+    let kit = Kit::start().await;
+    kit.create(kit.org, DEV).await.unwrap();
+    kit.link_host(&kit.dns, "www.dev.example.org").await;
+    kit.put(("www.dev", "A"), &["192.0.2.1"]).await;
+    kit.delete_zone(DEV).await;
+    assert_eq!(kit.below_apex(ZONE).await, ["www.dev.example.org A 192.0.2.1 user"]);
+}
+
+#[tokio::test]
+async fn delegations_follow_the_configured_nameservers() {
+    let kit = Kit::start().await;
+    kit.create(kit.org, DEV).await.unwrap();
+    let dns = kit.dns_with("new.svc.example", &[]);
+    assert_eq!(dns.reconcile_nameservers().await.unwrap(), 2);
+    assert_eq!(kit.below_apex(ZONE).await, [format!("{DEV} NS new.svc.example. system")]);
+    assert_eq!(dns.reconcile_nameservers().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn zone_that_another_organization_takes_over_is_no_longer_delegated() {
+    let kit = Kit::start().await;
+    let owner = kit.other_org().await;
+    kit.create(kit.org, DEV).await.unwrap();
+    kit.advance(1);
+    kit.public.publish(&VerifyRecord::txt(DEV, &verification_token(owner, DEV)));
+    kit.create(owner, DEV).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [""; 0]);
+}
