@@ -15,7 +15,8 @@ pub const TOPIC: &str = "dns.notify";
 pub struct Notice {
     /// The name of the zone. `None` for the catalog.
     pub zone: Option<String>,
-    /// Whether secondaries must load the catalog first, because the catalog changes the zone's group.
+    /// Whether secondaries must load the catalog first, because it changes the zone's group, or lists a new zone that
+    /// this zone delegates.
     #[serde(default)]
     pub after_catalog: bool,
 }
@@ -28,9 +29,9 @@ impl Notice {
         Self { zone: name, after_catalog: false }
     }
 
-    /// Returns a notice for a zone whose catalog group changes.
+    /// Returns a notice for a zone that secondaries must transfer after the catalog.
     #[must_use]
-    pub fn for_group_change(zone: &ZoneName) -> Self {
+    pub fn for_zone_after_catalog(zone: &ZoneName) -> Self {
         Self { zone: Some(zone.as_str().to_owned()), after_catalog: true }
     }
 }
@@ -42,11 +43,11 @@ pub(crate) async fn enqueue(store: &Store, tx: &mut Connection, notice: &Notice)
         Notice { zone: Some(zone), after_catalog: false } => zone.clone(),
         // This notice has a separate key. Otherwise a later notice of the zone could replace it and arrive before the
         // catalog.
-        Notice { zone: Some(zone), after_catalog: true } => format!("{zone} group"),
+        Notice { zone: Some(zone), after_catalog: true } => format!("{zone} after catalog"),
     };
     withdraw(tx, TOPIC, &key).await?;
     if let Notice { zone: Some(zone), after_catalog: true } = notice {
-        // Withdraw a queued notice of the zone, which would cause a transfer before the secondary knows the new group.
+        // Withdraw a queued notice of the zone, which would cause a transfer before the secondary has the catalog.
         withdraw(tx, TOPIC, zone).await?;
     }
     store.enqueue(tx, TOPIC, &key, notice).await

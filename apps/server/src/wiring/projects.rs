@@ -224,6 +224,10 @@ impl projects::Zones for ZonesPort {
         Ok(match self.0.link(tx, org, name).await.map_err(IntoStoreError::into_store_error)? {
             LinkResult::NoZone => PublishedRecords::default(),
             LinkResult::Linked { changed } => PublishedRecords { changed, problem: None },
+            LinkResult::Delegated { zone } => problem(format!(
+                "The zone {zone} delegates {name} to other nameservers. Publish a CNAME record there, or delete the NS \
+                 records in the zone, then verify the hostname again."
+            )),
             LinkResult::Occupied { zone } => problem(format!(
                 "The zone {zone} has other records at {name}. Delete them, then verify the hostname again."
             )),

@@ -4,11 +4,11 @@ use kernel::OrgId;
 use store::Connection;
 
 use super::edit::{RrsetChange, conflicts};
+use super::link::rrsets_at_host;
 use super::{Dns, Result};
 use crate::error::DnsError;
 use crate::model::ManagedBy;
-use crate::repository::RrsetRepository as _;
-use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneName};
+use crate::{Rdata, RecordSet, RecordType};
 
 /// The result of publishing a challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +45,10 @@ impl Dns {
             return Ok(ChallengeResult::NoZone);
         };
         let zone_name = zone.name.as_str().to_owned();
-        let cuts = possible_cuts(host, &zone.name);
-        let stored = tx.rrset_at(zone.id, &cuts.iter().chain([&owner]).collect::<Vec<_>>()).await?;
-        if stored.iter().any(|stored| stored.set.kind == RecordType::Ns && cuts.contains(&stored.set.owner)) {
+        let Some(stored) = rrsets_at_host(tx, &zone, host, &owner).await? else {
             return Ok(ChallengeResult::Delegated { zone: zone_name });
-        }
-        let is_occupied = stored.iter().filter(|stored| stored.set.owner == owner).any(|stored| {
+        };
+        let is_occupied = stored.iter().any(|stored| {
             stored.managed_by != Some(ManagedBy::Certificate) && conflicts(RecordType::Txt, stored.set.kind)
         });
         if is_occupied {
@@ -77,12 +75,4 @@ impl Dns {
     pub async fn challenge_withdraw(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<()> {
         self.delete_managed(tx, org, host, ManagedBy::Certificate).await
     }
-}
-
-/// Returns the host and the names between it and the apex, at which the zone can delegate (RFC 1034 section 4.2).
-fn possible_cuts(host: &str, zone: &ZoneName) -> Vec<OwnerName> {
-    std::iter::successors(Some(host), |name| name.split_once('.').map(|(_, parent)| parent))
-        .take_while(|name| *name != zone.as_str())
-        .filter_map(|name| OwnerName::parse(name, zone).ok())
-        .collect()
 }

@@ -114,7 +114,7 @@ impl Dns {
         if has_new_group {
             let group = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
             self.write_edits(tx, catalog, &group, MAX_JOURNAL_ENTRIES).await?;
-            self.enqueue_notice(tx, &Notice::for_group_change(&zone.name)).await?;
+            self.enqueue_notice(tx, &Notice::for_zone_after_catalog(&zone.name)).await?;
         }
         Ok(zone)
     }

@@ -6,8 +6,11 @@ use store::Connection;
 use super::edit::{RrsetChange, conflicts};
 use super::{Dns, Result};
 use crate::model::ManagedBy;
-use crate::repository::{RrsetRepository as _, ZoneRecord, ZoneRepository as _};
+use crate::repository::{RrsetRepository as _, StoredSet, ZoneRecord, ZoneRepository as _};
 use crate::{OwnerName, RecordSet, RecordType, ZoneName};
+
+/// The maximum number of attempts to lock the nearest zone, while others create and delete zones.
+const MAX_LOCK_ATTEMPTS: usize = 8;
 
 /// The result of linking a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub enum LinkResult {
     NoZone,
     /// The zone would exceed a limit.
     Full { zone: String },
+    /// The zone delegates the name, or a name between it and the apex, to other nameservers.
+    Delegated { zone: String },
     /// The name has other records.
     Occupied { zone: String },
     /// The name is the apex, which cannot have a CNAME, and no fallback addresses are configured.
@@ -51,11 +56,14 @@ impl Dns {
         let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host).await? else { return Ok(LinkResult::NoZone) };
         let records = hosting.link_records(&owner, &zone.name);
         let zone_name = zone.name.as_str().to_owned();
+        let Some(stored) = rrsets_at_host(tx, &zone, host, &owner).await? else {
+            return Ok(LinkResult::Delegated { zone: zone_name });
+        };
         if records.is_empty() {
             return Ok(LinkResult::NoAddress { zone: zone_name });
         }
         let ours = |kind: RecordType| records.iter().find(|(it, _)| *it == kind).map(|(_, records)| records);
-        let is_occupied = tx.rrset_at(zone.id, &[&owner]).await?.into_iter().any(|stored| {
+        let is_occupied = stored.iter().any(|stored| {
             let is_replaceable = stored.managed_by == Some(ManagedBy::Project);
             let conflicts = records.iter().any(|(kind, _)| conflicts(*kind, stored.set.kind));
             !is_replaceable && conflicts && ours(stored.set.kind) != Some(&stored.set.records)
@@ -77,17 +85,26 @@ impl Dns {
     }
 
     /// Locks the most specific zone that contains a name. Returns the zone and the owner name in it. Returns `None` if
-    /// there is no such zone, or if it belongs to another organization.
+    /// there is no such zone, if it belongs to another organization, or if zones change concurrently all the time.
     pub(super) async fn lock_enclosing_zone(
         &self,
         tx: &mut Connection,
         org: OrgId,
         host: &str,
     ) -> Result<Option<(ZoneRecord, OwnerName)>> {
-        let Some((_, name)) = tx.zone_enclosing(org, host).await? else { return Ok(None) };
-        // The zone was deleted concurrently.
-        let Some(zone) = tx.zone_lock(org, &name).await? else { return Ok(None) };
-        Ok(OwnerName::parse(host, &zone.name).ok().map(|owner| (zone, owner)))
+        let mut nearest = tx.zone_enclosing(org, host).await?;
+        for _ in 0..MAX_LOCK_ATTEMPTS {
+            let Some((_, name)) = nearest else { return Ok(None) };
+            let locked = tx.zone_lock(org, &name).await?;
+            // A zone may have been created or deleted before the lock. The creation of a zone locks the nearest zone
+            // above it, so no zone is created between the locked zone and the name.
+            nearest = tx.zone_enclosing(org, host).await?;
+            let is_nearest = |zone: &ZoneRecord| nearest.as_ref().is_some_and(|(id, _)| *id == zone.id);
+            if let Some(zone) = locked.filter(is_nearest) {
+                return Ok(OwnerName::parse(host, &zone.name).ok().map(|owner| (zone, owner)));
+            }
+        }
+        Ok(None)
     }
 
     /// Deletes the records that [`Dns::link`] wrote, in the caller's transaction.
@@ -110,16 +127,46 @@ impl Dns {
             return Ok(());
         }
         // The records can be in any enclosing zone: a more specific zone may have been created since they were written.
-        for name in tx.zones_enclosing(org, host).await? {
-            let Some(zone) = tx.zone_lock(org, &name).await? else { continue };
-            let Ok(owner) = OwnerName::parse(host, &zone.name) else { continue };
-            let stored = tx.rrset_at(zone.id, &[&owner]).await?;
-            let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(manager));
-            let changes: Vec<RrsetChange> =
-                ours.map(|stored| RrsetChange::delete(owner.clone(), stored.set.kind)).collect();
-            let edits = self.plan_edits(tx, &zone, changes, Some(manager)).await?;
-            self.apply_edits(tx, zone, &edits).await?;
+        // Read the zones again after each lock, because a creation moves the records out of the zone that it locks.
+        let mut done: Vec<ZoneName> = Vec::new();
+        while let Some(name) = tx.zones_enclosing(org, host).await?.into_iter().find(|name| !done.contains(name)) {
+            if let Some(zone) = tx.zone_lock(org, &name).await?
+                && let Ok(owner) = OwnerName::parse(host, &zone.name)
+            {
+                let stored = tx.rrset_at(zone.id, &[&owner]).await?;
+                let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(manager));
+                let changes: Vec<RrsetChange> =
+                    ours.map(|stored| RrsetChange::delete(owner.clone(), stored.set.kind)).collect();
+                let edits = self.plan_edits(tx, &zone, changes, Some(manager)).await?;
+                self.apply_edits(tx, zone, &edits).await?;
+            }
+            done.push(name);
         }
         Ok(())
     }
+}
+
+/// Returns the rrsets at a host of a zone. Returns `None` if the zone delegates the host, or a name between it and the
+/// apex (RFC 1034 section 4.2), because records at the host would then not be visible.
+pub(super) async fn rrsets_at_host(
+    tx: &mut Connection,
+    zone: &ZoneRecord,
+    host: &str,
+    owner: &OwnerName,
+) -> Result<Option<Vec<StoredSet>>> {
+    let cuts = possible_cuts(zone, host);
+    let mut stored = tx.rrset_at(zone.id, &cuts.iter().chain([owner]).collect::<Vec<_>>()).await?;
+    if stored.iter().any(|stored| stored.set.kind == RecordType::Ns && cuts.contains(&stored.set.owner)) {
+        return Ok(None);
+    }
+    stored.retain(|stored| stored.set.owner == *owner);
+    Ok(Some(stored))
+}
+
+/// Returns the names at which a zone can delegate a host: the host, and the names between it and the apex.
+pub(super) fn possible_cuts(zone: &ZoneRecord, host: &str) -> Vec<OwnerName> {
+    std::iter::successors(Some(host), |name| name.split_once('.').map(|(_, parent)| parent))
+        .take_while(|name| *name != zone.name.as_str())
+        .filter_map(|name| OwnerName::parse(name, &zone.name).ok())
+        .collect()
 }

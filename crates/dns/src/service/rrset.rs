@@ -4,10 +4,10 @@ use kernel::audit::{Actor, Event};
 use kernel::{ApiError as _, Code, InvalidField, InvalidFields, OrgId};
 use store::{Connection, Outcome};
 
-use super::edit::{RrsetChange, audit_data};
+use super::edit::{Plan, RrsetChange, audit_data};
 use super::{AtSerial, Dns, Precondition, Result};
 use crate::error::{DnsError, ItemError};
-use crate::model::{Rrset, RrsetContent, RrsetPatch, RrsetsPatch};
+use crate::model::{ManagedBy, Rrset, RrsetContent, RrsetPatch, RrsetsPatch};
 use crate::repository::{Content, Edit, ZoneRecord};
 use crate::{InvalidSet, OwnerName, Rdata, RecordSet, RecordType, ZoneName};
 
@@ -93,11 +93,37 @@ impl Dns {
         patch: RrsetsPatch,
         precondition: &Precondition,
     ) -> Result<AtSerial<RrsetChanges>> {
+        self.patch_zone(actor, (org, zone), patch, precondition, false).await
+    }
+
+    /// Changes several rrsets, like [`Dns::rrsets_patch`], for a client that keeps the records of a whole zone. The
+    /// client may list the delegations of the zones below: the same nameservers are a no-op, with any TTL.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Dns::rrsets_patch`].
+    pub async fn rrsets_patch_with_delegations(
+        &self,
+        actor: &Actor,
+        (org, zone): (OrgId, &str),
+        patch: RrsetsPatch,
+        precondition: &Precondition,
+    ) -> Result<AtSerial<RrsetChanges>> {
+        self.patch_zone(actor, (org, zone), patch, precondition, true).await
+    }
+
+    async fn patch_zone(
+        &self,
+        actor: &Actor,
+        (org, zone): (OrgId, &str),
+        patch: RrsetsPatch,
+        precondition: &Precondition,
+        may_repeat_delegations: bool,
+    ) -> Result<AtSerial<RrsetChanges>> {
         self.hosting()?;
         let RrsetsPatch { rrsets, dry_run } = patch;
         self.change_zone(actor, (org, zone), async |tx: &mut Connection| {
             let zone = self.lock_zone(tx, org, zone, precondition).await?;
-            let edits = self.plan_patch(tx, &zone, &rrsets).await?;
+            let edits = self.plan_patch(tx, &zone, &rrsets, may_repeat_delegations).await?;
             if dry_run || edits.is_empty() {
                 // Check the size here, because a dry run does not call `apply_edits`, which checks it otherwise.
                 self.check_size(tx, &zone, &edits).await?;
@@ -110,19 +136,31 @@ impl Dns {
         .await
     }
 
-    /// Plans a user's changes in a locked zone. Returns all errors, not only the first.
+    /// Plans a user's changes in a locked zone. Returns all errors, not only the first. `may_repeat_delegations` states
+    /// whether a delegation that the platform manages may be among the changes, if its records stay the same.
     pub(super) async fn plan_patch(
         &self,
         tx: &mut Connection,
         zone: &ZoneRecord,
         rrsets: &[RrsetPatch],
+        may_repeat_delegations: bool,
     ) -> Result<Vec<Edit>> {
-        let plan = self.plan(tx, zone, parse_changes(&zone.name, rrsets)?, None).await?;
-        if plan.rejected.is_empty() {
-            return Ok(plan.edits);
+        let changes = parse_changes(&zone.name, rrsets)?;
+        let (_, ns) = self.hosting()?.ns();
+        let has_nameservers = |change: &RrsetChange| {
+            change.kind == RecordType::Ns && change.content.as_ref().is_some_and(|(_, records, _)| records == ns)
+        };
+        let repeated: Vec<bool> =
+            changes.iter().map(|change| may_repeat_delegations && has_nameservers(change)).collect();
+        let Plan { edits, mut rejected } = self.plan(tx, zone, changes, None).await?;
+        rejected.retain(|(index, error)| {
+            let is_delegation = matches!(error, DnsError::Managed { managed_by: ManagedBy::System, .. });
+            !(is_delegation && repeated.get(*index) == Some(&true))
+        });
+        if rejected.is_empty() {
+            return Ok(edits);
         }
-        let errors =
-            plan.rejected.iter().map(|(index, error)| item_error(rrsets, *index, error.code(), error.to_string()));
+        let errors = rejected.iter().map(|(index, error)| item_error(rrsets, *index, error.code(), error.to_string()));
         Err(DnsError::InvalidItems(errors.collect()))
     }
 }

@@ -210,10 +210,10 @@ impl Dns {
         }
         let apex_ns = nameserver_change(hosting, OwnerName::apex()).into_insert();
         let zone = self.write_edits(tx, zone, &[apex_ns], MAX_JOURNAL_ENTRIES).await?;
-        let edits = self.plan_patch(tx, &zone, content.rrsets).await?;
+        let edits = self.plan_patch(tx, &zone, content.rrsets, false).await?;
         let zone =
             if edits.is_empty() { zone } else { self.write_edits(tx, zone, &edits, MAX_JOURNAL_ENTRIES).await? };
-        let zone = self.nest_zone(tx, org, zone).await?;
+        let zone = self.nest_zone(tx, org, zone, &edits).await?;
         let count = replaced.count;
         let mut listing = replaced.delisted;
         listing.extend(catalog_rrsets(&zone, true));

@@ -113,7 +113,8 @@ async fn patch(
     let rrsets = body.into_patches(&at.zone, zones.hosting()?)?;
     let (target, patch) = ((at.org.id, at.zone.as_str()), RrsetsPatch { rrsets, dry_run: false });
     if !patch.rrsets.is_empty() {
-        zones.rrsets_patch(&at.actor, target, patch, &Precondition::Any).await.map_err(dns_problem)?;
+        let patched = zones.rrsets_patch_with_delegations(&at.actor, target, patch, &Precondition::Any).await;
+        patched.map_err(dns_problem)?;
     }
     Ok(NoContent)
 }

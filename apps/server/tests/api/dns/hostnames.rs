@@ -73,6 +73,22 @@ async fn existing_records_are_kept_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hostname_below_a_delegation_gets_no_record_and_the_reason() {
+    let (_app, ada) = setup().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    put(&ada, "shop/NS", &["ns.other.example."]).await;
+    for host in ["shop.example.org", "www.shop.example.org"] {
+        let name = claim(&ada, host).await;
+        assert!(name["lastError"].as_str().unwrap().contains("to other nameservers"), "{name}");
+    }
+    assert_eq!(managed(&ada).await, [""; 0]);
+    ada.delete(&format!("{ZONE}/rrsets/shop/NS")).await.expect(204);
+    let verified = ada.post(&format!("{HOSTNAMES}/www.shop.example.org/verify"), json!({})).await.expect(200).clone();
+    assert_eq!(verified["lastError"], Value::Null);
+    assert_eq!(managed(&ada).await, ["www.shop.example.org CNAME fallback.localhost."]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hostname_at_the_apex_gets_address_records() {
     let app = App::with(|config| {
         let addresses = ["192.0.2.80", "2001:db8::80"].map(|it| it.parse().unwrap());

@@ -169,6 +169,31 @@ async fn delegation_of_a_zone_within_a_zone_is_hidden() {
     // Clients interpret a 409 as a zone that exists.
     let refused = tool.post(ZONES, json!({ "name": "dev.example.org." })).await;
     super::assert_error(&refused, 422, "api.dev.example.org A");
+    // The content of the new zone replaces these records.
+    let new = json!({ "name": "dev.example.org.", "rrsets": [rrset("api.dev.example.org.", "A", 60, &["192.0.2.1"])] });
+    tool.post(ZONES, new).await.expect(201);
+    assert_eq!(zone_rrsets(&tool, "example.org.").await, [ns()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_delegation_of_a_zone_within_a_zone_is_accepted() {
+    let (_app, ada, tool) = setup().await;
+    let create = async |name: &str| tool.post(ZONES, json!({ "name": name })).await.expect(201).clone();
+    let delegation = |name: &str| rrset(name, "NS", 300, &["ns2.svc.example.", "ns1.svc.example."]);
+    create("example.org.").await;
+    create("dev.example.org.").await;
+    let change = rrsets(&[delegation("dev.example.org."), rrset("www.example.org.", "A", 60, &["192.0.2.1"])]);
+    tool.patch(ZONE, change).await.expect(204);
+    // The tool writes the delegation before the zone exists.
+    let change = rrsets(&[delegation("sub.example.org.")]);
+    tool.patch(ZONE, change.clone()).await.expect(204);
+    create("sub.example.org.").await;
+    tool.patch(ZONE, change).await.expect(204);
+    assert_eq!(zone_rrsets(&tool, "example.org.").await, [ns(), a("www.example.org.", 60, &["192.0.2.1"])]);
+    let other = rrsets(&[rrset("dev.example.org.", "NS", 300, &["ns.other.example."])]);
+    super::assert_error(&tool.patch(ZONE, other).await, 422, "RRset dev.example.org. IN NS: ");
+    let same = json!({ "records": ["ns1.svc.example.", "ns2.svc.example."] });
+    ada.put("/v1/orgs/ada/dns/zones/example.org/rrsets/dev/NS", same).await.expect(409);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,17 @@
 //! Zones within zones of the same organization.
 
-use dns::{Dns, DnsError, Hosting, LinkResult, ManagedBy, Ports, Precondition, RrsetContent};
+use std::time::Duration;
+
+use dns::{
+    Dns, DnsError, Hosting, InitialContent, LinkResult, ManagedBy, NewZone, Ports, Precondition, RrsetContent,
+    RrsetPatch,
+};
 use kernel::Limits;
-use kernel::ownership::{VerifyRecord, verification_token};
+use kernel::ownership::{VerifyRecord, ZoneProof, verification_token};
+use serde_json::json;
 use store::Connection;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
 use super::kit::{Kit, ZONE, actor};
 
@@ -32,8 +40,42 @@ impl Kit {
         self.store.transaction_unaudited(link).await.unwrap()
     }
 
+    async fn unlink_host(&self, host: &str) {
+        let unlink = async |tx: &mut Connection| self.dns.unlink(tx, self.org, host).await;
+        self.store.transaction_unaudited(unlink).await.unwrap();
+    }
+
     async fn delete_zone(&self, name: &str) {
         self.dns.zone_delete(&actor(), self.org, name, &Precondition::Any).await.unwrap();
+    }
+
+    /// Creates a zone in a transaction that commits when the other work waits for one of its locks.
+    async fn create_during<T>(&self, name: &str, other: impl Future<Output = T>) -> T {
+        let created = Notify::new();
+        let create = async |tx: &mut Connection| {
+            self.dns.zone_create_within(tx, self.org, name, &ZoneProof::default()).await?;
+            created.notify_one();
+            self.wait_for_blocked_session().await;
+            Ok::<_, DnsError>(())
+        };
+        let other = async {
+            created.notified().await;
+            other.await
+        };
+        let (committed, result) = tokio::join!(self.store.transaction_unaudited(create), other);
+        committed.unwrap();
+        result
+    }
+
+    async fn wait_for_blocked_session(&self) {
+        let blocked = "SELECT count(*) FROM pg_stat_activity \
+                       WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        let wait = async {
+            while self.db_number(blocked).await == 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), wait).await.unwrap();
     }
 }
 
@@ -134,6 +176,83 @@ async fn delegation_of_a_user_stays() {
     kit.link_host(&kit.dns, "www.dev.example.org").await;
     kit.delete_zone(DEV).await;
     assert_eq!(kit.below_apex(ZONE).await, own);
+}
+
+#[tokio::test]
+async fn delegation_of_a_user_to_the_platform_becomes_managed() {
+    let kit = Kit::start().await;
+    kit.put(("dev", "NS"), &["ns.svc.example."]).await;
+    kit.create(kit.org, DEV).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [delegation(DEV)]);
+    kit.link_host(&kit.dns, "www.dev.example.org").await;
+    kit.create(kit.org, "x.y.dev.example.org").await.unwrap();
+    kit.delete_zone(DEV).await;
+    let host = "www.dev.example.org CNAME fallback.svc.example. project".to_owned();
+    assert_eq!(kit.below_apex(ZONE).await, [host, delegation("x.y.dev.example.org")]);
+}
+
+#[tokio::test]
+async fn records_do_not_move_below_a_delegation_of_a_user() {
+    let kit = Kit::start().await;
+    kit.put(("b", "NS"), &["ns.other.example."]).await;
+    kit.create(kit.org, "a.b.example.org").await.unwrap();
+    kit.link_host(&kit.dns, "www.a.b.example.org").await;
+    kit.delete_zone("a.b.example.org").await;
+    assert_eq!(kit.below_apex(ZONE).await, ["b.example.org NS ns.other.example. user"]);
+}
+
+#[tokio::test]
+async fn content_of_a_new_zone_replaces_the_records_in_the_zone_above() {
+    let kit = Kit::start().await;
+    kit.put(("dev", "MX"), &["10 mail"]).await;
+    kit.put(("api.dev", "A"), &["192.0.2.1"]).await;
+    let rrset = |name: &str, kind: &str, record: &str| RrsetPatch {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        ttl: None,
+        records: vec![record.to_owned()],
+    };
+    let rrsets = [rrset("api", "A", "192.0.2.1"), rrset("@", "MX", "10 mail.example.org.")];
+    let create = async |rrsets: &[RrsetPatch]| {
+        let new = NewZone { name: DEV.to_owned() };
+        kit.dns.zone_create_with(&actor(), kit.org, new, InitialContent { rrsets, dnssec: false }).await.map(drop)
+    };
+    match create(&rrsets[..1]).await {
+        Err(DnsError::ZoneOccupied { rrsets, .. }) => assert_eq!(rrsets, [format!("{DEV} MX")]),
+        other => panic!("{other:?}"),
+    }
+    create(&rrsets).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [delegation(DEV)]);
+    assert_eq!(kit.below_apex(DEV).await, ["api.dev.example.org A 192.0.2.1 user"]);
+}
+
+/// A nameserver that had the delegation before the new zone could answer for neither.
+#[tokio::test]
+async fn zone_above_is_notified_after_the_catalog() {
+    let kit = Kit::start().await;
+    kit.put(("www", "A"), &["192.0.2.1"]).await;
+    kit.create(kit.org, DEV).await.unwrap();
+    let keys = kit.db_rows("SELECT key FROM store.outbox WHERE topic = 'dns.notify' ORDER BY key").await;
+    assert_eq!(keys, [json!({ "key": "catalog" }), json!({ "key": "example.org after catalog" })]);
+}
+
+#[tokio::test]
+async fn records_are_deleted_from_a_zone_that_is_created_concurrently() {
+    let kit = Kit::start().await;
+    let host = "www.dev.example.org";
+    kit.link_host(&kit.dns, host).await;
+    kit.create_during(DEV, kit.unlink_host(host)).await;
+    assert_eq!(kit.below_apex(ZONE).await, [delegation(DEV)]);
+    assert_eq!(kit.below_apex(DEV).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn records_are_written_into_a_zone_that_is_created_concurrently() {
+    let kit = Kit::start().await;
+    let host = "www.dev.example.org";
+    let linked = kit.create_during(DEV, kit.link_host(&kit.dns, host)).await;
+    assert_eq!(linked, LinkResult::Linked { changed: true });
+    assert_eq!(kit.below_apex(DEV).await, [format!("{host} CNAME fallback.svc.example. project")]);
 }
 
 #[tokio::test]
