@@ -109,7 +109,7 @@ pub trait Pushes: Send + Sync {
 /// The result of publishing a hostname's DNS records in a hosted zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PublishedRecords {
-    /// Whether records were added.
+    /// Whether records were added or deleted.
     pub changed: bool,
     /// A message for users when the records could not be published.
     pub problem: Option<String>,

@@ -232,9 +232,11 @@ impl projects::Zones for ZonesPort {
                 "The zone {zone} has other records at {name}. Delete them, then verify the hostname again."
             )),
             LinkResult::Full { zone } => problem(format!("The zone {zone} has reached the maximum number of rrsets.")),
-            LinkResult::NoAddress { zone } => problem(format!(
-                "{zone} is a zone apex, which cannot be a CNAME. Publish A or AAAA records that point to this platform."
-            )),
+            LinkResult::NoAddress { zone, changed } => {
+                let message = "is a zone apex, which cannot be a CNAME. Publish A or AAAA records that point to this \
+                               platform.";
+                PublishedRecords { changed, problem: Some(format!("{zone} {message}")) }
+            }
         })
     }
 

@@ -25,8 +25,9 @@ pub enum LinkResult {
     Delegated { zone: String },
     /// The name has other records.
     Occupied { zone: String },
-    /// The name is the apex, which cannot have a CNAME, and no fallback addresses are configured.
-    NoAddress { zone: String },
+    /// The name is the apex, which cannot have a CNAME, and no fallback addresses are configured. `changed` states
+    /// whether this call deleted the records of earlier addresses.
+    NoAddress { zone: String, changed: bool },
 }
 
 impl Dns {
@@ -59,9 +60,6 @@ impl Dns {
         let Some(stored) = rrsets_at_host(tx, &zone, host, &owner).await? else {
             return Ok(LinkResult::Delegated { zone: zone_name });
         };
-        if records.is_empty() {
-            return Ok(LinkResult::NoAddress { zone: zone_name });
-        }
         let ours = |kind: RecordType| records.iter().find(|(it, _)| *it == kind).map(|(_, records)| records);
         let is_occupied = stored.iter().any(|stored| {
             let is_replaceable = stored.managed_by == Some(ManagedBy::Project);
@@ -71,16 +69,23 @@ impl Dns {
         if is_occupied {
             return Ok(LinkResult::Occupied { zone: zone_name });
         }
-        let changes = records.into_iter().map(|(kind, records)| {
+        // Delete the records of addresses that are no longer configured.
+        let is_stale =
+            |stored: &&StoredSet| stored.managed_by == Some(ManagedBy::Project) && ours(stored.set.kind).is_none();
+        let stale = stored.iter().filter(is_stale).map(|stored| RrsetChange::delete(owner.clone(), stored.set.kind));
+        let mut changes: Vec<RrsetChange> = stale.collect();
+        let has_records = !records.is_empty();
+        changes.extend(records.into_iter().map(|(kind, records)| {
             let set = RecordSet { owner: owner.clone(), kind, ttl: RecordSet::DEFAULT_TTL, records };
             RrsetChange::set(set, Some(ManagedBy::Project))
-        });
-        let edits = self.plan_edits(tx, &zone, changes.collect(), Some(ManagedBy::Project)).await?;
+        }));
+        let edits = self.plan_edits(tx, &zone, changes, Some(ManagedBy::Project)).await?;
         let is_applied = self.apply_within_limits(tx, zone, &edits).await?;
-        Ok(if is_applied {
-            LinkResult::Linked { changed: !edits.is_empty() }
-        } else {
-            LinkResult::Full { zone: zone_name }
+        let changed = !edits.is_empty();
+        Ok(match (is_applied, has_records) {
+            (false, _) => LinkResult::Full { zone: zone_name },
+            (true, true) => LinkResult::Linked { changed },
+            (true, false) => LinkResult::NoAddress { zone: zone_name, changed },
         })
     }
 

@@ -104,6 +104,30 @@ async fn hostname_at_the_apex_gets_address_records() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hostname_at_the_apex_loses_the_addresses_that_are_no_longer_configured() {
+    let set_addresses = |config: &mut server::config::Config, addresses: &[&str]| {
+        let addresses = addresses.iter().map(|it| it.parse().unwrap());
+        config.dns.as_mut().unwrap().fallback_addresses = addresses.collect();
+    };
+    let app = App::with(|config| set_addresses(config, &["192.0.2.80", "2001:db8::80"])).await;
+    let ada = app.sign_in("ada").await;
+    create(&ada, "ada", "example.org").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    claim(&ada, "example.org").await;
+    let verify = format!("{HOSTNAMES}/example.org/verify");
+    let later = app.another_with(|config| set_addresses(config, &["192.0.2.81"])).await;
+    let verified = later.connect(&ada).post(&verify, json!({})).await.expect(200).clone();
+    assert_eq!(verified["lastError"], Value::Null);
+    assert_eq!(managed(&ada).await, ["example.org A 192.0.2.81"]);
+    let last = later.another_with(|config| set_addresses(config, &[])).await;
+    let verified = last.connect(&ada).post(&verify, json!({})).await.expect(200).clone();
+    assert!(verified["lastError"].as_str().unwrap().contains("cannot be a CNAME"), "{verified}");
+    assert_eq!(managed(&ada).await, [""; 0]);
+    let events = app.db_audit("ada").await;
+    assert_eq!(events[events.len() - 2..], ["hostname.link", "hostname.link"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn record_of_a_hostname_moves_into_a_new_zone_and_back() {
     let (app, ada) = setup().await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
