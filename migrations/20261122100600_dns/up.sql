@@ -86,6 +86,8 @@ CREATE TABLE dns.deleted_zones (
     path text COLLATE "C" NOT NULL,
     -- The organization that deleted the zone.
     org_id uuid NOT NULL CONSTRAINT deleted_zones_org_id_fkey REFERENCES orgs.orgs (id),
+    -- A serial that is newer than that of the zone at the nameservers and at the signer.
+    serial bigint NOT NULL CONSTRAINT deleted_zones_serial_check CHECK (serial BETWEEN 0 AND 4294967295),
     deleted_at timestamptz NOT NULL,
     -- The time at which the background job next looks up the delegation.
     next_check_at timestamptz NOT NULL

@@ -22,6 +22,7 @@ diesel::table! {
         name -> Text,
         path -> Text,
         org_id -> Uuid,
+        serial -> BigInt,
         deleted_at -> Timestamptz,
         next_check_at -> Timestamptz,
     }

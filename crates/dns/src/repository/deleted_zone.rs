@@ -7,6 +7,7 @@ use diesel_async::RunQueryDsl;
 use kernel::{OrgId, Time, ZoneId};
 use store::{Connection, Prepared, Result};
 
+use super::column::serial;
 use super::zone::{ZoneRecord, path, path_range, with_parents};
 use crate::ZoneName;
 use crate::schema::deleted_zones;
@@ -21,19 +22,20 @@ pub struct DeletedZone {
 
 /// Deleted zones on a [`store::Connection`].
 pub trait DeletedZoneRepository {
-    /// Stores a zone as deleted, in the transaction that deletes it. Keeps the newest `limit` deleted zones of the
-    /// organization.
+    /// Stores a zone as deleted, in the transaction that deletes it. `serial` is newer than all serials of the zone.
+    /// Keeps the newest `limit` deleted zones of the organization.
     async fn deleted_zone_insert(
         &mut self,
         org: OrgId,
         zone: &ZoneRecord,
+        serial: u32,
         deleted_at: Time,
         next_check_at: Time,
         limit: i64,
     ) -> Result<()>;
 
-    /// Removes the deleted zone of this name, in the transaction that creates the zone again.
-    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<()>;
+    /// Removes the deleted zone of this name, in the transaction that creates the zone again. Returns the stored serial.
+    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<Option<u32>>;
 
     /// Returns the deleted zones of other organizations that have this name, enclose it or are below it, sorted by
     /// path. Omits those that were deleted after `until`, if given. If the caller holds the catalog lock, the result is
@@ -81,6 +83,7 @@ impl DeletedZoneRepository for Connection {
         &mut self,
         org: OrgId,
         zone: &ZoneRecord,
+        serial: u32,
         deleted_at: Time,
         next_check_at: Time,
         limit: i64,
@@ -90,6 +93,7 @@ impl DeletedZoneRepository for Connection {
             deleted_zones::name.eq(zone.name.as_str()),
             deleted_zones::path.eq(path(&zone.name)),
             deleted_zones::org_id.eq(org),
+            deleted_zones::serial.eq(i64::from(serial)),
             deleted_zones::deleted_at.eq(deleted_at),
             deleted_zones::next_check_at.eq(next_check_at),
         );
@@ -97,6 +101,7 @@ impl DeletedZoneRepository for Connection {
         let insert = insert.on_conflict(deleted_zones::name).do_update().set((
             deleted_zones::id.eq(excluded(deleted_zones::id)),
             deleted_zones::org_id.eq(excluded(deleted_zones::org_id)),
+            deleted_zones::serial.eq(excluded(deleted_zones::serial)),
             deleted_zones::deleted_at.eq(excluded(deleted_zones::deleted_at)),
             deleted_zones::next_check_at.eq(excluded(deleted_zones::next_check_at)),
         ));
@@ -106,10 +111,10 @@ impl DeletedZoneRepository for Connection {
         Ok(())
     }
 
-    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<()> {
+    async fn deleted_zone_purge(&mut self, name: &ZoneName) -> Result<Option<u32>> {
         let same = deleted_zones::table.filter(deleted_zones::name.eq(name.as_str()));
-        diesel::delete(same).execute(self).await?;
-        Ok(())
+        let deleted: QueryResult<i64> = diesel::delete(same).returning(deleted_zones::serial).get_result(self).await;
+        deleted.optional()?.map(serial).transpose()
     }
 
     async fn deleted_zones_related(

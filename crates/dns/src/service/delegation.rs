@@ -205,8 +205,8 @@ impl Dns {
     /// Stores a zone as deleted, in the transaction that deletes it.
     pub(super) async fn remember_deleted(&self, tx: &mut Connection, org: OrgId, zone: &ZoneRecord) -> Result<()> {
         let now = self.store.clock_rng().now();
-        let first_check_at = now.plus_seconds(FIRST_CHECK_SECONDS);
-        Ok(tx.deleted_zone_insert(org, zone, now, first_check_at, MAX_DELETED_ZONES).await?)
+        let (serial, first_check_at) = (zone.next_serial(now), now.plus_seconds(FIRST_CHECK_SECONDS));
+        Ok(tx.deleted_zone_insert(org, zone, serial, now, first_check_at, MAX_DELETED_ZONES).await?)
     }
 
     async fn purge_undelegated(&self, zones: &[DeletedZone], delegations: &[Delegation]) -> Result<usize> {

@@ -110,7 +110,8 @@ impl Dns {
         Ok(())
     }
 
-    /// Deletes the zones that give way, in a separate transaction. This bounds the transaction that creates the zone.
+    /// Deletes the zones below the name that give way, in a separate transaction. This bounds the transaction that
+    /// creates the zone. That transaction takes over the zone of the same name, whose serial the new zone continues.
     pub(super) async fn release_held(
         &self,
         actor: &Actor,
@@ -121,26 +122,26 @@ impl Dns {
         self.store
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
-                let replaced = self.take_over(tx, org, name, proof).await?;
+                let mut held = held_within(tx, org, name, proof).await?;
+                held.retain(|zone| zone.name != *name);
+                let replaced = self.take_over(tx, org, name, held).await?;
                 self.edit_catalog(tx, catalog, replaced.delisted).await
             })
             .await
     }
 
-    /// Deletes the zones of other organizations at and below the name that give way, in a transaction that has locked
-    /// the catalog. Their organizations get a notification and audit events, which do not name the other organization.
+    /// Deletes the zones of other organizations that give way to the organization that owns the name, in a transaction
+    /// that has locked the catalog. `held` is the result of [`held_within`]. The organizations that lose zones get a
+    /// notification and audit events, which do not name the other organization.
     pub(super) async fn take_over(
         &self,
         tx: &mut Connection,
         org: OrgId,
         name: &ZoneName,
-        proof: &ZoneProof,
+        held: Vec<HeldZone>,
     ) -> Result<Replaced> {
         let mut replaced = Replaced::default();
-        let Some(at) = proof.at else { return Ok(replaced) };
         let mut lost: BTreeMap<OrgId, Vec<String>> = BTreeMap::new();
-        let mut held = tx.zones_overlapping(org, name, &ZoneProof::default(), i64::MAX).await?;
-        held.retain(|it| it.name.is_within(name) && (proof.checked.contains(&it.id) || it.created_at >= at));
         for held in held {
             let above = self.lock_zone_above(tx, held.org, &held.name).await?;
             let Some(zone) = tx.zone_lock_by_id(held.id).await? else { continue };
@@ -163,6 +164,20 @@ impl Dns {
         }
         Ok(replaced)
     }
+}
+
+/// Returns the zones of other organizations at and below the name that give way, in a transaction that has locked the
+/// catalog.
+pub(super) async fn held_within(
+    tx: &mut Connection,
+    org: OrgId,
+    name: &ZoneName,
+    proof: &ZoneProof,
+) -> Result<Vec<HeldZone>> {
+    let Some(at) = proof.at else { return Ok(Vec::new()) };
+    let mut held = tx.zones_overlapping(org, name, &ZoneProof::default(), i64::MAX).await?;
+    held.retain(|it| it.name.is_within(name) && (proof.checked.contains(&it.id) || it.created_at >= at));
+    Ok(held)
 }
 
 /// Returns the record with which an organization proves that it owns a name.

@@ -9,7 +9,7 @@ use store::{Connection, Outcome};
 use super::delegation::find_conflicts;
 use super::dnssec::ACTIVE_INTERVAL;
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
-use super::takeover::Replaced;
+use super::takeover::{Replaced, held_within};
 use super::{Dns, Precondition, Result, ZoneReader, load_zone, parse_zone_name};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
@@ -186,7 +186,8 @@ impl Dns {
         if !find_conflicts(tx, org, name, proof).await?.is_empty() {
             return Ok(None);
         }
-        let replaced = self.take_over(tx, org, name, proof).await?;
+        let held = held_within(tx, org, name, proof).await?;
+        let replaced = self.take_over(tx, org, name, held).await?;
         let (zone, event) = self.insert_zone(tx, (catalog, replaced), (org, name), content).await?;
         Ok(Some((zone, Some(event))))
     }
@@ -201,8 +202,8 @@ impl Dns {
     ) -> Result<(ZoneRecord, Event)> {
         let hosting = self.hosting()?;
         let dnssec = if content.dnssec { DnssecState::Signing } else { DnssecState::Off };
-        let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone(), replaced.serial) };
-        tx.deleted_zone_purge(&zone.name).await?;
+        let deleted = tx.deleted_zone_purge(name).await?;
+        let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone(), replaced.serial.or(deleted)) };
         tx.zone_insert(org, &zone).await?;
         if content.dnssec {
             let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
@@ -324,14 +325,15 @@ impl Dns {
         }
     }
 
-    /// Returns a new zone that is not stored yet. Its serial is at least `serial`.
-    fn new_zone(&self, org: OrgId, name: ZoneName, serial: Option<u32>) -> ZoneRecord {
+    /// Returns a new zone that is not stored yet. `last` is a serial of an earlier zone with the same name. Nameservers
+    /// that still have the earlier zone accept only a newer serial.
+    fn new_zone(&self, org: OrgId, name: ZoneName, last: Option<u32>) -> ZoneRecord {
         let now = self.store.clock_rng().now();
         ZoneRecord {
             id: self.store.clock_rng().id(),
             org: Some(org),
             name,
-            serial: serial.unwrap_or_else(|| serial::at(now)),
+            serial: last.map_or_else(|| serial::at(now), |last| serial::next(now, last, None)),
             rrset_count: 0,
             bytes: 0,
             last_change_number: 0,

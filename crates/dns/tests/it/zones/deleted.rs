@@ -61,12 +61,24 @@ async fn zone_that_is_created_again_is_no_longer_remembered() {
     assert_eq!(kit.remembered().await, [""; 0]);
 }
 
+/// Nameservers that still have the deleted zone accept only a newer serial.
+#[tokio::test(flavor = "multi_thread")]
+async fn zone_that_is_created_again_continues_the_serial() {
+    let kit = Kit::start().await;
+    // The serial is ahead of the clock, as after many changes in a short time.
+    kit.db_execute("UPDATE dns.zones SET serial = serial + 1000 WHERE org_id IS NOT NULL").await;
+    let before = kit.served().await.serial;
+    kit.delete(ZONE).await;
+    kit.create(kit.org, ZONE).await.unwrap();
+    assert!(dns::serial::is_newer(kit.served().await.serial, before));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn organization_has_at_most_1000_remembered_zones() {
     let kit = Kit::start().await;
     let insert = format!(
-        "INSERT INTO dns.deleted_zones (id, name, path, org_id, deleted_at, next_check_at) \
-         SELECT md5(n::text)::uuid, 'd' || n || '.example', 'example.d' || n || '.', '{}', \
+        "INSERT INTO dns.deleted_zones (id, name, path, org_id, serial, deleted_at, next_check_at) \
+         SELECT md5(n::text)::uuid, 'd' || n || '.example', 'example.d' || n || '.', '{}', 1, \
                 timestamptz 'epoch' + n * interval '1 s', 'infinity' FROM generate_series(1, 1000) n",
         kit.org.as_uuid()
     );
@@ -83,8 +95,8 @@ async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
     let other = kit.other_org().await;
     let insert = |count: u32| {
         format!(
-            "INSERT INTO dns.deleted_zones (id, name, path, org_id, deleted_at, next_check_at) \
-             SELECT md5(n::text)::uuid, 'd' || n || '.large.example', 'example.large.d' || n || '.', '{}', now(), now() \
+            "INSERT INTO dns.deleted_zones (id, name, path, org_id, serial, deleted_at, next_check_at) \
+             SELECT md5(n::text)::uuid, 'd' || n || '.large.example', 'example.large.d' || n || '.', '{}', 1, now(), now() \
              FROM generate_series(1, {count}) n",
             kit.org.as_uuid()
         )

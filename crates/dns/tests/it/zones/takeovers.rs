@@ -207,6 +207,27 @@ async fn any_number_of_zones_below_the_name_is_taken_over() {
     assert_eq!(notices.iter().map(|(_, notice)| names(notice)).sum::<usize>(), 120);
 }
 
+/// The zones below the name do not fit in one transaction.
+#[tokio::test]
+async fn serial_continues_if_many_zones_are_taken_over() {
+    let mut limits = Limits::default();
+    limits.free.zones = 200;
+    let kit = Kit::with(limits).await;
+    let holder = kit.other_org().await;
+    kit.create(holder, NAME).await.unwrap();
+    for n in 0..60 {
+        kit.create(holder, &format!("z{n}.{NAME}")).await.unwrap();
+    }
+    kit.advance(1);
+    // A zone whose serial is ahead of the clock.
+    kit.db_execute(&format!("UPDATE dns.zones SET serial = serial + 100000 WHERE name = '{NAME}'")).await;
+    let serial = kit.serial(holder, NAME).await;
+    kit.public.publish(&record(kit.org, NAME));
+    kit.create(kit.org, NAME).await.unwrap();
+    assert_eq!(kit.zones().await.len(), 2);
+    assert!(kit.serial(kit.org, NAME).await > serial);
+}
+
 #[tokio::test]
 async fn plan_limit_prevents_a_takeover() {
     let mut limits = Limits::default();
