@@ -95,7 +95,7 @@ async fn routes_admit_exactly_the_documented_callers() {
     for (template, methods) in document["paths"].as_object().unwrap() {
         assert!(template == "/api" || template.starts_with("/api/"), "{template} is not below /api");
         for (method, operation) in methods.as_object().unwrap().iter().collect::<BTreeMap<_, _>>() {
-            let path = template.replace("{zone}", "acme.example.").replace("{kind}", "SOA-EDIT");
+            let path = template.replace("{zone}", "acme.example.").replace("{kind}", "SOA-EDIT").replace("{key}", "0");
             let mut responses = Vec::new();
             for (kind, key) in KINDS.iter().zip(&keys) {
                 // One of the routes deletes the zone.

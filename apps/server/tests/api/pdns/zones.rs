@@ -202,7 +202,8 @@ async fn dnssec_is_switched_and_observed_keys_are_listed() {
     tool.post(ZONES, json!({ "name": "example.org.", "dnssec": true })).await.expect(201);
     let keys = format!("{ZONE}/cryptokeys");
     assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
-    assert_eq!(tool.get(&keys).await.expect(200), &json!([]));
+    let unobserved = tool.get(&keys).await.expect(200).clone();
+    assert_eq!((&unobserved[0]["active"], unobserved.as_array().unwrap().len()), (&json!(true), 1));
     // Store observed keys, because the test has no signer.
     let observed = json!({
         "serial": 1, "cds": [], "error": null, "observedAt": "2026-01-01T00:00:00.000Z",
@@ -225,6 +226,63 @@ async fn dnssec_is_switched_and_observed_keys_are_listed() {
         .expect(204);
     assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
     tool.put(ZONE, json!({ "dnssec": false })).await.expect(204);
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], false);
+    assert_eq!(tool.get(&keys).await.expect(200), &json!([]));
+}
+
+/// The requests of dnscontrol for AUTODNSSEC_ON and AUTODNSSEC_OFF.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_switch_dnssec() {
+    let (app, _, tool) = setup().await;
+    tool.post(ZONES, json!({ "name": "example.org." })).await.expect(201);
+    let keys = format!("{ZONE}/cryptokeys");
+    let new = json!({ "id": 0, "type": "", "keytype": "csk", "active": true, "published": true, "dnskey": "", "ds": null,
+                      "privatekey": "", "algorithm": "", "bits": 0 });
+    let rejected =
+        [("keytype", json!("zsk")), ("active", json!(false)), ("published", json!(false)), ("privatekey", json!("x"))];
+    for (field, value) in rejected {
+        let mut other = new.clone();
+        other[field] = value;
+        super::assert_error(&tool.post(&keys, other).await, 422, "manages the keys");
+    }
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], false);
+    let created = tool.post(&keys, new).await.expect(201).clone();
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
+    assert_eq!(*tool.get(&keys).await.expect(200), json!([created]));
+    let observed = json!({
+        "serial": 1, "cds": [], "error": null, "observedAt": "2026-01-01T00:00:00.000Z",
+        "keys": [{ "keyTag": 7, "flags": 256, "algorithm": 13, "publicKey": "AAAA" },
+                 { "keyTag": 8, "flags": 257, "algorithm": 13, "publicKey": "AAAA" }],
+    });
+    app.db_execute(&format!("UPDATE dns.zones SET signer = '{observed}' WHERE name = 'example.org'")).await.unwrap();
+    let listed = tool.get(&keys).await.expect(200).clone();
+    assert_eq!((&listed[0]["id"], &listed[0]["keytype"], &listed[1]["id"]), (&json!(8), &json!("ksk"), &json!(7)));
+    tool.put(&format!("{keys}/8"), json!({ "active": true })).await.expect(204);
+    for key in [7, 9] {
+        super::assert_error(&tool.delete(&format!("{keys}/{key}")).await, 422, "manages the keys");
+    }
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], true);
+    tool.delete(&format!("{keys}/8")).await.expect(204);
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], false);
+    tool.post(&keys, json!({ "keytype": "ksk", "active": true })).await.expect(201);
+    tool.put(&format!("{keys}/8"), json!({ "active": false })).await.expect(204);
+    assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], false);
+    let events = app.db_audit("ada").await;
+    assert_eq!(events[events.len() - 4..], ["dns.dnssec.on", "dns.dnssec.off", "dns.dnssec.on", "dns.dnssec.off"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_any_secure_entry_point_turns_dnssec_off() {
+    let (app, _, tool) = setup().await;
+    tool.post(ZONES, json!({ "name": "example.org.", "dnssec": true })).await.expect(201);
+    // The keys during a rollover.
+    let observed = json!({
+        "serial": 1, "cds": [], "error": null, "observedAt": "2026-01-01T00:00:00.000Z",
+        "keys": [{ "keyTag": 8, "flags": 257, "algorithm": 13, "publicKey": "AAAA" },
+                 { "keyTag": 9, "flags": 257, "algorithm": 13, "publicKey": "AAAB" }],
+    });
+    app.db_execute(&format!("UPDATE dns.zones SET signer = '{observed}' WHERE name = 'example.org'")).await.unwrap();
+    tool.delete(&format!("{ZONE}/cryptokeys/9")).await.expect(204);
     assert_eq!(tool.get(ZONE).await.expect(200)["dnssec"], false);
 }
 
