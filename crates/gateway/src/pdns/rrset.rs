@@ -6,6 +6,8 @@ use serde::Deserialize;
 use super::error::unprocessable;
 use crate::problem::Problem;
 
+const UNAMBIGUOUS: &str = "names end with a dot, and TXT records are in quotation marks";
+
 #[derive(Debug, Deserialize)]
 pub(super) struct RrsetBody {
     name: String,
@@ -52,6 +54,11 @@ impl RrsetBody {
         if is_apex && !records.is_empty() && self.is_unchanged_managed_rrset(zone, hosting, &records)? {
             return Ok(None);
         }
+        if let Ok(kind) = self.kind.parse::<RecordType>()
+            && let Some(record) = records.iter().find(|record| !is_unambiguous(kind, record, zone))
+        {
+            return Err(self.rejected(&format!("Not in expected format: '{record}': {UNAMBIGUOUS}")));
+        }
         Ok(Some(RrsetPatch { name: self.name, kind: self.kind, ttl: self.ttl, records }))
     }
 
@@ -76,6 +83,17 @@ impl RrsetBody {
     fn rejected(&self, message: &str) -> Problem {
         unprocessable(format!("RRset {} IN {}: {message}", self.name, self.kind))
     }
+}
+
+/// Returns whether a record has no relative name and no unquoted text. PowerDNS rejects such records. `/v1` completes the
+/// name with the zone, and makes a string of each word of the text. An invalid record is rejected later.
+fn is_unambiguous(kind: RecordType, record: &str, zone: &ZoneName) -> bool {
+    let elsewhere = ZoneName::new_unchecked("relative.invalid".to_owned());
+    let parse = |zone: &ZoneName| Rdata::parse(kind, record, zone).ok();
+    let is_absolute = parse(zone).zip(parse(&elsewhere)).is_none_or(|(here, elsewhere)| here == elsewhere);
+    let text = record.trim();
+    let is_quoted = kind != RecordType::Txt || text.starts_with('"') && text.ends_with('"');
+    is_absolute && is_quoted
 }
 
 fn is_own_ns(zone: &ZoneName, hosting: &Hosting, ttl: Option<u32>, records: &[String]) -> bool {
