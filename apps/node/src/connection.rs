@@ -45,12 +45,12 @@ pub async fn limit(
             None => return HttpResponse::new(StatusCode::SERVICE_UNAVAILABLE),
         }
     };
-    response.map_body(|_, body| guard.hold(end_unread(body, write_timeout))).map_into_boxed_body()
+    response.map_body(|_, body| guard.hold(end_unread(body, requests.clone(), write_timeout))).map_into_boxed_body()
 }
 
-/// Returns a body that ends with an error if the visitor takes no chunk for the timeout. The write timeout of the
-/// connection does not apply to a visitor who reads only other streams of the connection.
-fn end_unread(body: BoxBody, write_timeout: Duration) -> BoxBody {
+/// Returns a body that ends with an error if a chunk is stalled. The write timeout of the connection does not apply to a
+/// visitor who reads only other streams of the connection.
+fn end_unread(body: BoxBody, requests: Requests, write_timeout: Duration) -> BoxBody {
     let size = body.size();
     if size.is_eof() {
         return body;
@@ -60,7 +60,8 @@ fn end_unread(body: BoxBody, write_timeout: Duration) -> BoxBody {
         Err(body) => body,
     };
     let chunks = stream::poll_fn(move |context| Pin::new(&mut body).poll_next(context));
-    let (chunks, delivery) = deliver(chunks, write_timeout, Err("the visitor did not read the response".into()));
+    let expire = move || requests.clone().wait_until_stalled(write_timeout);
+    let (chunks, delivery) = deliver(chunks, expire, Err("the visitor did not read the response".into()));
     rt::spawn(delivery);
     match size {
         BodySize::Sized(size) => BoxBody::new(SizedStream::new(size, chunks)),

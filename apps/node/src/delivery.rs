@@ -1,30 +1,28 @@
 //! Delivery of streams to receivers that may stop reading.
 
-use std::time::Duration;
-
 use futures_util::stream::{self, Stream, StreamExt as _};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
-/// Delivers a stream to a receiver that must take each item within a timeout. Without the timeout, a receiver could
-/// occupy the source of the stream, such as a file or a connection, for any length of time.
+/// Delivers a stream to a receiver that must take each item within a limit: before the future of `expire` completes, which
+/// begins when the item begins to wait. Without the limit, a receiver could occupy the source of the stream, such as a file
+/// or a connection, for any length of time.
 ///
 /// Returns the receiver's stream, and the task that reads the source until the receiver is dropped. A receiver that was
 /// too slow gets `not_taken` as the last item. The source is dropped before.
-pub fn deliver<T>(
+pub fn deliver<T, E: Future<Output = ()>>(
     items: impl Stream<Item = T> + Unpin,
-    receiver_timeout: Duration,
+    expire: impl Fn() -> E,
     not_taken: T,
 ) -> (impl Stream<Item = T>, impl Future<Output = ()>) {
     let (sender, mut receiver) = mpsc::channel(1);
     let received = stream::poll_fn(move |context| receiver.poll_recv(context));
-    (received, send(items, sender, receiver_timeout, not_taken))
+    (received, send(items, sender, expire, not_taken))
 }
 
-async fn send<T>(
+async fn send<T, E: Future<Output = ()>>(
     mut items: impl Stream<Item = T> + Unpin,
     receiver: mpsc::Sender<T>,
-    receiver_timeout: Duration,
+    expire: impl Fn() -> E,
     not_taken: T,
 ) {
     loop {
@@ -33,10 +31,15 @@ async fn send<T>(
             () = receiver.closed() => None,
         };
         let Some(item) = next else { return };
-        match timeout(receiver_timeout, receiver.send(item)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return,
-            Err(_) => {
+        let sent = tokio::select! {
+            biased;
+            sent = receiver.send(item) => Some(sent),
+            () = expire() => None,
+        };
+        match sent {
+            Some(Ok(())) => {}
+            Some(Err(_)) => return,
+            None => {
                 drop(items);
                 // The send waits until the receiver reads again, and fails if the receiver is dropped.
                 drop(receiver.send(not_taken).await);
@@ -50,8 +53,9 @@ async fn send<T>(
 mod tests {
     use std::pin::pin;
     use std::sync::{Arc, Weak};
+    use std::time::Duration;
 
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
@@ -68,7 +72,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn receiver_must_take_each_item_within_the_timeout() {
         let (items, exists) = source(&["a", "b", "c"]);
-        let (received, delivery) = deliver(items, TIMEOUT, "not taken");
+        let (received, delivery) = deliver(items, || sleep(TIMEOUT), "not taken");
         tokio::spawn(delivery);
         let mut received = pin!(received);
         assert_eq!(received.next().await, Some("a"));
@@ -84,7 +88,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn source_is_dropped_if_its_receiver_stops_reading() {
         let (items, exists) = source(&["a", "b", "c"]);
-        let (received, delivery) = deliver(items, TIMEOUT, "not taken");
+        let (received, delivery) = deliver(items, || sleep(TIMEOUT), "not taken");
         tokio::spawn(delivery);
         sleep(2 * TIMEOUT).await;
         assert!(exists.upgrade().is_none());
@@ -94,7 +98,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn source_is_dropped_with_its_receiver() {
         let (items, exists) = source(&[]);
-        let (received, delivery) = deliver(items, TIMEOUT, "not taken");
+        let (received, delivery) = deliver(items, || sleep(TIMEOUT), "not taken");
         let delivery = tokio::spawn(delivery);
         drop(received);
         delivery.await.unwrap();

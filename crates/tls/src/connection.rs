@@ -111,6 +111,12 @@ impl Requests {
         self.permits.available_permits() < MAX_CONCURRENT_REQUESTS as usize
     }
 
+    /// Waits until a chunk that waits for the client from now on is stalled: the client took no data for this time, or much
+    /// data of other responses.
+    pub async fn wait_until_stalled(self, timeout: Duration) {
+        self.deliveries.wait_until_stalled(timeout).await;
+    }
+
     pub(crate) const fn unread_frames(&self) -> &UnreadFrames {
         &self.unread
     }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::time::sleep;
+
 use crate::frames::Violation;
 
 /// The number of stalled responses of a connection. A page may have several media files that the browser loads only in part.
@@ -61,19 +63,37 @@ impl Deliveries {
     /// Returns an error if the connection must be closed.
     pub(crate) fn check(&self, timeout: Duration, now: Instant) -> Result<(), Violation> {
         let chunks = self.lock();
-        let is_over = |since: Instant| now.saturating_duration_since(since) >= timeout;
-        let is_silent = chunks.last_write.is_none_or(is_over);
         let stalled = chunks
             .waiting
             .iter()
-            .take_while(|((since, _), _)| is_over(*since))
-            .filter(|(_, written)| is_silent || chunks.written - **written > MAX_OTHER_BYTES)
+            .take_while(|((since, _), _)| now.saturating_duration_since(*since) >= timeout)
+            .filter(|(_, written)| chunks.is_stalled(**written, timeout, now))
             .count();
         if stalled > MAX_STALLED { Err(Violation::UnreadResponses) } else { Ok(()) }
     }
 
+    /// Waits until a chunk that waits for the client from now on is stalled.
+    pub(crate) async fn wait_until_stalled(&self, timeout: Duration) {
+        let written = self.lock().written;
+        loop {
+            sleep(timeout).await;
+            let now = tokio::time::Instant::now().into_std();
+            if self.lock().is_stalled(written, timeout, now) {
+                return;
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Chunks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Chunks {
+    /// Returns whether a chunk that waits for at least this time is stalled, by the value of `written` when its wait began.
+    fn is_stalled(&self, written: u64, timeout: Duration, now: Instant) -> bool {
+        let is_silent = self.last_write.is_none_or(|last| now.saturating_duration_since(last) >= timeout);
+        is_silent || self.written - written > MAX_OTHER_BYTES
     }
 }
 
@@ -104,6 +124,8 @@ impl Drop for Delivery {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[test]
@@ -147,5 +169,22 @@ mod tests {
         assert_eq!(deliveries.check(timeout, end + timeout), Err(Violation::UnreadResponses));
         responses[0].set_waiting_since(Some(end));
         assert_eq!(deliveries.check(timeout, end + timeout), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn chunk_waits_for_longer_while_the_client_takes_data() {
+        let (deliveries, timeout) = (Deliveries::default(), Duration::from_secs(60));
+        let record_write = |bytes| deliveries.record_write(bytes, tokio::time::Instant::now().into_std());
+        let mut stalled = pin!(deliveries.wait_until_stalled(timeout));
+        for _ in 0..4 {
+            record_write(1);
+            assert!(tokio::time::timeout(timeout * 3 / 4, &mut stalled).await.is_err());
+        }
+        stalled.await;
+
+        let mut stalled = pin!(deliveries.wait_until_stalled(timeout));
+        assert!(tokio::time::timeout(timeout / 2, &mut stalled).await.is_err());
+        record_write(MAX_OTHER_BYTES + 1);
+        assert!(tokio::time::timeout(timeout, &mut stalled).await.is_ok());
     }
 }

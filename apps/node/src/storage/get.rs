@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Storage;
 use super::error::{Result, StorageError, failed};
@@ -119,7 +119,9 @@ impl Storage {
             storage.metrics.add_bytes(Direction::Out, chunk.len());
         });
         if length > SMALL_CONTENT_BYTES {
-            let (bytes, delivery) = deliver(bytes.boxed(), self.receiver_timeout, Err(StorageError::NOT_READ));
+            let receiver_timeout = self.receiver_timeout;
+            let expire = move || sleep(receiver_timeout);
+            let (bytes, delivery) = deliver(bytes.boxed(), expire, Err(StorageError::NOT_READ));
             self.runtime.spawn(delivery);
             return Ok(Some(Content { length, bytes: bytes.boxed() }));
         }
