@@ -9,24 +9,17 @@ use sandbox::Certificate;
 use tokio::time::timeout;
 
 use super::requests::Http2;
-use super::{HOST, NAMES, Rig, tls_config};
-use crate::control_plane::ControlPlane;
-use crate::running::{Dir, RunningNode, eventually};
+use super::{HOST, NAMES, Rig};
+use crate::running::eventually;
 use crate::timeout::TIMEOUT;
-use crate::workers::{with_workers, workerd};
+use crate::workers::workerd;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn small_frames_that_the_code_reads_are_not_limited() {
     const CODE: &str = "export default { fetch({ body }) { return new Response(body ?? 'ready'); } };";
     const BATCH: usize = 500;
     let Some(workerd) = workerd() else { return };
-    let (core, dir, certificate) = (ControlPlane::start().await, Dir::new(), Certificate::generate_for(&NAMES));
-    core.deploy("shop", &[("worker/index.js", CODE.as_bytes())]);
-    core.issue("shop", HOST, &certificate);
-    let config = node::config::Config { tls: tls_config(&core, &dir, None).tls, ..with_workers(&core, &dir, workerd) };
-    let node = RunningNode::start_as(&config).await;
-    let rig = Rig { core, dir, node };
-    rig.client(&[&certificate]).presents(HOST, &certificate).await;
+    let (rig, certificate) = Rig::start_with_code(workerd, CODE, |_| {}).await;
     let other = Http2::connect_with(rig.client(&[&certificate])).await;
     super::wait_for("the worker", async || other.get("/").await.body == "ready").await;
 

@@ -33,6 +33,7 @@ use crate::control_plane::ControlPlane;
 use crate::running::{Dir, RunningNode, config, until};
 use crate::timeout::TIMEOUT;
 use crate::visitor::get_text;
+use crate::workers::with_workers;
 
 const HOST: &str = "shop.localhost";
 const NAMES: [&str; 1] = [HOST];
@@ -63,6 +64,19 @@ impl Rig {
     async fn start_with_certificate() -> (Self, Certificate) {
         let (rig, certificate) = (Self::start().await, Certificate::generate_for(&NAMES));
         rig.core.issue("shop", HOST, &certificate);
+        rig.client(&[&certificate]).presents(HOST, &certificate).await;
+        (rig, certificate)
+    }
+
+    /// Starts a node with this code and a certificate for [`HOST`]. Returns the certificate.
+    async fn start_with_code(workerd: PathBuf, code: &str, change: impl FnOnce(&mut Config)) -> (Self, Certificate) {
+        let (core, dir, certificate) = (ControlPlane::start().await, Dir::new(), Certificate::generate_for(&NAMES));
+        core.deploy("shop", &[("worker/index.js", code.as_bytes())]);
+        core.issue("shop", HOST, &certificate);
+        let mut config = Config { tls: tls_config(&core, &dir, None).tls, ..with_workers(&core, &dir, workerd) };
+        change(&mut config);
+        let node = RunningNode::start_as(&config).await;
+        let rig = Self { core, dir, node };
         rig.client(&[&certificate]).presents(HOST, &certificate).await;
         (rig, certificate)
     }

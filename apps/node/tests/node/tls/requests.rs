@@ -11,10 +11,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::{Client, HOST, NAMES, Rig, tls_config};
-use crate::control_plane::{ControlPlane, sha256};
-use crate::running::{Dir, RunningNode};
-use crate::workers::{with_workers, workerd};
+use super::{Client, HOST, Rig};
+use crate::control_plane::sha256;
+use crate::workers::workerd;
 
 /// A connection with HTTP/2.
 pub(super) struct Http2(SendRequest<Bytes>);
@@ -275,17 +274,12 @@ async fn unread_response_over_http_2_ends() {
         export default { fetch({ url }) { return new Response(url.endsWith("/endless") ? endless() : "from code"); } };
     "#;
     let Some(workerd) = workerd() else { return };
-    let (core, dir, certificate) = (ControlPlane::start().await, Dir::new(), Certificate::generate_for(&NAMES));
-    core.deploy("shop", &[("worker/index.js", CODE.as_bytes())]);
-    core.issue("shop", HOST, &certificate);
-    let mut config = with_workers(&core, &dir, workerd);
-    // A client has one request in flight.
-    config.workers.as_mut().unwrap().max_in_flight = 4;
-    config.tls = tls_config(&core, &dir, None).tls;
-    config.write_timeout = Duration::from_secs(1);
-    let node = RunningNode::start_as(&config).await;
-    let rig = Rig { core, dir, node };
-    rig.client(&[&certificate]).presents(HOST, &certificate).await;
+    let change = |config: &mut node::config::Config| {
+        // A client has one request in flight.
+        config.workers.as_mut().unwrap().max_in_flight = 4;
+        config.write_timeout = Duration::from_secs(1);
+    };
+    let (rig, certificate) = Rig::start_with_code(workerd, CODE, change).await;
     let other = Http2::connect(&rig, &certificate).await;
     super::wait_for("the worker", async || other.get("/").await.status == 200).await;
 
@@ -314,13 +308,7 @@ async fn worker_code_sees_https() {
         return Response.json({ url: request.url, headers: Object.fromEntries(request.headers), body: await request.text() });
     } };"#;
     let Some(workerd) = workerd() else { return };
-    let (core, dir, certificate) = (ControlPlane::start().await, Dir::new(), Certificate::generate_for(&NAMES));
-    core.deploy("shop", &[("worker/index.js", CODE.as_bytes())]);
-    core.issue("shop", HOST, &certificate);
-    let config = node::config::Config { tls: tls_config(&core, &dir, None).tls, ..with_workers(&core, &dir, workerd) };
-    let node = RunningNode::start_as(&config).await;
-    let rig = Rig { core, dir, node };
-    rig.client(&[&certificate]).presents(HOST, &certificate).await;
+    let (rig, certificate) = Rig::start_with_code(workerd, CODE, |_| {}).await;
     rig.node.visitor.sees(HOST, "/", 308, "").await;
     let connection = Http2::connect(&rig, &certificate).await;
     super::wait_for("the worker", async || connection.get("/").await.status == 200).await;
