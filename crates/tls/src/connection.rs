@@ -23,8 +23,6 @@ use crate::write_timeout::WriteTimeout;
 
 /// Browsers keep at most 100 requests of a connection open unless the server allows more.
 const MAX_CONCURRENT_REQUESTS: u32 = 256;
-/// The size of a write with HTTP/2 that does not count as data, because it may contain only responses to pings and settings.
-const MAX_CONTROL_BYTES: usize = 1024;
 /// How long an idle connection stays open at a stop, so that the last response is sent.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 
@@ -83,10 +81,9 @@ impl TlsConnection {
     /// Records a write, if it contains data of responses over HTTP/2.
     fn record_write(&mut self, polled: &Poll<io::Result<usize>>) {
         if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut self.frames, polled)
-            && *bytes > MAX_CONTROL_BYTES
+            && let Some(data) = frames.on_sent(*bytes)
         {
-            frames.on_sent();
-            self.requests.deliveries.record_write(*bytes as u64, Instant::now());
+            self.requests.deliveries.record_write(data as u64, Instant::now());
         }
     }
 }
@@ -111,8 +108,8 @@ impl Requests {
         self.permits.available_permits() < MAX_CONCURRENT_REQUESTS as usize
     }
 
-    /// Waits until a chunk that waits for the client from now on is stalled: the client took no data for this time, or much
-    /// data of other responses.
+    /// Waits until a chunk that waits for the client from now on is stalled: the client took no data for this time, less
+    /// than 1 KiB/s, or much data of other responses.
     pub async fn wait_until_stalled(self, timeout: Duration) {
         self.deliveries.wait_until_stalled(timeout).await;
     }

@@ -17,6 +17,9 @@ pub(crate) const MAX_STALLED: usize = 32;
 /// The data that a client takes of other responses before one that waits is stalled. The chunks of all concurrent responses
 /// are not larger, so each has had its turn.
 const MAX_OTHER_BYTES: u64 = 32 << 20;
+/// The average rate of data below which a client does not read: otherwise a small response from time to time would keep all
+/// others waiting.
+const MIN_BYTES_PER_SECOND: u64 = 1 << 10;
 
 /// The chunks of a connection that the client has not taken. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -56,8 +59,8 @@ impl Deliveries {
         chunks.last_write = Some(now);
     }
 
-    /// Checks how many responses are stalled: they wait for at least this time, in which the client took nothing, or much
-    /// data of others.
+    /// Checks how many responses are stalled: they wait for at least this time, and the client took nothing for as long,
+    /// little data on average, or much data of others.
     ///
     /// # Errors
     /// Returns an error if the connection must be closed.
@@ -67,18 +70,18 @@ impl Deliveries {
             .waiting
             .iter()
             .take_while(|((since, _), _)| now.saturating_duration_since(*since) >= timeout)
-            .filter(|(_, written)| chunks.is_stalled(**written, timeout, now))
+            .filter(|((since, _), written)| chunks.is_stalled(*since, **written, timeout, now))
             .count();
         if stalled > MAX_STALLED { Err(Violation::UnreadResponses) } else { Ok(()) }
     }
 
     /// Waits until a chunk that waits for the client from now on is stalled.
     pub(crate) async fn wait_until_stalled(&self, timeout: Duration) {
-        let written = self.lock().written;
+        let (since, written) = (tokio::time::Instant::now().into_std(), self.lock().written);
         loop {
             sleep(timeout).await;
             let now = tokio::time::Instant::now().into_std();
-            if self.lock().is_stalled(written, timeout, now) {
+            if self.lock().is_stalled(since, written, timeout, now) {
                 return;
             }
         }
@@ -90,10 +93,13 @@ impl Deliveries {
 }
 
 impl Chunks {
-    /// Returns whether a chunk that waits for at least this time is stalled, by the value of `written` when its wait began.
-    fn is_stalled(&self, written: u64, timeout: Duration, now: Instant) -> bool {
+    /// Returns whether a chunk that waits for at least this time is stalled, by the time and the value of `written` when its
+    /// wait began.
+    fn is_stalled(&self, since: Instant, written: u64, timeout: Duration, now: Instant) -> bool {
         let is_silent = self.last_write.is_none_or(|last| now.saturating_duration_since(last) >= timeout);
-        is_silent || self.written - written > MAX_OTHER_BYTES
+        let taken = self.written - written;
+        let min_bytes = now.saturating_duration_since(since).as_secs() * MIN_BYTES_PER_SECOND;
+        is_silent || taken < min_bytes || taken > MAX_OTHER_BYTES
     }
 }
 
@@ -167,8 +173,25 @@ mod tests {
         // It continues with others only.
         deliveries.record_write(1, end + timeout);
         assert_eq!(deliveries.check(timeout, end + timeout), Err(Violation::UnreadResponses));
-        responses[0].set_waiting_since(Some(end));
+        responses[0].set_waiting_since(Some(end + timeout));
         assert_eq!(deliveries.check(timeout, end + timeout), Ok(()));
+    }
+
+    #[test]
+    fn client_must_take_data_at_a_minimum_rate() {
+        let (deliveries, began, timeout) = (Deliveries::default(), Instant::now(), Duration::from_secs(60));
+        let mut responses: Vec<_> = (0..=MAX_STALLED).map(|_| deliveries.begin()).collect();
+        for response in &mut responses {
+            response.set_waiting_since(Some(began));
+        }
+        let min_bytes = timeout.as_secs() * MIN_BYTES_PER_SECOND;
+        deliveries.record_write(min_bytes - 1, began + timeout / 2);
+        assert_eq!(deliveries.check(timeout, began + timeout), Err(Violation::UnreadResponses));
+        deliveries.record_write(1, began + timeout);
+        assert_eq!(deliveries.check(timeout, began + timeout), Ok(()));
+        // A small response from time to time is not enough.
+        deliveries.record_write(2048, began + timeout * 3 / 2);
+        assert_eq!(deliveries.check(timeout, began + 2 * timeout), Err(Violation::UnreadResponses));
     }
 
     #[tokio::test(start_paused = true)]
@@ -177,7 +200,7 @@ mod tests {
         let record_write = |bytes| deliveries.record_write(bytes, tokio::time::Instant::now().into_std());
         let mut stalled = pin!(deliveries.wait_until_stalled(timeout));
         for _ in 0..4 {
-            record_write(1);
+            record_write(timeout.as_secs() * MIN_BYTES_PER_SECOND);
             assert!(tokio::time::timeout(timeout * 3 / 4, &mut stalled).await.is_err());
         }
         stalled.await;
@@ -185,6 +208,11 @@ mod tests {
         let mut stalled = pin!(deliveries.wait_until_stalled(timeout));
         assert!(tokio::time::timeout(timeout / 2, &mut stalled).await.is_err());
         record_write(MAX_OTHER_BYTES + 1);
+        assert!(tokio::time::timeout(timeout, &mut stalled).await.is_ok());
+
+        let mut stalled = pin!(deliveries.wait_until_stalled(timeout));
+        assert!(tokio::time::timeout(timeout / 2, &mut stalled).await.is_err());
+        record_write(2048);
         assert!(tokio::time::timeout(timeout, &mut stalled).await.is_ok());
     }
 }

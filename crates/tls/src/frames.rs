@@ -26,6 +26,10 @@ const MAX_RESETS: u32 = 512;
 const CONTROL_PERIOD: Duration = Duration::from_secs(1);
 /// The number of PRIORITY, SETTINGS, PING and empty DATA frames per [`CONTROL_PERIOD`].
 const MAX_CONTROL_FRAMES: u32 = 1000;
+/// The size of the response to a PING frame. The response to a SETTINGS frame is smaller.
+const CONTROL_RESPONSE_BYTES: usize = 17;
+/// The size of a write that does not count as data: it may contain only frames of the connection, such as pings of the server.
+const MAX_CONTROL_BYTES: usize = 1024;
 /// The charges for small DATA frames that the app has not read: half of the bytes that flow control allows, and 4,096 empty
 /// frames.
 const MAX_UNREAD_CHARGES: usize = 1 << 20;
@@ -66,6 +70,8 @@ pub struct FrameLimits {
     unread: UnreadFrames,
     resets: Window,
     control_frames: Window,
+    /// The size of the responses to control frames that may not be sent yet. These do not count as data.
+    unsent_responses: usize,
 }
 
 /// Counts the requests of a connection that a client opened and that have not ended. Clones share the count.
@@ -136,6 +142,7 @@ impl FrameLimits {
             unread,
             resets: Window::new(),
             control_frames: Window::new(),
+            unsent_responses: 0,
         }
     }
 
@@ -159,9 +166,16 @@ impl FrameLimits {
         Ok(())
     }
 
-    /// Records that data of responses was sent. A request ends earlier: actix drops the body when it was buffered.
-    pub const fn on_sent(&mut self) {
+    /// Records that bytes were sent. Returns how many of them are data of responses, or `None` if they may be none. A
+    /// request ends before its data is sent: actix drops the body when it was buffered.
+    pub const fn on_sent(&mut self, bytes: usize) -> Option<usize> {
+        let data = bytes.saturating_sub(self.unsent_responses);
+        self.unsent_responses = self.unsent_responses.saturating_sub(bytes);
+        if data <= MAX_CONTROL_BYTES {
+            return None;
+        }
         self.idle_since = None;
+        Some(data)
     }
 
     /// Checks how long the connection has had no request and sent no data.
@@ -225,6 +239,7 @@ impl FrameLimits {
     }
 
     fn on_control_frame(&mut self, now: Instant) -> Result<(), Violation> {
+        self.unsent_responses = self.unsent_responses.saturating_add(CONTROL_RESPONSE_BYTES);
         if self.control_frames.count(CONTROL_PERIOD, now) > MAX_CONTROL_FRAMES {
             return Err(Violation::ControlFrames);
         }
@@ -394,7 +409,20 @@ mod tests {
         assert_eq!(limits.check_idle(false, end + almost), Ok(()));
         assert_eq!(limits.check_idle(false, end + IDLE_TIMEOUT), Err(Violation::Idle));
         // The connection still sends a response.
-        limits.on_sent();
+        assert_eq!(limits.on_sent(MAX_CONTROL_BYTES), None);
+        assert_eq!(limits.check_idle(false, end + IDLE_TIMEOUT), Err(Violation::Idle));
+        assert_eq!(limits.on_sent(16_384), Some(16_384));
         assert_eq!(limits.check_idle(false, end + IDLE_TIMEOUT), Ok(()));
+    }
+
+    #[test]
+    fn responses_to_control_frames_are_not_data() {
+        let (mut limits, _) = limits();
+        let pings = frame(PING, 0, 0, 8).repeat(MAX_CONTROL_FRAMES as usize);
+        assert_eq!(limits.read(&pings, Instant::now()), Ok(()));
+        let responses = MAX_CONTROL_FRAMES as usize * CONTROL_RESPONSE_BYTES;
+        assert_eq!(limits.on_sent(responses / 2), None);
+        assert_eq!(limits.on_sent(responses / 2 + 2000), Some(2000));
+        assert_eq!(limits.on_sent(2000), Some(2000));
     }
 }
