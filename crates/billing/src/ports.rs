@@ -110,6 +110,9 @@ pub enum PaymentsError {
     /// No attempt with the same order can succeed.
     #[error("the payments provider rejected the request: {0}")]
     Rejected(String),
+    /// The subscription that must be changed has ended, or is unknown at the provider.
+    #[error("the subscription no longer exists at the payments provider: {0}")]
+    Gone(String),
 }
 
 /// Access to organizations.

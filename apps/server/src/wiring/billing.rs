@@ -108,7 +108,7 @@ impl billing::Payments for PaymentsPort {
         let Some(changed) = without_write_permit(join_all(changes)).await else {
             return subscriptions.iter().map(|_| Err(no_write_permit())).collect();
         };
-        let changed = changed.into_iter().map(|changed| changed.map_err(classify));
+        let changed = changed.into_iter().map(|changed| changed.map_err(classify_change));
         changed.map(|changed| Ok(changed?.map(remote_subscription))).collect()
     }
 
@@ -158,6 +158,15 @@ fn classify(error: OutboundError) -> PaymentsError {
     match error {
         OutboundError::Status(400 | 404 | 410 | 412 | 422) => PaymentsError::Rejected(error.to_string()),
         error => PaymentsError::Unavailable(error.to_string()),
+    }
+}
+
+/// Like [`classify`], for the change of a subscription. Other rejections do not show that it has ended.
+fn classify_change(error: OutboundError) -> PaymentsError {
+    let is_gone = matches!(error, OutboundError::Status(404 | 410 | 412));
+    match classify(error) {
+        PaymentsError::Rejected(reason) if is_gone => PaymentsError::Gone(reason),
+        error => error,
     }
 }
 

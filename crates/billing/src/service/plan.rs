@@ -72,8 +72,8 @@ impl Billing {
     /// Schedules that the plan ends with its current period, or cancels this schedule. This applies to every live
     /// subscription, because each of them continues the plan. The provider then sends a webhook about each change. If
     /// the provider fails for one subscription, the changes of the others are kept, and a repeated request completes
-    /// them. If the provider rejects the change of one subscription and accepts that of another one, the rejected one
-    /// no longer exists, or has no schedule: its last webhook was lost.
+    /// them. If one subscription no longer exists at the provider, which accepts the change of another one, the last
+    /// webhook of the first one was lost. It counts as changed.
     ///
     /// # Errors
     /// Returns [`BillingError::Off`], [`BillingError::NotPro`] or [`BillingError::Unavailable`].
@@ -96,7 +96,10 @@ impl Billing {
         let (mut changes, mut failure) = (Vec::new(), None);
         for (live, response) in live.iter().zip(responses) {
             match response {
-                Err(PaymentsError::Rejected(_)) if is_any_accepted => changes.push((live, Scheduling::Repeated)),
+                Err(PaymentsError::Gone(error)) if is_any_accepted => {
+                    tracing::error!(%org, subscription = live.id, error, "a live subscription is gone at the provider");
+                    changes.push((live, Scheduling::Repeated));
+                }
                 response => match self.interpret_response(live, cancel, response).await {
                     Ok(scheduling) => changes.push((live, scheduling)),
                     Err(error) => failure = Some(error),
@@ -124,7 +127,9 @@ impl Billing {
             Ok(Some(changed)) => Ok(Scheduling::Done(changed)),
             Ok(None) => Ok(Scheduling::Repeated),
             // The provider rejects the cancellation of a schedule that does not exist.
-            Err(PaymentsError::Rejected(_)) if !cancel && !live.cancel_at_period_end => Ok(Scheduling::Repeated),
+            Err(PaymentsError::Rejected(_) | PaymentsError::Gone(_)) if !cancel && !live.cancel_at_period_end => {
+                Ok(Scheduling::Repeated)
+            }
             Err(error) => {
                 let known = self.store.connection().await?.subscription_get(&live.id).await?;
                 let is_applied = live.cancel_at_period_end != cancel

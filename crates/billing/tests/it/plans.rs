@@ -204,29 +204,45 @@ async fn cancellation_applies_to_every_live_subscription() {
 
 /// The last webhook of a subscription was lost, so it is live here, but the provider does not know it any more.
 #[tokio::test]
-async fn subscription_that_the_provider_rejects_does_not_block_the_others() {
+async fn subscription_that_is_gone_at_the_provider_does_not_block_the_others() {
     let kit = Kit::start().await;
     let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
     for event in [subscription(org, "sub_1", "active", 10), subscription(org, "sub_2", "active", 11)] {
         kit.deliver(&event).await;
     }
-    let rejection = || Err(PaymentsError::Rejected("responded with status 404".to_owned()));
+    let gone = || Err(PaymentsError::Gone("responded with status 404".to_owned()));
     let change = async |cancel, responses: [Result<Option<RemoteSubscription>, PaymentsError>; 2]| {
         kit.clock.advance(1);
         kit.provider.state().responses = responses.into();
         kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel }).await
     };
     let shown = async || kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end;
-    assert!(change(true, [schedule_response(true, 20), rejection()]).await.unwrap().cancel_at_period_end);
+    assert!(change(true, [schedule_response(true, 20), gone()]).await.unwrap().cancel_at_period_end);
     assert!(shown().await);
-    assert!(!change(false, [schedule_response(false, 30), rejection()]).await.unwrap().cancel_at_period_end);
+    assert!(!change(false, [schedule_response(false, 30), gone()]).await.unwrap().cancel_at_period_end);
     assert!(!shown().await);
     // A subscription that the provider did not respond about may still be renewed.
     let unavailable = Err(PaymentsError::Unavailable("timed out".to_owned()));
-    assert!(change(true, [unavailable, rejection()]).await.is_err());
-    assert!(change(true, [rejection(), rejection()]).await.is_err());
+    assert!(change(true, [unavailable, gone()]).await.is_err());
+    assert!(change(true, [gone(), gone()]).await.is_err());
     assert!(!shown().await);
     assert_eq!(kit.events(org).await, ["billing.plan", "billing.cancel", "billing.resume"]);
+}
+
+/// The subscription may still be renewed.
+#[tokio::test]
+async fn rejection_of_one_subscription_is_a_failure() {
+    let kit = Kit::start().await;
+    let (org, actor) = (kit.org("acme").await, Actor::operator("test"));
+    for event in [subscription(org, "sub_1", "active", 10), subscription(org, "sub_2", "active", 11)] {
+        kit.deliver(&event).await;
+    }
+    kit.clock.advance(1);
+    let rejection = Err(PaymentsError::Rejected("responded with status 422".to_owned()));
+    kit.provider.state().responses = [schedule_response(true, 20), rejection].into();
+    let failed = kit.billing.cancel(&actor, org, Plan::Pro, Cancellation { cancel: true }).await;
+    assert!(matches!(failed, Err(BillingError::Unavailable(PaymentsError::Rejected(_)))));
+    assert!(!kit.billing.status(org, Plan::Pro).await.unwrap().cancel_at_period_end);
 }
 
 /// The provider rejects the cancellation of a schedule that does not exist.
