@@ -11,6 +11,9 @@ use super::GRACE;
 /// During a stop, a connection whose channels have all been closed for this long is closed. The client closes most
 /// connections earlier, after it has received the result of its command.
 const STOP_GRACE: Duration = Duration::from_secs(1);
+/// After the begin of a stop, a client that has not opened a channel may authenticate and open one for this long. An idle
+/// client would otherwise delay the stop.
+const STOP_AUTHENTICATION: Duration = Duration::from_secs(5);
 
 /// The channels of a connection.
 #[derive(Debug, Default)]
@@ -55,7 +58,11 @@ pub(super) async fn wait_until_done(mut counts: watch::Receiver<ChannelCounts>, 
     // A client that has not opened a channel may still authenticate.
     tokio::select! {
         () = unused => return,
-        _ = counts.wait_for(|counts| counts.has_opened) => {}
+        opened = timeout(STOP_AUTHENTICATION, counts.wait_for(|counts| counts.has_opened)) => {
+            if opened.is_err() {
+                return;
+            }
+        }
     }
     wait_until_unused(counts, STOP_GRACE).await;
 }
@@ -92,10 +99,17 @@ mod tests {
         let (counts, stopping) = (watch::Sender::new(ChannelCounts::default()), watch::Sender::new(true));
         let mut stopping = stopping.subscribe();
         let mut done = pin!(wait_until_done(counts.subscribe(), &mut stopping));
-        assert!(timeout(GRACE / 2, &mut done).await.is_err());
+        assert!(timeout(STOP_AUTHENTICATION / 2, &mut done).await.is_err());
         let channel = ChannelCount::new(&counts);
         assert!(timeout(2 * GRACE, &mut done).await.is_err());
         drop(channel);
         timeout(2 * STOP_GRACE, done).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_client_does_not_delay_a_stop() {
+        let (counts, stopping) = (watch::Sender::new(ChannelCounts::default()), watch::Sender::new(true));
+        let done = async { wait_until_done(counts.subscribe(), &mut stopping.subscribe()).await };
+        assert!(timeout(GRACE / 2, done).await.is_ok());
     }
 }
