@@ -33,8 +33,9 @@ const MAX_CONTROL_BYTES: usize = 1024;
 /// The charges for small DATA frames that the app has not read: half of the bytes that flow control allows, and 4,096 empty
 /// frames.
 const MAX_UNREAD_CHARGES: usize = 1 << 20;
-/// How long a connection may have no request and send no data: longer than most clients keep an idle connection. Pings of
-/// the server wake the connection for the check.
+/// How long a connection may have no request and send no data: longer than most clients keep an idle connection. The
+/// connection is checked when it receives something. If the client sends nothing else, this is its response to a ping of the
+/// server, up to 75 s later.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The types of frames (RFC 9113 section 6).
