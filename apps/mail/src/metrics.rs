@@ -91,7 +91,7 @@ impl Metrics {
         self.spf.with_label_values(&[result]).inc();
     }
 
-    /// Counts an attempt to hand over a mail to one project.
+    /// Counts an attempt to hand over a mail to one project. A refusal counts when no further attempt follows.
     pub fn handover(&self, outcome: &str) {
         self.handovers.with_label_values(&[outcome]).inc();
     }

@@ -177,19 +177,19 @@ impl Attempt {
             }
             match self.hand_over(&mail, copy).await {
                 Ok(outcome) => {
-                    self.metrics.handover(outcome.as_str());
                     availability = availability.max(Availability::Available);
                     if outcome == Handover::Refused {
                         let since = *entry.refused.entry(index).or_insert_with(Instant::now);
-                        let is_final = since.elapsed() >= self.queue.0.limits.refusal;
-                        tracing::error!(%id, mail = copy.id, project = copy.project, is_final, "a mail was refused");
-                        if !is_final {
+                        if since.elapsed() < self.queue.0.limits.refusal {
+                            tracing::warn!(%id, mail = copy.id, project = copy.project, "a mail was refused; retrying");
                             continue;
                         }
+                        tracing::error!(%id, mail = copy.id, project = copy.project, "a mail was refused");
                     } else {
                         entry.refused.remove(&index);
                         tracing::info!(%id, mail = copy.id, project = copy.project, ?outcome, "handed over a mail");
                     }
+                    self.metrics.handover(outcome.as_str());
                     entry.done.insert(index);
                 }
                 Err(error) => {

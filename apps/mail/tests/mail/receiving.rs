@@ -253,4 +253,7 @@ async fn refused_mail_is_handed_over_when_the_control_plane_accepts_it() {
     }
     fixture.core.accept("prj_blog");
     assert_eq!(fixture.drain().await.len(), 1);
+    // A refusal does not count if another attempt follows.
+    fixture.has_metric("svc_mx_handovers_total{outcome=\"received\"}", "1").await;
+    assert_eq!(fixture.metric("svc_mx_handovers_total{outcome=\"refused\"}").await.as_deref(), Some("0"));
 }
