@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Domains;
+use super::sync::cancel_unbilled_renewals;
 use crate::error::DomainError;
 use crate::model::{ChargePurpose, ChargeState};
 use crate::ports::{Charge, NewOrder, Notice, Payments, PaymentsError};
@@ -94,18 +95,16 @@ impl Domains {
         Ok(Some(charge))
     }
 
-    /// Makes a charge unbilled again that [`Self::claim_unpaid_renewal`] made pending, because it was declined. Returns
-    /// false if it is no longer pending, or if the organization has turned auto-renewal on, so that the outbox charges it.
+    /// Releases a charge that was declined after [`Self::claim_unpaid_renewal`] made it pending. Returns false if the
+    /// charge is not unbilled afterwards.
     async fn release_unbilled(&self, charge: &ChargeRecord) -> store::Result<bool> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                let domain = tx.domain_lock_by_id(charge.domain).await?;
-                let is_ordered = domain.is_some_and(|domain| domain.auto_renew);
-                if is_ordered || !tx.charge_move(charge.id, ChargeState::Pending, ChargeState::Unbilled).await? {
-                    return Ok(false);
+                let released = release_claimed(tx, charge).await?;
+                if released.is_some() {
+                    withdraw(tx, TOPIC, &charge.id.to_string()).await?;
                 }
-                withdraw(tx, TOPIC, &charge.id.to_string()).await?;
-                Ok(true)
+                Ok(released == Some(ChargeState::Unbilled))
             })
             .await
     }
@@ -176,7 +175,8 @@ impl Domains {
             }
             Ok(Charge::Declined)
             | Err(ChargeError::Payments(PaymentsError::Rejected(_) | PaymentsError::NotPayable(_))) => {
-                // Another request, or the outbox, may have ended the charge. Then its state decides.
+                // Another request, or the outbox, may have ended the charge, or the registrar no longer has the renewal.
+                // Then its state decides.
                 if charge.state == ChargeState::Unbilled && !self.release_unbilled(charge).await? {
                     return Ok(());
                 }
@@ -232,6 +232,22 @@ impl Domains {
         }
         Ok(())
     }
+}
+
+/// Makes a charge unbilled again that [`Domains::claim_unpaid_renewal`] made pending, or cancels it if the domain no longer
+/// has the renewal. Returns the new state. Does nothing if the charge is no longer pending, or if the organization has
+/// turned auto-renewal on, which orders the renewal.
+async fn release_claimed(tx: &mut Connection, charge: &ChargeRecord) -> store::Result<Option<ChargeState>> {
+    let domain = tx.domain_lock_by_id(charge.domain).await?;
+    let is_ordered = domain.as_ref().is_some_and(|domain| domain.auto_renew);
+    if is_ordered || !tx.charge_move(charge.id, ChargeState::Pending, ChargeState::Unbilled).await? {
+        return Ok(None);
+    }
+    // A reading of the registrar does not cancel a pending charge.
+    if let Some(domain) = &domain {
+        cancel_unbilled_renewals(tx, domain).await?;
+    }
+    Ok(tx.charge_find(charge.id).await?.map(|released| released.state))
 }
 
 /// The reason why a renewal was not charged. Another attempt continues with the same order.

@@ -121,10 +121,10 @@ impl Domains {
                 }
                 let after = self.with_reading(&before, reading);
                 let changes = changes(&before, &after);
+                cancel_unbilled_renewals(tx, &after).await?;
                 if !changes.is_empty() {
                     let event = Event::in_org("domain.sync", before.org, before.id, Value::Object(changes));
                     self.append_history(tx, before.id, &event, actor.and_then(|actor| actor.user)).await?;
-                    cancel_unbilled_renewals(tx, &after).await?;
                     self.record_renewal(tx, &before, &after).await?;
                 }
                 self.update_locked(tx, &after).await.map_err(|error| or_taken(error, &after.name))?;
@@ -199,7 +199,7 @@ impl Domains {
 /// Cancels the unbilled renewals that the domain no longer has: the operator canceled a renewal at the registrar, or the
 /// domain was transferred away. A renewal adds at least [`MIN_YEAR_SECONDS`], so a smaller correction of the expiry
 /// cancels nothing.
-async fn cancel_unbilled_renewals(tx: &mut Connection, after: &DomainRecord) -> store::Result<()> {
+pub(super) async fn cancel_unbilled_renewals(tx: &mut Connection, after: &DomainRecord) -> store::Result<()> {
     let expires_at = after.expires_at.filter(|_| after.state.is_managed());
     let last = expires_at.map(|at| at.plus_seconds(MIN_YEAR_SECONDS));
     let canceled = tx.charges_cancel_unbilled(after.id, last).await?;

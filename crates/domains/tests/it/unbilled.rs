@@ -24,6 +24,16 @@ impl Kit {
         self.deliver().await;
     }
 
+    /// The operator cancels a renewal at the registrar, and a read finds it.
+    async fn cancel_renewal(&self) {
+        {
+            let mut state = self.world.state();
+            let domain = state.domain(NAME);
+            domain.expires_at = domain.expires_at.plus_seconds(-YEAR);
+        }
+        self.domains.sync(&actor(), self.org, NAME).await.unwrap();
+    }
+
     async fn unbilled(&self) -> i64 {
         self.count("domains.charges WHERE state = 'unbilled'").await
     }
@@ -125,20 +135,31 @@ async fn unbilled_renewal_is_not_canceled_while_it_is_charged() {
     kit.set_auto_renew(false).await;
     kit.move_expiry(YEAR).await;
     kit.world.fault(kit.org, "charge", When::Before, Fault::Pause);
-    let cancel = async {
-        {
-            let mut state = kit.world.state();
-            let domain = state.domain(NAME);
-            domain.expires_at = domain.expires_at.plus_seconds(-YEAR);
-        }
-        kit.domains.sync(&actor(), kit.org, NAME).await.unwrap();
-    };
-    let (renewed, ()) = tokio::join!(kit.renew(2), kit.world.during_pause(cancel));
+    let (renewed, ()) = tokio::join!(kit.renew(2), kit.world.during_pause(kit.cancel_renewal()));
     renewed.unwrap();
     kit.deliver().await;
     assert_eq!(kit.count("domains.charges WHERE state = 'canceled'").await, 0);
     // The purchase, the renewal by the registrar, and the renewal of the request.
     assert_eq!(kit.world.charges(kit.org), (3, 0));
+}
+
+/// The operator cancels the renewal at the registrar while a request charges it, and the card is declined.
+#[tokio::test(flavor = "multi_thread")]
+async fn unbilled_renewal_that_is_canceled_while_it_is_declined_is_never_charged() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry(YEAR).await;
+    kit.world.state().declined.push(kit.org);
+    kit.world.fault(kit.org, "charge", When::Before, Fault::Pause);
+    let (renewed, ()) = tokio::join!(kit.renew(2), kit.world.during_pause(kit.cancel_renewal()));
+    renewed.unwrap();
+    kit.world.state().declined.clear();
+    kit.deliver().await;
+    assert_eq!(kit.connection().await.charges_unpaid(10).await.unwrap(), []);
+    assert_eq!(kit.count("domains.charges WHERE state = 'canceled'").await, 1);
+    // The purchase and the renewal of the request.
+    assert_eq!((kit.world.charges(kit.org), kit.renewals()), ((2, 0), 1));
 }
 
 /// The request that charges it dies.
