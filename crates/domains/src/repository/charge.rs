@@ -41,6 +41,9 @@ const UNCHARGED_RENEWAL: &str = "purpose = 'renewal' AND state IN ('declined', '
 /// Implies the condition of the index of renewals.
 const UNBILLED_RENEWAL: &str = "purpose = 'renewal' AND state = 'unbilled'";
 
+/// Implies the condition of the index of renewals.
+const PENDING_RENEWAL: &str = "purpose = 'renewal' AND state = 'pending'";
+
 /// Charges on a [`store::Connection`].
 pub trait ChargeRepository {
     /// Inserts a charge. Returns false if the purchase or the renewal already has one.
@@ -62,6 +65,9 @@ pub trait ChargeRepository {
     /// Cancels the unbilled renewals of a domain until a time after `last`; all if `last` is `None`. Returns their
     /// number.
     async fn charges_cancel_unbilled(&mut self, domain: DomainId, last: Option<Time>) -> Result<usize>;
+
+    /// Returns the pending renewals of a domain until a time after `last`.
+    async fn charges_pending_after(&mut self, domain: DomainId, last: Time) -> Result<Vec<Uuid>>;
 
     /// Stores the draft order of a charge, unless the charge already has one. Returns the stored order.
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>>;
@@ -117,6 +123,12 @@ impl ChargeRepository for Connection {
             }
             None => diesel::update(unbilled).set(canceled).execute(self).await?,
         })
+    }
+
+    async fn charges_pending_after(&mut self, domain: DomainId, last: Time) -> Result<Vec<Uuid>> {
+        let pending = charges::table.filter(sql::<Bool>(PENDING_RENEWAL)).filter(charges::domain_id.eq(domain));
+        let later = pending.filter(charges::renewed_until.gt(last).assume_not_null());
+        Ok(later.select(charges::id).load(self).await?)
     }
 
     async fn charge_set_order(&mut self, id: Uuid, order_id: &str) -> Result<Option<String>> {

@@ -21,6 +21,9 @@ const TOPIC: &str = "domains.charge";
 #[derive(Serialize, Deserialize)]
 struct ChargeMessage {
     id: Uuid,
+    /// Whether a request claimed the charge, so that the organization has not ordered it otherwise.
+    #[serde(default)]
+    is_claimed: bool,
 }
 
 /// The outbox handler that charges renewals.
@@ -60,7 +63,7 @@ impl Domains {
     }
 
     async fn enqueue_charge(&self, tx: &mut Connection, id: Uuid) -> store::Result<()> {
-        self.store.enqueue(tx, TOPIC, &id.to_string(), &ChargeMessage { id }).await
+        self.store.enqueue(tx, TOPIC, &id.to_string(), &ChargeMessage { id, is_claimed: false }).await
     }
 
     /// Enqueues the charges of a domain's unbilled renewals, because the organization now orders them.
@@ -89,7 +92,7 @@ impl Domains {
                 return Err(Error::inconsistent("an unbilled charge changed under the lock of its domain"));
             }
             let due = self.now().plus_seconds(self.config.request_timeout.as_secs().cast_signed());
-            let (key, message) = (charge.id.to_string(), ChargeMessage { id: charge.id });
+            let (key, message) = (charge.id.to_string(), ChargeMessage { id: charge.id, is_claimed: true });
             self.store.enqueue_for_at(tx, TOPIC, charge.org, &key, &message, due).await?;
         }
         Ok(Some(charge))
@@ -118,7 +121,8 @@ impl Domains {
     }
 
     /// Charges a renewal. Each attempt finalizes the stored order.
-    async fn charge_renewal(&self, id: Uuid, attempt: i32) -> Result<(), ChargeError> {
+    async fn charge_renewal(&self, message: &ChargeMessage, attempt: i32) -> Result<(), ChargeError> {
+        let &ChargeMessage { id, is_claimed } = message;
         let found = self.store.connection().await?.charge_find(id).await?;
         let Some(charge) = found.filter(|charge| charge.state == ChargeState::Pending) else { return Ok(()) };
         let payments = self.payments()?;
@@ -134,10 +138,12 @@ impl Domains {
                 let mut connection = self.store.connection().await?;
                 Ok(self.record_paid(&mut connection, id).await?)
             }
-            Ok(Charge::Declined) | Err(PaymentsError::NotPayable(_)) => self.decline(&charge).await,
+            Ok(Charge::Declined) | Err(PaymentsError::NotPayable(_)) => self.decline(&charge, is_claimed).await,
             // Only a rejection of the first attempt proves that nothing was charged: the provider also rejects a
             // repeated attempt if an earlier one charged the order. A request may have made it before the outbox did.
-            Err(PaymentsError::Rejected(_)) if attempt == 1 && charge.order_id.is_none() => self.decline(&charge).await,
+            Err(PaymentsError::Rejected(_)) if attempt == 1 && charge.order_id.is_none() => {
+                self.decline(&charge, is_claimed).await
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -175,8 +181,8 @@ impl Domains {
             }
             Ok(Charge::Declined)
             | Err(ChargeError::Payments(PaymentsError::Rejected(_) | PaymentsError::NotPayable(_))) => {
-                // Another request, or the outbox, may have ended the charge, or the registrar no longer has the renewal.
-                // Then its state decides.
+                // Another request or the outbox may have ended the charge, or the domain no longer has the renewal. Then
+                // the state of the charge decides.
                 if charge.state == ChargeState::Unbilled && !self.release_unbilled(charge).await? {
                     return Ok(());
                 }
@@ -219,13 +225,19 @@ impl Domains {
         Ok(self.store.connection().await?.charge_set_order(charge.id, &order).await?)
     }
 
-    /// Records a declined charge and notifies the organization. The domain stays renewed.
-    async fn decline(&self, charge: &ChargeRecord) -> Result<(), ChargeError> {
-        self.store.transaction_unaudited(async |tx: &mut Connection| Ok(self.end_declined(tx, charge).await?)).await
+    /// Records a declined charge. The domain stays renewed. See [`Self::end_declined`].
+    async fn decline(&self, charge: &ChargeRecord, is_claimed: bool) -> Result<(), ChargeError> {
+        self.store
+            .transaction_unaudited(async |tx: &mut Connection| Ok(self.end_declined(tx, charge, is_claimed).await?))
+            .await
     }
 
-    /// Ends a pending charge as declined, and notifies the organization.
-    async fn end_declined(&self, tx: &mut Connection, charge: &ChargeRecord) -> store::Result<()> {
+    /// Ends a pending charge as declined, and notifies the organization. Instead releases a charge that a request
+    /// claimed, unless auto-renewal is now on. Does not withdraw the outbox message, because its worker removes it.
+    async fn end_declined(&self, tx: &mut Connection, charge: &ChargeRecord, is_claimed: bool) -> store::Result<()> {
+        if is_claimed && release_claimed(tx, charge).await?.is_some() {
+            return Ok(());
+        }
         if tx.charge_move(charge.id, ChargeState::Pending, ChargeState::Declined).await? {
             let notice = Notice::RenewalDeclined { domain: charge.name.clone() };
             self.ports.organizations.raise(tx, charge.org, notice).await?;
@@ -234,9 +246,9 @@ impl Domains {
     }
 }
 
-/// Makes a charge unbilled again that [`Domains::claim_unpaid_renewal`] made pending, or cancels it if the domain no longer
-/// has the renewal. Returns the new state. Does nothing if the charge is no longer pending, or if the organization has
-/// turned auto-renewal on, which orders the renewal.
+/// Makes a charge unbilled again that [`Domains::claim_unpaid_renewal`] made pending, or cancels it if the domain no
+/// longer has the renewal. Returns the new state. Does nothing if the charge is no longer pending, or if the
+/// organization has turned auto-renewal on, which orders the renewal.
 async fn release_claimed(tx: &mut Connection, charge: &ChargeRecord) -> store::Result<Option<ChargeState>> {
     let domain = tx.domain_lock_by_id(charge.domain).await?;
     let is_ordered = domain.as_ref().is_some_and(|domain| domain.auto_renew);
@@ -266,8 +278,8 @@ impl OutboxHandler for RenewalCharges {
     }
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
-        let ChargeMessage { id } = message.parse()?;
-        let charged = self.0.charge_renewal(id, message.attempts).await;
+        let charge: ChargeMessage = message.parse()?;
+        let charged = self.0.charge_renewal(&charge, message.attempts).await;
         charged.map_err(|error| DeliveryError::Transient(error.to_string()))
     }
 
@@ -277,9 +289,9 @@ impl OutboxHandler for RenewalCharges {
 
     /// Ends the charge, so that the organization is notified. A retry of the dead letter does not charge it.
     async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> store::Result<()> {
-        let ChargeMessage { id } = message.parse_delivered()?;
+        let ChargeMessage { id, is_claimed } = message.parse_delivered()?;
         match tx.charge_find(id).await? {
-            Some(charge) => self.0.end_declined(tx, &charge).await,
+            Some(charge) => self.0.end_declined(tx, &charge, is_claimed).await,
             None => Ok(()),
         }
     }

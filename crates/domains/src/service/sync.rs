@@ -198,13 +198,19 @@ impl Domains {
 
 /// Cancels the unbilled renewals that the domain no longer has: the operator canceled a renewal at the registrar, or the
 /// domain was transferred away. A renewal adds at least [`MIN_YEAR_SECONDS`], so a smaller correction of the expiry
-/// cancels nothing.
+/// cancels nothing. Logs an error for a pending renewal that the domain no longer has, because it may already be
+/// charged.
 pub(super) async fn cancel_unbilled_renewals(tx: &mut Connection, after: &DomainRecord) -> store::Result<()> {
     let expires_at = after.expires_at.filter(|_| after.state.is_managed());
     let last = expires_at.map(|at| at.plus_seconds(MIN_YEAR_SECONDS));
     let canceled = tx.charges_cancel_unbilled(after.id, last).await?;
     if canceled > 0 {
         tracing::info!(domain = after.name, canceled, "canceled the charges of unbilled renewals");
+    }
+    if let Some(last) = last {
+        for charge in tx.charges_pending_after(after.id, last).await? {
+            tracing::error!(%charge, "a canceled renewal is being charged; refund its order if it is paid");
+        }
     }
     Ok(())
 }

@@ -178,6 +178,27 @@ async fn outbox_continues_the_charge_of_an_unbilled_renewal() {
     assert_eq!((kit.world.charges(kit.org), kit.world.state().orders.len()), ((2, 0), 2));
 }
 
+/// The request that charges it dies, and the card is declined afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn unbilled_renewal_stays_unbilled_if_the_outbox_cannot_charge_it() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.bought("b.example").await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry(YEAR).await;
+    kit.world.state().declined.push(kit.org);
+    kit.world.fault(kit.org, "charge", When::Before, Fault::Kill);
+    assert!(kit.world.run(None, kit.renew(1)).await.is_none());
+    assert_eq!(kit.unbilled().await, 0);
+    kit.advance(LATER);
+    kit.deliver().await;
+    assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (1, (2, 0)));
+    assert!(kit.world.state().notices.is_empty());
+    // The other domains of the organization are not affected.
+    kit.domains.renew(&actor(), kit.org, "b.example", DomainRenewal { years: 1 }).await.unwrap();
+    assert_eq!(kit.renewals(), 1);
+}
+
 /// The registrar renews at the expiry, and the daily read finds it later.
 #[tokio::test(flavor = "multi_thread")]
 async fn auto_renewal_at_the_expiry_decides_about_the_charge() {
