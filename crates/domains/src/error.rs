@@ -34,8 +34,8 @@ pub enum DomainError {
     #[error("the payment is not complete; send the same request again, which continues where it stopped")]
     Incomplete,
     /// An unfinished renewal of another domain of the organization must be completed first.
-    #[error("another renewal of the organization is not complete; send the same request again later")]
-    RenewalInProgress,
+    #[error("the renewal of {name} is not complete, and must be completed first; send the same request again later")]
+    RenewalInProgress { name: String },
     #[error("this domain is not registered here; manage it at its registrar")]
     NotManaged,
     /// The organization has used up its share of the registrar's rate limit.
@@ -144,7 +144,7 @@ impl ApiError for DomainError {
             Self::PaymentFailed | Self::RenewalUnpaid { .. } => &Self::PAYMENT_FAILED,
             Self::RegistrarRejected => &Self::REGISTRAR_REJECTED,
             Self::RegistrarFailed => &Self::REGISTRAR_ERROR,
-            Self::Incomplete | Self::RenewalInProgress => &Self::INCOMPLETE,
+            Self::Incomplete | Self::RenewalInProgress { .. } => &Self::INCOMPLETE,
             Self::NotManaged => &Self::NOT_MANAGED,
             Self::TooManyRequests { .. } => &Code::RATE_LIMITED,
             Self::RegistrarNotConfigured => &Self::REGISTRAR_NOT_CONFIGURED,

@@ -61,6 +61,8 @@ struct RenewResponse {
 enum RenewalRefusal {
     /// The account no longer has the domain.
     NotManaged,
+    /// The registrar states no valid price.
+    NoPrice,
     Rejected,
 }
 
@@ -69,7 +71,7 @@ enum Started {
     /// The renewal, or the one that the request repeats.
     Saga(Uuid),
     /// An unfinished renewal of another domain of the organization, which must be completed first.
-    Other(Uuid),
+    Other { saga: Uuid, name: String },
     /// An earlier renewal must be paid first.
     Unpaid(ChargeRecord),
     /// Nothing is started, because it is not known whether the organization has a payment method.
@@ -105,12 +107,14 @@ impl Domains {
             match self.start_renewal(actor, &domain, renewal.years, is_payable).await? {
                 Started::Saga(saga) => break saga,
                 // It was refused, and its end is not recorded yet.
-                Started::Other(other) if awaited == Some(other) => return Err(DomainError::RenewalInProgress),
-                Started::Other(other) => {
-                    awaited = Some(other);
-                    let result = self.store.saga_run(&RenewalSaga(self.clone()), other, until).await?;
+                Started::Other { saga, name } if awaited == Some(saga) => {
+                    return Err(DomainError::RenewalInProgress { name });
+                }
+                Started::Other { saga, name } => {
+                    awaited = Some(saga);
+                    let result = self.store.saga_run(&RenewalSaga(self.clone()), saga, until).await?;
                     if matches!(result, SagaResult::Incomplete { .. }) {
-                        return Err(DomainError::RenewalInProgress);
+                        return Err(DomainError::RenewalInProgress { name });
                     }
                 }
                 Started::Unpaid(charge) => self.charge_unpaid_renewal(until, &charge).await?,
@@ -126,7 +130,11 @@ impl Domains {
                 Ok(self.view(renewed.ok_or(DomainError::NotFound)?))
             }
             SagaResult::Incomplete { .. } => Err(DomainError::RegistrarFailed),
-            SagaResult::Refused(refusal) if saga::is_abandonment(&refusal) => Err(DomainError::RegistrarFailed),
+            SagaResult::Refused(refusal)
+                if saga::is_abandonment(&refusal) || refusal == json!(RenewalRefusal::NoPrice) =>
+            {
+                Err(DomainError::RegistrarFailed)
+            }
             SagaResult::Refused(refusal) if refusal == json!(RenewalRefusal::NotManaged) => {
                 Err(DomainError::NotManaged)
             }
@@ -161,8 +169,10 @@ impl Domains {
                     // Concurrent requests of the organization must not start several renewals.
                     self.ports.organizations.lock(tx, locked.org).await?;
                     // The end of a renewal commits its charge, so look for the charge after the renewal.
-                    if let Some(other) = saga::find_open_of_org(tx, RENEWAL, locked.org).await? {
-                        return Ok(Started::Other(other));
+                    if let Some((saga, input)) = saga::find_open_of_org(tx, RENEWAL, locked.org).await? {
+                        let RenewalInput { name, .. } =
+                            RenewalInput::deserialize(input).map_err(Error::inconsistent)?;
+                        return Ok(Started::Other { saga, name });
                     }
                     if let Some(unpaid) = self.claim_unpaid_renewal(tx, &locked).await? {
                         return Ok(Started::Unpaid(unpaid));
@@ -212,7 +222,8 @@ impl RenewalSaga {
         let renewal_cents = found.renewal_cents.or_else(|| stored?.renewal_cents);
         let price = renewal_cents.and_then(|cents| Some((cents, cents.checked_mul(i64::from(input.years))?)));
         let Some((renewal_cents, total_cents)) = price.filter(|(cents, _)| *cents >= 0) else {
-            return Ok(StepOutcome::Retry { reason: "the registrar states no valid price".to_owned(), new_key: false });
+            // Not retried: an unfinished renewal blocks the others of the organization.
+            return refused(RenewalRefusal::NoPrice, "the registrar states no valid price");
         };
         done(&PriceResponse { renewal_cents, total_cents, expires_at: found.expires_at })
     }

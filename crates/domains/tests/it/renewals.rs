@@ -258,7 +258,7 @@ async fn renewal_waits_for_another_one_of_the_organization_and_its_charge() {
     };
     let (renewed, refused) = tokio::join!(kit.renew(1), kit.world.during_pause(renew_other(&impatient)));
     renewed.unwrap();
-    assert!(matches!(refused, Err(DomainError::RenewalInProgress)), "{refused:?}");
+    assert!(matches!(&refused, Err(DomainError::RenewalInProgress { name }) if name == NAME), "{refused:?}");
     // The outbox has not charged the first renewal yet.
     let Err(DomainError::RenewalUnpaid { name, .. }) = renew_other(&kit.domains).await else { panic!("not refused") };
     assert_eq!((name.as_str(), kit.renewals()), (NAME, 1));
@@ -269,6 +269,21 @@ async fn renewal_waits_for_another_one_of_the_organization_and_its_charge() {
     assert_eq!((kit.renewals(), kit.world.charges(kit.org)), (2, (3, 0)));
     kit.deliver().await;
     assert_eq!((kit.world.charges(kit.org), kit.world.state().orders.len()), ((4, 0), 4));
+}
+
+/// A renewal that can never be completed does not block the renewals of the organization.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_without_a_valid_price_is_refused() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.bought("b.example").await;
+    kit.world.state().domain(NAME).renewal_cents = Some(-1);
+    assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
+    assert_eq!(kit.count("store.sagas WHERE finished_at IS NULL").await, 0);
+    kit.domains.renew(&actor(), kit.org, "b.example", DomainRenewal { years: 1 }).await.unwrap();
+    kit.world.state().domain(NAME).renewal_cents = Some(RENEWAL);
+    kit.renew(1).await.unwrap();
+    assert_eq!(kit.renewals(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -137,14 +137,14 @@ pub async fn find_open(connection: &mut Connection, kind: &str, key: &str) -> Re
     Ok(sagas::table.filter(open).select(sagas::id).first(connection).await.optional()?)
 }
 
-/// Returns the oldest unfinished saga of this kind that belongs to an organization.
+/// Returns the id and the input of the oldest unfinished saga of this kind that belongs to an organization.
 ///
 /// # Errors
 /// Returns an error if the statement fails.
-pub async fn find_open_of_org(connection: &mut Connection, kind: &str, org: OrgId) -> Result<Option<Uuid>> {
+pub async fn find_open_of_org(connection: &mut Connection, kind: &str, org: OrgId) -> Result<Option<(Uuid, Value)>> {
     let open = sagas::kind.eq(kind).and(sagas::org_id.eq(org)).and(sagas::finished_at.is_null());
     let oldest = sagas::table.filter(open).order((sagas::created_at, sagas::id));
-    Ok(oldest.select(sagas::id).first(connection).await.optional()?)
+    Ok(oldest.select((sagas::id, sagas::input)).first(connection).await.optional()?)
 }
 
 /// Returns the id and the input of the last saga of an object that completed after this time.
