@@ -123,6 +123,12 @@ impl Dns {
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
                 let catalog = tx.catalog_lock().await?;
                 let mut held = held_within(tx, org, name, proof).await?;
+                // If the zone of the same name stays, so do the zones below it.
+                for zone in held.iter().filter(|it| it.name == *name) {
+                    if self.registrations.is_registered(tx, zone.org, name.as_str()).await? {
+                        return Err(taken(name));
+                    }
+                }
                 held.retain(|zone| zone.name != *name);
                 let replaced = self.take_over(tx, org, name, held).await?;
                 self.edit_catalog(tx, catalog, replaced.delisted).await

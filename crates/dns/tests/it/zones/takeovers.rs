@@ -228,6 +228,25 @@ async fn serial_continues_if_many_zones_are_taken_over() {
     assert!(kit.serial(kit.org, NAME).await > serial);
 }
 
+/// The zones below the name do not fit in one transaction.
+#[tokio::test]
+async fn zones_below_a_registered_domain_stay() {
+    let mut limits = Limits::default();
+    limits.free.zones = 200;
+    let kit = Kit::with(limits).await;
+    let holder = kit.other_org().await;
+    kit.create(holder, NAME).await.unwrap();
+    for n in 0..60 {
+        kit.create(holder, &format!("z{n}.{NAME}")).await.unwrap();
+    }
+    kit.advance(1);
+    kit.registered.1.lock().unwrap().push(NAME.to_owned());
+    kit.public.publish(&record(kit.org, NAME));
+    assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::ZoneTaken { takeover: None, .. })));
+    assert_eq!(kit.zones().await.len(), 62);
+    assert!(kit.organizations.notices.lock().unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn plan_limit_prevents_a_takeover() {
     let mut limits = Limits::default();
