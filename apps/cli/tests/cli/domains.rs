@@ -3,6 +3,7 @@
 use sandbox::{PaymentsServer, RegistrarFault, RegistrarServer};
 
 use crate::billing::with_provider;
+use crate::reverse_proxy;
 use crate::support::{CommandResult, Machine, Platform};
 
 const CONTACT: &str = r#"{"firstName":"Ada","lastName":"Lovelace","email":"ada@code.example","phone":"+442079460000",
@@ -13,7 +14,7 @@ struct Kit {
     payments: PaymentsServer,
     ada: Machine,
     org: String,
-    _platform: Platform,
+    platform: Platform,
 }
 
 impl Kit {
@@ -25,7 +26,7 @@ impl Kit {
         let org = ada.json(&["orgs", "list"])["items"][0]["id"].as_str().unwrap().to_owned();
         payments.set_card(&org, false);
         ada.write("contact.json", CONTACT);
-        Self { registrar, payments, ada, org, _platform: platform }
+        Self { registrar, payments, ada, org, platform }
     }
 
     fn run(&self, arguments: &[&str]) -> CommandResult {
@@ -114,6 +115,24 @@ async fn unbilled_renewals_are_shown_before_they_are_charged() {
     let shown = kit.ada.json(&["domains", "show", "shop.com", "--org", "ada"]);
     assert!(shown["unbilledCents"] == 0 && shown["autoRenew"] == true, "{shown}");
     kit.run(&["auto-renew", "shop.com", "on"]).succeeds();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_renewal_is_turned_on_without_the_details_if_it_is_confirmed() {
+    let kit = Kit::start().await;
+    kit.buy("shop.com").succeeds();
+    kit.run(&["auto-renew", "shop.com", "off"]).succeeds();
+    let read = "GET /v1/orgs/ada/domains/shop.com";
+    let proxy = reverse_proxy::start(&kit.platform, move |it| (it == read).then_some(500)).await;
+    let token = kit.ada.svc(&["tokens", "create", "ci", "--scope", "dns:write"]).succeeds().out;
+    for (arguments, enabled) in [(&[][..], false), (&["--yes"][..], true)] {
+        let base = ["domains", "auto-renew", "shop.com", "on", "--org", "ada", "--api", proxy.as_str()];
+        let mut command = kit.ada.command(&[&base[..], arguments].concat());
+        let output = command.env("SVC_CLI_TOKEN", token.trim()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.success(), enabled, "{output:?}");
+        let shown = kit.ada.json(&["domains", "show", "shop.com", "--org", "ada"]);
+        assert_eq!(shown["autoRenew"], enabled, "{shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

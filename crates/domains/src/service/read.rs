@@ -36,7 +36,7 @@ impl Domains {
         if record.state.is_managed() && self.ports.payments.is_some() {
             for charge in connection.charges_before_renewal(org, record.id).await? {
                 match charge.state {
-                    // It is charged in any case.
+                    // It is being charged, without another renewal.
                     ChargeState::Pending => continue,
                     ChargeState::Unbilled => unbilled_cents += charge.cents,
                     _ => {}

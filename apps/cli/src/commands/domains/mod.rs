@@ -129,7 +129,7 @@ impl Domains {
             Self::Unlock { name } => client.domains_set_lock(&org, &name, &DomainLock { locked: false }).send().await?,
             Self::AutoRenew { name, switch, yes } => {
                 let unbilled = match switch {
-                    Switch::On => client.domains_get(&org, &name).send().await?.unbilled_cents,
+                    Switch::On => unbilled_cents((&client, &org), &name, yes).await?,
                     Switch::Off => 0,
                 };
                 if unbilled > 0 {
@@ -175,6 +175,16 @@ async fn renew(svc: &Svc<'_>, (client, org): (&Client, &str), (name, years): (&s
         svc.out.info(renewal);
     }
     Ok(())
+}
+
+/// Returns the sum that turning automatic renewal on charges. With `--yes`, returns zero if the domain cannot be read,
+/// because the user has confirmed every sum.
+async fn unbilled_cents((client, org): (&Client, &str), name: &str, yes: bool) -> Result<i64, CliError> {
+    match client.domains_get(org, name).send().await {
+        Ok(detail) => Ok(detail.unbilled_cents),
+        Err(_) if yes => Ok(0),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Prints the price of a renewal, and the sum of the unpaid renewals that are charged with it.
