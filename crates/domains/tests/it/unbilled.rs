@@ -7,6 +7,15 @@ use crate::providers::{Fault, RENEWAL, When, YEAR};
 use crate::renewals::NAME;
 
 impl Kit {
+    /// The registrar has renewed the domain, whose automatic renewal is off.
+    async fn with_unbilled_renewal() -> Self {
+        let kit = Self::start().await;
+        kit.bought(NAME).await;
+        kit.set_auto_renew(false).await;
+        kit.move_expiry(YEAR).await;
+        kit
+    }
+
     async fn set_auto_renew(&self, enabled: bool) {
         let change = domains::DomainAutoRenew { enabled };
         self.domains.set_auto_renew(&actor(), self.org, NAME, change).await.unwrap();
@@ -68,10 +77,7 @@ async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unbilled_renewal_is_charged_when_auto_renewal_is_turned_on() {
-    let kit = Kit::start().await;
-    kit.bought(NAME).await;
-    kit.set_auto_renew(false).await;
-    kit.move_expiry(YEAR).await;
+    let kit = Kit::with_unbilled_renewal().await;
     assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (1, (1, 0)));
     let detail = kit.domains.get(kit.org, NAME).await.unwrap();
     assert_eq!((detail.unpaid_cents, detail.unbilled_cents), (RENEWAL, RENEWAL));
@@ -108,10 +114,7 @@ async fn unbilled_renewal_is_paid_before_the_next_one() {
 /// The operator cancels the renewal at the registrar.
 #[tokio::test(flavor = "multi_thread")]
 async fn canceled_unbilled_renewal_is_never_charged() {
-    let kit = Kit::start().await;
-    kit.bought(NAME).await;
-    kit.set_auto_renew(false).await;
-    kit.move_expiry(YEAR).await;
+    let kit = Kit::with_unbilled_renewal().await;
     assert_eq!(kit.connection().await.charges_unpaid(10).await.unwrap().len(), 1);
     // The registry corrects the expiry.
     kit.move_expiry(-2).await;
@@ -130,10 +133,7 @@ async fn canceled_unbilled_renewal_is_never_charged() {
 /// The operator cancels the renewal at the registrar while a request charges it.
 #[tokio::test(flavor = "multi_thread")]
 async fn unbilled_renewal_is_not_canceled_while_it_is_charged() {
-    let kit = Kit::start().await;
-    kit.bought(NAME).await;
-    kit.set_auto_renew(false).await;
-    kit.move_expiry(YEAR).await;
+    let kit = Kit::with_unbilled_renewal().await;
     kit.world.fault(kit.org, "charge", When::Before, Fault::Pause);
     let (renewed, ()) = tokio::join!(kit.renew(2), kit.world.during_pause(kit.cancel_renewal()));
     renewed.unwrap();
@@ -146,10 +146,7 @@ async fn unbilled_renewal_is_not_canceled_while_it_is_charged() {
 /// The operator cancels the renewal at the registrar while a request charges it, and the card is declined.
 #[tokio::test(flavor = "multi_thread")]
 async fn unbilled_renewal_that_is_canceled_while_it_is_declined_is_never_charged() {
-    let kit = Kit::start().await;
-    kit.bought(NAME).await;
-    kit.set_auto_renew(false).await;
-    kit.move_expiry(YEAR).await;
+    let kit = Kit::with_unbilled_renewal().await;
     kit.world.state().declined.push(kit.org);
     kit.world.fault(kit.org, "charge", When::Before, Fault::Pause);
     let (renewed, ()) = tokio::join!(kit.renew(2), kit.world.during_pause(kit.cancel_renewal()));
@@ -165,10 +162,7 @@ async fn unbilled_renewal_that_is_canceled_while_it_is_declined_is_never_charged
 /// The request that charges it dies.
 #[tokio::test(flavor = "multi_thread")]
 async fn outbox_continues_the_charge_of_an_unbilled_renewal() {
-    let kit = Kit::start().await;
-    kit.bought(NAME).await;
-    kit.set_auto_renew(false).await;
-    kit.move_expiry(YEAR).await;
+    let kit = Kit::with_unbilled_renewal().await;
     kit.world.fault(kit.org, "charge", When::After, Fault::Kill);
     assert!(kit.world.run(None, kit.renew(1)).await.is_none());
     assert_eq!((kit.unbilled().await, kit.renewals()), (0, 0));
