@@ -248,7 +248,12 @@ impl Reconciler {
 
     /// Pins all needed bundles in the cache.
     fn pin_bundles(&mut self) {
+        let before = self.draining.len();
         self.draining.retain(|(_, index)| index.strong_count() > 0);
+        if self.draining.len() < before {
+            // An eviction may have kept them because of requests in flight.
+            self.fetcher.cache.request_eviction_if_over_limit();
+        }
         let draining = self.draining.iter().map(|(bundle, _)| *bundle);
         // Indexed bundles stay pinned too: the last use of a bundle is recorded only when its index is dropped.
         let indexed = self.indexes.keys().copied();
