@@ -1,6 +1,7 @@
 //! Device codes (RFC 8628).
 
 use diesel::dsl::{count_star, min};
+use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::{ClientId, Digest, GrantId, Scope, ScopeSet, Time, TokenHash, UserId};
@@ -99,24 +100,15 @@ struct DeviceRow {
 
 impl DeviceRepository for Connection {
     async fn device_count_undecided(&mut self, limit_key: Digest, now: Time) -> Result<DeviceCount> {
-        let undecided = device_codes::limit_key.eq(limit_key).and(device_codes::expires_at.gt(now));
-        let query = device_codes::table.filter(undecided).select((count_star(), min(device_codes::expires_at)));
-        let (number, first_expiry): (i64, Option<Time>) = query.get_result(self).await?;
-        Ok(DeviceCount { number, first_expiry })
+        count(self, device_codes::table.filter(device_codes::limit_key.eq(limit_key)).into_boxed(), now).await
     }
 
     async fn device_count_network(&mut self, network_key: Digest, now: Time) -> Result<DeviceCount> {
-        let undecided = device_codes::network_key.eq(network_key).and(device_codes::expires_at.gt(now));
-        let query = device_codes::table.filter(undecided).select((count_star(), min(device_codes::expires_at)));
-        let (number, first_expiry): (i64, Option<Time>) = query.get_result(self).await?;
-        Ok(DeviceCount { number, first_expiry })
+        count(self, device_codes::table.filter(device_codes::network_key.eq(network_key)).into_boxed(), now).await
     }
 
     async fn device_count_open(&mut self, now: Time) -> Result<DeviceCount> {
-        let open = device_codes::grant_id.is_null().and(device_codes::expires_at.gt(now));
-        let query = device_codes::table.filter(open).select((count_star(), min(device_codes::expires_at)));
-        let (number, first_expiry): (i64, Option<Time>) = query.get_result(self).await?;
-        Ok(DeviceCount { number, first_expiry })
+        count(self, device_codes::table.filter(device_codes::grant_id.is_null()).into_boxed(), now).await
     }
 
     async fn device_insert(&mut self, device: &DeviceRecord) -> Result<bool> {
@@ -181,6 +173,18 @@ impl DeviceRepository for Connection {
     async fn device_purge(&mut self, before: Time) -> Result<usize> {
         purge_batch(self, PURGE, before).await
     }
+}
+
+/// Counts those of the requests that are not expired.
+async fn count(
+    connection: &mut Connection,
+    requests: device_codes::BoxedQuery<'_, Pg>,
+    now: Time,
+) -> Result<DeviceCount> {
+    let unexpired = requests.filter(device_codes::expires_at.gt(now));
+    let query = unexpired.select((count_star(), min(device_codes::expires_at)));
+    let (number, first_expiry): (i64, Option<Time>) = query.get_result(connection).await?;
+    Ok(DeviceCount { number, first_expiry })
 }
 
 impl From<DeviceRow> for DeviceRecord {
