@@ -245,8 +245,7 @@ mod tests {
     /// An error of the output is not a reason to reject the commit.
     #[tokio::test]
     async fn commit_is_not_rejected_if_the_output_fails() {
-        let folder = tempfile::tempdir().unwrap();
-        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (folder, repositories) = Repositories::temporary();
         let repository = repositories.open_or_create("rep_0000000000000001", "main", Use::Read).await.unwrap();
         // More than the buffers before the output.
         let noise: Vec<u8> = (0..4000).flat_map(|_| random::bytes().unwrap()).collect();

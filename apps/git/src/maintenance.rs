@@ -239,8 +239,7 @@ mod tests {
             [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", "http://127.0.0.1:1")];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (_folder, repositories) = Repositories::temporary();
         let (journal, _changed) = Journal::open(&repositories).unwrap();
         let (sizes, failures) = (SizeReporter::new(core.clone()), Failures::default());
         let id = "rep_0000000000000001";

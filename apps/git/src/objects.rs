@@ -146,8 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn missing_object_and_ended_process_are_distinguished() {
-        let folder = tempfile::tempdir().unwrap();
-        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (_folder, repositories) = Repositories::temporary();
         let repository = repositories.open_or_create("rep_0000000000000001", "main", Use::Read).await.unwrap();
         let mut reader = ObjectReader::start(repositories.git(), &repository.path).unwrap();
         let id = "1".repeat(40);

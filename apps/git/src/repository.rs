@@ -321,10 +321,18 @@ fn contents(folder: &Path) -> io::Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
+    impl Repositories {
+        /// Opens an empty folder, which is removed when it is dropped.
+        pub fn temporary() -> (tempfile::TempDir, Self) {
+            let folder = tempfile::tempdir().unwrap();
+            let repositories = Self::open(folder.path(), 1 << 20).unwrap();
+            (folder, repositories)
+        }
+    }
+
     #[tokio::test]
     async fn erased_repository_is_not_created_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (_folder, repositories) = Repositories::temporary();
         let (id, other) = ("rep_0000000000000001", "rep_0000000000000002");
         let repository = repositories.open_or_create(id, "main", Use::Read).await.unwrap();
         let path = repository.path.clone();
@@ -339,8 +347,7 @@ mod tests {
 
     #[tokio::test]
     async fn leftovers_are_removed_after_other_changes() {
-        let folder = tempfile::tempdir().unwrap();
-        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (_folder, repositories) = Repositories::temporary();
         let open = || repositories.open_or_create("rep_0000000000000001", "main", Use::Change);
         let (killed, other) = (open().await.unwrap(), open().await.unwrap());
         let lock = killed.path.join("refs/heads/main.lock");

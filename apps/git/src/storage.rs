@@ -202,8 +202,7 @@ mod tests {
 
     #[test]
     fn pushes_are_refused_above_the_limits() {
-        let folder = tempfile::tempdir().unwrap();
-        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (_folder, repositories) = Repositories::temporary();
         let begin = |min_free| PushStorage::begin(repositories.clone(), min_free, 1000);
         let mut storage = begin(0).unwrap();
         storage.check(1000).unwrap();

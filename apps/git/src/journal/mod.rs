@@ -424,8 +424,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn end_of_a_push_waits_a_short_time_for_the_delivery_of_its_updates() {
-        let folder = tempfile::tempdir().unwrap();
-        let repositories = Repositories::open(folder.path(), 1 << 20).unwrap();
+        let (_folder, repositories) = Repositories::temporary();
         let (journal, _changed) = Journal::open(&repositories).unwrap();
         let repository = "rep_0000000000000001";
         let state = journal.state(repository);
