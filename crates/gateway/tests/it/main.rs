@@ -4,6 +4,7 @@
 
 mod bodies;
 mod collisions;
+mod compose;
 mod document;
 mod errors;
 mod examples;
