@@ -44,6 +44,7 @@ pub(super) fn wire(
         None => None,
         Some(RegistrarConfig { url, user, token }) => {
             let client = RegistrarClient::with_limits(&url, user, token, LIMITS);
+            super::registrar::create_counters();
             Some(client.map_err(|error| REGISTRAR_URL.malformed(error))?)
         }
     };

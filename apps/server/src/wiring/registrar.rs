@@ -22,6 +22,26 @@ static REQUESTS: LazyLock<Counter<u64>> = LazyLock::new(|| {
         .build()
 });
 
+/// The operations, as labels of the counter.
+const OPERATIONS: [&str; 10] =
+    ["check", "register", "read", "set_nameservers", "renew", "set_lock", "auth_code", "ds", "add_ds", "remove_ds"];
+
+/// The outcomes, as labels of the counter.
+const OUTCOMES: [&str; 4] = ["ok", "refused", "failed", "rate_limited"];
+
+/// Creates the counters, because an alert needs the series before the first event.
+pub(super) fn create_counters() {
+    for operation in OPERATIONS {
+        for outcome in OUTCOMES {
+            add(0, operation, outcome);
+        }
+    }
+}
+
+fn add(count: u64, operation: &'static str, outcome: &'static str) {
+    REQUESTS.add(count, &[KeyValue::new("operation", operation), KeyValue::new("outcome", outcome)]);
+}
+
 pub(super) struct RegistrarPort {
     pub(super) client: RegistrarClient,
     pub(super) limiter: RegistrarLimiter,
@@ -108,9 +128,7 @@ impl RegistrarPort {
         operation: &'static str,
         request: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, RegistrarError> {
-        let count = |outcome| {
-            REQUESTS.add(1, &[KeyValue::new("operation", operation), KeyValue::new("outcome", outcome)]);
-        };
+        let count = |outcome| add(1, operation, outcome);
         let Some(_permit) = self.limiter.acquire().await else {
             count("rate_limited");
             tracing::warn!(operation, "the rate limit of the registrar is reached");

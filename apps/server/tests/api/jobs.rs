@@ -40,17 +40,25 @@ fn value(metrics: &str, metric: &str, job: &str) -> Option<f64> {
 }
 
 /// The counters of the recommended alerts (docs/operations.md), with the labels that the alerts select.
-const COUNTERS_OF_ALERTS: [(&str, &[&str]); 5] = [
+const COUNTERS_OF_ALERTS: [(&str, &[&str]); 8] = [
     ("svc_http_requests_refused_total", &[]),
     ("svc_uploads_rejected_total", &[r#"kind="bundle""#, r#"reason="capacity""#]),
     ("svc_desired_unavailable_parts_total", &[r#"part="secrets""#]),
     ("svc_billing_webhooks_total", &[r#"effect="unassigned""#, r#"event="subscription""#]),
     ("svc_job_failures_total", &[r#"name="dns.purge_deleted""#]),
+    ("svc_registrar_requests_total", &[r#"operation="read""#, r#"outcome="failed""#]),
+    ("svc_registrar_requests_total", &[r#"operation="renew""#, r#"outcome="ok""#]),
+    ("svc_domains_unbilled_renewals_total", &[]),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn counters_of_alerts_exist_before_the_first_event() {
-    let metrics = Process::start().await.metrics().await;
+    let registrar = [
+        ("SVC_REGISTRAR_URL", "http://127.0.0.1:9".to_owned()),
+        ("SVC_REGISTRAR_USER", "svc".to_owned()),
+        ("SVC_REGISTRAR_TOKEN", "secret".to_owned()),
+    ];
+    let metrics = Process::with(&registrar).await.metrics().await;
     for (name, labels) in COUNTERS_OF_ALERTS {
         let is_counter =
             |line: &&str| line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label));

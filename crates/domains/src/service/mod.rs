@@ -90,6 +90,7 @@ impl Domains {
     /// Creates the service.
     #[must_use]
     pub fn new(store: Store, config: DomainsConfig, ports: Ports) -> Self {
+        sync::create_counter();
         Self { store, config: Arc::new(config), ports }
     }
 

@@ -35,6 +35,11 @@ static UNBILLED: LazyLock<Counter<u64>> = LazyLock::new(|| {
         .build()
 });
 
+/// Creates the counter, because an alert needs the series before the first event.
+pub(super) fn create_counter() {
+    UNBILLED.add(0, &[]);
+}
+
 /// The name of the system actor in the audit log.
 const ACTOR: &str = "domains.sync";
 
