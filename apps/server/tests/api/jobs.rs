@@ -67,6 +67,18 @@ async fn counters_of_alerts_exist_before_the_first_event() {
     }
 }
 
+/// A scrape is up to a minute old, and the run of a job with a period of one second can take minutes.
+#[test]
+fn alert_on_failing_jobs_has_a_minimum_age() {
+    let guide = include_str!("../../../../docs/operations.md");
+    let alerts = guide.lines().filter(|line| line.contains("time() - svc_job_last_success_timestamp_seconds >"));
+    let alerts: Vec<&str> = alerts.collect();
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    let minimum =
+        alerts[0].split_once("> clamp_min(3 * svc_job_period_seconds, ").unwrap().1.split_once(')').unwrap().0;
+    assert!(minimum.parse::<u64>().unwrap() >= 300, "{minimum}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_failed_jobs_and_include_jobs_that_never_succeeded() {
     let database = TestDatabase::create().await;
