@@ -31,6 +31,10 @@ pub struct GitToken {
     /// The scheme and the host that the token is for.
     pub url: String,
     pub token: Secret,
+    /// The id of the token. `None` in a file of an earlier version.
+    pub id: Option<String>,
+    /// The SHA-256 digest of the credential that created the token, in base64. `None` in a file of an earlier version.
+    pub creator: Option<String>,
     /// When the token expires, in seconds since 1970.
     pub expires_at: u64,
 }

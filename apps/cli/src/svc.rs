@@ -49,7 +49,7 @@ impl<'a> Svc<'a> {
 
     /// Returns a client with the credential of the signed-in user.
     pub fn client(&self) -> Result<Client, CliError> {
-        let credential = self.credential()?.ok_or_else(|| CliError::NotSignedIn(self.api.clone()))?;
+        let credential = self.require_credential()?;
         let client = self.anonymous.clone();
         if !uses_stored_credential() {
             return Ok(client.with_credential(credential));
@@ -58,11 +58,13 @@ impl<'a> Svc<'a> {
         Ok(client.with_credential_source(credential, Arc::new(source)))
     }
 
-    pub fn credential(&self) -> Result<Option<Secret>, CliError> {
-        match environment("SVC_CLI_TOKEN") {
-            Some(token) => self.require_explicit_api("SVC_CLI_TOKEN").map(|()| Some(Secret::new(token))),
-            None => Ok(Config::read()?.credentials.remove(&self.api)),
-        }
+    /// Returns the credential of the signed-in user.
+    pub fn require_credential(&self) -> Result<Secret, CliError> {
+        let credential = match environment("SVC_CLI_TOKEN") {
+            Some(token) => self.require_explicit_api("SVC_CLI_TOKEN").map(|()| Some(Secret::new(token)))?,
+            None => Config::read()?.credentials.remove(&self.api),
+        };
+        credential.ok_or_else(|| CliError::NotSignedIn(self.api.clone()))
     }
 
     /// Fails if the API comes only from the link file. Otherwise the author of a folder could choose where a token is

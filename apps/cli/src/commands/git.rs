@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, stdin};
 use std::process::{Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, SecondsFormat};
 use client::types::{NewAccessToken, Scope};
+use client::{Client, Secret};
+use ring::digest::{SHA256, digest};
 use url::Url;
 
 use super::device::now;
@@ -97,14 +101,24 @@ async fn credential(svc: &Svc<'_>, operation: &str) -> Result<(), CliError> {
 
 /// Returns the stored token for git, or creates one.
 async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
-    let known = Config::read()?.git_tokens.remove(&svc.api);
-    if let Some(known) = known.filter(|known| known.expires_at > now() + MARGIN_SECONDS) {
+    if let Some(known) = stored_token(svc, &credential_digest(&svc.require_credential()?))? {
         return Ok(known);
     }
-    let client = svc.client()?;
-    let git_url = client.service_config().send().await?.git_url.clone();
+    let git_url = svc.client()?.service_config().send().await?.git_url.clone();
     let git_url =
         git_url.ok_or_else(|| CliError::Other("this platform serves no repositories over HTTPS".to_owned()))?;
+    let url = origin(&git_url)?;
+    // A sign-in or a logout of another process waits until the token is stored, and then revokes it.
+    let _lock = Config::lock()?;
+    let credential = svc.require_credential()?;
+    let creator = credential_digest(&credential);
+    // Another process may have created one before the lock.
+    if let Some(known) = stored_token(svc, &creator)? {
+        return Ok(known);
+    }
+    // The renewal of a credential would wait for the lock. Only the tokens of devices have one, and they cannot create
+    // tokens.
+    let client = svc.anonymous.clone().with_credential(credential);
     let expires_at = now() + LIFETIME_SECONDS;
     let time = i64::try_from(expires_at).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     let new = NewAccessToken {
@@ -115,13 +129,36 @@ async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
         restrict: None,
     };
     let created = client.credentials_token_create(&new).send().await?;
-    let token = GitToken { url: origin(&git_url)?, token: created.token.clone(), expires_at };
-    // The lock is taken after the request, because the request may renew the session under the same lock.
-    let _lock = Config::lock()?;
+    let (id, creator) = (Some(created.id.clone()), Some(creator));
+    let token = GitToken { url, token: created.token.clone(), id, creator, expires_at };
     let mut config = Config::read()?;
     config.git_tokens.insert(svc.api.clone(), token.clone());
     config.write()?;
     Ok(token)
+}
+
+/// Returns the stored token if this credential created it and it does not expire soon.
+fn stored_token(svc: &Svc<'_>, creator: &str) -> Result<Option<GitToken>, CliError> {
+    let stored = Config::read()?.git_tokens.remove(&svc.api);
+    let is_usable =
+        |token: &GitToken| token.creator.as_deref() == Some(creator) && token.expires_at > now() + MARGIN_SECONDS;
+    Ok(stored.filter(is_usable))
+}
+
+fn credential_digest(credential: &Secret) -> String {
+    STANDARD.encode(digest(&SHA256, credential.reveal().as_bytes()))
+}
+
+/// Revokes a token that this machine no longer uses. Only a login session of its user can revoke it.
+pub async fn revoke(svc: &Svc<'_>, session: Option<&Client>, token: &GitToken) {
+    const REMAINS_VALID: &str = "the token of git was not revoked, and remains valid until it expires";
+    if token.expires_at <= now() {
+        return;
+    }
+    let Some((session, id)) = session.zip(token.id.as_ref()) else { return svc.out.warn(REMAINS_VALID) };
+    if let Err(error) = session.credentials_token_revoke(id).send().await {
+        svc.out.warn(format!("{REMAINS_VALID}: {error}"));
+    }
 }
 
 /// Returns the scheme and the host of a URL, with its port if that is not the default.

@@ -6,7 +6,7 @@ use client::types::{DevLogin, Session};
 use client::{Client, Method, Secret};
 use serde_json::Value;
 
-use super::device;
+use super::{device, git};
 use crate::browser;
 use crate::config::{Config, StoredGrant};
 use crate::error::CliError;
@@ -83,7 +83,9 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
     }
     let lock = Config::lock()?;
     let mut config = Config::read()?;
-    config.credentials.insert(svc.api.clone(), credential);
+    let former = config.credentials.insert(svc.api.clone(), credential);
+    // The token of git may belong to another user.
+    let git_token = config.git_tokens.remove(&svc.api);
     let replaced = match grant {
         Some(grant) => config.grants.insert(svc.api.clone(), grant),
         None => config.grants.remove(&svc.api),
@@ -93,6 +95,10 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
     }
     config.write()?;
     drop(lock);
+    if let Some(token) = git_token {
+        let former = former.map(|credential| svc.anonymous.clone().with_credential(credential));
+        git::revoke(svc, former.as_ref(), &token).await;
+    }
     if let Some(replaced) = replaced {
         device::revoke(svc, &replaced).await;
     }
@@ -150,18 +156,29 @@ pub async fn logout(svc: &Svc<'_>) -> Result<(), CliError> {
     let lock = Config::lock()?;
     let mut config = Config::read()?;
     let grant = config.grants.remove(&svc.api);
+    let git_token = config.git_tokens.remove(&svc.api);
     let Some(credential) = config.credentials.remove(&svc.api) else {
+        if let Some(token) = git_token {
+            config.write()?;
+            drop(lock);
+            git::revoke(svc, None, &token).await;
+        }
         svc.out.info(format!("you are not signed in at {}", svc.api));
         return svc.out.json_only(&Value::Null);
     };
-    // Delete the credential first, so that this machine is signed out even if the API is unavailable.
+    // Delete the credentials first, so that this machine is signed out even if the API is unavailable.
     config.write()?;
     drop(lock);
     if let Some(grant) = grant {
         device::revoke(svc, &grant).await;
     }
-    if credential.reveal().starts_with(SESSION_PREFIX) {
-        match svc.anonymous.clone().with_credential(credential).auth_logout().send().await {
+    let is_session = credential.reveal().starts_with(SESSION_PREFIX);
+    let client = svc.anonymous.clone().with_credential(credential);
+    if let Some(token) = git_token {
+        git::revoke(svc, Some(&client), &token).await;
+    }
+    if is_session {
+        match client.auth_logout().send().await {
             // The session has already ended.
             Err(error) if error.status() == Some(401) => {}
             Err(error) => {

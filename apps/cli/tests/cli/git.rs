@@ -1,8 +1,33 @@
 //! `svc repos` and `svc git`.
 
-use serde_json::json;
+use std::fs;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
 
+use serde_json::{Value, json};
+
+use crate::reverse_proxy::{self, Action};
 use crate::support::{Machine, Platform};
+
+/// The request of git for the password of the git node.
+const REQUEST: &str = "protocol=https\nhost=git.example\n\n";
+
+/// Changes the file with the credentials.
+fn edit_credentials(machine: &Machine, edit: impl FnOnce(&mut Value)) {
+    let path = machine.credentials();
+    let mut content: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    edit(&mut content);
+    fs::write(path, content.to_string()).unwrap();
+}
+
+/// Asserts that a user has created tokens and that all are revoked. Signs the user in.
+#[track_caller]
+fn assert_tokens_are_revoked(machine: &Machine, subject: &str) {
+    machine.svc(&["login", "--dev", subject]).succeeds();
+    let tokens = machine.json(&["tokens", "list"]);
+    let tokens = tokens["items"].as_array().unwrap();
+    assert!(!tokens.is_empty() && tokens.iter().all(|token| !token["revokedAt"].is_null()), "{tokens:?}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repositories_are_managed() {
@@ -67,6 +92,83 @@ async fn git_receives_a_token_for_the_git_node_only() {
     assert!(
         tokens.iter().all(|token| token["scopes"] == json!(["deploy", "git:write"]) && !token["expiresAt"].is_null())
     );
+}
+
+/// The token of git belongs to the user who was signed in when `svc` created it.
+#[tokio::test(flavor = "multi_thread")]
+async fn token_of_git_ends_with_the_sign_in() {
+    let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
+    let machine = platform.ada();
+    let answer = || machine.svc_with_stdin(REQUEST, &["git", "credential", "get"]);
+    let of_ada = answer().succeeds().out;
+    assert!(of_ada.contains("password=svc_pat_"), "{of_ada}");
+    let login = machine.svc(&["login", "--dev", "grace"]).succeeds();
+    assert!(!login.err.contains("warning"), "{login:?}");
+    assert_tokens_are_revoked(&Machine::new(&platform.api), "ada");
+    assert_ne!(answer().succeeds().out, of_ada);
+
+    let logout = machine.svc(&["logout"]).succeeds();
+    assert!(!logout.err.contains("warning"), "{logout:?}");
+    assert!(!fs::read_to_string(machine.credentials()).unwrap().contains("svc_pat_"));
+    answer().fails(3);
+    assert_tokens_are_revoked(&machine, "grace");
+
+    // An expired token needs no revocation.
+    answer().succeeds();
+    edit_credentials(&machine, |content| content["git_tokens"][&platform.api]["expiresAt"] = json!(1));
+    let logout = machine.svc(&["logout"]).succeeds();
+    assert!(!logout.err.contains("warning"), "{logout:?}");
+
+    const NOT_REVOKED: &str = "warning: the token of git was not revoked";
+    machine.svc(&["login", "--dev", "grace"]).succeeds();
+    answer().succeeds();
+    edit_credentials(&machine, |content| content["credentials"] = json!({}));
+    machine.svc(&["logout"]).succeeds().stderr_contains(NOT_REVOKED).stderr_contains("you are not signed in");
+    machine.svc(&["login", "--dev", "grace"]).succeeds();
+    answer().succeeds();
+    drop(platform);
+    machine.svc(&["logout"]).succeeds().stderr_contains(NOT_REVOKED);
+    assert!(!fs::read_to_string(machine.credentials()).unwrap().contains("svc_pat_"));
+}
+
+/// The stored token belongs to the stored sign-in.
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_token_of_git_is_not_used_with_another_credential() {
+    let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
+    let mut machine = platform.ada();
+    let answer = |machine: &Machine| machine.svc_with_stdin(REQUEST, &["git", "credential", "get"]);
+    let of_session = answer(&machine).succeeds().out;
+    let token = machine.svc(&["tokens", "create", "ci", "--scope", "account:read"]).succeeds().out;
+    machine.environment.insert("SVC_CLI_TOKEN", token.trim_end().to_owned());
+    answer(&machine).fails(3).stderr_contains("code session_required");
+    machine.environment.remove("SVC_CLI_TOKEN");
+    assert_eq!(answer(&machine).succeeds().out, of_session);
+    // A file of an earlier version does not state the creator.
+    edit_credentials(&machine, |content| content["git_tokens"][&platform.api]["creator"] = Value::Null);
+    assert_ne!(answer(&machine).succeeds().out, of_session);
+}
+
+/// `svc logout` runs while `svc` creates the token.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_logout_revokes_the_token_of_git() {
+    let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
+    let logout = Arc::new(Mutex::new((None::<Command>, None::<Child>)));
+    let started = Arc::clone(&logout);
+    let proxy = reverse_proxy::start_with(&platform, move |request| {
+        if request == "POST /v1/me/tokens" {
+            let (command, child) = &mut *started.lock().unwrap();
+            *child = command.take().map(|mut command| command.spawn().unwrap());
+        }
+        Action::Forward
+    });
+    let machine = Machine::new(&proxy.await);
+    machine.svc(&["login", "--dev", "ada"]).succeeds();
+    logout.lock().unwrap().0 = Some(machine.command(&["logout"]));
+    machine.svc_with_stdin(REQUEST, &["git", "credential", "get"]).succeeds();
+    let child = logout.lock().unwrap().1.take().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && !String::from_utf8(output.stderr).unwrap().contains("warning"));
+    assert_tokens_are_revoked(&machine, "ada");
 }
 
 #[tokio::test(flavor = "multi_thread")]
