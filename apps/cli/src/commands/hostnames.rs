@@ -72,7 +72,8 @@ impl Hostnames {
             Self::Add { name } => (client.hostnames_add(&org, &project, &NewHostname { name }).send().await?, false),
             Self::Verify { name } => (client.hostnames_verify(&org, &project, &name).send().await?, true),
         };
-        svc.out.response(&hostname, |it| format!("{}  {}", it.name, it.state))?;
+        // Report a failed verification even if the output is closed.
+        let printed = svc.out.response(&hostname, |it| format!("{}  {}", it.name, it.state));
         print_records(svc, &hostname);
         let error = hostname.last_error.as_deref();
         let is_verified = hostname.state == HostnameState::Active && hostname.checks.is_empty();
@@ -86,7 +87,7 @@ impl Hostnames {
         if is_verified {
             svc.out.success(format!("{} is active", hostname.name));
         }
-        Ok(())
+        printed
     }
 }
 

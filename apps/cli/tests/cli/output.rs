@@ -67,3 +67,16 @@ async fn closed_stdout_is_not_an_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_stdout_does_not_hide_a_failure() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    ada.svc(&["hostnames", "add", "www.example.org"]).succeeds();
+    let mut child = ada.command(&["hostnames", "verify", "www.example.org"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(8), "{err}");
+    assert!(err.contains("error: www.example.org"), "{err}");
+}

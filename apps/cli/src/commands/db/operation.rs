@@ -124,12 +124,13 @@ impl Options {
         }
         svc.out.info(format!("started {id}; until it is committing, `svc db abort {id}` aborts it"));
         let operation = wait(svc, (client, org, project), id).await?;
-        svc.out.response(&operation, summary)?;
+        // Report a failure even if the output is closed.
+        let printed = svc.out.response(&operation, summary);
         match &operation.terminal_code {
             None => svc.out.success(done),
             Some(code) => return Err(CliError::OperationFailed(format!("{id} ended with {code}"))),
         }
-        Ok(())
+        printed
     }
 }
 
