@@ -1,4 +1,4 @@
-//! Deployments over connections that fail.
+//! Deployments and imports over connections that fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Machine, Platform};
+use crate::reverse_proxy::{self, Action};
+use crate::support::{CommandResult, Machine, Platform};
 
 /// The point at which a connection is cut.
 #[derive(Clone, Copy)]
@@ -98,4 +99,42 @@ async fn interrupted_upload_is_retried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn upload_is_retried_without_a_second_deployment_if_the_response_is_lost() {
     assert_deploys_once(&[Cut::Response, Cut::Response]).await;
+}
+
+/// Imports a zone over a connection that loses the response. The client repeats the import, whose precondition the first
+/// attempt has made false. `comparison` is the action for the comparison of the zone with the file.
+async fn import_with_a_lost_response(comparison: fn() -> Action) -> CommandResult {
+    let platform = Platform::with(&[("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned())]).await;
+    let imports = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&imports);
+    let proxy = reverse_proxy::start_with(&platform, move |request| {
+        if !request.starts_with("PUT ") {
+            return Action::Forward;
+        }
+        // The preview, the import, its retry, and the comparison.
+        match counter.fetch_add(1, Ordering::SeqCst) {
+            1 => Action::LoseResponse,
+            3 => comparison(),
+            _ => Action::Forward,
+        }
+    });
+    let ada = Machine::new(&proxy.await);
+    ada.svc(&["login", "--dev", "ada"]).succeeds();
+    ada.svc(&["zones", "create", "example.org", "--org", "ada"]).succeeds();
+    ada.write("zone", "www 300 IN A 192.0.2.1\n");
+    let result = ada.svc(&["zones", "import", "example.org", "zone", "--yes", "--org", "ada", "--json"]);
+    assert_eq!(imports.load(Ordering::SeqCst), 4, "{result:?}");
+    result
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn import_of_a_zone_succeeds_if_the_response_is_lost() {
+    let result = import_with_a_lost_response(|| Action::Forward).await.succeeds();
+    assert_eq!(result.json()["rrsetCount"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn import_of_a_zone_reports_the_precondition_if_the_comparison_fails() {
+    let result = import_with_a_lost_response(|| Action::Respond(400)).await.fails(1);
+    assert_eq!(result.json()["code"], "precondition_failed");
 }

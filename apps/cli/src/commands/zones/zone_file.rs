@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use client::types::{RRset, ZoneDetail};
-use client::{Client, Method, Upload};
+use client::{Client, Error, Method, Response, Upload};
 use serde::Deserialize;
 
 use super::records::rows;
@@ -36,6 +36,12 @@ struct Difference {
     removed: Vec<RRset>,
 }
 
+impl Difference {
+    fn is_empty(&self) -> bool {
+        [&self.added, &self.changed, &self.removed].iter().all(|rrsets| rrsets.is_empty())
+    }
+}
+
 pub async fn export((client, org): (&Client, &str), zone: &str) -> Result<(), CliError> {
     let call = client.call::<()>(Method::GET, &path(org, zone)).timeout(DOWNLOAD_TIMEOUT);
     Output::download(&call.send_raw().await?)
@@ -49,19 +55,40 @@ impl Import {
         let path = path(org, &zone);
         // The preview and the import fail if the zone changes in the meantime.
         let etag = format!("\"{}\"", client.dns_get(org, &zone).send().await?.serial);
-        let preview = client.call::<Difference>(Method::PUT, &path).query("dryRun", Some(&true));
-        let preview = preview.header("If-Match", Some(&etag)).upload("text/dns", upload(&text)).send().await?;
+        let preview = compare(client, &path, Some(&etag), &text).await?;
         if dry_run {
             return svc.out.response(&preview, show);
         }
         svc.out.info(show(&preview));
         prompt::require_yes(yes, &format!("Change {zone} like this?"), "changed")?;
         let import = client.call::<ZoneDetail>(Method::PUT, &path).header("If-Match", Some(&etag));
-        let imported = import.upload("text/dns", upload(&text)).send().await?;
+        let imported = match import.upload("text/dns", upload(&text)).send().await {
+            // If the response was lost, the client repeated the import, which had already changed the zone.
+            Err(error) if error.code() == Some("precondition_failed") => {
+                let is_imported =
+                    compare(client, &path, None, &text).await.is_ok_and(|difference| difference.is_empty());
+                if !is_imported {
+                    return Err(error.into());
+                }
+                client.dns_get(org, &zone).send().await?
+            }
+            outcome => outcome?,
+        };
         svc.out.response(&imported, |_| String::new())?;
         svc.out.success(format!("{zone} has {} rrsets", imported.rrset_count));
         Ok(())
     }
+}
+
+/// Compares a zone with a zone file. Fails if the zone does not have the ETag.
+async fn compare(
+    client: &Client,
+    path: &[&str],
+    etag: Option<&String>,
+    text: &[u8],
+) -> Result<Response<Difference>, Error> {
+    let call = client.call(Method::PUT, path).query("dryRun", Some(&true)).header("If-Match", etag);
+    call.upload("text/dns", upload(text)).send().await
 }
 
 fn path<'a>(org: &'a str, zone: &'a str) -> [&'a str; 7] {
