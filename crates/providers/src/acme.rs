@@ -5,6 +5,7 @@
 mod session;
 mod transport;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,11 +39,25 @@ pub struct AcmeConfig {
 }
 
 /// An external account binding.
-#[derive(Debug, Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct AccountBinding {
-    pub key_id: String,
-    /// The HMAC key in base64url.
-    pub key: Secret,
+    key_id: String,
+    key: Vec<u8>,
+}
+
+impl AccountBinding {
+    /// Creates a binding with an HMAC key in base64url. Returns `None` if the key is malformed or empty.
+    #[must_use]
+    pub fn new(key_id: String, key: &str) -> Option<Self> {
+        let key = URL_SAFE_NO_PAD.decode(key.trim_end_matches('=')).ok().filter(|key| !key.is_empty())?;
+        Some(Self { key_id, key })
+    }
+}
+
+impl fmt::Debug for AccountBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountBinding").field("key_id", &self.key_id).finish_non_exhaustive()
+    }
 }
 
 /// A failed call.
@@ -154,13 +169,9 @@ impl Acme {
     /// Creates the client of an authority. It calls only the origin of the directory.
     ///
     /// # Errors
-    /// Returns an error for an address that is not http or https, for a malformed certificate authority, and for a
-    /// binding key that is not base64url.
+    /// Returns an error for an address that is not http or https, and for a malformed certificate authority.
     pub fn new(config: AcmeConfig) -> Result<Self, OutboundConfigError> {
         let client = OutboundClient::with_ca("acme", &config.directory, config.ca.as_deref(), LIMITS)?;
-        if let Some(binding) = &config.binding {
-            decode_key(&binding.key).map_err(|error| OutboundConfigError::Client(error.to_string()))?;
-        }
         Ok(Self { config: Arc::new(config), client })
     }
 
@@ -179,13 +190,8 @@ impl Acme {
         let contact: Vec<String> = self.config.contact.iter().map(|address| format!("mailto:{address}")).collect();
         let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
         let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
-        let binding = match &self.config.binding {
-            Some(AccountBinding { key_id, key }) => {
-                let key = decode_key(key).map_err(|error| AcmeError::Refused(error.to_string()))?;
-                Some(ExternalAccountKey::new(key_id.clone(), &key))
-            }
-            None => None,
-        };
+        let binding = self.config.binding.as_ref();
+        let binding = binding.map(|binding| ExternalAccountKey::new(binding.key_id.clone(), &binding.key));
         let builder = Account::builder_with_http(Box::new(transport.clone()));
         let created = builder.create(&new, self.directory().to_owned(), binding.as_ref()).await;
         let (_, credentials) = created.map_err(|error| transport.classify(error))?;
@@ -241,8 +247,4 @@ impl Acme {
     fn transport(&self) -> Transport {
         Transport::new(self.client.clone())
     }
-}
-
-fn decode_key(key: &Secret) -> Result<Vec<u8>, base64::DecodeError> {
-    URL_SAFE_NO_PAD.decode(key.reveal().trim_end_matches('='))
 }

@@ -36,3 +36,4 @@ pub use smtp::{
     SmtpConfig, Step, Timeouts, Tls,
 };
 pub use sns::{SnsClient, SnsError};
+pub use tls::check_ca;

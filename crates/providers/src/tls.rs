@@ -28,6 +28,14 @@ pub(crate) fn roots(additional: Option<&str>) -> Result<RootCertStore, OutboundC
     add(system, additional)
 }
 
+/// Checks a PEM text of additional certificate authorities.
+///
+/// # Errors
+/// Returns [`OutboundConfigError::Ca`] if it contains no certificate or an invalid one.
+pub fn check_ca(pem: &str) -> Result<(), OutboundConfigError> {
+    add(RootCertStore::empty(), Some(pem)).map(drop)
+}
+
 fn collect(loaded: CertificateResult) -> RootCertStore {
     for error in &loaded.errors {
         tracing::warn!(error = %error_chain(error), "failed to load certificates of the system");

@@ -2,7 +2,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use kernel::Secret;
 use kernel::seal::{AssociatedData, Sealed};
 use providers::acme::AccountBinding;
 use ring::rand::SystemRandom;
@@ -41,7 +40,7 @@ async fn account_is_bound_with_the_right_key() {
 
 /// Continues with a server that has this binding, after the delay of the failed order.
 async fn with_binding(rig: Rig, key_id: &str, key: String) -> Rig {
-    let binding = AccountBinding { key_id: key_id.to_owned(), key: Secret::new(key) };
+    let binding = AccountBinding::new(key_id.to_owned(), &key).unwrap();
     let rig = rig.continue_with(|config| config.acme[0].binding = Some(binding)).await;
     rig.app.clock.advance(6 * 3600);
     rig

@@ -68,6 +68,9 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         // The device flow is off.
         ("SVC_OAUTH_CLI_CLIENT_ID", Some("app_01h455vb4pex5vsknk084sn02q")),
         ("SVC_OAUTH_CLI_CLIENT_ID", Some("hunter2")),
+        // The key is not base64url.
+        ("SVC_ACME_EAB", Some("ca.example:kid:hunter2!")),
+        ("SVC_ACME_CA", Some("/dev/null")),
         // One of the two settings is missing.
         ("SVC_LENDING_URL", Some("https://lending.example")),
         ("SVC_LENDING_SECRET", Some("hunter2")),
