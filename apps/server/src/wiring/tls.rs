@@ -49,28 +49,40 @@ pub(super) fn wire(
 struct Issued {
     certificates: Certificates,
     store: Arc<CertificateStore>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Clone, Default)]
+struct Held {
     /// The certificate that was read last.
-    held: Arc<Mutex<Option<CertificateId>>>,
+    id: Option<CertificateId>,
+    /// The name of the certificate in the store.
+    name: Option<String>,
 }
 
 impl Issued {
     /// Puts the current certificate into the store. The last one stays until another one is issued.
     async fn load(&self) -> Result<(), CertificateError> {
-        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ApiCertificate::New(issued)) = self.certificates.api_certificate(held).await? else { return Ok(()) };
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let issued = self.certificates.api_certificate(held.id).await?;
+        let Some(ApiCertificate::New(issued)) = issued else { return Ok(()) };
         let IssuedCertificate { reference: CertificateReference { id, name, .. }, chain, key } = issued;
         let (chain, key) = (chain.as_bytes(), key.reveal().as_bytes());
         match ServedCertificate::parse(&name, chain, key, &crypto_provider()) {
             Ok(certificate) => {
                 tracing::info!(hostname = name, certificate = %id, "certificate of the API is in use");
-                self.store.insert([(name, certificate)]);
+                self.store.insert([(name.clone(), certificate)]);
+                // The wildcard may have replaced the certificate of the hostname, whose expiry would raise an alert.
+                self.store.remove(held.name.iter().filter(|former| **former != name));
+                held.name = Some(name);
             }
             Err(error) => {
                 let error = format!("{error:#}");
                 tracing::error!(hostname = name, certificate = %id, error, "the certificate of the API is unusable");
             }
         }
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        held.id = Some(id);
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
         Ok(())
     }
 }

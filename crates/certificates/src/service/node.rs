@@ -4,6 +4,7 @@ use kernel::{CertificateId, ProjectId};
 use store::{Connection, SealedColumn};
 
 use super::Certificates;
+use super::sync::EXPIRING_SECONDS;
 use crate::error::CertificateError;
 use crate::model::{ApiCertificate, CertificateReference, IssuedCertificate};
 use crate::repository::{CertificateRecord, CertificateRepository as _, OrderRepository as _};
@@ -21,8 +22,9 @@ impl Certificates {
         self.store.connection().await?.certificate_project(id).await?.ok_or(CertificateError::NotFound)
     }
 
-    /// Returns the current certificate of the API: that of its hostname, or the wildcard of the platform's domain.
-    /// Returns `None` until one is issued. `held` is the certificate that the caller has, which is not read again.
+    /// Returns the current certificate of the API: that of its hostname, or the wildcard of the platform's domain if
+    /// that one is missing, or expires within a week and before the wildcard. Returns `None` until one is issued. `held`
+    /// is the certificate that the caller has, which is not read again.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
@@ -32,10 +34,15 @@ impl Certificates {
     ) -> Result<Option<ApiCertificate>, CertificateError> {
         let Some(hostname) = &self.config.api_hostname else { return Ok(None) };
         let mut connection = self.store.connection().await?;
-        let mut found = connection.certificate_find_by_name(hostname).await?;
-        if found.is_none() && self.is_below_platform_domain(hostname) {
-            found = connection.certificate_find_by_name(&self.wildcard_name()).await?;
-        }
+        let own = connection.certificate_find_by_name(hostname).await?;
+        let before = self.store.clock_rng().now().plus_seconds(EXPIRING_SECONDS);
+        let is_expiring = |certificate: &CertificateRecord| certificate.not_after <= before;
+        let wildcard = if own.as_ref().is_none_or(is_expiring) && self.is_below_platform_domain(hostname) {
+            connection.certificate_find_by_name(&self.wildcard_name()).await?
+        } else {
+            None
+        };
+        let found = own.into_iter().chain(wildcard).max_by_key(|certificate| certificate.not_after);
         drop(connection);
         Ok(match found {
             None => None,

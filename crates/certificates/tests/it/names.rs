@@ -1,5 +1,8 @@
 //! Which names need a certificate.
 
+use certificates::ApiCertificate;
+use kernel::CertificateId;
+
 use crate::kit::Kit;
 
 #[tokio::test]
@@ -217,4 +220,26 @@ async fn nothing_is_issued_without_an_authority() {
     it.sync(project).await;
     it.certificates.reconcile().await.unwrap();
     assert_eq!((it.names().await, it.certificates.run_due().await.unwrap()), (Vec::new(), 0));
+}
+
+#[tokio::test]
+async fn wildcard_replaces_an_expiring_certificate_of_the_api() {
+    let it = Kit::start(1).await;
+    it.with_api("api.apps.example", None).reconcile().await.unwrap();
+    let api = it.with_api("api.apps.example", Some(it.org));
+    api.reconcile().await.unwrap();
+    assert_eq!(it.names().await, ["*.apps.example pending", "api.apps.example pending"]);
+    it.certify("api.apps.example", 30).await;
+    it.certify("*.apps.example", 60).await;
+    let rows = it.db_rows("SELECT id FROM certificates.certificates ORDER BY name").await;
+    let ids = rows.iter().map(|row| CertificateId::from_uuid(row["id"].as_str().unwrap().parse().unwrap()));
+    let [wildcard, own]: [CertificateId; 2] = ids.collect::<Vec<_>>().try_into().unwrap();
+    it.advance(22 * 24 * 3600);
+    assert_eq!(api.api_certificate(Some(own)).await.unwrap(), Some(ApiCertificate::Held));
+    // A week before its expiry.
+    it.advance(24 * 3600);
+    assert_eq!(api.api_certificate(Some(wildcard)).await.unwrap(), Some(ApiCertificate::Held));
+    // Without a valid one, the certificate that expired last is served.
+    it.advance(38 * 24 * 3600);
+    assert_eq!(api.api_certificate(Some(wildcard)).await.unwrap(), Some(ApiCertificate::Held));
 }

@@ -3,21 +3,24 @@
 use reqwest::Method;
 use sandbox::RecordType;
 use serde_json::{Value, json};
+use server::Config;
 use server::config::TlsConfig;
 
-use super::rig::Rig;
+use super::rig::{Rig, ZONES, set_platform_org};
 use crate::support::eventually;
 
 const API: &str = "api.svc.example";
 
+/// Lets the server terminate TLS for its API at this hostname.
+fn set_api(config: &mut Config, hostname: &str) {
+    let listen = "127.0.0.1:0".parse().unwrap();
+    config.tls = Some(TlsConfig { listen, hostname: hostname.to_owned(), files: None });
+    config.gateway.site.public_url = format!("https://{hostname}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn api_gets_a_certificate_that_nodes_cannot_have() {
-    let rig = Rig::start_with(|config| {
-        let listen = "127.0.0.1:0".parse().unwrap();
-        config.tls = Some(TlsConfig { listen, hostname: API.to_owned(), files: None });
-        config.gateway.site.public_url = format!("https://{API}");
-    });
-    let Some(rig) = rig.await else { return };
+    let Some(rig) = Rig::start_with(|config| set_api(config, API)).await else { return };
     rig.dns.set(API, RecordType::A, &["127.0.0.1"]);
     let root = reqwest::Certificate::from_pem(rig.pebble.root().await.as_bytes()).unwrap();
     let address = rig.app.tls.unwrap();
@@ -63,4 +66,50 @@ async fn api_gets_a_certificate_that_nodes_cannot_have() {
         metrics.contains("svc_tls_certificates{source=\"issued\"} 1").then_some(())
     };
     eventually("the metric", loads).await;
+}
+
+/// Returns when the issued certificate of a name expires, in seconds since 1970.
+async fn expiry(rig: &Rig, name: &str) -> Option<i64> {
+    let statement = format!(
+        "SELECT extract(epoch FROM not_after)::bigint AS expiry FROM certificates.certificates WHERE name = '{name}'"
+    );
+    rig.app.db_rows(&statement).await.first().and_then(|row| row["expiry"].as_i64())
+}
+
+/// Returns `Some` if the server has only one issued certificate, which expires at this time.
+async fn has_only(rig: &Rig, expiry: i64) -> Option<()> {
+    let metrics = reqwest::get(format!("{}/metrics", rig.app.internal)).await.unwrap().text().await.unwrap();
+    let lines = [
+        "svc_tls_certificates{source=\"issued\"} 1\n".to_owned(),
+        format!("svc_tls_earliest_expiry_timestamp_seconds{{source=\"issued\"}} {expiry}\n"),
+    ];
+    lines.iter().all(|line| metrics.contains(line)).then_some(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wildcard_replaces_the_expiring_certificate_of_the_api_in_the_store() {
+    const API: &str = "api.apps.svc.example";
+    let Some(rig) = Rig::start_with(|config| set_api(config, API)).await else { return };
+    rig.dns.set(API, RecordType::A, &["127.0.0.1"]);
+    let retry = "UPDATE certificates.names SET due_at = now(), failures = 0 WHERE project_id IS NULL AND failures > 0";
+    let issued = async || {
+        rig.app.db_execute(retry).await.unwrap();
+        expiry(&rig, API).await
+    };
+    let own = eventually("the certificate of the hostname", issued).await;
+
+    let org = rig.org().await;
+    let rig = rig.continue_with(|config| set_platform_org(config, org)).await;
+    eventually("the certificate of the hostname is in use", async || has_only(&rig, own).await).await;
+    rig.ada.post(ZONES, json!({ "name": "svc.example" })).await.expect(200);
+    rig.dns.set("svc.example", RecordType::NS, &["ns1.svc.example"]);
+    rig.dns.set("svc.example", RecordType::SOA, &["ns1.svc.example. hostmaster.svc.example. 1"]);
+    // The wildcard waits for its zone.
+    rig.app.clock.advance(10);
+    let wildcard = eventually("the wildcard", async || expiry(&rig, "*.apps.svc.example").await).await;
+    has_only(&rig, own).await.expect("the certificate of the hostname is still in use");
+    let expires = "UPDATE certificates.certificates SET not_after = now() + interval '1 day' \
+        WHERE name = 'api.apps.svc.example'";
+    rig.app.db_execute(expires).await.unwrap();
+    eventually("the wildcard is in use", async || has_only(&rig, wildcard).await).await;
 }
