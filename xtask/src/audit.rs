@@ -6,6 +6,7 @@ use anyhow::Result;
 use kernel::{OrgId, Time, UserId};
 use store::{AuditQuery, AuditRecord};
 
+use crate::output::out;
 use crate::setting::{Database, parse_org};
 
 #[derive(clap::Args)]
@@ -38,12 +39,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let query = AuditQuery { event, user, org, since };
     for record in database.store()?.audit_events(&query, limit.into()).await? {
         if json {
-            println!("{}", serde_json::to_string(&record)?);
+            out!("{}", serde_json::to_string(&record)?)?;
             continue;
         }
         let AuditRecord { event, actor_id, credential, target, data, created_at, .. } = record;
         let actor = actor_id.map_or_else(|| "-".to_owned(), |user| user.to_string());
-        println!("{created_at}  {event}  {actor}  {credential}  {target}  {data}");
+        out!("{created_at}  {event}  {actor}  {credential}  {target}  {data}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

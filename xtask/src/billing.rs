@@ -12,6 +12,7 @@ use serde_json::json;
 use store::Store;
 use uuid::Uuid;
 
+use crate::output::out;
 use crate::setting::{DatabaseArgs, parse_org};
 use crate::table;
 
@@ -68,21 +69,21 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Command::Events { limit, json } => {
             let events = store.connection().await?.unassigned_list(limit.into()).await?;
             if json {
-                events.iter().for_each(|event| println!("{}", document(event)));
+                events.iter().try_for_each(|event| out!("{}", document(event)))?;
             } else {
                 let head = ["received", "webhook id", "event", "organization"];
-                table::print(head, events.iter().map(row), limit.into());
+                table::print(head, events.iter().map(row), limit.into())?;
             }
         }
         Command::Adjust { org, micro_cents, reason } => {
             let actor = Actor::operator("xtask billing adjust");
             let balance = Adjustments::new(store).adjust(&actor, org, micro_cents, &reason).await?;
-            println!("the balance of {org} is {balance} microcents");
+            out!("the balance of {org} is {balance} microcents")?;
         }
         Command::Topups { limit } => {
             let topups = store.connection().await?.topup_list_charged(limit.into()).await?;
             let head = ["id", "organization", "microcents", "order", "created"];
-            table::print(head, topups.iter().map(topup_row), limit.into());
+            table::print(head, topups.iter().map(topup_row), limit.into())?;
         }
         Command::CreditTopup { id, reason } => {
             let actor = Actor::operator("xtask billing credit-topup");
@@ -98,7 +99,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 async fn end_topup(store: Store, actor: &Actor, id: Uuid, is_credited: bool, reason: &str) -> Result<()> {
     Adjustments::new(store).end_topup(actor, id, is_credited, reason).await?;
-    println!("ended the top-up {id} {}", if is_credited { "with credit" } else { "without credit" });
+    out!("ended the top-up {id} {}", if is_credited { "with credit" } else { "without credit" })?;
     Ok(())
 }
 

@@ -26,7 +26,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let Command::Unpaid { limit } = args.command;
     let renewals = store.connection().await?.charges_unpaid(limit.into()).await?;
     let head = ["found", "domain", "org", "renewed until", "cents", "state"];
-    table::print(head, renewals.iter().map(row), limit.into());
+    table::print(head, renewals.iter().map(row), limit.into())?;
     Ok(ExitCode::SUCCESS)
 }
 

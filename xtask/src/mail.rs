@@ -19,6 +19,7 @@ use orgs::OrgRepository as _;
 use settings::Secret;
 use store::{Connection, Store};
 
+use crate::output::{note, out};
 use crate::setting::{DatabaseArgs, read_setting};
 use records::{MailDomain, MailRecords, TTL};
 
@@ -44,11 +45,11 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let Command::DnsRecords { spf, apply } = args.command;
     let records = mail_domain(spf)?.records();
     for records in &records {
-        println!("{records}");
+        out!("{records}")?;
     }
     if let Some(zone) = apply {
         let changes = write(args.database.store()?, &zone, &records).await?;
-        eprintln!("changed rrsets of {zone}: {changes}");
+        note!("changed rrsets of {zone}: {changes}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ mod node;
 mod oauth_client;
 mod oauth_key;
 mod outbox;
+mod output;
 mod placement;
 mod saga;
 mod seal;

@@ -1,6 +1,7 @@
 //! `migrate`: applies and reverts migrations. It is also for operators, so it needs only a database URL, and neither
 //! cargo nor a checkout.
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use store::migrations::{self, Migration, Migrator};
 
+use crate::output::out;
 use crate::setting::Database;
 
 #[derive(clap::Args)]
@@ -45,16 +47,16 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let lock_timeout = Duration::from_secs(args.lock_timeout);
     let migrator = Migrator { lock_timeout, dry_run: args.dry_run, ..Migrator::default() };
     match args.command {
-        Command::Up => report("applied", migrator.up(&mut conn).await?, args.dry_run, |it| ("up.sql", it.up)),
+        Command::Up => report("applied", migrator.up(&mut conn).await?, args.dry_run, |it| ("up.sql", it.up))?,
         Command::Down { count } => {
-            report("reverted", migrator.down(&mut conn, count).await?, args.dry_run, |it| ("down.sql", it.down));
+            report("reverted", migrator.down(&mut conn, count).await?, args.dry_run, |it| ("down.sql", it.down))?;
         }
         Command::Check => migrator.check(&mut conn).await?,
         Command::Status => {
             let status = migrator.status(&mut conn).await?;
-            status.applied.iter().for_each(|it| println!("applied  {}", it.name));
-            status.pending.iter().for_each(|it| println!("pending  {}", it.name));
-            status.unknown.iter().for_each(|version| println!("unknown  {version}"));
+            status.applied.iter().try_for_each(|it| out!("applied  {}", it.name))?;
+            status.pending.iter().try_for_each(|it| out!("pending  {}", it.name))?;
+            status.unknown.iter().try_for_each(|version| out!("unknown  {version}"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -65,16 +67,17 @@ fn report(
     migrations: Vec<&Migration>,
     dry_run: bool,
     file: impl Fn(&Migration) -> (&'static str, &'static str),
-) {
+) -> io::Result<()> {
     if migrations.is_empty() {
-        println!("nothing to do");
+        out!("nothing to do")?;
     }
     for migration in migrations {
         let (name, sql) = file(migration);
         if dry_run {
-            println!("-- migrations/{}/{name}\n{sql}", migration.name);
+            out!("-- migrations/{}/{name}\n{sql}", migration.name)?;
         } else {
-            println!("{done} {}", migration.name);
+            out!("{done} {}", migration.name)?;
         }
     }
+    Ok(())
 }

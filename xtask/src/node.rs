@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use convergence::{Node, NodeKind, NodeName, Nodes};
+use convergence::{NewNode, Node, NodeKind, NodeName, Nodes};
 use kernel::audit::Actor;
 
+use crate::output::{out, print_credential};
 use crate::setting::DatabaseArgs;
 
 pub type Args = DatabaseArgs<Command>;
@@ -43,25 +44,30 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Add { name, kind } => {
             let added = nodes.add(&Actor::operator("xtask node add"), name, kind.kind()).await?;
-            println!("{}", added.token.reveal());
+            print(&added)?;
         }
         Command::Renew { name } => {
             let renewed = nodes.renew(&Actor::operator("xtask node renew"), &name).await?;
-            println!("{}", renewed.token.reveal());
+            print(&renewed)?;
         }
         Command::List => {
             for view in nodes.list().await? {
                 let last_seen = view.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
                 let Node { name, id, kind, .. } = view.node;
-                println!("{name}  {id}  {kind}  projects: {}  last seen {last_seen}", view.placements);
+                out!("{name}  {id}  {kind}  projects: {}  last seen {last_seen}", view.placements)?;
             }
         }
         Command::Revoke { name } => {
             let revoked = nodes.revoke(&Actor::operator("xtask node revoke"), &name).await?;
-            println!("moved to other nodes: {}, pending: {}", revoked.moved, revoked.pending);
+            out!("moved to other nodes: {}, pending: {}", revoked.moved, revoked.pending)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the credential of a node.
+fn print(node: &NewNode) -> Result<()> {
+    print_credential(node.token.reveal(), &format!("run `xtask node renew {}`", node.node.name))
 }
 
 impl KindArgs {

@@ -10,6 +10,7 @@ use kernel::{ClientId, Scope, ScopeSet};
 use oauth::{Clients, NewClient};
 use serde_json::json;
 
+use crate::output::{out, print_credential};
 use crate::setting::DatabaseArgs;
 
 pub type Args = DatabaseArgs<Command>;
@@ -59,34 +60,39 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             let scopes = if scopes.is_empty() { None } else { Some(scopes.into_iter().collect::<ScopeSet>()) };
             let new = NewClient { name, redirect_uris, scopes, confidential, device };
             let created = clients.add(&Actor::operator("xtask oauth-client add"), new).await?;
-            let secret = created.secret.as_ref().map(kernel::Token::reveal);
-            if json {
-                println!("{}", json!({ "clientId": created.id, "clientSecret": secret }));
+            let (id, secret) = (created.id, created.secret.as_ref().map(kernel::Token::reveal));
+            let lines = if json {
+                json!({ "clientId": id, "clientSecret": secret }).to_string()
             } else {
-                println!("client id      {}", created.id);
-                println!("client secret  {}", secret.unwrap_or("none: the app is public"));
+                format!("client id      {id}\nclient secret  {}", secret.unwrap_or("none: the app is public"))
+            };
+            match secret {
+                Some(_) => {
+                    print_credential(&lines, &format!("run `xtask oauth-client remove {id}`, then add the app again"))?;
+                }
+                None => out!("{lines}")?,
             }
         }
         Command::List { json } => {
             let all = clients.list().await?;
             if json {
-                println!("{}", serde_json::to_string(&all)?);
+                out!("{}", serde_json::to_string(&all)?)?;
                 return Ok(ExitCode::SUCCESS);
             }
             for client in all {
                 let kind = if client.confidential { "confidential" } else { "public" };
                 let device = if client.device { ", device flow" } else { "" };
                 let scopes = client.scopes.iter().map(Scope::as_str).collect::<Vec<_>>().join(" ");
-                println!("{}  {}  {kind}{device}  {}  {scopes}", client.client_id, client.name, client.created_at);
+                out!("{}  {}  {kind}{device}  {}  {scopes}", client.client_id, client.name, client.created_at)?;
                 for uri in client.redirect_uris {
-                    println!("    {uri}");
+                    out!("    {uri}")?;
                 }
             }
         }
         Command::Remove { client_id } => {
             let ended = clients.remove(&Actor::operator("xtask oauth-client remove"), client_id).await;
             ensure!(!matches!(ended, Err(oauth::OAuthError::ClientNotFound)), "there is no app {client_id}");
-            println!("removed; ended grants: {}", ended?);
+            out!("removed; ended grants: {}", ended?)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! `oauth-key`: lists and rotates the keys that sign access tokens. For operators.
 
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use kernel::{ClockRng, SigningKeyId, Time};
 use oauth::{KeySet, SigningKeys};
 use serde_json::{Value, json};
 
+use crate::output::out;
 use crate::setting::DatabaseArgs;
 
 pub type Args = DatabaseArgs<Command>;
@@ -35,11 +37,11 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Command::Rotate => (signing_keys.rotate(&Actor::operator("xtask oauth-key rotate")).await?, false),
         Command::Retire { key } => (signing_keys.retire(&Actor::operator("xtask oauth-key retire"), key).await?, false),
     };
-    print(&set, ClockRng::system().now(), json);
+    print(&set, ClockRng::system().now(), json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(set: &KeySet, now: Time, json: bool) {
+fn print(set: &KeySet, now: Time, json: bool) -> io::Result<()> {
     let current = set.current(now).map(|key| key.id);
     let rows: Vec<Value> = set
         .published(now)
@@ -54,12 +56,12 @@ fn print(set: &KeySet, now: Time, json: bool) {
         })
         .collect();
     if json {
-        println!("{}", Value::Array(rows));
-        return;
+        return out!("{}", Value::Array(rows));
     }
     for row in rows {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
         let (kid, state) = (text("kid"), text("state"));
-        println!("{kid}  {state:<9}  signs from {}  retires at {}", text("signsFrom"), text("retiresAt"));
+        out!("{kid}  {state:<9}  signs from {}  retires at {}", text("signsFrom"), text("retiresAt"))?;
     }
+    Ok(())
 }

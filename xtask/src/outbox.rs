@@ -1,6 +1,7 @@
 //! `outbox`: lists queued messages and dead letters, without their sealed payloads. Like `migrate`, it is also for
 //! operators.
 
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
@@ -9,6 +10,7 @@ use kernel::audit::Actor;
 use store::outbox::{Filter, QueuedMessage, Retry};
 use uuid::Uuid;
 
+use crate::output::out;
 use crate::setting::DatabaseArgs;
 use crate::table;
 
@@ -41,7 +43,7 @@ pub enum Command {
 pub async fn run(args: Args) -> Result<ExitCode> {
     let store = args.database.store()?;
     match args.command {
-        Command::List { dead, topic } => print(&store.outbox_list(&Filter { dead, topic }).await?),
+        Command::List { dead, topic } => print(&store.outbox_list(&Filter { dead, topic }).await?)?,
         Command::Retry { id, dead: _ } => {
             let which = id.map_or(Retry::All, Retry::One);
             let retried = store.outbox_retry(&Actor::operator("xtask outbox retry"), which).await?;
@@ -49,20 +51,20 @@ pub async fn run(args: Args) -> Result<ExitCode> {
                 retried > 0 || id.is_none(),
                 "no dead letter with this id; pending messages are retried automatically"
             );
-            println!("messages to retry: {retried}");
+            out!("messages to retry: {retried}")?;
         }
         Command::Drop { id } => {
             let dropped = store.outbox_drop(&Actor::operator("xtask outbox drop"), id).await?;
             ensure!(dropped, "no message with this id: it was delivered or withdrawn");
-            println!("dropped {id}");
+            out!("dropped {id}")?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(messages: &[QueuedMessage]) {
+fn print(messages: &[QueuedMessage]) -> io::Result<()> {
     let head = ["id", "topic", "key", "attempts", "created", "next attempt", "last error"];
-    table::print(head, messages.iter().map(row), Filter::MAX_MESSAGES);
+    table::print(head, messages.iter().map(row), Filter::MAX_MESSAGES)
 }
 
 fn row(message: &QueuedMessage) -> [String; 7] {

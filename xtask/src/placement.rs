@@ -11,6 +11,7 @@ use kernel::ProjectId;
 use kernel::audit::Actor;
 use store::Store;
 
+use crate::output::out;
 use crate::setting::DatabaseArgs;
 
 pub type Args = DatabaseArgs<Command>;
@@ -55,12 +56,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Command::Suspend { project } => {
             let id = find_project(&store, project).await?;
             let changed = placements.suspend(&Actor::operator("xtask placement suspend"), id).await?;
-            println!("{}", if changed { "suspended" } else { "already suspended" });
+            out!("{}", if changed { "suspended" } else { "already suspended" })?;
         }
         Command::Resume { project } => {
             let id = find_project(&store, project).await?;
             let changed = placements.resume(&Actor::operator("xtask placement resume"), id).await?;
-            println!("{}", if changed { "resumed" } else { "not suspended" });
+            out!("{}", if changed { "resumed" } else { "not suspended" })?;
         }
     }
     Ok(ExitCode::SUCCESS)

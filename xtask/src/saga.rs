@@ -1,6 +1,7 @@
 //! `saga`: lists purchases and other multi-step operations, continues them and ends them. Like `migrate`, it is also
 //! for operators.
 
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
@@ -11,6 +12,7 @@ use store::Store;
 use store::saga::{SagaFilter, SagaStatus};
 use uuid::Uuid;
 
+use crate::output::out;
 use crate::setting::DatabaseArgs;
 use crate::table;
 
@@ -36,16 +38,16 @@ pub enum Command {
 pub async fn run(args: Args) -> Result<ExitCode> {
     let store = args.database.store()?;
     match args.command {
-        Command::List { all, kind } => print(&store.saga_list(&SagaFilter { finished: all, kind }).await?),
+        Command::List { all, kind } => print(&store.saga_list(&SagaFilter { finished: all, kind }).await?)?,
         Command::Retry { id } => {
             let is_retried = store.saga_retry(&Actor::operator("xtask saga retry"), id).await?;
             ensure!(is_retried, explain_refusal(&store, id).await?);
-            println!("a server continues {id}");
+            out!("a server continues {id}")?;
         }
         Command::Abandon { id } => {
             let is_abandoned = store.saga_abandon(&Actor::operator("xtask saga abandon"), id).await?;
             ensure!(is_abandoned, explain_refusal(&store, id).await?);
-            println!("a server undoes the steps of {id}");
+            out!("a server undoes the steps of {id}")?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -60,10 +62,10 @@ async fn explain_refusal(store: &Store, id: Uuid) -> Result<String> {
     })
 }
 
-fn print(sagas: &[SagaStatus]) {
+fn print(sagas: &[SagaStatus]) -> io::Result<()> {
     let head =
         ["id", "kind", "key", "name", "org", "state", "step", "attempts", "started", "next attempt", "last error"];
-    table::print(head, sagas.iter().map(row), SagaFilter::MAX_SAGAS);
+    table::print(head, sagas.iter().map(row), SagaFilter::MAX_SAGAS)
 }
 
 fn row(saga: &SagaStatus) -> [String; 11] {

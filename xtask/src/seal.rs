@@ -9,6 +9,7 @@ use kernel::audit::Actor;
 use kernel::seal::Keys;
 use store::{SealedColumn, Store};
 
+use crate::output::{note, out};
 use crate::setting::DatabaseArgs;
 
 pub type Args = DatabaseArgs<Command>;
@@ -49,7 +50,7 @@ async fn status(store: &Store, keys: &Keys) -> Result<()> {
     for column in columns() {
         let counts = store.count_sealed(column).await?;
         if counts.is_empty() {
-            println!("{column}  no values");
+            out!("{column}  no values")?;
         }
         for count in counts {
             let state = match keys.ids().position(|id| id == count.key_id) {
@@ -57,7 +58,7 @@ async fn status(store: &Store, keys: &Keys) -> Result<()> {
                 Some(_) => "to be rotated",
                 None => "NOT CONFIGURED",
             };
-            println!("{column}  {}  values: {}  {state}", count.key_id, count.values);
+            out!("{column}  {}  values: {}  {state}", count.key_id, count.values)?;
         }
     }
     Ok(())
@@ -71,10 +72,10 @@ async fn rotate(store: &Store, keys: &Keys) -> Result<()> {
         let (mut rotation, mut rows, mut resealed) = (store.rotate_sealed(column)?, 0, 0);
         while let Some(batch) = rotation.next_batch(&actor).await? {
             for value in &batch.failed {
-                eprintln!("{column}, row {}: {}", value.row, value.error);
+                note!("{column}, row {}: {}", value.row, value.error)?;
             }
             (rows, resealed) = (rows + batch.rows, resealed + batch.resealed);
-            println!("{column}  rows read: {rows}  re-sealed: {resealed}");
+            out!("{column}  rows read: {rows}  re-sealed: {resealed}")?;
         }
         let counts = store.count_sealed(column).await?;
         left += counts.iter().filter(|count| count.key_id != first).map(|count| count.values).sum::<i64>();
@@ -84,7 +85,7 @@ async fn rotate(store: &Store, keys: &Keys) -> Result<()> {
         "{left} values are not sealed with the key {first}: resolve the errors above, and check that {first} is the first \
          key of every server; then rotate again"
     );
-    println!("all values are sealed with the key {first}");
+    out!("all values are sealed with the key {first}")?;
     Ok(())
 }
 

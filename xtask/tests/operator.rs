@@ -1,8 +1,8 @@
-//! `xtask node` and `xtask saga`, as an operator runs them.
+//! `xtask node`, `xtask saga` and `xtask oauth-client`, as an operator runs them.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use testkit::TestDatabase;
 
@@ -29,6 +29,26 @@ async fn unknown_node_is_neither_renewed_nor_added() {
     }
     let (_, list, _) = node(&["list"]);
     assert!(list.starts_with("edge  nod_") && list.lines().count() == 1, "{list}");
+}
+
+/// A credential is shown only once.
+#[tokio::test(flavor = "multi_thread")]
+async fn credential_that_cannot_be_printed_is_reported() {
+    let database = TestDatabase::create().await;
+    let app = ["--name", "Example", "--redirect-uri", "https://app.example/callback", "--confidential"];
+    for (arguments, remedy) in [
+        (vec!["node", "add", "edge"], "run `xtask node renew edge`"),
+        (vec!["node", "renew", "edge"], "run `xtask node renew edge`"),
+        ([&["oauth-client", "add"][..], &app].concat(), "then add the app again"),
+    ] {
+        let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        xtask.args(&arguments).args(["--database-url", &database.url()]);
+        let mut started = xtask.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(started.stdout.take());
+        let Output { status, stderr, .. } = started.wait_with_output().unwrap();
+        let error = String::from_utf8(stderr).unwrap();
+        assert!(!status.success() && error.contains(remedy), "{arguments:?}: {error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

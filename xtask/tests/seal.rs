@@ -67,6 +67,18 @@ async fn killed_rotation_is_completed_by_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn commands_continue_after_their_output_is_closed() {
+    let database = TestDatabase::create().await;
+    enqueue(&database, OLD, 2000).await;
+    for command in ["status", "rotate"] {
+        let mut started = seal(&database, &format!("{NEW},{OLD}"), command).stdout(Stdio::piped()).spawn().unwrap();
+        drop(started.stdout.take());
+        assert!(started.wait().unwrap().success(), "{command}");
+    }
+    assert_eq!(database.number("SELECT count(*) FROM store.outbox WHERE key_id = 'new'").await, 2000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn value_with_an_unknown_key_is_named_and_the_rotation_fails() {
     let database = TestDatabase::create().await;
     enqueue(&database, OLD, 1).await;
