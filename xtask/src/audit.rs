@@ -37,7 +37,7 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<ExitCode> {
     let Args { database, event, user, org, since, limit, json } = args;
     let query = AuditQuery { event, user, org, since };
-    for record in database.store()?.audit_events(&query, limit.into()).await? {
+    for record in database.store().await?.audit_events(&query, limit.into()).await? {
         if json {
             out!("{}", serde_json::to_string(&record)?)?;
             continue;

@@ -64,7 +64,7 @@ pub enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let store = args.database.store()?;
+    let store = args.database.store().await?;
     match args.command {
         Command::Events { limit, json } => {
             let events = store.connection().await?.unassigned_list(limit.into()).await?;

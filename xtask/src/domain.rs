@@ -22,7 +22,7 @@ pub enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let store = args.database.store()?;
+    let store = args.database.store().await?;
     let Command::Unpaid { limit } = args.command;
     let renewals = store.connection().await?.charges_unpaid(limit.into()).await?;
     let head = ["found", "domain", "org", "renewed until", "cents", "state"];

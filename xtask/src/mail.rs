@@ -48,7 +48,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         out!("{records}")?;
     }
     if let Some(zone) = apply {
-        let changes = write(args.database.store()?, &zone, &records).await?;
+        let changes = write(args.database.store().await?, &zone, &records).await?;
         note!("changed rrsets of {zone}: {changes}")?;
     }
     Ok(ExitCode::SUCCESS)

@@ -40,7 +40,7 @@ pub struct KindArgs {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let nodes = Nodes::new(args.database.store()?);
+    let nodes = Nodes::new(args.database.store().await?);
     match args.command {
         Command::Add { name, kind } => {
             let added = nodes.add(&Actor::operator("xtask node add"), name, kind.kind()).await?;

@@ -54,7 +54,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Command::Remove { .. } => args.database.keys()?,
         Command::Add { .. } | Command::List { .. } => Keys::default(),
     };
-    let clients = Clients::new(args.database.store_with(keys)?);
+    let clients = Clients::new(args.database.store_with(keys).await?);
     match args.command {
         Command::Add { name, redirect_uris, scopes, confidential, device, json } => {
             let scopes = if scopes.is_empty() { None } else { Some(scopes.into_iter().collect::<ScopeSet>()) };

@@ -31,7 +31,7 @@ pub enum Command {
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let keys = args.database.keys()?;
-    let signing_keys = SigningKeys::new(args.database.store_with(keys)?);
+    let signing_keys = SigningKeys::new(args.database.store_with(keys).await?);
     let (set, json) = match args.command {
         Command::List { json } => (signing_keys.list().await?, json),
         Command::Rotate => (signing_keys.rotate(&Actor::operator("xtask oauth-key rotate")).await?, false),

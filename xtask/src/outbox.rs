@@ -41,7 +41,7 @@ pub enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let store = args.database.store()?;
+    let store = args.database.store().await?;
     match args.command {
         Command::List { dead, topic } => print(&store.outbox_list(&Filter { dead, topic }).await?)?,
         Command::Retry { id, dead: _ } => {

@@ -50,7 +50,7 @@ impl FromStr for ProjectPath {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let store = args.database.store()?;
+    let store = args.database.store().await?;
     let placements = Placements::new(store.clone());
     match &args.command {
         Command::Suspend { project } => {

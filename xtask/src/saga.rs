@@ -36,7 +36,7 @@ pub enum Command {
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let store = args.database.store()?;
+    let store = args.database.store().await?;
     match args.command {
         Command::List { all, kind } => print(&store.saga_list(&SagaFilter { finished: all, kind }).await?)?,
         Command::Retry { id } => {

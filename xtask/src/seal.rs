@@ -24,7 +24,7 @@ pub enum Command {
 
 pub async fn run(args: Args) -> Result<ExitCode> {
     let keys = args.database.keys()?;
-    let store = args.database.store_with(keys.clone())?;
+    let store = args.database.store_with(keys.clone()).await?;
     match args.command {
         Command::Status => status(&store, &keys).await?,
         Command::Rotate => rotate(&store, &keys).await?,

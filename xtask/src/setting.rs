@@ -10,6 +10,10 @@ use store::{Config, Store};
 use xtask::postgres::Cluster;
 use xtask::workspace;
 
+/// The largest difference between the clocks of this machine and of Postgres, in seconds. `oauth-key rotate` publishes
+/// a key 120 s before it signs, and 60 s are required. Half of the remaining 60 s is for the clocks of the servers.
+const MAX_CLOCK_DIFFERENCE_SECONDS: i64 = 30;
+
 /// Reads a setting from the environment or the `SVC_CONFIG` file, and a secret also from its `_FILE` setting.
 pub fn read_setting<T: Value>(name: &'static str) -> std::result::Result<Option<T>, Error> {
     // Unknown names are accepted here: the programs reject them.
@@ -67,15 +71,33 @@ impl Database {
         Keys::parse(&text).context("SVC_SEALING_KEYS is malformed")
     }
 
-    pub fn store(self) -> Result<Store> {
-        self.store_with(Keys::default())
+    pub async fn store(self) -> Result<Store> {
+        self.store_with(Keys::default()).await
     }
 
     /// Opens a store that can seal and unseal values.
-    pub fn store_with(self, keys: Keys) -> Result<Store> {
+    pub async fn store_with(self, keys: Keys) -> Result<Store> {
         let config = Config { keys, ..Config::new(self.url()?, "xtask") };
-        Ok(Store::new(&config, ClockRng::system())?)
+        let store = Store::new(&config, ClockRng::system())?;
+        check_clock(&store).await?;
+        Ok(store)
     }
+}
+
+/// Fails if the clock of the store differs too much from that of Postgres. Commands write times on which servers act.
+async fn check_clock(store: &Store) -> Result<()> {
+    let before = store.clock_rng().now().unix_seconds();
+    let postgres = store.postgres_time().await?.unix_seconds();
+    let after = store.clock_rng().now().unix_seconds();
+    // Postgres read its clock between the two times.
+    let lead = (before - postgres).max(0) + (after - postgres).min(0);
+    let direction = if lead > 0 { "ahead of" } else { "behind" };
+    ensure!(
+        lead.abs() <= MAX_CLOCK_DIFFERENCE_SECONDS,
+        "the clock of this machine is {} s {direction} that of Postgres: correct it, then run the command again",
+        lead.abs()
+    );
+    Ok(())
 }
 
 /// Parses the id of an organization. The error names it, because users of `svc` know only slugs.
@@ -86,8 +108,23 @@ pub fn parse_org(text: &str) -> Result<OrgId> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use testkit::{TestClock, TestDatabase};
 
     use super::*;
+
+    #[tokio::test]
+    async fn wrong_clock_is_refused() {
+        let (database, clock) = (TestDatabase::create().await, TestClock::running());
+        let store = Store::new(&Config::new(Secret::new(database.url()), "test"), clock.clock_rng()).unwrap();
+        check_clock(&store).await.unwrap();
+        for (advanced, direction) in [(3600, "s ahead of that of Postgres"), (-7200, "s behind that of Postgres")] {
+            clock.advance(advanced);
+            let error = check_clock(&store).await.unwrap_err().to_string();
+            assert!(error.contains(direction), "{error}");
+        }
+        clock.advance(3600);
+        check_clock(&store).await.unwrap();
+    }
 
     #[derive(Parser)]
     struct Command {
