@@ -13,14 +13,16 @@ use clap::Subcommand;
 use dns::ZoneRepository as _;
 use dns::{Dns, Hosting, LookupFailure, NsRecords, Ports, Precondition, RrsetPatch, RrsetsPatch, TxtRecords, ZoneName};
 use kernel::audit::Actor;
+use kernel::seal::Keys;
 use kernel::{Limits, OrgId, Plan};
 use mail::dkim_record;
 use orgs::OrgRepository as _;
+use serde::Deserialize;
 use settings::Secret;
-use store::{Connection, Store};
+use store::Connection;
 
 use crate::output::{note, out};
-use crate::setting::{DatabaseArgs, read_setting};
+use crate::setting::{Database, DatabaseArgs, read_setting};
 use records::{MailDomain, MailRecords, TTL};
 
 pub type Args = DatabaseArgs<Command>;
@@ -35,7 +37,8 @@ pub enum Command {
         /// An SPF mechanism for the relay, such as include:amazonses.com [default: the host of SVC_SMTP_URL]
         #[arg(long, value_name = "MECHANISM")]
         spf: Vec<String>,
-        /// Write the records to this zone, which the installation hosts; needs the database and SVC_NAMESERVERS
+        /// Write the records to this zone, which the installation hosts; needs the database and the settings
+        /// SVC_NAMESERVERS, SVC_LIMITS, SVC_DNS_LISTEN and SVC_SEALING_KEYS of the server
         #[arg(long, value_name = "ZONE")]
         apply: Option<String>,
     },
@@ -48,7 +51,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         out!("{records}")?;
     }
     if let Some(zone) = apply {
-        let changes = write(args.database.store().await?, &zone, &records).await?;
+        let changes = write(args.database, &zone, &records).await?;
         note!("changed rrsets of {zone}: {changes}")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -87,18 +90,36 @@ fn relay_mechanism(url: &str) -> Option<String> {
     Some(format!("{kind}:{host}"))
 }
 
-/// Writes the records to a hosted zone. Returns the number of rrsets that changed.
-async fn write(store: Store, zone: &str, records: &[MailRecords]) -> Result<usize> {
+/// Reads the limits of the plans from the file of the server, which checks the rest of the file.
+fn plan_limits() -> Result<Limits> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct LimitsFile {
+        plans: Limits,
+    }
+    let Some(path) = read_setting::<PathBuf>("SVC_LIMITS")? else { return Ok(Limits::default()) };
+    let text = std::fs::read_to_string(&path).with_context(|| format!("SVC_LIMITS {}", path.display()))?;
+    let LimitsFile { plans } = toml::from_str(&text).context("SVC_LIMITS")?;
+    Ok(plans)
+}
+
+/// Writes the records to a hosted zone, as the server does. Returns the number of rrsets that changed.
+async fn write(database: Database, zone: &str, records: &[MailRecords]) -> Result<usize> {
+    let has_primary = read_setting::<String>("SVC_DNS_LISTEN")?.is_some();
+    // The message that notifies the nameservers is sealed.
+    let keys = if has_primary { database.keys()? } else { Keys::default() };
+    let store = database.store_with(keys).await?;
     let name = ZoneName::parse(zone).with_context(|| format!("{zone} is not a name of a zone"))?;
     let org = store.connection().await?.zone_org(&name).await?;
     let org = org.with_context(|| format!("this installation has no zone {zone}"))?;
     let nameservers = read_setting::<String>("SVC_NAMESERVERS")?.context("set SVC_NAMESERVERS")?;
     let nameservers: Vec<_> = nameservers.split(',').map(|name| name.trim().to_owned()).collect();
     let fallback = read_setting::<String>("SVC_FALLBACK_ORIGIN")?.unwrap_or_default();
-    let hosting = Hosting::new(&nameservers, &fallback).context("SVC_NAMESERVERS")?;
+    let mut hosting = Hosting::new(&nameservers, &fallback).context("SVC_NAMESERVERS")?;
+    hosting.has_primary = has_primary;
     let ports =
         Ports { organizations: Arc::new(OrgsPort), resolver: Arc::new(NoLookups), registrations: Arc::new(NoLookups) };
-    let dns = Dns::new(store, Some(hosting), Limits::default(), ports);
+    let dns = Dns::new(store, Some(hosting), plan_limits()?, ports);
     let existing = dns.zone(org, zone).await?.collect().await?;
     let patch = |new: &MailRecords| {
         let same = existing.rrsets.iter().find(|it| it.name == new.name && it.kind.to_string() == new.kind);

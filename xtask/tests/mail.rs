@@ -105,6 +105,35 @@ async fn records_are_printed_and_applied_once() {
     assert!(!succeeded && error.contains("this installation has no zone other.example"), "{error}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn zone_changes_like_by_the_server() {
+    let (database, folder) = (TestDatabase::create().await, tempfile::tempdir().unwrap());
+    create_zone(&database).await;
+    let limits = folder.path().join("limits.toml");
+    std::fs::write(&limits, "[plans.free]\nzone_bytes = 1\n[rates]\ncredential = 7\n").unwrap();
+    let (url, limits) = (database.url(), limits.display().to_string());
+    let apply = |more: &[(&'static str, &str)]| {
+        let settings = [
+            ("SVC_MAIL_DOMAIN", "mail.example.net"),
+            ("SVC_MX_HOSTNAME", "mx.example.net"),
+            ("SVC_SMTP_URL", "smtp://relay.example"),
+            ("SVC_NAMESERVERS", "ns1.host.example"),
+            ("SVC_DNS_LISTEN", "127.0.0.1:5300"),
+        ];
+        dns_records(&[&settings[..], more].concat(), &["--apply", "example.net", "--database-url", &url])
+    };
+    let (succeeded, _, error) = apply(&[]);
+    assert!(!succeeded && error.contains("set SVC_SEALING_KEYS"), "{error}");
+    let keys = ("SVC_SEALING_KEYS", "test:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    let (succeeded, _, error) = apply(&[keys, ("SVC_LIMITS", limits.as_str())]);
+    assert!(!succeeded && error.contains("the free plan allows 1 bytes of rrsets per zone"), "{error}");
+    let notices = "SELECT count(*) FROM store.outbox WHERE topic = 'dns.notify'";
+    assert_eq!(database.number(notices).await, 0);
+    let (succeeded, _, error) = apply(&[keys]);
+    assert!(succeeded, "{error}");
+    assert_eq!(database.number(notices).await, 1);
+}
+
 #[test]
 fn missing_settings_are_named() {
     for (settings, name) in [
