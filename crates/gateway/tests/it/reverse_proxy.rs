@@ -1,5 +1,5 @@
-//! `deploy/nginx.conf` accepts the largest bodies that the server accepts, and waits as long as the server, so that
-//! clients receive the server's responses.
+//! `deploy/nginx.conf` accepts the largest bodies that the server accepts, and waits as long as the server and the nodes,
+//! so that clients receive their responses.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,10 @@ use regex::Regex;
 
 const MIB: u64 = 1024 * 1024;
 
-/// A `location` of the API's server.
+/// The text of the configuration.
+const NGINX: &str = include_str!("../../../../deploy/nginx.conf");
+
+/// A `location` of a server, or the server.
 #[derive(Debug, Default)]
 struct Location {
     /// The modifier, `=`, `~`, `^~` or empty.
@@ -41,7 +44,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens.filter(|token| !token.starts_with('#')).collect()
 }
 
-/// Returns the server with this name, and its locations in the order of the file.
+/// Returns the server with this name that terminates TLS, and its locations in the order of the file.
 fn server(text: &str, name: &str) -> (Location, Vec<Location>) {
     let (mut blocks, mut words) = (Vec::<Vec<String>>::new(), Vec::<String>::new());
     let (mut server, mut locations) = (Location::default(), Vec::<Location>::new());
@@ -62,7 +65,8 @@ fn server(text: &str, name: &str) -> (Location, Vec<Location>) {
             }
             "}" => {
                 let is_server = blocks.pop().is_some_and(|head| head == ["server"]);
-                if is_server && server.directive(&Location::default(), "server_name") == Some(name) {
+                let has = |directive, value| server.directive(&Location::default(), directive) == Some(value);
+                if is_server && has("server_name", name) && has("listen", "443") {
                     return (server, locations);
                 }
             }
@@ -94,7 +98,7 @@ fn location<'a>(locations: &'a [Location], path: &str) -> &'a Location {
 
 #[test]
 fn nginx_accepts_the_bodies_that_the_server_accepts() {
-    let (server, locations) = server(include_str!("../../../../deploy/nginx.conf"), "api.example.com");
+    let (server, locations) = server(NGINX, "api.example.com");
     assert!(locations.iter().all(|location| ["", "=", "~"].contains(&location.modifier.as_str())), "{locations:?}");
     let public = gateway::v1::routes(SignInMethods { dev: true, code_host: true });
     let powerdns = gateway::pdns_routes();
@@ -125,7 +129,7 @@ fn nginx_accepts_the_bodies_that_the_server_accepts() {
 
 #[test]
 fn nginx_waits_for_operations_that_wait_for_a_node() {
-    let (server, locations) = server(include_str!("../../../../deploy/nginx.conf"), "api.example.com");
+    let (server, locations) = server(NGINX, "api.example.com");
     let document = gateway::document(&gateway::v1::routes(SignInMethods { dev: true, code_host: true }));
     let parameter = Regex::new(r"\{[^}]*\}").unwrap();
     let mut waiting = 0;
@@ -139,4 +143,19 @@ fn nginx_waits_for_operations_that_wait_for_a_node() {
         waiting += 1;
     }
     assert_eq!(waiting, 2);
+}
+
+#[test]
+fn nginx_keeps_silent_websockets_of_projects_open() {
+    let (server, locations) = server(NGINX, "*.apps.example.net");
+    let read_timeout = location(&locations, "/socket").directive(&server, "proxy_read_timeout").unwrap();
+    let hours: u64 = read_timeout.strip_suffix('h').unwrap().parse().unwrap();
+    assert!(hours >= 1, "{read_timeout}");
+    // Visitors that disappeared must not hold their connections for so long.
+    for address in ["443", "[::]:443"] {
+        let listen = format!("listen {address} ");
+        let sockets = NGINX.lines().filter(|line| line.trim_start().starts_with(&listen));
+        // nginx rejects the file if two servers set the parameter for one socket.
+        assert_eq!(sockets.filter(|line| line.contains(" so_keepalive=")).count(), 1, "{address}");
+    }
 }
