@@ -34,6 +34,30 @@ const PRIVATE: [&str; 9] = [
     "x-forwarded-for",
     "x-forwarded-proto",
 ];
+/// Other request headers from which common libraries read the visitor's address. They are removed, because visitors can
+/// send them, and proxies usually forward them unchanged.
+const CLIENT_ADDRESS: [&str; 20] = [
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "do-connecting-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "true-client-ip",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-forwarded",
+    "x-nf-client-connection-ip",
+    "x-original-forwarded-for",
+    "x-real-ip",
+    "x-vercel-forwarded-for",
+];
 
 /// Returns whether the request asks for a WebSocket.
 pub fn is_websocket(headers: &HeaderMap) -> bool {
@@ -53,7 +77,8 @@ pub fn to_worker(
     let dropped: Vec<String> = connection_headers(headers).collect();
     for (name, value) in headers {
         let name = name.as_str();
-        if HOP_BY_HOP.contains(&name) || PRIVATE.contains(&name) || dropped.iter().any(|it| it == name) {
+        let is_removed = [HOP_BY_HOP.as_slice(), &PRIVATE, &CLIENT_ADDRESS].iter().any(|names| names.contains(&name));
+        if is_removed || dropped.iter().any(|it| it == name) {
             continue;
         }
         let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
@@ -124,8 +149,13 @@ mod tests {
             .append_header(("cookie", "a=1; __Host-svc_access=x;__svc_b=2; c=3"))
             .append_header(("cookie", "__svc_only=1; svc_auth=x; svc_auth_flow_1=x; svc_authx=1"))
             .insert_header((HANDLE_HEADER, "forged"))
-            .insert_header(("x-kept", "yes"))
-            .to_http_request();
+            .insert_header(("x-kept", "yes"));
+        let addresses = "cf-connecting-ip cf-connecting-ipv6 cf-pseudo-ipv4 do-connecting-ip fastly-client-ip fly-client-ip \
+            forwarded forwarded-for true-client-ip x-appengine-user-ip x-azure-clientip x-azure-socketip x-client-ip \
+            x-cluster-client-ip x-envoy-external-address x-forwarded x-nf-client-connection-ip x-original-forwarded-for \
+            x-real-ip x-vercel-forwarded-for";
+        let request = addresses.split(' ').fold(request, |it, name| it.insert_header((name, "198.51.100.7")));
+        let request = request.to_http_request();
         let origin = Origin { client: [192, 0, 2, 1].into(), scheme: "https" };
         assert_eq!(to_worker(&request, origin, Some(b"x")).unwrap().get(HANDLE_HEADER).unwrap(), "x");
         let forwarded = to_worker(&request, origin, None).unwrap();

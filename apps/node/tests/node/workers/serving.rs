@@ -80,7 +80,10 @@ async fn worker_receives_requests_without_an_asset_unchanged() {
     let request = request
         .header("svc-access-bypass", "svc_byp_x")
         .header("cookie", "mine=1; __Host-svc_access=x")
-        .header("x-forwarded-proto", "https");
+        .header("x-forwarded-proto", "https")
+        .header("x-forwarded-for", "198.51.100.7")
+        .header("cf-connecting-ip", "198.51.100.7")
+        .header("x-real-ip", "198.51.100.7");
     let seen = Visitor::send(request).await;
     assert_eq!((seen.status, seen.header("x-own"), seen.header("set-cookie")), (201, "1", "a=b"));
     let echoed: Value = serde_json::from_str(&seen.body).unwrap();
@@ -91,6 +94,7 @@ async fn worker_receives_requests_without_an_asset_unchanged() {
     assert_eq!((&headers["cookie"], &headers["x-forwarded-for"]), (&"mine=1".into(), &"127.0.0.1".into()));
     // The control plane determines the scheme; the visitor's header is ignored.
     assert_eq!(headers["x-forwarded-proto"], "http");
+    assert_eq!((headers.get("cf-connecting-ip"), headers.get("x-real-ip")), (None, None));
     let names: Vec<_> = headers.as_object().unwrap().keys().filter(|name| name.starts_with("svc-")).collect();
     assert!(names.is_empty(), "{names:?}");
 
