@@ -1,6 +1,6 @@
 //! Assignment of projects to home nodes.
 
-use kernel::{NodeId, ProjectId};
+use kernel::{NodeId, ProjectId, Time};
 use store::{Connection, Error, Result};
 
 use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
@@ -10,15 +10,16 @@ pub(crate) async fn raise_revision(tx: &mut Connection, node: NodeId, by: i64) -
     Ok(tx.node_raise_revision(node, by).await?.map(|revision| (node, revision)))
 }
 
-/// Assigns a pending project to the node with the fewest placements. A project with a database needs a node with a
-/// Postgres. Skips a node that is being revoked. Returns the node and its revision for one more part, or `None` if
-/// there is no such node.
+/// Assigns a pending project to the node with the fewest placements, preferably not a silent one. A project with a
+/// database needs a node with a Postgres. Skips a node that is being revoked. Returns the node and its revision for one
+/// more part, or `None` if there is no such node.
 pub(crate) async fn assign_home(
     tx: &mut Connection,
     project: ProjectId,
     has_database: bool,
+    now: Time,
 ) -> Result<Option<(NodeId, i64)>> {
-    while let Some(node) = tx.node_least_loaded(has_database).await? {
+    while let Some(node) = tx.node_least_loaded(has_database, now).await? {
         if let Some(revision) = assign_to_node(tx, node, &[project], 1).await? {
             return Ok(Some((node, revision)));
         }
@@ -26,10 +27,10 @@ pub(crate) async fn assign_home(
     Ok(None)
 }
 
-/// Assigns a pending project to the node with the fewest placements among the nodes with a Postgres. Returns the node,
-/// or `None` if there is no such node.
-pub(crate) async fn assign_database_home(tx: &mut Connection, project: ProjectId) -> Result<Option<NodeId>> {
-    while let Some(node) = tx.node_least_loaded(true).await? {
+/// Assigns a pending project to the node with the fewest placements among the nodes with a Postgres, preferably not a
+/// silent one. Returns the node, or `None` if there is no such node.
+pub(crate) async fn assign_database_home(tx: &mut Connection, project: ProjectId, now: Time) -> Result<Option<NodeId>> {
+    while let Some(node) = tx.node_least_loaded(true, now).await? {
         if assign_to_node(tx, node, &[project], 0).await?.is_some() {
             return Ok(Some(node));
         }

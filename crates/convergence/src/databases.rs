@@ -46,16 +46,17 @@ impl DatabasePlacements {
     /// # Errors
     /// Returns [`ConvergenceError::Store`].
     pub async fn assign(&self, tx: &mut Connection, project: ProjectId) -> Result<DatabaseHome> {
-        let placement = lock_or_insert(tx, project, self.0.store.clock_rng().now(), None).await?;
+        let now = self.0.store.clock_rng().now();
+        let placement = lock_or_insert(tx, project, now, None).await?;
         let has_database = match placement {
             PlacementRecord { ended_at: Some(_), .. } => return Ok(DatabaseHome::Deleted),
             PlacementRecord { home: Some(home), .. } => tx.node_has_database(home).await?,
-            PlacementRecord { home: None, .. } => match assign_database_home(tx, project).await? {
+            PlacementRecord { home: None, .. } => match assign_database_home(tx, project, now).await? {
                 Some(home) => {
                     self.0.wake(tx, Some(home)).await?;
                     true
                 }
-                None if tx.node_least_loaded(false).await?.is_none() => return Ok(DatabaseHome::NoNode),
+                None if tx.node_least_loaded(false, now).await?.is_none() => return Ok(DatabaseHome::NoNode),
                 None => false,
             },
         };

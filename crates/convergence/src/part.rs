@@ -223,7 +223,7 @@ impl StateWriter {
     /// for this part.
     async fn assign(&self, tx: &mut Connection, part: &PartRecord) -> Result<Option<(NodeId, i64)>> {
         let has_database = part.part == Database::NAME || tx.part_is_desired(part.project, Database::NAME).await?;
-        Ok(assign_home(tx, part.project, has_database).await?)
+        Ok(assign_home(tx, part.project, has_database, part.at).await?)
     }
 
     async fn remove_project(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {

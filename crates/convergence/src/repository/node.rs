@@ -13,6 +13,10 @@ use crate::schema::nodes;
 /// The accuracy of the time at which a node was last seen: 1 minute.
 pub const SEEN_INTERVAL_SECONDS: i64 = 60;
 
+/// The time without a request after which a node counts as silent. A node requests its desired state at least every 30
+/// seconds, of which up to [`SEEN_INTERVAL_SECONDS`] are not recorded.
+const MAX_SILENCE_SECONDS: i64 = 120;
+
 /// Nodes on a [`store::Connection`].
 pub trait NodeRepository {
     /// Inserts a node. Returns false if its name is taken.
@@ -33,12 +37,12 @@ pub trait NodeRepository {
     /// Lists the nodes by name.
     async fn node_list(&mut self) -> Result<Vec<NodeView>>;
 
-    /// Returns the node for projects with the fewest placements. If `with_database` is set, considers only nodes with a
-    /// Postgres.
-    async fn node_least_loaded(&mut self, with_database: bool) -> Result<Option<NodeId>>;
+    /// Returns the node for projects with the fewest placements among the nodes that are not silent, or among all if all
+    /// are silent. If `with_database` is set, considers only nodes with a Postgres.
+    async fn node_least_loaded(&mut self, with_database: bool, now: Time) -> Result<Option<NodeId>>;
 
     /// Returns the load of each node for projects, without the node `excluded`.
-    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<NodeLoad>>;
+    async fn node_loads(&mut self, excluded: NodeId, now: Time) -> Result<Vec<NodeLoad>>;
 
     /// Returns whether the node announced a Postgres.
     async fn node_has_database(&mut self, node: NodeId) -> Result<bool>;
@@ -68,9 +72,11 @@ pub trait NodeRepository {
 }
 
 /// The load of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Queryable)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeLoad {
     pub node: NodeId,
+    /// Whether the node sent no request in the last two minutes. It may be down, or not started yet.
+    pub is_silent: bool,
     /// The number of the node's placements.
     pub placements: i64,
     /// Whether the node announced a Postgres.
@@ -128,17 +134,25 @@ impl NodeRepository for Connection {
         Ok(views.collect())
     }
 
-    async fn node_least_loaded(&mut self, with_database: bool) -> Result<Option<NodeId>> {
-        let query = nodes::table.filter(nodes::kind.eq(NodeKind::App)).order((nodes::placements, nodes::id));
-        let query = query.select(nodes::id).into_boxed();
+    async fn node_least_loaded(&mut self, with_database: bool, now: Time) -> Result<Option<NodeId>> {
+        let is_silent =
+            nodes::last_seen_at.is_null().or(nodes::last_seen_at.lt(now.plus_seconds(-MAX_SILENCE_SECONDS)));
+        let query = nodes::table.filter(nodes::kind.eq(NodeKind::App));
+        let query = query.order((is_silent, nodes::placements, nodes::id)).select(nodes::id).into_boxed();
         let query = if with_database { query.filter(nodes::database_host.is_not_null()) } else { query };
         Ok(query.first(self).await.optional()?)
     }
 
-    async fn node_loads(&mut self, excluded: NodeId) -> Result<Vec<NodeLoad>> {
+    async fn node_loads(&mut self, excluded: NodeId, now: Time) -> Result<Vec<NodeLoad>> {
         let others = nodes::id.ne(excluded).and(nodes::kind.eq(NodeKind::App));
         let query = nodes::table.filter(others).order(nodes::id);
-        Ok(query.select((nodes::id, nodes::placements, nodes::database_host.is_not_null())).load(self).await?)
+        let columns = (nodes::id, nodes::last_seen_at, nodes::placements, nodes::database_host.is_not_null());
+        let rows = query.select(columns).load::<(NodeId, Option<Time>, i64, bool)>(self).await?;
+        let load = |(node, last_seen_at, placements, has_database): (_, Option<Time>, _, _)| {
+            let is_silent = last_seen_at.is_none_or(|at| at < now.plus_seconds(-MAX_SILENCE_SECONDS));
+            NodeLoad { node, is_silent, placements, has_database }
+        };
+        Ok(rows.into_iter().map(load).collect())
     }
 
     async fn node_has_database(&mut self, node: NodeId) -> Result<bool> {

@@ -82,9 +82,9 @@ impl Nodes {
         Ok(self.store.connection().await?.node_list().await?)
     }
 
-    /// Deletes a node with its credential, and moves its projects to the nodes with the fewest placements. A project
-    /// with a database moves only to a node that announced a Postgres. Without such a node, the projects become
-    /// pending. The revoked machine keeps serving its last state until the operator stops it.
+    /// Deletes a node with its credential, and moves its projects to the nodes with the fewest placements, preferably not
+    /// silent ones. A project with a database moves only to a node that announced a Postgres. Without such a node, the
+    /// projects become pending. The revoked machine keeps serving its last state until the operator stops it.
     ///
     /// The projects move in batches, each in its own transaction with its own audit event. The first batch ends the
     /// credential. After an error, a repeated call continues.
@@ -115,6 +115,7 @@ impl Nodes {
     /// Moves a batch of projects. Deletes the node if none remains, and otherwise ends its credential, so that its
     /// machine does not stop serving the moved projects. Returns whether the node is deleted.
     async fn revoke_batch(&self, actor: &Actor, name: &NodeName) -> Result<(Revocation, bool)> {
+        let now = self.store.clock_rng().now();
         self.store
             .transaction(actor, async |tx| {
                 let not_found = || ConvergenceError::NodeNotFound(name.clone());
@@ -122,12 +123,13 @@ impl Nodes {
                 let projects = tx.placement_lock_by_node(node.id, BATCH_SIZE).await?;
                 let is_complete = !is_full_batch(projects.len());
                 let with_database = tx.part_filter_desired(&projects, Database::NAME).await?;
-                let mut loads = tx.node_loads(node.id).await?;
+                let mut loads = tx.node_loads(node.id, now).await?;
                 let mut by_home: BTreeMap<Option<NodeId>, Vec<ProjectId>> = BTreeMap::new();
                 for project in projects {
                     let needs_database = with_database.contains(&project);
                     let can_serve = |load: &&mut NodeLoad| load.has_database || !needs_database;
-                    let home = loads.iter_mut().filter(can_serve).min_by_key(|load| load.placements).map(|load| {
+                    let able = loads.iter_mut().filter(can_serve);
+                    let home = able.min_by_key(|load| (load.is_silent, load.placements)).map(|load| {
                         load.placements += 1;
                         load.node
                     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convergence::{ConvergenceError, PlacementRepository as _};
+use convergence::{ConvergenceError, NewNode, NodeKind, PlacementRepository as _};
 use kernel::{NodeId, ProjectId};
 use store::Outcome;
 
@@ -37,6 +37,32 @@ async fn new_project_is_placed_on_node_with_fewest_placements() {
         kit.set_site(projects[projects.len() - 1], Some(site(1))).await;
     }
     assert_eq!(loads(&kit, &projects[9..]).await, BTreeMap::from([(late, 4)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_project_is_placed_on_silent_node_only_if_all_nodes_are_silent() {
+    let kit = Kit::start().await;
+    let (running, idle) = (kit.add_node("running").await, kit.add_node("idle").await);
+    let poll = async |node: &NewNode| kit.convergence.authenticate(&node.token, NodeKind::App).await.unwrap();
+    let place = async || {
+        let project = kit.new_project();
+        kit.set_site(project, Some(site(1))).await;
+        loads(&kit, &[project]).await.into_keys().next().unwrap()
+    };
+    // The other node has fewer placements, but was never started.
+    assert_eq!(poll(&running).await, running.node.id);
+    for _ in 0..2 {
+        assert_eq!(place().await, running.node.id);
+    }
+    kit.advance(120);
+    assert_eq!(place().await, running.node.id);
+    // Now both are silent.
+    kit.advance(1);
+    assert_eq!(place().await, idle.node.id);
+    poll(&running).await;
+    assert_eq!(place().await, running.node.id);
+    poll(&idle).await;
+    assert_eq!(place().await, idle.node.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]

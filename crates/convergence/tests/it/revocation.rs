@@ -37,6 +37,21 @@ async fn projects_move_to_nodes_with_fewest_placements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn projects_do_not_move_to_a_silent_node() {
+    let kit = Kit::start().await;
+    let name = kit.add_node("revoked").await.node.name;
+    for _ in 0..3 {
+        kit.set_site(kit.new_project(), Some(site(1))).await;
+    }
+    let (running, idle) = (kit.add_node("running").await, kit.add_node("idle").await.node.id);
+    kit.convergence.authenticate(&running.token, NodeKind::App).await.unwrap();
+    let revocation = kit.nodes.revoke(&operator(), &name).await.unwrap();
+    assert_eq!((revocation.moved, revocation.pending), (3, 0));
+    assert_eq!(sites(&kit.desired(running.node.id, 0).await).len(), 3);
+    assert_eq!(sites(&kit.desired(idle, 0).await), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn projects_of_a_full_node_move_in_batches() {
     let kit = Kit::start().await;
     let full = kit.add_node("full").await;
