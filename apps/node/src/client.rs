@@ -80,9 +80,22 @@ impl Core {
         self.clock.clone()
     }
 
-    /// Long-polls the changes after the revision `since`, or fetches the full state if `since` is 0. If nothing changes
-    /// within [`POLL_WAIT`], returns an empty response.
+    /// Long-polls the changes after the revision `since`, or fetches the full state if `since` is 0. Returns all pages
+    /// together. If nothing changes within [`POLL_WAIT`], returns an empty response.
     pub async fn desired(&self, since: i64) -> anyhow::Result<DesiredUpdate> {
+        let first = self.desired_page(since).await?;
+        let mut has_more = first.has_more;
+        let mut update = DesiredUpdate::read(first);
+        while has_more {
+            let page = self.desired_page(update.revision).await?;
+            ensure!(update.accepts_page(&page), "the revision did not increase between two pages");
+            has_more = page.has_more;
+            update.add_page(page);
+        }
+        Ok(update)
+    }
+
+    async fn desired_page(&self, since: i64) -> anyhow::Result<Desired> {
         let wait = POLL_WAIT.as_secs();
         let response = self.get(&format!("/internal/v1/desired?since={since}&wait={wait}")).await?;
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()?.parse::<HttpDate>().ok());
@@ -91,7 +104,7 @@ impl Core {
         }
         let desired: Desired = json(response).await?;
         ensure!(desired.schema == SCHEMA, "the desired state has schema {}, expected {SCHEMA}", desired.schema);
-        Ok(DesiredUpdate::read(desired))
+        Ok(desired)
     }
 
     /// Downloads a bundle, unverified.

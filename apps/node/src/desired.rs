@@ -13,7 +13,7 @@ use crate::environment::{EnvironmentChanges, PartChange};
 use crate::storage::DeletedPrefixChange;
 use crate::tls::references::CertificateChanges;
 
-/// A response of the control plane, with the parts that this node knows.
+/// A response of the control plane, which consists of all its pages, with the parts that this node knows.
 pub struct DesiredUpdate {
     /// The `since` of the next request.
     pub revision: i64,
@@ -66,21 +66,18 @@ pub struct Placement {
 pub struct Placements(BTreeMap<String, Placement>);
 
 impl DesiredUpdate {
-    /// Reads the known parts and ignores the others. A project whose part is malformed keeps its last state, as for an
-    /// unavailable part.
-    pub fn read(desired: Desired) -> Self {
-        let Desired { revision, full, batch, platform, parts, unavailable, schema: _ } = desired;
+    /// Reads the first page of a response.
+    pub fn read(page: Desired) -> Self {
+        let full = page.full;
         let (sites, kept_sites, environments) = (Vec::new(), HashSet::new(), BTreeMap::new());
         let deleted_storage = Vec::new();
         let databases = DatabaseChanges { is_full: full, ..DatabaseChanges::default() };
-        let owned_by_none = platform.certificates.clone();
-        let certificates =
-            CertificateChanges { is_full: full, platform: owned_by_none, ..CertificateChanges::default() };
+        let certificates = CertificateChanges { is_full: full, ..CertificateChanges::default() };
         let mut update = Self {
-            revision,
+            revision: page.revision,
             full,
-            batch,
-            platform,
+            batch: page.batch,
+            platform: page.platform.clone(),
             sites,
             kept_sites,
             environments,
@@ -88,18 +85,37 @@ impl DesiredUpdate {
             databases,
             certificates,
         };
+        update.add_page(page);
+        update
+    }
+
+    /// Returns whether the page can follow the pages so far. The last page can be empty, and then has the same revision.
+    /// A lower revision means that the control plane was restored from a backup.
+    pub const fn accepts_page(&self, page: &Desired) -> bool {
+        page.revision > self.revision || (page.revision == self.revision && !page.has_more)
+    }
+
+    /// Adds a page. Reads the known parts and ignores the others. A project whose part is malformed keeps its last state,
+    /// as for an unavailable part. A part that an earlier page contains, or lists as unavailable, changed between the two.
+    pub fn add_page(&mut self, page: Desired) {
+        let Desired { revision, batch, platform, parts, unavailable, schema: _, full: _, has_more: _ } = page;
+        self.certificates.platform.clone_from(&platform.certificates);
+        (self.revision, self.batch, self.platform) = (revision, batch, platform);
         for UnavailablePart { project, part } in unavailable {
             tracing::warn!(project, part, "a desired part is unavailable; keeping its last state");
-            update.keep(project, &part);
+            self.keep(project, &part);
         }
         for change in parts {
-            if let Err(error) = update.add(&change) {
-                let (project, part) = (change.project, change.part);
-                tracing::error!(project, part, %error, "a desired part is malformed; keeping its last state");
-                update.keep(project, &part);
+            let added = self.add(&change);
+            let Change { project, part, .. } = change;
+            match added {
+                Ok(()) => self.release(&project, &part),
+                Err(error) => {
+                    tracing::error!(project, part, %error, "a desired part is malformed; keeping its last state");
+                    self.keep(project, &part);
+                }
             }
         }
-        update
     }
 
     fn add(&mut self, change: &Change) -> serde_json::Result<()> {
@@ -129,6 +145,20 @@ impl DesiredUpdate {
             self.databases.kept.insert(project);
         } else if part == Certificates::NAME {
             self.certificates.kept.insert(project);
+        }
+    }
+
+    /// Cancels [`Self::keep`] for a part that a later page contains.
+    fn release(&mut self, project: &str, part: &str) {
+        if let Some(environment) = self.environments.get_mut(project) {
+            environment.release(part);
+        }
+        if part == Site::NAME {
+            self.kept_sites.remove(project);
+        } else if part == Database::NAME {
+            self.databases.kept.remove(project);
+        } else if part == Certificates::NAME {
+            self.certificates.kept.remove(project);
         }
     }
 
@@ -203,5 +233,54 @@ impl Placements {
     /// Returns all projects with their placements.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Placement)> {
         self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::SCHEMA;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PARTS: [&str; 4] = ["site", "database", "certificates", "secrets"];
+
+    fn page(revision: i64, parts: &Value, unavailable: &Value) -> Desired {
+        let platform = json!({ "dashboardUrl": "http://localhost", "siteUrl": "http://{hostname}" });
+        let page = json!({
+            "schema": SCHEMA, "revision": revision, "full": revision == 1, "batch": 0,
+            "platform": platform, "parts": parts, "unavailable": unavailable,
+        });
+        serde_json::from_value(page).unwrap()
+    }
+
+    /// Returns the numbers of projects that keep a site, a database, and certificates.
+    fn kept(update: &DesiredUpdate) -> [usize; 3] {
+        [update.kept_sites.len(), update.databases.kept.len(), update.certificates.kept.len()]
+    }
+
+    #[test]
+    fn revision_increases_up_to_an_empty_last_page() {
+        let empty = |revision| page(revision, &json!([]), &json!([]));
+        let with_more = |revision| Desired { has_more: true, ..empty(revision) };
+        let update = DesiredUpdate::read(empty(5));
+        assert!(update.accepts_page(&with_more(6)) && update.accepts_page(&empty(6)) && update.accepts_page(&empty(5)));
+        assert!(!update.accepts_page(&with_more(5)) && !update.accepts_page(&empty(4)));
+    }
+
+    #[test]
+    fn later_page_with_a_part_cancels_that_it_is_unavailable() {
+        let unavailable = PARTS.map(|part| json!({ "project": "prj_1", "part": part }));
+        let removed = PARTS.map(|part| json!({ "project": "prj_1", "revision": 2, "part": part, "desired": null }));
+        let mut update = DesiredUpdate::read(page(1, &json!([]), &json!(unavailable)));
+        assert_eq!(kept(&update), [1, 1, 1]);
+        assert!(update.environments["prj_1"].keeps("secrets"));
+        update.add_page(page(2, &json!(removed), &json!([])));
+        assert_eq!(kept(&update), [0, 0, 0]);
+        assert!(!update.environments["prj_1"].keeps("secrets"));
+        // A malformed part keeps the last state.
+        let malformed = json!([{ "project": "prj_1", "revision": 3, "part": "site", "desired": {} }]);
+        update.add_page(page(3, &malformed, &json!([])));
+        assert_eq!(kept(&update), [1, 0, 0]);
     }
 }

@@ -116,6 +116,17 @@ impl EnvironmentChanges {
     pub fn keep(&mut self, part: &str) {
         self.unavailable.extend(PARTS.contains(&part).then(|| part.to_owned()));
     }
+
+    /// Cancels [`Self::keep`].
+    pub fn release(&mut self, part: &str) {
+        self.unavailable.remove(part);
+    }
+
+    /// Returns whether a part keeps its last state.
+    #[cfg(test)]
+    pub fn keeps(&self, part: &str) -> bool {
+        self.unavailable.contains(part)
+    }
 }
 
 impl Environment {

@@ -1,5 +1,6 @@
 //! Parts of a response whose value may be unreadable. One unreadable value must not keep the others from a node.
 
+use std::io;
 use std::sync::LazyLock;
 
 use kernel::error_chain;
@@ -28,6 +29,30 @@ pub(crate) struct ReadPart {
 impl From<Change> for ReadPart {
     fn from(change: Change) -> Self {
         Self { change, result: Ok(()) }
+    }
+}
+
+impl ReadPart {
+    /// Returns the size of the part in the response.
+    pub(crate) fn json_bytes(&self) -> usize {
+        let mut counter = ByteCounter(0);
+        // Neither the counter nor a JSON value causes an error.
+        let _ = serde_json::to_writer(&mut counter, &self.change);
+        counter.0
+    }
+}
+
+/// Counts the bytes that are written to it.
+struct ByteCounter(usize);
+
+impl io::Write for ByteCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

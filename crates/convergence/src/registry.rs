@@ -16,9 +16,13 @@ use crate::error::ConvergenceError;
 use crate::ports::{PartSource, ReportReceiver};
 use crate::read_part::{self, ReadPart};
 
-/// The maximum number of projects whose values are loaded in one query. The limit keeps the query for a full state with
-/// large values within the statement timeout.
-const MAX_BATCH: usize = 50;
+/// The maximum number of projects whose values of a part are loaded in one query. The values of the last query exceed
+/// [`MAX_BYTES`], so the limit is low: the secrets of a project have up to 2 MiB, and in JSON up to six times as much.
+const MAX_BATCH: usize = 4;
+
+/// The size of the parts of a response, in bytes of JSON, from which the others are left out. A response exceeds it by at
+/// most the last batch.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Two contexts registered the same part or the same kind of report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +31,16 @@ pub enum AlreadyRegistered {
     Part(&'static str),
     #[error("the report kind {0} already has a receiver")]
     Kind(&'static str),
+}
+
+/// The complete parts of a response.
+#[derive(Default)]
+pub(crate) struct CompleteParts {
+    pub(crate) parts: Vec<Change>,
+    /// The parts whose value is unreadable.
+    pub(crate) unavailable: Vec<UnavailablePart>,
+    /// The revision of the last part, if others were left out because of the size of the response.
+    pub(crate) left_out_after: Option<i64>,
 }
 
 /// The registered parts and kinds.
@@ -75,30 +89,41 @@ impl Registry {
         }
     }
 
-    /// Completes the parts of a response. Returns the complete parts, and the parts whose value is unreadable. Checks
-    /// that a stored part matches the type that is registered for its name, so that a corrupt row fails here and not in
-    /// the node. Loads the values of the other parts. Does not change a part that no context of this release owns,
-    /// because nodes ignore unknown parts.
-    pub(crate) async fn complete(
-        &self,
-        store: &Store,
-        changes: Vec<Change>,
-    ) -> store::Result<(Vec<Change>, Vec<UnavailablePart>)> {
-        let mut read: Vec<ReadPart> = changes.into_iter().map(ReadPart::from).collect();
+    /// Completes the first parts of a response, until they have [`MAX_BYTES`]. Checks that a stored part matches the type
+    /// that is registered for its name, so that a corrupt row fails here and not in the node. Loads the values of the
+    /// other parts. Does not change a part that no context of this release owns, because nodes ignore unknown parts.
+    pub(crate) async fn complete(&self, store: &Store, changes: Vec<Change>) -> store::Result<CompleteParts> {
+        let (mut complete, mut bytes) = (CompleteParts::default(), 0);
+        let mut changes = changes.into_iter();
+        while bytes < MAX_BYTES && !changes.as_slice().is_empty() {
+            let mut batch = next_batch(&mut changes);
+            self.complete_batch(store, &mut batch).await?;
+            bytes += batch.iter().map(ReadPart::json_bytes).sum::<usize>();
+            let is_last = changes.as_slice().is_empty();
+            complete.left_out_after = batch.last().map(|read| read.change.revision).filter(|_| !is_last);
+            let (parts, unavailable) = read_part::split(batch);
+            complete.parts.extend(parts);
+            complete.unavailable.extend(unavailable);
+        }
+        Ok(complete)
+    }
+
+    async fn complete_batch(&self, store: &Store, batch: &mut [ReadPart]) -> store::Result<()> {
         for (name, part) in &self.parts {
-            let desired = read.iter_mut().filter(|read| read.change.part == *name && read.change.desired.is_some());
+            let desired = batch.iter_mut().filter(|read| read.change.part == *name && read.change.desired.is_some());
             match part {
                 Part::Stored(check) => {
                     desired.for_each(|read| read.result = check(&read.change).map_err(Error::inconsistent));
                 }
                 Part::Sourced(source) => {
-                    for batch in desired.collect::<Vec<_>>().chunks_mut(MAX_BATCH) {
-                        source.load(&mut *store.connection().await?, batch).await?;
+                    let mut desired: Vec<&mut ReadPart> = desired.collect();
+                    if !desired.is_empty() {
+                        source.load(&mut *store.connection().await?, &mut desired).await?;
                     }
                 }
             }
         }
-        Ok(read_part::split(read))
+        Ok(())
     }
 
     /// Returns the receiver of each report of a batch.
@@ -113,6 +138,21 @@ impl Registry {
         };
         reports.iter().enumerate().map(receiver).collect()
     }
+}
+
+/// Takes the next parts, until one name occurs [`MAX_BATCH`] times.
+fn next_batch(changes: &mut impl Iterator<Item = Change>) -> Vec<ReadPart> {
+    let (mut batch, mut counts) = (Vec::new(), BTreeMap::<String, usize>::new());
+    for change in changes {
+        let count = counts.entry(change.part.clone()).or_default();
+        *count += 1;
+        let is_full = *count >= MAX_BATCH;
+        batch.push(ReadPart::from(change));
+        if is_full {
+            break;
+        }
+    }
+    batch
 }
 
 /// A [`PartSource`] whose part is known only at run time.

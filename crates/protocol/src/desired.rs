@@ -10,7 +10,7 @@ use crate::certificates::CertificateReference;
 
 /// The schema version that this release writes and reads. It increases when a node that ignores the new fields or parts
 /// would behave incorrectly.
-pub const SCHEMA: u32 = 6;
+pub const SCHEMA: u32 = 7;
 
 /// A part of a project's desired state. One context owns it and is the only one that writes it.
 pub trait DesiredPart: Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -29,6 +29,10 @@ pub struct Desired {
     pub revision: i64,
     /// Whether this is the full state: a part that is not listed is not desired.
     pub full: bool,
+    /// Whether the response is a page that others follow: request the changes after `revision`, and apply all pages
+    /// together. Only the first page of a full state has `full`. Earlier schemas have no pages.
+    #[serde(default)]
+    pub has_more: bool,
     /// The number of the last batch of reports that the control plane accepted from this node.
     pub batch: i64,
     pub platform: Platform,

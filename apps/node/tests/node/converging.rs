@@ -193,6 +193,32 @@ async fn node_serves_while_the_control_plane_is_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn full_state_of_several_pages_is_applied_as_a_whole() {
+    let (core, dir, node) = started().await;
+    core.deploy("docs", &[("assets/index.html", b"pages")]);
+    node.visitor.sees("docs.localhost", "/", 200, "pages").await;
+    node.stop().await;
+    core.remove("blog");
+    core.set_page_size(1);
+    core.fail_later_pages(true);
+    let node = RunningNode::start(&core, &dir).await;
+    until("two relists have failed", || core.failed_pages() > 1).await;
+    for host in [HOST, "docs.localhost", "blog.localhost"] {
+        assert_eq!(node.visitor.get(host, "/").await.status, 200, "{host}");
+    }
+    core.fail_later_pages(false);
+    node.visitor.sees("blog.localhost", "/", 404, "unknown_hostname").await;
+    for (host, page) in [(HOST, "first"), ("docs.localhost", "pages")] {
+        assert_eq!(node.visitor.get(host, "/").await.body, page);
+    }
+    // Changes have pages, too.
+    core.deploy("blog", &[("assets/index.html", b"again")]);
+    core.deploy("shop", &[("assets/index.html", b"second")]);
+    node.visitor.sees("blog.localhost", "/", 200, "again").await;
+    node.visitor.sees(HOST, "/", 200, "second").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn restarted_node_serves_during_an_outage_and_fetches_no_bundle_again() {
     let (mut core, dir, node) = started().await;
     // An unavailable bundle must not replace the previous version.

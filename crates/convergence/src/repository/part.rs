@@ -21,12 +21,19 @@ pub struct PartRecord {
     pub at: Time,
 }
 
+/// The maximum number of parts that one query returns, so that the size of the result does not increase with the number
+/// of projects.
+const MAX_PARTS: u16 = 5000;
+
 /// The stored desired state of a node, or the changes to it since a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredState {
     pub revision: i64,
     pub batch: i64,
+    /// The first parts by ascending revision.
     pub parts: Vec<Change>,
+    /// Whether there are further parts.
+    pub has_more: bool,
 }
 
 /// The parts of the desired state on a [`store::Connection`].
@@ -53,8 +60,8 @@ pub trait PartRepository {
     /// is `None` for a pending placement.
     async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()>;
 
-    /// Returns the parts of a node's desired state that changed after `since`, in one snapshot. Returns `None` if the
-    /// node does not exist.
+    /// Returns the first parts of a node's desired state that changed after `since`, in one snapshot. Returns `None` if
+    /// the node does not exist.
     async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<StoredState>>;
 
     /// Returns whether the desired state of the node contains this bundle.
@@ -134,14 +141,18 @@ impl PartRepository for Connection {
             .left_join(parts::table.on(parts::node_id.eq(nodes::id.nullable()).and(parts::revision.gt(since))))
             .filter(nodes::id.eq(node))
             .order(parts::revision)
+            .limit(i64::from(MAX_PARTS) + 1)
             .select((nodes::revision, nodes::batch, Option::<PartRow>::as_select()))
             .load::<(i64, i64, Option<PartRow>)>(self)
             .await?;
         let &[(revision, batch, _), ..] = rows.as_slice() else {
             return Ok(None);
         };
-        let parts = rows.into_iter().filter_map(|(_, _, row)| row).map(Change::from).collect();
-        Ok(Some(StoredState { revision, batch, parts }))
+        let mut parts: Vec<Change> = rows.into_iter().filter_map(|(_, _, row)| row).map(Change::from).collect();
+        let max = usize::from(MAX_PARTS);
+        let has_more = parts.len() > max;
+        parts.truncate(max);
+        Ok(Some(StoredState { revision, batch, parts, has_more }))
     }
 
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {

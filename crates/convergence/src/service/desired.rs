@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{Convergence, Result, nodes};
 use crate::core::WakeUps;
 use crate::error::ConvergenceError;
+use crate::registry::CompleteParts;
 use crate::repository::{PartRepository as _, PlacementRepository as _, StoredState};
 
 /// The time after which a long poll reads the state again without a wake-up.
@@ -21,7 +22,9 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 
 impl Convergence {
     /// Returns the full desired state of the node if `since` is 0, otherwise the changes after that revision. Waits for
-    /// the first change for up to `wait`, but at most for 30 seconds.
+    /// the first change for up to `wait`, but at most for 30 seconds. A large state has several pages: the first parts by
+    /// revision are the first page, and the changes after its last revision follow. A part that changes between two pages
+    /// gets a higher revision, so it is in a later page.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::UnknownNode`] for a revoked node, [`ConvergenceError::NoCore`].
@@ -66,13 +69,16 @@ impl Convergence {
     /// Builds the response. A value that is loaded here can be newer than its revision. The node then receives the
     /// value again with the newer revision.
     async fn build_document(&self, stored: StoredState, full: bool) -> Result<Desired> {
-        let StoredState { revision, batch, parts } = stored;
-        let (parts, unavailable) = self.registry.complete(&self.store, parts).await?;
+        let StoredState { revision, batch, parts, has_more } = stored;
+        let last = parts.last().map(|part| part.revision).filter(|_| has_more);
+        let CompleteParts { parts, unavailable, left_out_after } = self.registry.complete(&self.store, parts).await?;
+        let page_end = left_out_after.or(last);
+        let (revision, has_more) = (page_end.unwrap_or(revision), page_end.is_some());
         let mut platform = (*self.platform).clone();
         if let Some(source) = &self.platform_certificates {
             platform.certificates = source.load(&mut *self.store.connection().await?).await?;
         }
-        Ok(Desired { schema: SCHEMA, revision, full, batch, platform, parts, unavailable })
+        Ok(Desired { schema: SCHEMA, revision, full, has_more, batch, platform, parts, unavailable })
     }
 }
 

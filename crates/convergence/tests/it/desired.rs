@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use convergence::ConvergenceError;
-use kernel::{ApiError as _, ProjectId};
+use kernel::{ApiError as _, NodeId, ProjectId};
 use protocol::{Change, Desired, SCHEMA, UnavailablePart};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn since_selects_full_state_or_changes() {
     let node = kit.add_node("edge").await.node.id;
     let state = |revision, full, parts| {
         let (platform, unavailable) = (platform(), vec![]);
-        Desired { schema: SCHEMA, revision, full, batch: 0, platform, parts, unavailable }
+        Desired { schema: SCHEMA, revision, full, has_more: false, batch: 0, platform, parts, unavailable }
     };
     assert_eq!(kit.desired(node, 0).await, state(1, true, vec![]));
 
@@ -40,6 +40,47 @@ async fn since_selects_full_state_or_changes() {
     ] {
         assert_eq!(kit.desired(node, since).await, state(6, full, parts.to_vec()), "since {since}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_many_parts_has_pages() {
+    let kit = Kit::start().await;
+    let node = kit.add_node("edge").await.node.id;
+    let insert = format!(
+        "INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at) \
+             SELECT gen_random_uuid(), '{0}', 'active', 1, now() FROM generate_series(1, 12000); \
+         INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at) \
+             SELECT project_id, 'unknown', '{0}', 1 + row_number() OVER (), '{{}}', now() FROM convergence.placements; \
+         UPDATE convergence.nodes SET revision = 12001",
+        node.as_uuid()
+    );
+    kit.db_execute(&insert).await;
+    assert_eq!(read_pages(&kit, node).await, [(5000, 5001), (5000, 10_001), (2000, 12_001)]);
+    // No page follows a full last page.
+    let remove = "DELETE FROM convergence.parts WHERE revision > 10001; UPDATE convergence.nodes SET revision = 10001";
+    kit.db_execute(remove).await;
+    assert_eq!(read_pages(&kit, node).await, [(5000, 5001), (5000, 10_001)]);
+}
+
+/// Reads all pages of the full state, whose parts have each revision from 2. Returns their numbers of parts and their
+/// revisions.
+async fn read_pages(kit: &Kit, node: NodeId) -> Vec<(usize, i64)> {
+    let (mut pages, mut since, mut next) = (Vec::new(), 0, 2);
+    loop {
+        let page = kit.desired(node, since).await;
+        assert_eq!(page.full, since == 0);
+        for part in &page.parts {
+            assert_eq!(part.revision, next);
+            next += 1;
+        }
+        since = page.revision;
+        pages.push((page.parts.len(), page.revision));
+        if !page.has_more {
+            break;
+        }
+    }
+    assert_eq!(kit.desired(node, since).await.parts, []);
+    pages
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,9 +115,10 @@ async fn desired_state_has_documented_shape() {
     kit.set_site(blog, Some(site(1))).await;
     kit.set_site(blog, None).await;
     let expected = json!({
-        "schema": 6,
+        "schema": 7,
         "revision": 4,
         "full": true,
+        "hasMore": false,
         "batch": 0,
         "platform": {
             "dashboardUrl": "https://dashboard.example", "siteUrl": "https://{hostname}:8443", "certificates": [],

@@ -144,6 +144,42 @@ async fn values_of_a_large_response_are_loaded_in_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pages_of_a_large_state_contain_changes_between_them() {
+    let sourced = Sourced::start().await;
+    let node = sourced.kit.add_node("edge").await.node.id;
+    let large = "x".repeat(1024 * 1024);
+    let projects: Vec<ProjectId> = (0..36).map(|_| sourced.kit.new_project()).collect();
+    for project in &projects {
+        sourced.set(*project, Some(&large)).await.unwrap();
+    }
+    let first = sourced.desired(node, 0).await;
+    // The values of the last query exceed the 8 MiB.
+    assert!(first.full && first.has_more && first.parts.len() <= 12, "{} parts", first.parts.len());
+    assert_eq!(Some(first.revision), first.parts.last().map(|part| part.revision));
+    // These changes affect a project of the first page, one of a later page, and a new one.
+    let new = sourced.kit.new_project();
+    sourced.set(projects[0], Some("changed")).await.unwrap();
+    sourced.set(projects[35], None).await.unwrap();
+    sourced.set(new, Some("new")).await.unwrap();
+    let (mut received, mut page) = (BTreeMap::new(), first);
+    loop {
+        let words = parts::<Words>(&page).into_iter().map(|part| (part.project, part.part));
+        received.extend(words.map(|(project, words)| (project, words.map(|Words(text)| text))));
+        if !page.has_more {
+            break;
+        }
+        let next = sourced.desired(node, page.revision).await;
+        assert!(!next.full && next.revision > page.revision);
+        page = next;
+    }
+    let unchanged = projects[1..35].iter().map(|project| (*project, Some(large.clone())));
+    let mut expected: BTreeMap<_, _> = unchanged.collect();
+    expected.extend([(projects[0], Some("changed".to_owned())), (projects[35], None), (new, Some("new".to_owned()))]);
+    assert!(received == expected);
+    assert_eq!((page.revision, sourced.desired(node, page.revision).await.parts), (40, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unreadable_value_is_listed_and_blocks_no_other_part() {
     let sourced = Sourced::start().await;
     let node = sourced.kit.add_node("edge").await.node.id;

@@ -25,17 +25,28 @@ pub async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared
     let since = poll.since;
     let news = async { state.revision.subscribe().wait_for(|revision| since == 0 || *revision != since).await.is_ok() };
     let _ = timeout(Duration::from_secs(poll.wait), news).await;
-    let revision = *state.revision.borrow();
-    let table = state.table.lock().unwrap();
+    let mut revision = *state.revision.borrow();
+    let mut table = state.table.lock().unwrap();
+    if table.fails_later_pages && since > 0 {
+        table.failed_pages += 1;
+        return HttpResponse::InternalServerError().finish();
+    }
     let sites = table.sites.iter().map(|(project, part)| (project, "site", part));
     let others = table.parts.iter().map(|((project, name), part)| (project, name.as_str(), part));
     let changed =
         sites.chain(others).filter(|(.., (revision, desired))| *revision > since && (since > 0 || !desired.is_null()));
+    let mut changed: Vec<_> = changed.collect();
+    changed.sort_unstable_by_key(|(.., (revision, _))| *revision);
+    let has_more = table.page_size.is_some_and(|size| changed.len() > size);
+    if has_more {
+        changed.truncate(table.page_size.unwrap());
+        revision = changed.last().unwrap().2.0;
+    }
     let change = |(project, name, (revision, desired)): (&String, &str, &(u64, Value))| json!({ "project": project, "revision": revision, "part": name, "desired": desired });
     let is_unavailable = |(project, name, _): &(&String, &str, &(u64, Value))| {
         table.unavailable.contains(&((*project).clone(), (*name).to_owned()))
     };
-    let (unavailable, available): (Vec<_>, Vec<_>) = changed.partition(is_unavailable);
+    let (unavailable, available): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_unavailable);
     let unavailable = unavailable.into_iter().map(|(project, name, _)| json!({ "project": project, "part": name }));
     let unavailable: Vec<Value> = unavailable.collect();
     let parts: Vec<Value> = available.into_iter().map(change).collect();
@@ -45,7 +56,7 @@ pub async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared
     let date = Date((node::clock::now() - table.clock_back).into());
     HttpResponse::Ok().insert_header(date).json(json!({
         "schema": SCHEMA, "revision": revision, "full": since == 0, "batch": batch, "platform": platform, "parts": parts,
-        "unavailable": unavailable,
+        "unavailable": unavailable, "hasMore": has_more,
     }))
 }
 

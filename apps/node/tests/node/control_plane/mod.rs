@@ -45,6 +45,11 @@ struct Table {
     parts: BTreeMap<(String, String), (u64, Value)>,
     /// The projects and names of the parts that cannot be read.
     unavailable: BTreeSet<(String, String)>,
+    /// The number of parts in a page of the desired state; all by default.
+    page_size: Option<usize>,
+    /// Whether polls other than those for the full state fail.
+    fails_later_pages: bool,
+    failed_pages: usize,
     /// The accepted credential, if it is not [`TOKEN`].
     token: Option<String>,
     bundles: HashMap<String, Bytes>,
@@ -203,6 +208,21 @@ impl ControlPlane {
     /// Makes all parts readable again.
     pub fn make_available(&self) {
         self.state.table.lock().unwrap().unavailable.clear();
+    }
+
+    /// Splits the desired state into pages of this number of parts.
+    pub fn set_page_size(&self, size: usize) {
+        self.state.table.lock().unwrap().page_size = Some(size);
+    }
+
+    /// Sets whether all polls fail except those for the first page of the full state.
+    pub fn fail_later_pages(&self, fails: bool) {
+        self.state.table.lock().unwrap().fails_later_pages = fails;
+    }
+
+    /// Returns how many polls failed because of [`Self::fail_later_pages`].
+    pub fn failed_pages(&self) -> usize {
+        self.state.table.lock().unwrap().failed_pages
     }
 
     /// Accepts only this credential.
