@@ -30,7 +30,7 @@ CREATE TABLE resources.secrets (
     -- The sealed value. The row in its associated data consists of project, name and revision.
     key_id text NOT NULL,
     sealed bytea NOT NULL,
-    -- The size of the value in bytes, for the limit per project.
+    -- The size of the value in bytes, for the limits.
     size_bytes integer NOT NULL CONSTRAINT secrets_size_bytes_check CHECK (size_bytes > 0),
     updated_at timestamptz NOT NULL,
     updated_by uuid NOT NULL,
@@ -97,5 +97,5 @@ CREATE TABLE resources.storage (
 
 -- The columns of projects and organizations that this context reads. Deleted projects are excluded.
 CREATE VIEW resources.project_plans AS
-    SELECT p.id, p.name, p.org_id, o.slug, o.plan
+    SELECT p.id, p.name, p.org_id, o.slug, o.plan, o.created_by
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;

@@ -21,6 +21,11 @@ pub enum ResourceError {
          secret first"
     )]
     SecretSizeLimit { limit: i64, count: i64, plan: Plan },
+    #[error(
+        "the secrets of an organization on the pro plan, or of all free organizations with the same creator, can have \
+         {limit} bytes together; delete or shorten a secret first"
+    )]
+    SecretTotalLimit { limit: i64, plan: Plan },
     #[error("this installation has no mail domain; ask its operator to set SVC_MAIL_DOMAIN")]
     EmailUnavailable,
     #[error("another project has the address {0}; revoke its grant, or rename this project first")]
@@ -46,12 +51,14 @@ impl ResourceError {
         Kind::Invalid,
         "The name of the secret is reserved: `DB`, `ASSETS`, and names that begin with `SVC_`.",
     );
-    /// 409: the secrets of the project have the maximum number or size.
+    /// 409: the secrets of the project, of its pro organization, or of all free organizations with its creator, have the
+    /// maximum number or size.
     pub const SECRET_LIMIT: Code = Code::new(
         "secret_limit",
         Kind::Conflict,
-        "The project has reached the limit of secrets: 200, or 2 MiB of values. `details` contains `limit`, `count`, `of`, \
-         which is `secrets` or `bytes`, and `plan`.",
+        "The project has reached the limit of secrets: 200, or 2 MiB of values. Or its pro organization, or \
+         all free organizations with the same creator, have 64 MiB of values. `details` contains `limit`, `of`, which is \
+         `secrets`, `bytes` or `totalBytes`, `plan`, and `count` except for `totalBytes`.",
     );
     /// 409: the installation has no mail.
     pub const EMAIL_UNAVAILABLE: Code =
@@ -78,7 +85,9 @@ impl ApiError for ResourceError {
         match self {
             Self::ProjectNotFound | Self::SecretNotFound => &Code::NOT_FOUND,
             Self::ReservedName(_) => &Self::RESERVED_NAME,
-            Self::SecretLimit { .. } | Self::SecretSizeLimit { .. } => &Self::SECRET_LIMIT,
+            Self::SecretLimit { .. } | Self::SecretSizeLimit { .. } | Self::SecretTotalLimit { .. } => {
+                &Self::SECRET_LIMIT
+            }
             Self::EmailUnavailable => &Self::EMAIL_UNAVAILABLE,
             Self::EmailAddressTaken(_) => &Self::EMAIL_ADDRESS_TAKEN,
             Self::DatabaseRequired => &Self::DATABASE_REQUIRED,
@@ -97,6 +106,7 @@ impl ApiError for ResourceError {
             Self::SecretSizeLimit { limit, count, plan } => {
                 Some(json!({ "limit": limit, "count": count, "of": "bytes", "plan": plan }))
             }
+            Self::SecretTotalLimit { limit, plan } => Some(json!({ "limit": limit, "of": "totalBytes", "plan": plan })),
             Self::Field(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
             _ => None,

@@ -46,6 +46,7 @@ diesel::table! {
         org_id -> Uuid,
         slug -> Text,
         plan -> Text,
+        created_by -> Nullable<Uuid>,
     }
 }
 

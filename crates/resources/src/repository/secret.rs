@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use diesel::dsl::sum;
 use diesel::prelude::*;
+use diesel::sql_types::Text;
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::seal::Sealed;
-use kernel::{Paging, ProjectId, Time, UserId};
+use kernel::{OrgId, Paging, Plan, ProjectId, Time, UserId};
 use store::{Connection, Prepared, Result};
 
 use crate::model::{SecretMeta, SecretName};
-use crate::schema::{secret_sets, secrets};
+use crate::schema::{project_plans, secret_sets, secrets};
 
 /// A sealed secret. Its `Debug` implementation does not show the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,14 @@ pub trait SecretRepository {
 
     /// Returns the version of each secret of a project.
     async fn secret_versions(&mut self, project: ProjectId) -> Result<BTreeMap<SecretName, SecretVersion>>;
+
+    /// Returns the size of the secrets that count towards the same total as those of the project: those of the free
+    /// organizations with its creator, or those of its organization if that has a paid plan or its creator was deleted.
+    /// Until the transaction ends, other callers of this function wait.
+    ///
+    /// Reads at most 150,000 rows with the default limits: 250 free organizations of a creator, with three projects of 200
+    /// secrets each. A paid organization has 20,000.
+    async fn secret_lock_total(&mut self, project: ProjectId) -> Result<i64>;
 
     /// Lists the secrets of a project by name.
     async fn secret_list(&mut self, project: ProjectId, paging: &Paging<String>) -> Result<Vec<SecretMeta>>;
@@ -83,6 +93,9 @@ struct SecretRow {
     size_bytes: i32,
 }
 
+/// Takes an advisory lock, because this context has no row for a user.
+const LOCK_TOTAL: &str = "SELECT pg_advisory_xact_lock(hashtextextended('resources.secrets ' || $1, 0))";
+
 impl SecretRepository for Connection {
     async fn secret_lock(&mut self, project: ProjectId) -> Result<i64> {
         let upsert = diesel::insert_into(secret_sets::table)
@@ -99,6 +112,27 @@ impl SecretRepository for Connection {
         let rows: Vec<(SecretName, i32, i32)> =
             query.select((secrets::name, secrets::version, secrets::size_bytes)).load(self).await?;
         Ok(rows.into_iter().map(|(name, version, size_bytes)| (name, SecretVersion { version, size_bytes })).collect())
+    }
+
+    async fn secret_lock_total(&mut self, project: ProjectId) -> Result<i64> {
+        let columns = (project_plans::org_id, project_plans::plan, project_plans::created_by);
+        let owner = project_plans::table.find(project).select(columns);
+        let Some((org, plan, creator)) = owner.first::<(OrgId, Plan, Option<UserId>)>(self).await.optional()? else {
+            return Ok(0);
+        };
+        // The creator of an organization with a paid plan may have left it.
+        let creator = creator.filter(|_| plan == Plan::Free);
+        let owner = creator.map_or_else(|| org.to_string(), |user| user.to_string());
+        Prepared(diesel::sql_query(LOCK_TOTAL).bind::<Text, _>(owner)).execute(self).await?;
+        let query = secrets::table
+            .inner_join(project_plans::table.on(project_plans::id.eq(secrets::project_id)))
+            .select(sum(secrets::size_bytes))
+            .into_boxed();
+        let query = match creator {
+            Some(user) => query.filter(project_plans::created_by.eq(user)).filter(project_plans::plan.eq(Plan::Free)),
+            None => query.filter(project_plans::org_id.eq(org)),
+        };
+        Ok(query.first::<Option<i64>>(self).await?.unwrap_or(0))
     }
 
     async fn secret_list(&mut self, project: ProjectId, paging: &Paging<String>) -> Result<Vec<SecretMeta>> {

@@ -24,6 +24,11 @@ const _: () = assert!(MAX_SECRETS <= ALL.limit as u32);
 /// The maximum total size of a project's values, which is the same for every plan. A node receives all values together.
 const MAX_TOTAL_BYTES: i64 = 2 * 1024 * 1024;
 
+/// The maximum total size of all values in the free organizations of one creator, or in one pro organization. Home nodes
+/// keep the values in memory, so that the limits of organizations and projects would not bound the memory that a user can
+/// occupy. The limit is enough for 32 projects with the maximum size, or for 4,000 with 16 KiB each.
+const MAX_TOTAL_BYTES_OF_OWNER: i64 = 64 * 1024 * 1024;
+
 type Changes = BTreeMap<SecretName, SecretChange>;
 type Versions = BTreeMap<SecretName, SecretVersion>;
 
@@ -53,7 +58,8 @@ impl Resources {
     ///
     /// # Errors
     /// Returns [`ResourceError::Field`] for a malformed name. Also returns [`ResourceError::ReservedName`],
-    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`] and [`ResourceError::ProjectNotFound`].
+    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`], [`ResourceError::SecretTotalLimit`] and
+    /// [`ResourceError::ProjectNotFound`].
     pub async fn secret_set(
         &self,
         actor: &Actor,
@@ -100,7 +106,8 @@ impl Resources {
     ///
     /// # Errors
     /// Returns [`ResourceError::Field`] for more than 400 names. Also returns [`ResourceError::ReservedName`],
-    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`] and [`ResourceError::ProjectNotFound`].
+    /// [`ResourceError::SecretLimit`], [`ResourceError::SecretSizeLimit`], [`ResourceError::SecretTotalLimit`] and
+    /// [`ResourceError::ProjectNotFound`].
     pub async fn secrets_change(
         &self,
         actor: &Actor,
@@ -157,7 +164,11 @@ impl Resources {
                 (SecretChange::Delete, None) => {}
             }
         }
-        require_room(target.plan, &before, &set, &deleted)?;
+        let growth = require_room(target.plan, &before, &set, &deleted)?;
+        let limit = MAX_TOTAL_BYTES_OF_OWNER;
+        if growth > 0 && tx.secret_lock_total(project).await? + growth > limit {
+            return Err(ResourceError::SecretTotalLimit { limit, plan: target.plan });
+        }
         let applied = Applied { set: set.iter().map(|record| record.meta.clone()).collect(), deleted };
         if !set.is_empty() {
             tx.secret_upsert(project, set).await?;
@@ -180,8 +191,9 @@ impl Resources {
     }
 }
 
-/// Checks the limits of a project. Changes that need no additional space succeed even above a limit.
-fn require_room(plan: Plan, before: &Versions, set: &[SecretRecord], deleted: &[SecretName]) -> Result<()> {
+/// Checks the limits of a project, and returns by how many bytes its secrets grow. Changes that need no additional space
+/// succeed even above a limit.
+fn require_room(plan: Plan, before: &Versions, set: &[SecretRecord], deleted: &[SecretName]) -> Result<i64> {
     let added = set.iter().filter(|record| record.meta.version == 1).count();
     let (limit, count) = (MAX_SECRETS, before.len());
     if added > 0 && count + added - deleted.len() > limit as usize {
@@ -195,7 +207,7 @@ fn require_room(plan: Plan, before: &Versions, set: &[SecretRecord], deleted: &[
     if added > removed && count + added - removed > limit {
         return Err(ResourceError::SecretSizeLimit { limit, count, plan });
     }
-    Ok(())
+    Ok(added - removed)
 }
 
 fn require_unreserved(name: &SecretName) -> Result<()> {

@@ -169,6 +169,30 @@ impl Kit {
         Target { org: self.org, plan: Plan::Free, project }
     }
 
+    /// Inserts a secret of this size, without a value, into a project without secrets.
+    pub async fn db_secret(&self, at: Target, name: &str, size_bytes: i64) {
+        let (project, user) = (at.project.as_uuid(), self.user().as_uuid());
+        self.db_execute(&format!(
+            "INSERT INTO resources.secret_sets (project_id, revision) VALUES ('{project}', 1); \
+             INSERT INTO resources.secrets (project_id, name, version, revision, key_id, sealed, size_bytes, updated_at, \
+                 updated_by) VALUES ('{project}', '{name}', 1, 1, 'test', '', {size_bytes}, now(), '{user}')"
+        ))
+        .await;
+    }
+
+    /// Makes the user the creator of the organization and of another one, and moves a project to the other one.
+    pub async fn db_move_to_other_org(&self, at: Target) {
+        let (org, project, user) = (at.org.as_uuid(), at.project.as_uuid(), self.user().as_uuid());
+        self.db_execute(&format!(
+            "INSERT INTO identity.users (id, provider, subject, created_at) VALUES ('{user}', 'dev', 'ada', now()); \
+             UPDATE orgs.orgs SET created_by = '{user}' WHERE id = '{org}'; \
+             INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at, created_by) \
+                 VALUES ('{project}', 'other', 'Other', 'free', false, now(), '{user}'); \
+             UPDATE projects.projects SET org_id = '{project}' WHERE id = '{project}'"
+        ))
+        .await;
+    }
+
     /// Inserts the database of a project.
     pub async fn db_database(&self, at: Target) {
         let project = at.project.as_uuid();

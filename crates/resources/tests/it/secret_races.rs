@@ -64,6 +64,22 @@ async fn concurrent_new_secrets_respect_the_limit_of_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn concurrent_new_secrets_of_several_projects_respect_the_limit_of_the_creator() {
+    let kit = Kit::start().await;
+    let full = kit.db_project("full").await;
+    kit.db_secret(full, "LARGE", 64 * 1024 * 1024 - 30).await;
+    kit.db_move_to_other_org(full).await;
+    let mut projects = Vec::new();
+    for number in 0..10 {
+        projects.push(kit.db_project(&format!("project-{number}")).await);
+    }
+    let set = four_at_a_time(projects.iter().map(|at| kit.set(*at, "KEY", "0123456789"))).await;
+    let (set, refused): (Vec<_>, Vec<_>) = set.into_iter().partition(Result::is_ok);
+    assert_eq!((set.len(), refused.len()), (3, 7));
+    assert!(refused.iter().all(|refused| matches!(refused, Err(ResourceError::SecretTotalLimit { .. }))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_deletions_delete_once() {
     let kit = Kit::start().await;
     let at = kit.db_project("shop").await;

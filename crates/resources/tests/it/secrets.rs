@@ -143,6 +143,56 @@ async fn project_has_at_most_2_mib_of_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn organizations_of_a_creator_have_at_most_64_mib_of_secrets() {
+    const LIMIT: i64 = 64 * 1024 * 1024;
+    let kit = Kit::start().await;
+    let (shop, blog) = (kit.db_project("shop").await, kit.db_project("blog").await);
+    kit.db_secret(blog, "LARGE", LIMIT - 10).await;
+    let is_refused = async |value: &str| {
+        let refused = kit.set(shop, "MORE", value).await.unwrap_err();
+        assert_eq!(refused.code().name, "secret_limit");
+        assert_eq!(refused.details(), Some(json!({ "limit": LIMIT, "of": "totalBytes", "plan": Plan::Free })));
+    };
+    // Without a creator, the organization has the limit.
+    is_refused("0123456789+").await;
+    kit.set(shop, "KEY", "0123456789").await.unwrap();
+    is_refused("x").await;
+    kit.db_move_to_other_org(blog).await;
+    is_refused("x").await;
+    assert_eq!(kit.environment(shop).await, (1, values(&[("KEY", "0123456789")])));
+    // A replacement of the same size and a deletion need no space.
+    kit.set(shop, "KEY", "9876543210").await.unwrap();
+    kit.delete(shop, "KEY").await.unwrap();
+    kit.set(shop, "MORE", "x").await.unwrap();
+    // A deleted project does not count.
+    kit.db_delete(blog).await;
+    kit.set(shop, "MORE", &"x".repeat(100)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_of_a_pro_organization_count_apart_from_others_of_its_creator() {
+    const LIMIT: i64 = 64 * 1024 * 1024;
+    let kit = Kit::start().await;
+    let (shop, news, blog) = (kit.db_project("shop").await, kit.db_project("news").await, kit.db_project("blog").await);
+    kit.db_secret(blog, "LARGE", LIMIT).await;
+    kit.db_move_to_other_org(blog).await;
+    let is_refused = async || {
+        let refused = kit.set(shop, "KEY", "the longest of all values").await.unwrap_err();
+        assert!(matches!(refused, ResourceError::SecretTotalLimit { .. }), "{refused}");
+    };
+    is_refused().await;
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'pro' WHERE slug = 'acme'").await;
+    kit.set(shop, "KEY", "value").await.unwrap();
+    // Nor do the secrets of a pro organization count for the free ones.
+    kit.db_execute("UPDATE orgs.orgs SET plan = CASE slug WHEN 'acme' THEN 'free' ELSE 'pro' END").await;
+    kit.set(shop, "KEY", "a longer value").await.unwrap();
+    // A pro organization has a limit, too.
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
+    kit.db_secret(news, "LARGE", LIMIT).await;
+    is_refused().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn values_are_loaded_exactly_and_per_project() {
     let kit = Kit::start().await;
     let (shop, blog, empty) = (kit.db_project("a").await, kit.db_project("b").await, kit.db_project("c").await);
