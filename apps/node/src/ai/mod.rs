@@ -7,6 +7,7 @@
 
 mod call;
 pub mod config;
+mod content;
 mod error;
 mod event_stream;
 mod journal;

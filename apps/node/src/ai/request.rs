@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::content::{IMAGE_TOKENS, check_messages, check_tools, image_urls};
 use super::usage::tokens_of;
 use super::{AiError, Result};
 
@@ -42,9 +43,6 @@ pub(super) const FIELDS: [&str; 32] = [
     "user",
     "verbosity",
 ];
-/// The tools that the code itself executes. A tool of the upstream, such as a search of the web, has its own price.
-const TOOL_TYPES: [&str; 2] = ["function", "custom"];
-
 /// A request of a chat completion.
 pub struct ChatRequest {
     object: Map<String, Value>,
@@ -65,9 +63,7 @@ impl ChatRequest {
         let model = object.get("model").and_then(Value::as_str).map(str::to_owned);
         let model = model.filter(|model| model.len() <= 200);
         let model = model.ok_or_else(|| invalid("model must be a string of at most 200 characters."))?;
-        if !object.get("messages").is_some_and(Value::is_array) {
-            return Err(invalid("messages must be an array."));
-        }
+        check_messages(object.get("messages").unwrap_or(&Value::Null))?;
         let is_stream = match object.get("stream") {
             None | Some(Value::Null) => false,
             Some(Value::Bool(is_stream)) => *is_stream,
@@ -101,12 +97,7 @@ impl ChatRequest {
                 _ => format!("{name} is not supported."),
             }));
         }
-        let mut tools = object.get("tools").and_then(Value::as_array).into_iter().flatten();
-        let is_supported =
-            |tool: &Value| tool.get("type").and_then(Value::as_str).is_some_and(|it| TOOL_TYPES.contains(&it));
-        if !tools.all(is_supported) {
-            return Err(invalid(r#"The type of a tool must be "function" or "custom"."#));
-        }
+        check_tools(&object)?;
         Ok(Self { object, model, is_stream })
     }
 
@@ -124,10 +115,15 @@ impl ChatRequest {
         options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
     }
 
-    /// Returns the estimated number of input tokens, from the length of the messages and the tools as JSON.
+    /// Returns the estimated number of input tokens, from the length of the messages and the tools as JSON. The URL of an
+    /// image may contain the image, so it does not count: each image counts as the same number of tokens.
     pub fn input_tokens(&self) -> u32 {
         let parts = ["messages", "tools", "functions", "response_format"].iter().filter_map(|it| self.object.get(*it));
-        tokens_of(parts.map(|part| part.to_string().len()).sum())
+        let bytes: usize = parts.map(|part| part.to_string().len()).sum();
+        let images = self.object.get("messages").into_iter().flat_map(image_urls);
+        let (images, urls) = images.fold((0, 0), |(count, bytes), url| (count + 1, bytes + url.to_string().len()));
+        let images = u32::try_from(images * IMAGE_TOKENS).unwrap_or(u32::MAX);
+        tokens_of(bytes.saturating_sub(urls)).saturating_add(images)
     }
 
     /// Returns the output limit of the request in tokens, or `None` if it has none. The upstream chooses between two
@@ -219,6 +215,21 @@ mod tests {
     }
 
     #[test]
+    fn image_counts_as_the_same_number_of_tokens_whatever_its_length() {
+        let tokens = |urls: &[&str]| {
+            let image = |url: &&str| json!({ "type": "image_url", "image_url": { "url": url } });
+            let images: Vec<Value> = urls.iter().map(image).collect();
+            let body = json!({ "model": "m", "messages": [{ "role": "user", "content": images }] });
+            ChatRequest::parse(body.to_string().as_bytes()).unwrap().input_tokens()
+        };
+        let long = format!("data:image/png;base64,{}", "A".repeat(600_000));
+        let (none, one) = (tokens(&[]), tokens(&[&long]));
+        assert!((1_600..1_650).contains(&(one - none)), "{one}");
+        assert_eq!(tokens(&["https://a.example/cat.png"]), one);
+        assert!(tokens(&[&long, &long]) >= 3_200);
+    }
+
+    #[test]
     fn defaults_are_not_passed_on() {
         let body = json!({ "model": "m", "messages": [], "n": 1, "store": false, "service_tier": "auto",
             "modalities": ["text"], "audio": null, "models": null, "temperature": null, "tools": [{ "type": "function" }] });
@@ -254,6 +265,7 @@ mod tests {
             (r#"{"model":"m","messages":[],"provider":{"order":["x"]}}"#, "provider"),
             (r#"{"model":"m","messages":[],"tools":[{"type":"function"},{"type":"web_search"}]}"#, "tool"),
             (r#"{"model":"m","messages":[],"tools":[{}]}"#, "tool"),
+            (r#"{"model":"m","messages":[{"role":"user","content":[{"type":"file"}]}]}"#, "part of content"),
         ] {
             let error = ChatRequest::parse(body.as_bytes()).err().unwrap();
             assert!(error.to_string().contains(named), "{body}: {error}");

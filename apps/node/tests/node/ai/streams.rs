@@ -114,6 +114,22 @@ async fn abandoned_stream_is_aborted_and_charged_by_an_estimate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn abandoned_stream_with_an_image_is_charged_for_a_fixed_number_of_tokens() {
+    let Some(rig) = Rig::start().await else { return };
+    let image = json!({ "url": format!("data:image/png;base64,{}", "A".repeat(200_000)) });
+    let mut body = streamed("");
+    body["messages"][0]["content"] = json!([{ "type": "image_url", "image_url": image }]);
+    rig.upstream.inject(Some(AiFault::Pause(3)));
+    let mut response = rig.post("/chat", &body).await;
+    read_until(&mut response, "You said").await;
+    drop(response);
+    rig.upstream_sees("aborted").await;
+    let usage = rig.usage(1).await.unwrap();
+    assert!(usage.estimated && (1_600..1_700).contains(&usage.input_tokens), "{usage:?}");
+    assert_eq!(rig.core.asked_ai_calls()[0].input_tokens, usage.input_tokens);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cut_stream_is_an_error_and_charged_by_an_estimate() {
     let Some(rig) = Rig::start().await else { return };
     let body = streamed("Is the answer longer than one event?");
