@@ -49,6 +49,11 @@ pub enum AiFault {
     Redirect,
     /// Does not respond while the fault lasts.
     Hang,
+    /// Responds when the fault is replaced or removed.
+    Delay,
+    /// Sends a comment before the first event of a stream, and then waits until the fault is replaced or removed. If
+    /// [`AiFault::WrongShape`] replaces it, an error follows instead of the events.
+    Comment,
     /// Closes the connection after this number of events of a stream, or in the middle of any other response.
     Cut(usize),
     /// Pauses a stream after this number of events, until the fault is replaced or removed.
@@ -66,7 +71,7 @@ pub enum AiFault {
 }
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<AiFault>); 13] = [
+const FAULTS: [(&str, Option<AiFault>); 15] = [
     ("none", None),
     ("400", Some(AiFault::Status(400))),
     ("401", Some(AiFault::Status(401))),
@@ -76,6 +81,8 @@ const FAULTS: [(&str, Option<AiFault>); 13] = [
     ("wrong shape", Some(AiFault::WrongShape)),
     ("redirect", Some(AiFault::Redirect)),
     ("hang", Some(AiFault::Hang)),
+    ("delay", Some(AiFault::Delay)),
+    ("comment", Some(AiFault::Comment)),
     ("cut", Some(AiFault::Cut(3))),
     ("trickle", Some(AiFault::Trickle)),
     ("no usage", Some(AiFault::NoUsage)),
@@ -136,6 +143,9 @@ impl Ai {
             self.set_outcome(index, "invalid");
             return Some(error_of(Some("messages"), 400, "[] is too short - 'messages'", "empty_array"));
         }
+        if fault == Some(AiFault::Delay) {
+            self.wait_for_the_end_of(AiFault::Delay).await;
+        }
         match fault {
             Some(AiFault::Status(status)) => {
                 self.set_outcome(index, "status");
@@ -167,14 +177,17 @@ impl Ai {
                 Some(Response::redirect("http://127.0.0.1:9/elsewhere"))
             }
             Some(AiFault::Hang) => {
-                let mut faults = self.fault.subscribe();
-                faults.wait_for(|fault| *fault != Some(AiFault::Hang)).await.unwrap();
+                self.wait_for_the_end_of(AiFault::Hang).await;
                 self.set_outcome(index, "hang");
                 None
             }
             fault if body["stream"] == true => Some(self.stream(index, &body, fault)),
             fault => Some(self.whole(index, &body, fault)),
         }
+    }
+
+    async fn wait_for_the_end_of(&self, fault: AiFault) {
+        self.fault.subscribe().wait_for(|current| *current != Some(fault)).await.unwrap();
     }
 
     fn whole(&self, index: usize, body: &Value, fault: Option<AiFault>) -> Response {
@@ -230,6 +243,20 @@ impl Ai {
         let (calls, mut faults) = (Arc::clone(&self.calls), self.fault.subscribe());
         tokio::spawn(async move {
             let mut outcome = "complete";
+            let mut parts = parts;
+            if fault == Some(AiFault::Comment) {
+                // If the client is gone, the next part is not sent either.
+                let _ = sender.send(Ok(Bytes::from_static(b": PROCESSING\n\n"))).await;
+                tokio::select! {
+                    _ = faults.wait_for(|current| *current != Some(AiFault::Comment)) => {}
+                    () = sender.closed() => {}
+                }
+                if *faults.borrow() == Some(AiFault::WrongShape) {
+                    parts = vec![Bytes::from_static(
+                        b"data: {\"error\":{\"message\":\"The sandbox was told to fail.\"}}\n\n",
+                    )];
+                }
+            }
             for (number, part) in parts.into_iter().enumerate() {
                 if fault == Some(AiFault::Cut(number)) {
                     // When the body fails, the server discards everything that it has not sent. So give it time to send
