@@ -243,9 +243,7 @@ fn ai(settings: &Settings) -> Result<Option<AiConfig>, Error> {
         (None, None) => Ok(None),
         (Some(_), None) => Err(AI_KEY.malformed("required with SVC_NODE_AI_URL")),
         (None, Some(_)) => Err(AI_URL.malformed("required with SVC_NODE_AI_KEY")),
-        (Some(url), Some(key)) => {
-            Ok(Some(AiConfig { url: base_address(&AI_URL, &url)?, authorization: bearer(&AI_KEY, &key)? }))
-        }
+        (Some(url), Some(key)) => Ok(Some(AiConfig::new(base_address(&AI_URL, &url)?, bearer(&AI_KEY, &key)?))),
     }
 }
 

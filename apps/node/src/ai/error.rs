@@ -3,10 +3,12 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::RETRY_AFTER;
+use bytes::Bytes;
 use protocol::{RefusalCode, RefusedCall};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// An error of a call. The call is free, unless the upstream's response began and did not end.
+/// An error of a call. The call is free, unless the upstream's response began and did not end, or the node did not read
+/// it to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AiError {
     /// 400: the request is malformed.
@@ -27,6 +29,12 @@ pub enum AiError {
     /// 503: there is no memory for the request, because other requests use it.
     #[error("Too many large requests are in progress. Try again later, or send smaller ones.")]
     NoMemory,
+    /// 503: there is no memory for the response, because code does not read other responses.
+    #[error("Too many large responses are not read. Read or cancel them, and try again later.")]
+    NoResponseMemory,
+    /// The caller left before the response began, so it does not receive this error.
+    #[error("The caller left before the response.")]
+    Abandoned,
     /// 503: the control plane could not be asked to admit the call or to list the models.
     #[error("Calls of AI models cannot be admitted at the moment. Try again later.")]
     NoCore,
@@ -53,7 +61,8 @@ impl AiError {
                 RefusalCode::NotGranted => "not_granted",
             },
             Self::Rejected { code, .. } => code,
-            Self::NoUpstream | Self::NoMemory | Self::NoCore => "no_upstream",
+            Self::Abandoned => "abandoned",
+            Self::NoUpstream | Self::NoMemory | Self::NoResponseMemory | Self::NoCore => "no_upstream",
         }
     }
 
@@ -73,23 +82,33 @@ impl AiError {
                 RefusalCode::NotGranted => StatusCode::FORBIDDEN,
             },
             Self::Rejected { status, .. } => StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::NoUpstream | Self::NoMemory | Self::NoCore => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoUpstream | Self::NoMemory | Self::NoResponseMemory | Self::Abandoned | Self::NoCore => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
     /// Returns the response: `{ error: { message, type, code } }`.
     pub fn response(&self) -> HttpResponse {
-        let status = self.status();
-        let kind = match status.as_u16() {
+        let mut response = HttpResponse::build(self.status());
+        if let Self::Refused { retry_after: Some(seconds), .. } = self {
+            response.insert_header((RETRY_AFTER, seconds.to_string()));
+        }
+        response.json(self.body())
+    }
+
+    /// Returns the error as an event of a stream. OpenAI's SDKs throw it.
+    pub fn event(&self) -> Bytes {
+        format!("data: {}\n\n", self.body()).into()
+    }
+
+    fn body(&self) -> Value {
+        let kind = match self.status().as_u16() {
             402 => "insufficient_quota",
             429 => "rate_limit_error",
             503 => "server_error",
             _ => "invalid_request_error",
         };
-        let mut response = HttpResponse::build(status);
-        if let Self::Refused { retry_after: Some(seconds), .. } = self {
-            response.insert_header((RETRY_AFTER, seconds.to_string()));
-        }
-        response.json(json!({ "error": { "message": self.to_string(), "type": kind, "code": self.code() } }))
+        json!({ "error": { "message": self.to_string(), "type": kind, "code": self.code() } })
     }
 }

@@ -10,6 +10,7 @@ pub mod config;
 mod content;
 mod error;
 mod event_stream;
+mod failure;
 mod journal;
 mod meter;
 mod metrics;
@@ -32,7 +33,7 @@ use tokio::time::Instant;
 use crate::client::Core;
 use crate::memory::{ProjectsMemory, Reservation};
 use crate::project_requests::{NotSent, ProjectRequests};
-use call::Call;
+use call::{Call, ResponseMemory, StreamCall, TokenLimits};
 use config::AiConfig;
 use journal::{CallState, Journal};
 use meter::Meter;
@@ -43,9 +44,10 @@ pub use call::Completion;
 pub use error::AiError;
 pub use metrics::AiMetrics;
 
-/// The limit on the memory of all requests to which the upstream has not responded, in bytes.
+/// The limit on the memory of all requests to which the upstream has not responded, in bytes. The same limit applies to
+/// all responses that are not streams, until the workers have read them.
 const MAX_BYTES: usize = 512 << 20;
-/// The limit of one project: the memory to parse one request of the maximum size.
+/// The limits of one project: the memory to parse one request of the maximum size, or four responses.
 const MAX_PROJECT_BYTES: usize = 128 << 20;
 /// The memory to parse a request, as a multiple of its length: every two bytes of `[0,0,…` need 32 bytes.
 const PARSED_FACTOR: usize = 16;
@@ -63,7 +65,8 @@ pub struct Ai {
     metrics: AiMetrics,
     /// The runtime of calls. A call outlives the worker and the thread that its request arrives at.
     runtime: Handle,
-    memory: ProjectsMemory,
+    requests: ProjectsMemory,
+    responses: ProjectsMemory,
     admissions: ProjectRequests<RefusedCall>,
     models: Mutex<Option<RecentModels>>,
 }
@@ -88,9 +91,18 @@ impl Ai {
         let upstream = config.map(Upstream::new).transpose()?;
         let journal = Journal::open(&dir.join("ai"))?;
         let meter = Meter::start(journal, core.clone(), metrics.clone(), tasks)?;
-        let memory = ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES);
-        let (admissions, models) = (ProjectRequests::new(), Mutex::default());
-        Ok(Self { upstream, core, meter, metrics, runtime: Handle::current(), memory, admissions, models })
+        let memory = || ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES);
+        Ok(Self {
+            upstream,
+            core,
+            meter,
+            metrics,
+            runtime: Handle::current(),
+            requests: memory(),
+            responses: memory(),
+            admissions: ProjectRequests::new(),
+            models: Mutex::default(),
+        })
     }
 
     /// Waits until there is memory to parse a request of this many bytes.
@@ -98,7 +110,7 @@ impl Ai {
     /// # Errors
     /// Returns [`AiError::NoMemory`] if other requests of the project or of the node use the memory for too long.
     pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation> {
-        self.memory.reserve(project, bytes * PARSED_FACTOR).await.ok_or(AiError::NoMemory)
+        self.requests.reserve(project, bytes * PARSED_FACTOR).await.ok_or(AiError::NoMemory)
     }
 
     /// Returns the list of models, in OpenAI's shape. All projects share one request for a short time.
@@ -126,33 +138,34 @@ impl Ai {
     }
 
     /// Makes a call for a project. Returns as soon as the upstream has responded: with the whole response, or with the
-    /// first event of a stream. The call continues if the returned future is dropped.
+    /// first event or comment of a stream. If the returned future is dropped, a stream is aborted, and any other call
+    /// continues.
     ///
     /// # Errors
     /// Returns an error if the call is refused or the upstream fails. The call is then free, unless the upstream's
-    /// response began and did not end.
+    /// response began and did not end, or the node did not read it to its end.
     pub async fn complete(self: &Arc<Self>, project: &str, body: Bytes, memory: Reservation) -> Result<Completion> {
         let (sender, receiver) = oneshot::channel();
         let (this, project) = (Arc::clone(self), project.to_owned());
         self.runtime.spawn(async move {
             let mut sender = sender;
-            let completed = this.begin(&project, body, memory, &mut sender).await;
-            this.metrics.count(completed.as_ref().map_or_else(AiError::outcome, |_| "ok"));
-            let call = match completed {
+            let begun = this.begin(&project, body, memory, &mut sender).await;
+            let ended = match begun {
                 Ok((completion, call)) => {
                     // If the worker is gone, the call continues, and finds that its receiver is closed.
                     let _ = sender.send(Ok(completion));
-                    call
+                    match call {
+                        Some(call) => call.pass_events().await,
+                        None => Ok(()),
+                    }
                 }
                 Err(error) => {
                     // The worker may be gone.
-                    let _ = sender.send(Err(error));
-                    return;
+                    let _ = sender.send(Err(error.clone()));
+                    Err(error)
                 }
             };
-            if let Some(call) = call {
-                call.stream().await;
-            }
+            this.metrics.count(ended.as_ref().err().map_or("ok", AiError::outcome));
         });
         receiver.await.unwrap_or(Err(AiError::NoUpstream))
     }
@@ -164,7 +177,7 @@ impl Ai {
         body: Bytes,
         mut memory: Reservation,
         receiver: &mut oneshot::Sender<Result<Completion>>,
-    ) -> Result<(Completion, Option<Call>)> {
+    ) -> Result<(Completion, Option<StreamCall>)> {
         let request = ChatRequest::parse(&body)?;
         drop(body);
         let upstream = self.upstream.as_ref().ok_or(AiError::NoUpstream)?;
@@ -204,10 +217,14 @@ impl Ai {
         self.metrics.admission.observe(started.elapsed().as_secs_f64());
         if receiver.is_closed() {
             self.meter.end(call, None).await;
-            return Err(AiError::NoUpstream);
+            return Err(AiError::Abandoned);
         }
-        let input_tokens = input_tokens.min(context_tokens);
-        let sent = self.meter.record(call.id, CallState::Sent { input_tokens, output_tokens: 0 }).await;
+        let tokens = TokenLimits {
+            input: input_tokens.min(context_tokens),
+            expected_output: request.expected_output_tokens(max_output_tokens).min(context_tokens),
+            context: context_tokens,
+        };
+        let sent = self.meter.record(call.id, CallState::Sent { input_tokens: tokens.input, output_tokens: 0 }).await;
         if let Err(error) = sent {
             self.meter.end(call, None).await;
             return Err(error);
@@ -215,12 +232,13 @@ impl Ai {
         let (is_stream, includes_usage) = (request.is_stream(), request.includes_usage());
         let body = request.into_upstream(&upstream_model, max_output_tokens);
         memory.shrink(body.len());
-        let call = Call::new(call, input_tokens, context_tokens, Arc::clone(&self.meter), self.metrics.clone());
+        let call = Call::new(call, tokens, upstream.max_duration(), Arc::clone(&self.meter), self.metrics.clone());
         if is_stream {
-            let (completion, call) = call.open_stream(upstream, body, includes_usage).await?;
+            let (completion, call) = call.open_stream(upstream, body, includes_usage, receiver).await?;
             Ok((completion, Some(call)))
         } else {
-            Ok((call.complete(upstream, body).await?, None))
+            let responses = ResponseMemory { memory: &self.responses, project };
+            Ok((call.complete(upstream, body, responses).await?, None))
         }
     }
 }
@@ -264,7 +282,7 @@ mod tests {
         let (dir, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
         let metrics = AiMetrics::new(&Registry::new()).unwrap();
         let authorization = HeaderValue::from_static("Bearer x");
-        let config = AiConfig { url: "http://upstream.example/v1".to_owned(), authorization };
+        let config = AiConfig::new("http://upstream.example/v1".to_owned(), authorization);
         let ai = Ai::open(Some(&config), dir.path(), Core::unreachable(), metrics.clone(), &mut tasks).unwrap();
         metrics.unsettled.set(meter::MAX_UNSETTLED);
         let memory = ai.reserve("prj_1", 100).await.unwrap();

@@ -43,6 +43,10 @@ pub(super) const FIELDS: [&str; 32] = [
     "user",
     "verbosity",
 ];
+/// The expected output of a call that neither its request nor its plan limits, in tokens. The control plane admits calls
+/// with the same number.
+const DEFAULT_OUTPUT_TOKENS: u32 = 4_096;
+
 /// A request of a chat completion.
 pub struct ChatRequest {
     object: Map<String, Value>,
@@ -133,6 +137,15 @@ impl ChatRequest {
         limits.max().map(|limit| u32::try_from(limit).unwrap_or(u32::MAX))
     }
 
+    /// Returns the expected number of output tokens with this limit of the plan; 0 means no limit.
+    pub fn expected_output_tokens(&self, plan: u32) -> u32 {
+        match (self.max_output_tokens(), plan) {
+            (None, 0) => DEFAULT_OUTPUT_TOKENS,
+            (Some(limit), 0) | (None, limit) => limit,
+            (Some(limit), plan) => limit.min(plan),
+        }
+    }
+
     /// Returns the body for the upstream. A stream always reports its usage.
     pub fn into_upstream(self, model: &str, max_output_tokens: u32) -> Vec<u8> {
         let mut object = self.object;
@@ -212,6 +225,16 @@ mod tests {
         assert_eq!(limit(json!({ "max_tokens": 5, "max_completion_tokens": null })), Some(5));
         assert_eq!(limit(json!({ "max_tokens": 5, "max_completion_tokens": 7 })), Some(7));
         assert_eq!(limit(json!({ "max_tokens": 5_000_000_000_u64 })), Some(u32::MAX));
+    }
+
+    #[test]
+    fn expected_output_is_the_limit_of_the_request_or_of_the_plan() {
+        let expected = |limit: Value, plan| {
+            let body = json!({ "model": "m", "messages": [], "max_tokens": limit });
+            ChatRequest::parse(body.to_string().as_bytes()).unwrap().expected_output_tokens(plan)
+        };
+        assert_eq!([expected(Value::Null, 0), expected(json!(7), 0)], [4_096, 7]);
+        assert_eq!([expected(Value::Null, 50), expected(json!(7), 50), expected(json!(70), 50)], [50, 7, 50]);
     }
 
     #[test]

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use serde_json::Value;
+use tokio::time::timeout;
 
-use super::call::MAX_DURATION;
+use super::AiError;
 use super::config::AiConfig;
+use super::failure::Failure;
 use super::request::FIELDS;
-use super::{AiError, Result};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// The longest time without data from the upstream. A model may think for a long time before its first token.
-const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// The largest part of an error's body that is read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// The largest part of the upstream's text that is logged, in characters.
@@ -47,6 +47,14 @@ const CODES: [&str; 20] = [
 pub struct Upstream {
     client: Client,
     url: String,
+    max_duration: Duration,
+    silence_timeout: Duration,
+}
+
+/// The body of a response with status 200.
+pub struct ResponseBody {
+    response: Response,
+    silence_timeout: Duration,
 }
 
 impl Upstream {
@@ -61,51 +69,71 @@ impl Upstream {
             .redirect(Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
             .build()?;
-        Ok(Self { client, url: format!("{}/chat/completions", config.url) })
+        let AiConfig { url, max_duration, silence_timeout, .. } = config;
+        let (max_duration, silence_timeout) = (*max_duration, *silence_timeout);
+        Ok(Self { client, url: format!("{url}/chat/completions"), max_duration, silence_timeout })
     }
 
-    /// Sends a request, and repeats it once after a 429. Returns the response if it has status 200 and this content
-    /// type.
+    /// Returns the longest duration of a call.
+    pub const fn max_duration(&self) -> Duration {
+        self.max_duration
+    }
+
+    /// Sends a request, and repeats it once after a 429. Returns the body of the response if it has status 200 and this
+    /// content type.
     ///
     /// # Errors
-    /// Returns [`AiError::Rejected`] if the request is at fault, and otherwise [`AiError::NoUpstream`].
-    pub async fn send(&self, body: Vec<u8>, content_type: &'static str) -> Result<Response> {
+    /// Returns [`AiError::Rejected`] if the request is at fault, and otherwise [`AiError::NoUpstream`]. Both are free.
+    pub async fn send(&self, body: Vec<u8>, content_type: &'static str) -> Result<ResponseBody, Failure> {
         let request = self.client.post(&self.url).header(ACCEPT, content_type).body(body);
-        let response = retry::send(request, MAX_DURATION).await;
-        let response = response.map_err(|error| failed(&error.without_url().to_string()))?;
+        // The deadline of the call is earlier than this timeout.
+        let response = retry::send(request, self.max_duration.saturating_mul(2)).await;
+        let response = response.map_err(|error| Failure::failed(&error.without_url().to_string()))?;
         let given = response.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
         let given = given.and_then(|given| given.split(';').next()).unwrap_or_default().trim();
         match response.status().as_u16() {
-            200 if given.eq_ignore_ascii_case(content_type) => Ok(response),
-            200 => Err(failed("an unexpected content type")),
-            // The cause is the node's key or the key's limits, not the request.
-            status @ (401 | 402 | 403 | 407 | 408 | 429) => Err(failed(&format!("status {status}"))),
-            status @ 400..=499 if given.eq_ignore_ascii_case("text/html") => {
-                Err(failed(&format!("a page with status {status}")))
+            200 if given.eq_ignore_ascii_case(content_type) => {
+                Ok(ResponseBody { response, silence_timeout: self.silence_timeout })
             }
-            status @ 400..=499 => Err(rejection(status, response).await),
-            status => Err(failed(&format!("status {status}"))),
+            200 => Err(Failure::failed("an unexpected content type")),
+            // The cause is the node's key or the key's limits, not the request.
+            status @ (401 | 402 | 403 | 407 | 408 | 429) => Err(Failure::failed(&format!("status {status}"))),
+            status @ 400..=499 if given.eq_ignore_ascii_case("text/html") => {
+                Err(Failure::failed(&format!("a page with status {status}")))
+            }
+            status @ 400..=499 => Err(Failure::Failed(rejection(status, response, self.silence_timeout).await)),
+            status => Err(Failure::failed(&format!("status {status}"))),
         }
     }
 }
 
-/// Logs a failure of the upstream.
-pub fn failed(reason: &str) -> AiError {
-    tracing::warn!(reason, "the upstream of the AI models failed");
-    AiError::NoUpstream
+impl ResponseBody {
+    /// Waits for the next chunk. Returns `None` at the end.
+    ///
+    /// # Errors
+    /// Returns [`Failure::Unread`] if the upstream sends nothing for too long, and [`Failure::Interrupted`] if the
+    /// connection breaks.
+    pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+        let chunk = timeout(self.silence_timeout, self.response.chunk()).await;
+        let chunk = chunk.map_err(|_| Failure::unread("a response without data for too long"))?;
+        chunk.map_err(|error| Failure::interrupted(&error.without_url().to_string()))
+    }
 }
 
 /// Returns the error of a request that the upstream rejects. Logs the upstream's text, which is not for worker code. Only
 /// a known code and the name of a field are passed on, if the body has OpenAI's shape.
-async fn rejection(status: u16, mut response: Response) -> AiError {
+async fn rejection(status: u16, mut response: Response, limit: Duration) -> AiError {
     let mut body = Vec::new();
-    while body.len() < MAX_ERROR_BYTES
-        && let Ok(Some(chunk)) = response.chunk().await
-    {
-        body.extend_from_slice(&chunk);
-    }
+    let read = async {
+        while body.len() < MAX_ERROR_BYTES
+            && let Ok(Some(chunk)) = response.chunk().await
+        {
+            body.extend_from_slice(&chunk);
+        }
+    };
+    // After the timeout, the rest of the text is missing.
+    let _ = timeout(limit, read).await;
     let text: String = String::from_utf8_lossy(&body).chars().take(MAX_TEXT).collect();
     tracing::debug!(status, text, "the upstream of the AI models rejected a request");
     let error: Value = serde_json::from_slice(&body).unwrap_or_default();

@@ -79,7 +79,9 @@ impl AiBinding {
 
 fn response(completion: Completion) -> HttpResponse {
     match completion {
-        Completion::Whole(body) => HttpResponse::Ok().content_type(ContentType::json()).body(body),
+        Completion::Whole(body, memory) => {
+            calls::guard(HttpResponse::Ok().content_type(ContentType::json()).body(body), memory)
+        }
         Completion::Stream(events) => {
             let events = stream::unfold(events, async |mut events| {
                 let event = events.next().await?;

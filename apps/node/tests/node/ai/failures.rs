@@ -1,13 +1,59 @@
 //! Failures of the upstream, the control plane and the node: each call is settled, and charged only if it was sent.
 
+use std::time::Duration;
+
+use node::ai::config::AiConfig;
+use node::config::Config;
 use protocol::AiUsage;
 use reqwest::Method;
 use sandbox::{AI_KEY, AiFault, AiServer};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
-use super::{HOST, Rig, question, reported, streamed, tokens};
-use crate::running::until;
-use crate::visitor::VisitorResponse;
+use super::{HOST, MANIFEST, Rig, question, reported, streamed, tokens};
+use crate::control_plane::ControlPlane;
+use crate::running::{Dir, RunningNode, eventually, until};
+use crate::visitor::{Visitor, VisitorResponse};
+use crate::workers::{with_workers, workerd};
+
+/// A node in the test process, whose calls have other timeouts.
+struct TimeoutRig {
+    core: ControlPlane,
+    upstream: AiServer,
+    node: RunningNode,
+    _dir: Dir,
+}
+
+impl TimeoutRig {
+    /// Starts the node. Returns `None` without `workerd`.
+    async fn start(change: impl FnOnce(&mut AiConfig)) -> Option<Self> {
+        let workerd = workerd()?;
+        let (core, dir, upstream) = (ControlPlane::start().await, Dir::new(), AiServer::start().await);
+        let authorization = format!("Bearer {AI_KEY}").parse().unwrap();
+        let mut ai = AiConfig::new(upstream.url(), authorization);
+        change(&mut ai);
+        core.set_part("app", "ai", json!({}));
+        core.deploy_with(MANIFEST, "app", &[("worker/index.js", include_bytes!("worker.js"))]);
+        let config = Config { ai: Some(ai), ..with_workers(&core, &dir, workerd) };
+        let node = RunningNode::start_as(&config).await;
+        node.visitor.sees(HOST, "/granted", 200, "true").await;
+        Some(Self { core, upstream, node, _dir: dir })
+    }
+
+    fn visitor(&self) -> &Visitor {
+        &self.node.visitor
+    }
+
+    async fn post(&self, body: &Value) -> VisitorResponse {
+        Visitor::send(self.visitor().request(Method::POST, HOST, "/fetch").body(body.to_string())).await
+    }
+
+    /// Waits until this number of calls is settled. Returns the usage of the last one.
+    async fn usage(&self, count: usize) -> Option<AiUsage> {
+        until("the settlement", || self.core.settled_ai_calls().len() == count).await;
+        self.core.settled_ai_calls().pop().unwrap().usage
+    }
+}
 
 /// Returns the status and the code of an error.
 fn error(response: &VisitorResponse) -> (u16, String) {
@@ -70,6 +116,67 @@ async fn response_that_began_and_did_not_end_is_charged() {
     assert_eq!(error(&rig.post_whole("/fetch", &streamed("x")).await), no_upstream());
     assert_eq!(rig.usage(count + 1).await, Some(AiUsage { input_tokens, output_tokens: 0, estimated: true }));
     rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_responses_use_a_limited_memory() {
+    let Some(rig) = Rig::start().await else { return };
+    // Together, the responses are longer than the memory of a project.
+    rig.upstream.inject(Some(AiFault::LongAnswer(15 << 20)));
+    let statuses = rig.post_whole("/unread", &question("x")).await.body;
+    let statuses: Vec<u16> = serde_json::from_str(&statuses).unwrap();
+    assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
+    // The upstream charges for each response.
+    assert!(rig.settlements(10).await.iter().all(|ended| ended.usage.is_some()), "{:?}", rig.core.settled_ai_calls());
+    // The worker canceled the responses when it responded.
+    let read = async || Some(rig.post("/fetch", &question("x")).await).filter(|response| response.status() == 200);
+    let response = eventually("a response", read).await;
+    assert!(response.bytes().await.unwrap().len() > 15 << 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_that_times_out_is_charged_for_its_expected_output() {
+    let change = |config: &mut AiConfig| config.max_duration = Duration::from_secs(1);
+    let Some(rig) = TimeoutRig::start(change).await else { return };
+    rig.upstream.inject(Some(AiFault::Hang));
+    let input_tokens = tokens(&question("x")["messages"].to_string());
+    let mut limited = question("x");
+    limited["max_tokens"] = json!(7);
+    for (count, (body, output_tokens)) in (1..).zip([(question("x"), 4_096), (limited, 7), (streamed("x"), 4_096)]) {
+        assert_eq!(error(&rig.post(&body).await), no_upstream());
+        assert_eq!(rig.usage(count).await, Some(AiUsage { input_tokens, output_tokens, estimated: true }), "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_ends_only_a_response_that_began() {
+    let silence_timeout = Duration::from_secs(1);
+    let Some(rig) = TimeoutRig::start(|config| config.silence_timeout = silence_timeout).await else { return };
+    let input_tokens = tokens(&question("x")["messages"].to_string());
+    // The upstream begins the response late.
+    rig.upstream.inject(Some(AiFault::Delay));
+    let question = question("x");
+    let response = rig.post(&question);
+    let late = async {
+        until("the call", || rig.upstream.calls().len() == 1).await;
+        sleep(2 * silence_timeout).await;
+        rig.upstream.inject(None);
+    };
+    let (response, ()) = tokio::join!(response, late);
+    assert_eq!(response.status, 200, "{}", response.body);
+    assert_eq!(rig.usage(1).await, Some(reported(&question)));
+    // The response has no event.
+    let body = streamed("Is the answer longer than one event?");
+    rig.upstream.inject(Some(AiFault::Pause(0)));
+    assert_eq!(error(&rig.post(&body).await), no_upstream());
+    let usage = rig.usage(2).await.unwrap();
+    assert!(usage.estimated && usage.input_tokens > input_tokens && usage.output_tokens == 4_096, "{usage:?}");
+    // The stream stops after two events with text of 12 bytes each.
+    rig.upstream.inject(Some(AiFault::Pause(3)));
+    let response = rig.visitor().request(Method::POST, HOST, "/fetch").body(body.to_string()).send().await.unwrap();
+    response.bytes().await.unwrap_err();
+    let usage = rig.usage(3).await.unwrap();
+    assert!(usage.estimated && usage.output_tokens == 6, "{usage:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,13 +5,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use protocol::AiUsage;
-use reqwest::Response;
+use reqwest::{Method, Response};
 use sandbox::AiFault;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::{Rig, question, reported, streamed, tokens};
+use super::{HOST, Rig, question, reported, streamed, tokens};
+use crate::running::until;
 use crate::timeout::TIMEOUT;
 
 /// Returns the data of the events in a stream.
@@ -111,6 +112,64 @@ async fn abandoned_stream_is_aborted_and_charged_by_an_estimate() {
     let usage = rig.usage(2).await.unwrap();
     assert!(usage.estimated && usage.input_tokens == input_tokens && usage.output_tokens <= 6, "{usage:?}");
     rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_that_its_reader_leaves_before_the_first_event_is_aborted() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = streamed("Is the answer longer than one event?");
+    let input_tokens = tokens(&body["messages"].to_string());
+    // The first response has no event, and the second one has not begun.
+    for (count, fault) in [(1, AiFault::Pause(0)), (2, AiFault::Hang)] {
+        rig.upstream.inject(Some(fault));
+        let request = rig.visitor().request(Method::POST, HOST, "/chat").body(body.to_string());
+        let waiting = tokio::spawn(request.send());
+        until("the call", || rig.upstream.calls().len() == count).await;
+        waiting.abort();
+        assert_eq!(rig.usage(count).await, Some(AiUsage { input_tokens, output_tokens: 0, estimated: true }));
+        if fault != AiFault::Hang {
+            rig.upstream_sees("aborted").await;
+        }
+    }
+    rig.has_metrics(&[r#"svc_node_ai_calls_total{outcome="abandoned"} 2"#]).await;
+    rig.waits_for_an_empty_journal().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comments_pass_through_before_the_first_event() {
+    let Some(rig) = Rig::start().await else { return };
+    let body = streamed("Is the answer longer than one event?");
+    rig.upstream.inject(Some(AiFault::Comment));
+    let mut response = rig.post("/chat", &body).await;
+    let mut stream = read_until(&mut response, ": PROCESSING\n\n").await;
+    rig.upstream.inject(None);
+    stream.push_str(&response.text().await.unwrap());
+    let events = events(stream.strip_prefix(": PROCESSING\n\n").unwrap());
+    assert_eq!(text(&events), "You said: Is the answer longer than one event?");
+    assert_eq!(events.last(), Some(&"[DONE]"));
+    assert_eq!(rig.usage(1).await, Some(reported(&body)));
+    // A failure after the comments is the last event of the stream, without the upstream's text.
+    rig.upstream.inject(Some(AiFault::Comment));
+    let mut response = rig.post("/chat", &body).await;
+    let mut stream = read_until(&mut response, ": PROCESSING\n\n").await;
+    rig.upstream.inject(Some(AiFault::WrongShape));
+    stream.push_str(&response.text().await.unwrap());
+    assert!(stream.contains(r#""code":"no_upstream""#) && !stream.contains("told to fail"), "{stream}");
+    assert!(!stream.contains("[DONE]"), "{stream}");
+    assert_eq!(rig.usage(2).await, None);
+    rig.has_metrics(&[
+        r#"svc_node_ai_calls_total{outcome="ok"} 1"#,
+        r#"svc_node_ai_calls_total{outcome="no_upstream"} 1"#,
+    ])
+    .await;
+    // The reader leaves before the first event.
+    rig.upstream.inject(Some(AiFault::Comment));
+    let mut response = rig.post("/chat", &body).await;
+    read_until(&mut response, ": PROCESSING\n\n").await;
+    drop(response);
+    rig.upstream_sees("aborted").await;
+    let input_tokens = tokens(&body["messages"].to_string());
+    assert_eq!(rig.usage(3).await, Some(AiUsage { input_tokens, output_tokens: 0, estimated: true }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,12 @@ export default {
     if (pathname === "/models") return env.ai.fetch("https://ai/v1/models");
     if (pathname === "/unknown") return env.ai.fetch("https://ai/v1/embeddings", { method: "POST", body: "{}" });
     const text = await request.text();
+    if (pathname === "/unread") {
+      // Makes calls at the same time, and reads none of the responses.
+      const send = () => env.ai.fetch("https://ai/v1/chat/completions", { method: "POST", body: text });
+      const responses = await Promise.all(Array.from({ length: 10 }, send));
+      return Response.json(responses.map(({ status }) => status));
+    }
     if (pathname === "/fetch") {
       const headers = { authorization: "Bearer sk-of-the-code", "x-of-the-code": "1" };
       // SDKs call the function without its object.
