@@ -13,9 +13,12 @@ use super::server::Server;
 /// The name of the template.
 pub const TEMPLATE: &str = "svc_template";
 
-/// The comment of a complete template. Change it together with [`RESTRICT`]: a template with another comment is
-/// created again.
-const COMPLETE: &str = "complete, version 1";
+/// The comment of a complete template. Change it together with [`RESTRICT`] and [`CREATE`]: a template with another
+/// comment is created again.
+const COMPLETE: &str = "complete, version 2";
+
+/// Creates the template. Encoding and locale do not depend on those of the cluster, which can even be `SQL_ASCII`.
+const CREATE: &str = "TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER libc LOCALE 'C.UTF-8' ALLOW_CONNECTIONS false";
 
 /// Closes the activity of the cluster to tenants.
 const RESTRICT: &str = include_str!("../../../../deploy/postgres/restrict.sql");
@@ -28,7 +31,9 @@ pub async fn create(own: &Client, server: &Server) -> anyhow::Result<()> {
         return Ok(());
     }
     own.batch_execute(&format!("DROP DATABASE IF EXISTS {TEMPLATE} WITH (FORCE)")).await?;
-    own.batch_execute(&format!("CREATE DATABASE {TEMPLATE} TEMPLATE template0 ALLOW_CONNECTIONS false")).await?;
+    own.batch_execute(&format!("CREATE DATABASE {TEMPLATE} {CREATE}"))
+        .await
+        .context("failed to create svc_template")?;
     let open =
         format!("REVOKE ALL ON DATABASE {TEMPLATE} FROM PUBLIC; ALTER DATABASE {TEMPLATE} ALLOW_CONNECTIONS true");
     own.batch_execute(&open).await?;

@@ -36,6 +36,28 @@ async fn enabled_database_admits_its_login_as_the_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn encoding_and_locale_do_not_depend_on_the_server() {
+    const READ: &str = "SELECT pg_encoding_to_char(encoding)::text, datcollate::text, datctype::text FROM pg_database
+        WHERE datname = current_database()";
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let admin = kit.superuser("postgres").await;
+    admin
+        .batch_execute(
+            "UPDATE pg_database SET encoding = pg_char_to_encoding('SQL_ASCII'), datcollate = 'C', datctype = 'C'
+            WHERE datname = 'template0'",
+        )
+        .await
+        .unwrap();
+    // The node creates it again.
+    admin.batch_execute("DROP DATABASE svc_template").await.unwrap();
+    kit.enable("prj_b").await;
+    let row = kit.session("prj_b").await.query_one(READ, &[]).await.unwrap();
+    let names: [String; 3] = [0_usize, 1, 2].map(|column| row.get(column));
+    assert_eq!(names, ["UTF8", "C.UTF-8", "C.UTF-8"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn node_without_postgres_announces_none() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let running = RunningNode::start(&core, &dir).await;
