@@ -69,13 +69,6 @@ pub async fn exists(client: &AdminConnection, name: &str) -> anyhow::Result<bool
     Ok(client.query_opt("SELECT FROM pg_database WHERE datname = $1", &[&name]).await?.is_some())
 }
 
-/// Returns the size of a database in bytes; `None` if it does not exist.
-pub async fn size(client: &AdminConnection, name: &str) -> anyhow::Result<Option<u64>> {
-    const SIZE: &str = "SELECT pg_database_size(oid) FROM pg_database WHERE datname = $1";
-    let row = client.query_opt(SIZE, &[&name]).await?;
-    Ok(row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or_default()))
-}
-
 /// Creates a database from a generation, next to the project's database. `cause` identifies the new database: it is the
 /// id of the operation, or of the missing database. Does nothing if the database of this cause is already complete and
 /// was prepared from this generation: for a missing database, the part can later name another one. The new database

@@ -18,6 +18,7 @@ use super::credential::password;
 use super::logins::settings;
 use super::names::Names;
 use super::server::{Address, Credentials};
+use super::usage;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of attempts to close the login.
@@ -231,7 +232,8 @@ impl LoadTarget {
 
     /// Returns the size of the database in bytes; 0 if it does not exist.
     pub(super) async fn size(&self) -> anyhow::Result<u64> {
-        Ok(super::create::size(&self.admin.connect().await?, &self.database).await?.unwrap_or_default())
+        let usage = usage::find(&self.admin.connect().await?, &self.database).await?;
+        Ok(usage.unwrap_or_default().bytes)
     }
 
     async fn execute(&self, statements: &str) -> anyhow::Result<()> {

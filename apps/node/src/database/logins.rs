@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use protocol::{Database, OperationPhase, Verifier};
 
 use super::names::{self, Names};
+use super::usage::Usage;
 
 /// The smallest limit of temporary files, in bytes.
 const MIN_TEMPORARY_BYTES: u64 = 1 << 30;
@@ -20,7 +21,7 @@ const DUMP_CONNECTIONS: i32 = 8;
 pub enum Logins {
     /// All roles.
     Open {
-        /// Whether sessions are read-only by default, because the database exceeds its size limit.
+        /// Whether sessions are read-only by default, because the database exceeds its limits.
         read_only: bool,
     },
     /// Only the login of backups.
@@ -65,17 +66,18 @@ pub struct DesiredLogin {
 }
 
 impl Logins {
-    /// Returns the roles that may log in to a database of this size. `previous` is the last known result of
+    /// Returns the roles that may log in to a database with this usage. `previous` is the last known result of
     /// [`max_login_bytes`].
-    pub fn of(desired: &Database, size: u64, previous: Option<u64>) -> Self {
+    pub fn of(desired: &Database, usage: Usage, previous: Option<u64>) -> Self {
         match desired.operation.as_ref().map(|operation| operation.phase) {
             Some(OperationPhase::Draining | OperationPhase::Committing) => Self::Closed,
             Some(OperationPhase::Sealing) => Self::NodeOnly,
             None | Some(OperationPhase::Reactivating) => {
-                if desired.suspended || size > max_login_bytes(desired.size_bytes, size, previous) {
+                let is_too_large = usage.bytes > max_login_bytes(desired.size_bytes, usage.bytes, previous);
+                if desired.suspended || is_too_large || usage.refuses_logins() {
                     Self::NodeOnly
                 } else {
-                    Self::Open { read_only: size > desired.size_bytes }
+                    Self::Open { read_only: usage.is_full(desired.size_bytes) }
                 }
             }
         }
@@ -245,18 +247,28 @@ mod tests {
     }
 
     #[test]
-    fn logins_follow_size_suspension_and_phase() {
+    fn logins_follow_usage_suspension_and_phase() {
         let mut desired = database(100);
+        let of_size = |bytes: u64| Usage { bytes, ..Usage::default() };
         for (size, logins) in [
             (100, Logins::Open { read_only: false }),
             (101, Logins::Open { read_only: true }),
             (200, Logins::Open { read_only: true }),
             (202, Logins::NodeOnly),
         ] {
-            assert_eq!(Logins::of(&desired, size, Some(200)), logins, "{size}");
+            assert_eq!(Logins::of(&desired, of_size(size), Some(200)), logins, "{size}");
+        }
+        for (files, logins) in [
+            (100_000, Logins::Open { read_only: false }),
+            (100_001, Logins::Open { read_only: true }),
+            (200_000, Logins::Open { read_only: true }),
+            (200_001, Logins::NodeOnly),
+        ] {
+            let usage = Usage { bytes: 100, files };
+            assert_eq!(Logins::of(&desired, usage, Some(200)), logins, "{usage:?}");
         }
         desired.suspended = true;
-        assert_eq!(Logins::of(&desired, 0, None), Logins::NodeOnly);
+        assert_eq!(Logins::of(&desired, of_size(0), None), Logins::NodeOnly);
         for (phase, logins) in [
             (OperationPhase::Draining, Logins::Closed),
             (OperationPhase::Sealing, Logins::NodeOnly),
@@ -264,7 +276,7 @@ mod tests {
         ] {
             let (id, kind) = ("opn_1".to_owned(), DatabaseOperationKind::Delete);
             desired.operation = Some(DatabaseOperation { id, kind, phase, generation: None });
-            assert_eq!(Logins::of(&desired, 0, None), logins, "{phase:?}");
+            assert_eq!(Logins::of(&desired, of_size(0), None), logins, "{phase:?}");
         }
     }
 

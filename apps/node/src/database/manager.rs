@@ -16,8 +16,8 @@ use super::sweep::{Swept, remove_tombstones, sweep};
 use super::{DatabaseChanges, DesiredDatabase, Shared};
 
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// Every second sweep measures the sizes.
-const SIZE_SWEEPS: u64 = 2;
+/// Every second sweep measures the usage of the databases.
+const USAGE_SWEEPS: u64 = 2;
 /// Every twelfth sweep removes tombstones.
 const TOMBSTONE_SWEEPS: u64 = 12;
 
@@ -156,7 +156,7 @@ impl Manager {
         }
         if self.sweeps.is_empty() {
             let shared = Arc::clone(&self.shared);
-            self.sweeps.spawn(async move { sweep(&shared, number.is_multiple_of(SIZE_SWEEPS)).await });
+            self.sweeps.spawn(async move { sweep(&shared, number.is_multiple_of(USAGE_SWEEPS)).await });
         }
         self.sweeps_without_removal += 1;
         let is_due = self.sweeps_without_removal >= TOMBSTONE_SWEEPS;

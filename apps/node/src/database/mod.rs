@@ -36,6 +36,7 @@ mod sweep;
 mod tables;
 mod template;
 mod time;
+mod usage;
 mod watchdog;
 
 use std::collections::BTreeSet;

@@ -22,6 +22,7 @@ use super::logins::Logins;
 use super::names::Names;
 use super::status::MIN_SIZE_CHANGE;
 use super::step::{Step, Target};
+use super::usage::Usage;
 use super::{DesiredDatabase, Shared};
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -181,7 +182,7 @@ impl Project {
         });
     }
 
-    pub(super) fn report(&self, desired: &Database, recovered_from: Option<String>, size: u64, logins: Logins) {
+    pub(super) fn report(&self, desired: &Database, recovered_from: Option<String>, usage: Usage, logins: Logins) {
         let operation = desired.operation.as_ref();
         let progress = self.completed.as_ref().and_then(|(step, report)| match step {
             Step::Phase(completed) if Some(completed) == operation => report.clone(),
@@ -190,9 +191,9 @@ impl Project {
         self.shared.statuses.apply(&self.id, &desired.id, |report| {
             report.revision = desired.revision;
             report.ready = matches!(logins, Logins::Open { .. });
-            report.read_only = size > desired.size_bytes;
-            if report.size_bytes.abs_diff(size) >= MIN_SIZE_CHANGE {
-                report.size_bytes = size;
+            report.read_only = usage.is_full(desired.size_bytes);
+            if report.size_bytes.abs_diff(usage.bytes) >= MIN_SIZE_CHANGE {
+                report.size_bytes = usage.bytes;
             }
             report.recovered_from = recovered_from;
             report.operation = progress;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::DesiredDatabase;
 use super::admin::AdminConnection;
 use super::converge::converge;
-use super::create::{SizeLimits, create, discard, exists, size};
+use super::create::{SizeLimits, create, discard, exists};
 use super::credential::OwnLogins;
 use super::logins::{DesiredRoles, Logins};
 use super::names::Names;
@@ -21,6 +21,7 @@ use super::snapshot::{Filter, Snapshot};
 use super::step::Step;
 use super::tables::{self, DatabaseRow};
 use super::time::is_plausible;
+use super::usage::{self, Usage};
 
 /// The interval between the checks of an unlisted database, until it is removed.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
@@ -84,19 +85,20 @@ impl Project {
         if row.is_none() && is_deletion && is_in(OperationPhase::Committing) {
             shared.registry.forget(&self.id);
             self.complete(operation);
-            self.report(desired, None, 0, Logins::Closed);
+            self.report(desired, None, Usage::default(), Logins::Closed);
             return Ok(());
         }
         let row = tables::upsert(&**client, &self.id, &desired.id, desired.epoch).await?;
         let own = self.own_logins(&names)?;
-        let size = size(client, &names.database()).await?;
-        let max_login_bytes = tables::set_max_login_bytes(&**client, &row, desired.size_bytes, size).await?;
-        let step = Step::due(client, &self.id, desired, &row, size.is_none()).await?;
+        let usage = usage::find(client, &names.database()).await?;
+        let bytes = usage.map(|usage| usage.bytes);
+        let max_login_bytes = tables::set_max_login_bytes(&**client, &row, desired.size_bytes, bytes).await?;
+        let step = Step::due(client, &self.id, desired, &row, usage.is_none()).await?;
         let step = step.filter(|step| !self.is_completed(step));
         let logins = match step {
             // A restore needs this state, because every other state closes the login of restores.
             Some(Step::Recover { .. } | Step::Prepare(_)) => Logins::NodeOnly,
-            _ => Logins::of(desired, size.unwrap_or_default(), row.max_login_bytes),
+            _ => Logins::of(desired, usage.unwrap_or_default(), row.max_login_bytes),
         };
         if !matches!(logins, Logins::Open { .. }) {
             // `env.db` closes its connections before Postgres refuses the logins.
@@ -104,7 +106,7 @@ impl Project {
         }
         self.stop_unless(step.as_ref()).await;
         let is_prepared_for = operation.map(|operation| &operation.id);
-        if size.is_some() && row.prepared_operation.is_some() && row.prepared_operation.as_ref() != is_prepared_for {
+        if usage.is_some() && row.prepared_operation.is_some() && row.prepared_operation.as_ref() != is_prepared_for {
             discard(client, &self.id).await?;
         }
         let roles = DesiredRoles::new(names.clone(), logins, desired, &own.verifiers);
@@ -115,7 +117,7 @@ impl Project {
         let is_operated = operation.is_some() && !is_in(OperationPhase::Reactivating);
         if converged.is_missing && !is_restored && !is_operated {
             // If it disappeared after the step was chosen, the next reconciliation may recover it from a generation.
-            anyhow::ensure!(size.is_none(), "the database disappeared during the reconciliation");
+            anyhow::ensure!(usage.is_none(), "the database disappeared during the reconciliation");
             create(&shared, client, &names.database(), Some(&names.database())).await?;
             tables::set_max_login_bytes(&**client, &row, desired.size_bytes, Some(0)).await?;
             tracing::info!(project = self.id, database = names.database(), "created an empty database");
@@ -132,7 +134,7 @@ impl Project {
         } else {
             self.register(&own, desired, logins, converged.changed_access_mode);
         }
-        self.report(desired, row.recovered_from, size.unwrap_or_default(), logins);
+        self.report(desired, row.recovered_from, usage.unwrap_or_default(), logins);
         if let Some(step) = step {
             let limits = SizeLimits::of_operation(desired.size_bytes, max_login_bytes);
             self.start(step, &names, (desired.epoch, limits), &own);
@@ -174,8 +176,8 @@ impl Project {
         let names = Names::new(&row.id).context("the id of the database is malformed")?;
         let own = self.own_logins(&names)?;
         let is_closed = !is_authorized || row.is_withdrawn || row.removal.is_some();
-        let size = size(client, &names.database()).await?.unwrap_or_default();
-        let permitted = if is_closed { Logins::Closed } else { Logins::of(desired, size, row.max_login_bytes) };
+        let usage = usage::find(client, &names.database()).await?.unwrap_or_default();
+        let permitted = if is_closed { Logins::Closed } else { Logins::of(desired, usage, row.max_login_bytes) };
         let database = names.database();
         let filter = Filter::Project { database: &database, roles: &[database.clone(), names.node(), names.dump()] };
         let seen = Snapshot::read(&**client, &filter).await?;

@@ -1,14 +1,13 @@
 //! Periodic work on all databases, with a few statements for the whole cluster.
 //!
 //! The sweep compares the observed roles and databases with the desired ones, and wakes the tasks of those that differ:
-//! after a manual change, a tenant's change of its role, or growth beyond the size limit. It also removes roles,
+//! after a manual change, a tenant's change of its role, or growth beyond a limit. It also removes roles,
 //! prepared databases and tombstones without an owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Database;
 
-use super::Shared;
 use super::admin::{AdminConnection, quote_ident};
 use super::create::remove;
 use super::logins::Logins;
@@ -19,6 +18,7 @@ use super::snapshot::{Filter, ObservedRole, Snapshot};
 use super::status::MIN_SIZE_CHANGE;
 use super::tables::{self, DatabaseRow};
 use super::time::is_plausible;
+use super::{Shared, usage};
 
 /// The result of a sweep.
 pub struct Swept {
@@ -29,7 +29,7 @@ pub struct Swept {
 }
 
 /// Compares all databases.
-pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swept> {
+pub async fn sweep(shared: &Shared, measures_usage: bool) -> anyhow::Result<Swept> {
     let client = shared.admin.connect().await?;
     let ended = terminate_harmful(&client, TransactionLimits::default()).await?;
     if ended > 0 {
@@ -45,8 +45,8 @@ pub async fn sweep(shared: &Shared, measures_sizes: bool) -> anyhow::Result<Swep
     shared.metrics.connections.set(count_sessions(&client).await?);
     let differing = desired.iter().filter(|(_, roles)| Plan::new(roles, &snapshot).is_needed());
     let mut differing: BTreeSet<String> = differing.map(|(project, _)| project.clone()).collect();
-    if measures_sizes {
-        differing.extend(changed_sizes(shared, &client, &rows).await?);
+    if measures_usage {
+        differing.extend(changed_usage(shared, &client, &rows).await?);
     }
     let known = known_roles(&rows, desired.iter().flat_map(|(_, roles)| roles.role_names()));
     remove_strays(&client, &snapshot, &rows, &known).await?;
@@ -74,25 +74,22 @@ async fn count_sessions(client: &AdminConnection) -> anyhow::Result<i64> {
     Ok(client.query_one(COUNT, &[]).await?.get(0))
 }
 
-/// Returns the projects whose size changes the state of their logins or must be reported.
-async fn changed_sizes(
+/// Returns the projects whose usage changes the state of their logins or must be reported.
+async fn changed_usage(
     shared: &Shared,
     client: &AdminConnection,
     databases: &[DatabaseRow],
 ) -> anyhow::Result<Vec<String>> {
-    const SIZES: &str = "SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE datname ~ '^db_'";
-    let rows = client.query(SIZES, &[]).await?;
-    let size = |row: tokio_postgres::Row| (row.get::<_, String>(0), u64::try_from(row.get::<_, i64>(1)).unwrap_or(0));
-    let sizes: BTreeMap<String, u64> = rows.into_iter().map(size).collect();
+    let measured = usage::all(client).await?;
     let known: BTreeMap<&str, Option<u64>> =
         databases.iter().map(|row| (row.project.as_str(), row.max_login_bytes)).collect();
     let entries = shared.registry.entries().into_iter();
     let has_changed = |project: &str, desired: &Database, logins: Logins| {
-        let size = Names::new(&desired.id).and_then(|names| sizes.get(&names.database()).copied());
-        size.is_some_and(|size| {
+        let usage = Names::new(&desired.id).and_then(|names| measured.get(&names.database()).copied());
+        usage.is_some_and(|usage| {
             let reported = shared.statuses.size(project);
             let previous = known.get(project).copied().flatten();
-            Logins::of(desired, size, previous) != logins || reported.abs_diff(size) >= MIN_SIZE_CHANGE
+            Logins::of(desired, usage, previous) != logins || reported.abs_diff(usage.bytes) >= MIN_SIZE_CHANGE
         })
     };
     let changed = entries.filter(|entry| has_changed(&entry.project, &entry.desired, entry.logins));

@@ -1,4 +1,7 @@
-//! The size limit.
+//! The limits on the size and on the number of files.
+
+use std::fs::{File, remove_file};
+use std::path::PathBuf;
 
 use tokio_postgres::error::SqlState;
 
@@ -84,6 +87,30 @@ async fn database_above_a_lower_limit_is_refused_when_it_grows() {
     kit.change("prj_a", |desired| desired.size_bytes = 1 << 30);
     kit.applied("prj_a").await;
     kit.session("prj_a").await.batch_execute("INSERT INTO t VALUES ('x')").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_with_too_many_files_is_read_only() {
+    const FOLDER: &str = "
+        SELECT format('%s/base/%s', current_setting('data_directory'), oid) FROM pg_database WHERE datname = $1";
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let row = kit.superuser("svc_node").await.query_one(FOLDER, &[&kit.name("prj_a")]).await.unwrap();
+    let folder: PathBuf = row.get::<_, String>(0).into();
+    // This is faster than 100,000 tables.
+    let files: Vec<PathBuf> = (0..100_000).map(|number| folder.join(format!("file_{number}"))).collect();
+    for file in &files {
+        File::create(file).unwrap();
+    }
+    let report = kit.reported("prj_a", "the limit", |report| report.read_only).await;
+    assert!(report.ready, "{report:?}");
+    let error = kit.session("prj_a").await.batch_execute("CREATE TABLE t ()").await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::READ_ONLY_SQL_TRANSACTION));
+    for file in &files {
+        remove_file(file).unwrap();
+    }
+    kit.reported("prj_a", "the lifted limit", |report| report.ready && !report.read_only).await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t ()").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
