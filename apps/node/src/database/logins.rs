@@ -258,13 +258,14 @@ mod tests {
         ] {
             assert_eq!(Logins::of(&desired, of_size(size), Some(200)), logins, "{size}");
         }
-        for (files, logins) in [
-            (100_000, Logins::Open { read_only: false }),
-            (100_001, Logins::Open { read_only: true }),
-            (200_000, Logins::Open { read_only: true }),
-            (200_001, Logins::NodeOnly),
+        for (files, age, logins) in [
+            (100_000, 1_000_000_000, Logins::Open { read_only: false }),
+            (100_001, 0, Logins::Open { read_only: true }),
+            (200_000, 0, Logins::Open { read_only: true }),
+            (200_001, 0, Logins::NodeOnly),
+            (0, 1_000_000_001, Logins::NodeOnly),
         ] {
-            let usage = Usage { bytes: 100, files };
+            let usage = Usage { bytes: 100, files, age };
             assert_eq!(Logins::of(&desired, usage, Some(200)), logins, "{usage:?}");
         }
         desired.suspended = true;

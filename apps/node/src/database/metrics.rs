@@ -13,6 +13,8 @@ pub struct DatabaseMetrics {
     /// By the state of the logins.
     databases: IntGaugeVec,
     pub connections: IntGauge,
+    /// The largest age of the oldest transaction id of a database.
+    pub oldest_id_age: IntGauge,
     /// The used part of the queue of notifications, from 0 to 1.
     pub notification_queue: Gauge,
     /// By kind and outcome.
@@ -36,6 +38,10 @@ impl DatabaseMetrics {
         let metrics = Self {
             databases: IntGaugeVec::new(databases, &["logins"])?,
             connections: IntGauge::new("svc_node_database_connections", "Sessions in databases of projects")?,
+            oldest_id_age: IntGauge::new(
+                "svc_node_database_oldest_id_age",
+                "The largest number of transaction ids or multixact ids after the oldest one of a database",
+            )?,
             notification_queue: Gauge::new(
                 "svc_node_database_notification_queue_usage",
                 "The used part of the queue of notifications of Postgres, from 0 to 1",
@@ -53,6 +59,7 @@ impl DatabaseMetrics {
         };
         registry.register(Box::new(metrics.databases.clone()))?;
         registry.register(Box::new(metrics.connections.clone()))?;
+        registry.register(Box::new(metrics.oldest_id_age.clone()))?;
         registry.register(Box::new(metrics.notification_queue.clone()))?;
         registry.register(Box::new(metrics.operations.clone()))?;
         registry.register(Box::new(metrics.repairs.clone()))?;

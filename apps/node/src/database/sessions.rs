@@ -58,16 +58,31 @@ pub struct TransactionLimits {
     pub dump_ids: i32,
     /// The longest time since the transaction began. It does not apply to dumps and restores.
     pub time: Duration,
+    /// The largest age of the oldest transaction id of a database, and half that of its oldest multixact id. Above it,
+    /// the sessions in the database end, except dumps and restores. Postgres freezes a database at 200 million
+    /// transaction ids or 400 million multixact ids, but cannot freeze the temporary tables of other sessions, and waits
+    /// for their locks.
+    pub oldest_id: i32,
+    /// The longest time of a session in such a database.
+    pub session_time: Duration,
 }
 
 impl Default for TransactionLimits {
     fn default() -> Self {
-        Self { ids: 50_000_000, dump_ids: 500_000_000, time: Duration::from_secs(24 * 60 * 60) }
+        let minutes = |count: u64| Duration::from_secs(count * 60);
+        Self {
+            ids: 50_000_000,
+            dump_ids: 500_000_000,
+            time: minutes(24 * 60),
+            oldest_id: 250_000_000,
+            session_time: minutes(5),
+        }
     }
 }
 
-/// Ends the sessions of tenants that harm others: those whose transaction exceeds the limits, and those in the database
-/// of another project whose tenant has admitted them. Returns the number of sessions.
+/// Ends the sessions of tenants that harm others: those whose transaction exceeds the limits, those in a database whose
+/// transaction ids are not frozen, and those in the database of another project whose tenant has admitted them. Returns
+/// the number of sessions.
 ///
 /// # Errors
 /// Returns an error if Postgres fails.
@@ -75,17 +90,22 @@ pub async fn terminate_harmful(client: &AdminConnection, limits: TransactionLimi
     const TERMINATE: &str = "
         WITH harmful AS MATERIALIZED (
             SELECT a.pid FROM pg_stat_activity a JOIN pg_authid r ON r.oid = a.usesysid
+                JOIN pg_database d ON d.oid = a.datid
             WHERE a.datname ~ '^(db|new)_' AND NOT r.rolsuper AND (
                 greatest(age(a.backend_xid), age(a.backend_xmin)) >
                     CASE WHEN r.rolname ~ '^(dump|load)_' THEN $2::integer ELSE $1::integer END
                 OR a.xact_start < clock_timestamp() - $3::float8 * interval '1 second' AND r.rolname !~ '^(dump|load)_'
+                OR greatest(age(d.datfrozenxid), mxid_age(d.datminmxid) / 2) > $4::integer
+                    AND a.backend_start < clock_timestamp() - $5::float8 * interval '1 second'
+                    AND r.rolname !~ '^(dump|load)_'
                 OR a.datname ~ '^db_[0-9a-z]{26}$' AND NOT EXISTS (SELECT FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid
                     WHERE m.member = r.oid AND o.rolname = a.datname)
                     AND r.rolname <> 'auth_' || substr(a.datname, 4))
         )
         SELECT count(pg_terminate_backend(pid)) FROM harmful";
-    let TransactionLimits { ids, dump_ids, time } = limits;
-    Ok(client.query_one(TERMINATE, &[&ids, &dump_ids, &time.as_secs_f64()]).await?.get(0))
+    let TransactionLimits { ids, dump_ids, time, oldest_id, session_time } = limits;
+    let (time, session_time) = (time.as_secs_f64(), session_time.as_secs_f64());
+    Ok(client.query_one(TERMINATE, &[&ids, &dump_ids, &time, &oldest_id, &session_time]).await?.get(0))
 }
 
 /// Ends all sessions, and returns when the database has no session and admits no new one. The caller must revoke

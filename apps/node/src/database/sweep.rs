@@ -43,6 +43,7 @@ pub async fn sweep(shared: &Shared, measures_usage: bool) -> anyhow::Result<Swep
     let states: Vec<Logins> = desired.iter().map(|(_, roles)| roles.state).collect();
     shared.metrics.set_databases(&states);
     shared.metrics.connections.set(count_sessions(&client).await?);
+    shared.metrics.oldest_id_age.set(usage::oldest_id_age(&client).await?);
     let differing = desired.iter().filter(|(_, roles)| Plan::new(roles, &snapshot).is_needed());
     let mut differing: BTreeSet<String> = differing.map(|(project, _)| project.clone()).collect();
     if measures_usage {
@@ -81,6 +82,10 @@ async fn changed_usage(
     databases: &[DatabaseRow],
 ) -> anyhow::Result<Vec<String>> {
     let measured = usage::all(client).await?;
+    let old: Vec<&String> = measured.iter().filter(|(_, usage)| usage.has_old_ids()).map(|(name, _)| name).collect();
+    if !old.is_empty() {
+        tracing::error!(databases = ?old, "refusing the logins of databases whose transaction ids are not frozen");
+    }
     let known: BTreeMap<&str, Option<u64>> =
         databases.iter().map(|row| (row.project.as_str(), row.max_login_bytes)).collect();
     let entries = shared.registry.entries().into_iter();

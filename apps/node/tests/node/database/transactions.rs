@@ -5,9 +5,11 @@ use std::time::Duration;
 use node::database::admin::Admin;
 use node::database::server::Server;
 use node::database::sessions::{TransactionLimits, terminate_harmful};
+use testkit::reserved_address;
 use tokio_postgres::Client;
 
-use super::kit::{Kit, eventually, number};
+use super::kit::{Kit, PASSWORD, eventually, number};
+use crate::visitor::get_text;
 
 async fn is_open(session: &Client) -> bool {
     session.batch_execute("SELECT 1").await.is_ok()
@@ -49,6 +51,62 @@ async fn old_transactions_end() {
     assert_eq!(terminate_harmful(&client, limits).await.unwrap(), 1);
     assert!(!is_open(&old).await && is_open(&idle).await);
     assert_eq!(number(&idle, "SELECT count(*) FROM t").await, 0);
+}
+
+/// Sets the age of the oldest transaction id of a database.
+async fn set_oldest_id(superuser: &Client, database: &str, age: i64) {
+    let set = format!(
+        "UPDATE pg_database SET datfrozenxid = ((txid_current() - {age} + 4294967296) % 4294967296)::text::xid
+        WHERE datname = '{database}'"
+    );
+    superuser.batch_execute(&set).await.unwrap();
+}
+
+/// Tests the protection from transaction ids that Postgres cannot freeze, for example those of temporary tables.
+#[tokio::test(flavor = "multi_thread")]
+async fn database_with_old_transaction_ids_loses_its_sessions_and_then_its_logins() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let address = reserved_address().to_string();
+    let settings = vec![("SVC_NODE_METRICS_LISTEN".to_owned(), address.clone())];
+    let Some(mut kit) = Kit::start_with(settings).await else { return };
+    for project in ["prj_a", "prj_b"] {
+        kit.enable(project).await;
+    }
+    let (old, young) = (kit.session("prj_a").await, kit.session("prj_b").await);
+    // Autovacuum would correct the age.
+    let superuser = kit.superuser("svc_node").await;
+    superuser.batch_execute("ALTER SYSTEM SET autovacuum = off").await.unwrap();
+    superuser.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let autovacuum = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'autovacuum%'";
+    eventually("the end of autovacuum", async || number(&superuser, autovacuum).await == 0).await;
+    let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
+    let client = admin.connect().await.unwrap();
+    let defaults = TransactionLimits::default();
+    let limits = TransactionLimits { session_time: Duration::ZERO, ..defaults };
+    assert_eq!(terminate_harmful(&client, limits).await.unwrap(), 0);
+
+    let database = kit.name("prj_a");
+    set_oldest_id(&superuser, &database, 300_000_000).await;
+    assert_eq!(terminate_harmful(&client, defaults).await.unwrap(), 0);
+    assert_eq!(terminate_harmful(&client, limits).await.unwrap(), 1);
+    assert!(!is_open(&old).await && is_open(&young).await);
+    kit.session("prj_a").await.batch_execute("SELECT").await.unwrap();
+
+    set_oldest_id(&superuser, &database, 1_100_000_000).await;
+    let report = kit.reported("prj_a", "the refusal", |report| !report.ready).await;
+    assert!(!report.read_only, "{report:?}");
+    assert!(kit.log_in(&kit.app("prj_a"), PASSWORD, &database).await.is_err());
+    eventually("the metric", async || {
+        let metrics = get_text(&format!("http://{address}/metrics")).await;
+        let age = metrics.lines().find_map(|line| line.strip_prefix("svc_node_database_oldest_id_age "));
+        age.is_some_and(|age| age.parse::<f64>().unwrap() > 1e9)
+    })
+    .await;
+    assert!(is_open(&young).await);
+
+    set_oldest_id(&superuser, &database, 0).await;
+    kit.applied("prj_a").await;
+    kit.session("prj_a").await.batch_execute("SELECT").await.unwrap();
 }
 
 /// Tests that prepared transactions are refused. They outlive their session, and only a session in their database can
