@@ -8,6 +8,7 @@
 
 pub mod admin;
 pub mod announce;
+pub mod autovacuum;
 pub mod backup;
 pub mod config;
 mod converge;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::Database;
 
 use super::admin::{AdminConnection, quote_ident};
+use super::autovacuum::{WorkerLimits, terminate_slow_workers};
 use super::create::remove;
 use super::logins::Logins;
 use super::names::{self, Names};
@@ -34,6 +35,10 @@ pub async fn sweep(shared: &Shared, measures_usage: bool) -> anyhow::Result<Swep
     let ended = terminate_harmful(&client, TransactionLimits::default()).await?;
     if ended > 0 {
         tracing::warn!(ended, "ended the sessions of tenants that harm others");
+    }
+    let ended = terminate_slow_workers(&client, WorkerLimits::default()).await?;
+    if ended > 0 {
+        tracing::warn!(ended, "ended autovacuum workers that ran too long in the databases of projects");
     }
     let snapshot = Snapshot::read(&*client, &Filter::All).await?;
     // The rows are read after the snapshot. The row of a database is inserted before its roles are created, so each

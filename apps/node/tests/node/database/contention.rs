@@ -1,6 +1,9 @@
 //! Sessions of a tenant that hold what the node or other tenants need.
 
-use node::database::admin::Admin;
+use std::time::Duration;
+
+use node::database::admin::{Admin, AdminConnection};
+use node::database::autovacuum::{WorkerLimits, terminate_slow_workers};
 use node::database::notify_queue::NotifyQueue;
 use node::database::server::Server;
 use testkit::reserved_address;
@@ -87,6 +90,53 @@ async fn session_that_keeps_notifications_in_the_queue_ends() {
     // No session listens any more, so nothing stays in the queue.
     notifying.batch_execute(notify).await.unwrap();
     assert_eq!(queue.check(&client).await.unwrap().ended, 0);
+}
+
+/// Starts Postgres with this number of autovacuum workers. Waits until one of them vacuums the table `t` of `prj_a`.
+async fn start_vacuum(kit: &mut Kit, workers: u32) -> AdminConnection {
+    const IS_RUNNING: &str = "
+        SELECT count(*) FROM pg_stat_activity
+        WHERE backend_type = 'autovacuum worker' AND query LIKE 'autovacuum: VACUUM%public.t%'";
+    let superuser = kit.superuser("postgres").await;
+    for setting in ["autovacuum_naptime = '1s'".to_owned(), format!("autovacuum_max_workers = {workers}")] {
+        superuser.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.unwrap();
+    }
+    kit.postgres.kill();
+    kit.postgres.restart();
+    let session = kit.session("prj_a").await;
+    session.batch_execute("INSERT INTO t SELECT generate_series(1, 200000)").await.unwrap();
+    session.batch_execute("DELETE FROM t").await.unwrap();
+    let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
+    let client = admin.connect().await.unwrap();
+    eventually("the vacuum", async || number(&client, IS_RUNNING).await == 1).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_autovacuum_worker_ends_while_all_workers_are_busy() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.node.kill();
+    let create =
+        "CREATE TABLE t (n bigint) WITH (autovacuum_vacuum_cost_limit = 1, autovacuum_vacuum_cost_delay = 100)";
+    kit.session("prj_a").await.batch_execute(create).await.unwrap();
+    let defaults = WorkerLimits::default();
+    let short = WorkerLimits { time: Duration::ZERO, surplus_time: Duration::ZERO, ..defaults };
+
+    // Other workers are free.
+    let client = start_vacuum(&mut kit, 10).await;
+    assert_eq!(terminate_slow_workers(&client, short).await.unwrap(), 0);
+    // The snapshot of the worker becomes old.
+    for _ in 0..20 {
+        client.batch_execute("SELECT pg_current_xact_id()").await.unwrap();
+    }
+    assert_eq!(terminate_slow_workers(&client, defaults).await.unwrap(), 0);
+    assert_eq!(terminate_slow_workers(&client, WorkerLimits { ids: 10, ..defaults }).await.unwrap(), 1);
+    drop(client);
+
+    let client = start_vacuum(&mut kit, 1).await;
+    assert_eq!(terminate_slow_workers(&client, defaults).await.unwrap(), 0);
+    assert_eq!(terminate_slow_workers(&client, short).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,49 @@
+//! Protects the autovacuum workers, which all databases of the cluster share.
+//!
+//! The owner of a table can make its vacuum almost endless with the table's cost settings, and its analysis with a
+//! function in an index. Such a worker is missing in the other databases, and its snapshot keeps Postgres from reusing
+//! transaction ids. Neither the settings nor the functions are visible from outside the database. So workers end by
+//! their time, which is long enough for the largest table. A vacuum that ended continues where it was: Postgres skips
+//! the pages that are already frozen. Only the removal of dead rows since its last pass over the indexes is repeated.
+
+use std::time::Duration;
+
+use super::admin::AdminConnection;
+
+/// The limits on autovacuum workers in the databases of projects.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerLimits {
+    /// The largest number of transaction ids that were assigned since the snapshot of a worker.
+    pub ids: i32,
+    /// The longest time of the first worker of a database while all workers are busy.
+    pub time: Duration,
+    /// The longest time of each further worker of the same database while all workers are busy.
+    pub surplus_time: Duration,
+}
+
+impl Default for WorkerLimits {
+    fn default() -> Self {
+        let minutes = |count: u64| Duration::from_secs(count * 60);
+        Self { ids: 200_000_000, time: minutes(120), surplus_time: minutes(30) }
+    }
+}
+
+/// Ends the autovacuum workers above the limits. Returns their number. Postgres starts them again, and first in the
+/// databases that have waited longest.
+///
+/// # Errors
+/// Returns an error if Postgres fails.
+pub async fn terminate_slow_workers(client: &AdminConnection, limits: WorkerLimits) -> anyhow::Result<i64> {
+    const TERMINATE: &str = "
+        WITH workers AS MATERIALIZED (
+            SELECT pid, datname, backend_start, backend_xmin, count(*) OVER () AS running,
+                row_number() OVER (PARTITION BY datid ORDER BY backend_start, pid) AS number
+            FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'
+        )
+        SELECT count(pg_terminate_backend(pid)) FROM workers
+        WHERE datname ~ '^(db|new|old)_' AND (age(backend_xmin) > $1::integer
+            OR running >= current_setting('autovacuum_max_workers')::bigint AND backend_start < clock_timestamp()
+                - CASE WHEN number = 1 THEN $2::float8 ELSE $3::float8 END * interval '1 second')";
+    let WorkerLimits { ids, time, surplus_time } = limits;
+    Ok(client.query_one(TERMINATE, &[&ids, &time.as_secs_f64(), &surplus_time.as_secs_f64()]).await?.get(0))
+}
