@@ -11,6 +11,7 @@ pub mod announce;
 pub mod autovacuum;
 pub mod backup;
 pub mod config;
+pub mod connections;
 mod converge;
 mod create;
 mod credential;

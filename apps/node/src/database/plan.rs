@@ -6,14 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::admin::{quote_ident, quote_literal};
+use super::connections::MAX_CONNECTIONS;
 use super::logins::{DesiredLogin, DesiredRoles, Logins};
 use super::snapshot::{ObservedDatabase, ObservedRole, Snapshot};
 
 /// The attributes of roles that the node sets. Connection limit, expiry and verifier are separate.
 const ATTRIBUTES: [&str; 7] = ["LOGIN", "INHERIT", "BYPASSRLS", "SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION"];
-
-/// The connection limit of a database. Without it, a project could use up the connections of the others.
-const MAX_CONNECTIONS: i32 = 60;
 
 /// A plan for one database.
 #[derive(Debug, Default)]

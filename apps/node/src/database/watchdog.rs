@@ -1,5 +1,5 @@
-//! Protects the lock table and the [queue of notifications](super::notify_queue), which all databases of the cluster
-//! share.
+//! Protects the lock table, the [connections](super::connections) and the
+//! [queue of notifications](super::notify_queue), which all databases of the cluster share.
 //!
 //! One session can fill the lock table, for example with advisory locks. Then every login and every statement that
 //! needs a new lock fails, even as superuser, because Postgres keeps the locks of shared catalogs in this table.
@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Error, Statement};
 
 use super::DatabaseMetrics;
 use super::admin::Admin;
+use super::connections::{ConnectionGuard, ConnectionLimits};
 use super::notify_queue::{Checked, MAX_USAGE, NotifyQueue};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -62,12 +63,13 @@ async fn watch(admin: &Admin, metrics: &DatabaseMetrics) -> anyhow::Result<()> {
     let capacity: i64 = session.query_one(CAPACITY, &[]).await?.get(0);
     session.batch_execute(BEGIN).await?;
     let terminate = session.prepare(TERMINATE).await?;
+    let connections = ConnectionGuard::prepare(&session, ConnectionLimits::default()).await?;
     let mut queue = NotifyQueue::prepare(&session, MAX_USAGE).await?;
     loop {
         // Without the second statement, Postgres would return the activity as of the transaction's first query.
         session.batch_execute("SAVEPOINT before; SELECT pg_stat_clear_snapshot()").await?;
         // The first executions also take the locks of the indexes.
-        let checked = check(&session, &terminate, capacity, &mut queue, metrics).await;
+        let checked = check(&session, (&terminate, capacity), &connections, &mut queue, metrics).await;
         let end = if checked.is_ok() { "RELEASE before" } else { "ROLLBACK TO before; RELEASE before" };
         session.batch_execute(end).await?;
         if let Err(error) = checked {
@@ -77,17 +79,21 @@ async fn watch(admin: &Admin, metrics: &DatabaseMetrics) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the sessions with too many locks, and those that may let the queue of notifications grow.
+/// Ends the sessions with too many locks, surplus sessions, and those that may let the queue of notifications grow.
 async fn check(
     session: &Client,
-    terminate: &Statement,
-    capacity: i64,
+    (terminate, capacity): (&Statement, i64),
+    connections: &ConnectionGuard,
     queue: &mut NotifyQueue,
     metrics: &DatabaseMetrics,
 ) -> Result<(), Error> {
     let ended: i64 = session.query_one(terminate, &[&capacity]).await?.get(0);
     if ended > 0 {
         tracing::warn!(ended, "ended the sessions with too many locks");
+    }
+    let ended = connections.check(session).await?;
+    if ended > 0 {
+        tracing::warn!(ended, "ended surplus sessions of clients");
     }
     let Checked { usage, ended } = queue.check(session).await?;
     metrics.notification_queue.set(usage);

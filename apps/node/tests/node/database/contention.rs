@@ -1,12 +1,15 @@
 //! Sessions of a tenant that hold what the node or other tenants need.
 
+use std::iter::repeat_n;
 use std::time::Duration;
 
 use node::database::admin::{Admin, AdminConnection};
 use node::database::autovacuum::{WorkerLimits, terminate_slow_workers};
+use node::database::connections::{ConnectionGuard, ConnectionLimits};
 use node::database::notify_queue::NotifyQueue;
 use node::database::server::Server;
 use testkit::reserved_address;
+use tokio_postgres::Client;
 
 use super::kit::{Kit, PASSWORD, eventually, number};
 use crate::visitor::get_text;
@@ -90,6 +93,57 @@ async fn session_that_keeps_notifications_in_the_queue_ends() {
     // No session listens any more, so nothing stays in the queue.
     notifying.batch_execute(notify).await.unwrap();
     assert_eq!(queue.check(&client).await.unwrap().ended, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_above_a_connection_limit_that_the_tenant_lifted_ends() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let tokens: Vec<String> = (0..9).map(|_| kit.add_token("prj_a", None)).collect();
+    kit.applied("prj_a").await;
+    let database = kit.name("prj_a");
+    let lift = format!("ALTER DATABASE {database} CONNECTION LIMIT -1");
+    // One session more than the limit of 60.
+    let users = repeat_n(kit.app("prj_a"), 20).chain(tokens.into_iter().flat_map(|token| repeat_n(token, 5))).take(61);
+    let mut sessions: Vec<Client> = Vec::new();
+    for user in users {
+        let mut opened = None;
+        // The sweep may repair the limit before the login.
+        eventually("a session", async || {
+            opened = kit.log_in(&user, PASSWORD, &database).await.ok();
+            if let (None, Some(session)) = (&opened, sessions.get(1)) {
+                let _ = session.batch_execute(&lift).await;
+            }
+            opened.is_some()
+        })
+        .await;
+        sessions.extend(opened);
+    }
+    let newest = sessions.pop().unwrap();
+    eventually("the end of the newest session", async || newest.batch_execute("SELECT").await.is_err()).await;
+    sessions[0].batch_execute("SELECT").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn databases_with_the_most_sessions_lose_the_newest_when_connections_run_out() {
+    let Some(mut kit) = Kit::start().await else { return };
+    let mut sessions = Vec::new();
+    for (project, count) in [("prj_a", 8), ("prj_b", 6), ("prj_c", 2)] {
+        kit.enable(project).await;
+        for number in 0..count {
+            sessions.push((kit.session(project).await, number < 5));
+        }
+    }
+    let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
+    let client = admin.connect().await.unwrap();
+    for (used, ended) in [(1.0, 0), (0.0, 4)] {
+        let limits = ConnectionLimits { used, ..ConnectionLimits::default() };
+        let guard = ConnectionGuard::prepare(&client, limits).await.unwrap();
+        assert_eq!(guard.check(&client).await.unwrap(), ended, "{used}");
+    }
+    for (session, is_kept) in &sessions {
+        assert_eq!(session.batch_execute("SELECT").await.is_ok(), *is_kept);
+    }
 }
 
 /// Starts Postgres with this number of autovacuum workers. Waits until one of them vacuums the table `t` of `prj_a`.
