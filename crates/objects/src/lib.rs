@@ -5,12 +5,14 @@
 
 mod address;
 mod credentials;
+mod parts;
 mod s3;
 mod store;
 mod writer;
 
 pub use address::StoreAddress;
 pub use credentials::{BucketOptions, CredentialSettings};
+pub use parts::PartLimits;
 pub use s3::{S3Config, Timeouts};
 pub use store::{OpenError, Store, StoreConfig};
-pub use writer::{ObjectWriter, PartLimits};
+pub use writer::ObjectWriter;

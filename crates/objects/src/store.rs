@@ -8,8 +8,8 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use tokio::task::spawn_blocking;
 
+use crate::parts::PartLimits;
 use crate::s3::S3Config;
-use crate::writer::PartLimits;
 
 /// The configuration of an object store.
 #[derive(Debug, Clone, PartialEq, Eq)]

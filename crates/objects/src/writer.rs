@@ -5,48 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, Result};
+use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt as _, Result};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+use crate::parts::{PartLimits, bytes};
 
 /// The longest wait for the parts in flight of an aborted upload.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The threshold for buffers in bytes. A larger buffer is allocated for a whole part.
 const SMALL_BUFFER: usize = 256 * 1024;
-
-/// The size of parts, and limits on the parts in flight.
-#[derive(Debug, Clone)]
-pub struct PartLimits {
-    part_size: usize,
-    /// The largest number of parts in flight per object.
-    max_concurrent: usize,
-    /// Permits for the parts in flight of all objects.
-    permits: Arc<Semaphore>,
-}
-
-impl PartLimits {
-    /// The largest total size of the parts in flight of all uploads, in bytes. In addition, each upload buffers one
-    /// part.
-    const MAX_IN_FLIGHT_BYTES: usize = 80 * 1024 * 1024;
-
-    /// Returns the limits for a remote store. S3 requires at least 5 MiB for all parts except the last.
-    #[must_use]
-    pub fn remote() -> Self {
-        Self::new(5 * 1024 * 1024, 3)
-    }
-
-    /// Returns the limits for a store on the local disk.
-    #[must_use]
-    pub fn local() -> Self {
-        Self::new(256 * 1024, 4)
-    }
-
-    fn new(part_size: usize, max_concurrent: usize) -> Self {
-        Self { part_size, max_concurrent, permits: Arc::new(Semaphore::new(Self::MAX_IN_FLIGHT_BYTES / part_size)) }
-    }
-}
 
 /// An upload of one object, which appears in the store when it is finished. An object of less than one part is sent in
 /// one request. Dropping an unfinished upload aborts it, if a runtime is available.
@@ -55,10 +24,16 @@ pub struct ObjectWriter {
     objects: Arc<dyn ObjectStore>,
     path: Path,
     limits: PartLimits,
+    /// The size of all parts except the last one, in bytes. Some stores, such as R2, require equal sizes.
+    part_size: usize,
+    /// The permits that a part in flight holds.
+    permits_per_part: u32,
     buffer: Vec<u8>,
     /// The upload of an object of several parts.
     upload: Option<Box<dyn MultipartUpload>>,
     in_flight: JoinSet<Result<()>>,
+    /// The number of parts whose transfer has begun.
+    begun_parts: usize,
     sent_parts: usize,
 }
 
@@ -66,7 +41,37 @@ impl ObjectWriter {
     /// Creates an empty upload, without a request to the store.
     #[must_use]
     pub fn new(objects: Arc<dyn ObjectStore>, path: Path, limits: PartLimits) -> Self {
-        Self { objects, path, limits, buffer: Vec::new(), upload: None, in_flight: JoinSet::new(), sent_parts: 0 }
+        Self::with_expected_size(objects, path, limits, 0)
+    }
+
+    /// Creates an empty upload of an object that is expected to have this size in bytes, without a request to the
+    /// store. The parts are large enough for twice this size.
+    #[must_use]
+    pub fn with_expected_size(
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+        limits: PartLimits,
+        expected_bytes: u64,
+    ) -> Self {
+        let multiple = limits.multiple_for(expected_bytes);
+        Self {
+            objects,
+            path,
+            part_size: limits.part_size * multiple,
+            permits_per_part: u32::try_from(multiple).unwrap_or(u32::MAX),
+            limits,
+            buffer: Vec::new(),
+            upload: None,
+            in_flight: JoinSet::new(),
+            begun_parts: 0,
+            sent_parts: 0,
+        }
+    }
+
+    /// Returns the largest size of the object in bytes.
+    #[must_use]
+    pub fn max_bytes(&self) -> u64 {
+        bytes(self.part_size).saturating_mul(bytes(self.limits.max_parts))
     }
 
     /// Returns the number of parts that the store is known to have accepted. A part counts only after a write had to
@@ -86,16 +91,16 @@ impl ObjectWriter {
     /// hundred times their size.
     ///
     /// # Errors
-    /// Returns an error if the store fails.
+    /// Returns an error if the store fails, or if the object exceeds [`Self::max_bytes`].
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let (chunk, rest) = bytes.split_at(bytes.len().min(self.limits.part_size - self.buffer.len()));
+            let (chunk, rest) = bytes.split_at(bytes.len().min(self.part_size - self.buffer.len()));
             if self.buffer.len() + chunk.len() > SMALL_BUFFER {
-                self.buffer.reserve_exact(self.limits.part_size - self.buffer.len());
+                self.buffer.reserve_exact(self.part_size - self.buffer.len());
             }
             self.buffer.extend_from_slice(chunk);
             bytes = rest;
-            if self.buffer.len() == self.limits.part_size {
+            if self.buffer.len() == self.part_size {
                 self.send_part().await?;
             }
         }
@@ -140,19 +145,23 @@ impl ObjectWriter {
     }
 
     async fn send_part(&mut self) -> Result<()> {
+        if self.begun_parts >= self.limits.max_parts {
+            return Err(Error::Generic { store: "upload", source: "the object has too many parts".into() });
+        }
         while self.in_flight.len() >= self.limits.max_concurrent
             && let Some(sent) = self.in_flight.join_next().await
         {
             sent??;
             self.sent_parts += 1;
         }
-        // The semaphore is never closed, so `acquire_owned` cannot fail.
-        let permit = self.limits.permits.clone().acquire_owned().await.ok();
+        // The semaphore is never closed, so this cannot fail.
+        let permit = self.limits.permits.clone().acquire_many_owned(self.permits_per_part).await.ok();
         if self.upload.is_none() {
             self.upload = create(self.objects.clone(), self.path.clone()).await?.0.take();
         }
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let sending = upload.put_part(mem::take(&mut self.buffer).into());
+        self.begun_parts += 1;
         self.in_flight.spawn(async move {
             let sent = sending.await;
             drop(permit);
@@ -207,6 +216,8 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use tokio::sync::Semaphore;
+
     use crate::store::{Store, StoreConfig};
 
     use super::*;
@@ -228,8 +239,7 @@ mod tests {
 
         /// Creates a writer with small parts, and with permits for the parts in flight of all writers.
         fn writer(&self, name: &str, permits: &Arc<Semaphore>) -> ObjectWriter {
-            let limits = PartLimits { part_size: 4, max_concurrent: 2, permits: Arc::clone(permits) };
-            ObjectWriter::new(self.store.objects.clone(), Path::from(name), limits)
+            ObjectWriter::new(self.store.objects.clone(), Path::from(name), limits(permits))
         }
 
         async fn content(&self, name: &str) -> Vec<u8> {
@@ -253,6 +263,10 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.folder);
         }
+    }
+
+    fn limits(permits: &Arc<Semaphore>) -> PartLimits {
+        PartLimits { part_size: 4, max_parts: usize::MAX, max_concurrent: 2, permits: Arc::clone(permits) }
     }
 
     fn permits() -> Arc<Semaphore> {
@@ -317,5 +331,37 @@ mod tests {
         assert_eq!(permits.available_permits(), 1);
         assert_eq!(folder.content("one").await, b"12345".repeat(50));
         assert_eq!(folder.content("other").await, b"67890".repeat(50));
+    }
+
+    #[tokio::test]
+    async fn object_of_twice_the_expected_size_has_at_most_the_largest_number_of_parts() {
+        let (folder, permits) = (TestFolder::create(), permits());
+        let limits = limits(&permits).with_max_parts(10);
+        for (expected, part_size) in [(0, 4), (20, 4), (21, 8), (40, 8), (41, 12)] {
+            let objects = folder.store.objects.clone();
+            let path = Path::from("object");
+            let mut writer = ObjectWriter::with_expected_size(objects, path, limits.clone(), expected);
+            assert_eq!((writer.part_size, writer.max_bytes()), (part_size, 10 * part_size as u64), "{expected} bytes");
+            let content = vec![7; 10 * part_size];
+            for bytes in content.chunks(3) {
+                writer.write(bytes).await.unwrap();
+            }
+            assert_eq!(writer.begun_parts, 10);
+            writer.finish().await.unwrap();
+            assert_eq!(folder.content("object").await, content);
+        }
+        assert_eq!(permits.available_permits(), 8);
+    }
+
+    #[tokio::test]
+    async fn object_with_too_many_parts_does_not_exist() {
+        let folder = TestFolder::create();
+        for size in [41, 44, 100] {
+            let limits = limits(&permits()).with_max_parts(10);
+            let mut writer = ObjectWriter::new(folder.store.objects.clone(), Path::from("object"), limits);
+            let (written, finished) = (writer.write(&vec![1; size]).await, writer.finish().await);
+            assert!(written.is_err() || finished.is_err(), "{size}");
+            folder.wait_until_empty().await;
+        }
     }
 }
