@@ -9,6 +9,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt as _};
 use objects::{ObjectWriter, Store};
+use protocol::GenerationRef;
+use sha256::Digester;
 
 use super::error::{BackupError, Result};
 use super::kind::Kind;
@@ -19,6 +21,14 @@ const TIME_FORMAT: &str = "%Y%m%dT%H%M%SZ";
 
 /// The archives of all projects.
 pub struct Archives(Store);
+
+/// An archive that is being written. It appears in the store when it is finished.
+pub struct ArchiveWriter {
+    key: String,
+    object: ObjectWriter,
+    digester: Digester,
+    size: u64,
+}
 
 /// An object in the folder of a project.
 pub struct ListedArchive {
@@ -45,9 +55,11 @@ impl Archives {
         Self(store)
     }
 
-    /// Returns a writer of a new archive.
-    pub fn writer(&self, key: &str) -> ObjectWriter {
-        ObjectWriter::new(self.0.objects.clone(), Path::from(key), self.0.parts.clone())
+    /// Returns a writer of a new archive. It may become twice as large as `expected_bytes`.
+    pub fn writer(&self, key: &str, expected_bytes: u64) -> ArchiveWriter {
+        let Store { objects, parts, .. } = &self.0;
+        let object = ObjectWriter::with_expected_size(objects.clone(), Path::from(key), parts.clone(), expected_bytes);
+        ArchiveWriter { key: key.to_owned(), object, digester: Digester::default(), size: 0 }
     }
 
     /// Reads an archive.
@@ -83,11 +95,70 @@ impl Archives {
     }
 }
 
+impl ArchiveWriter {
+    /// Appends bytes, and waits for buffer space.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.size += bytes.len() as u64;
+        let max = self.object.max_bytes();
+        if self.size > max {
+            let max = max >> 20;
+            return Err(BackupError::Limit(format!(
+                "the backup is larger than {max} MiB, which the store cannot hold"
+            )));
+        }
+        self.digester.update(bytes);
+        Ok(self.object.write(bytes).await?)
+    }
+
+    /// Completes the archive.
+    pub async fn finish(self) -> Result<GenerationRef> {
+        self.object.finish().await?;
+        Ok(GenerationRef { key: self.key, size_bytes: self.size, sha256: self.digester.finish().hex() })
+    }
+
+    /// Aborts the upload.
+    pub async fn abort(self) {
+        self.object.abort().await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
+    use objects::StoreConfig;
+
     use super::*;
+
+    #[tokio::test]
+    async fn archive_that_exceeds_the_largest_object_of_the_store_is_a_permanent_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = StoreConfig::Folder(folder.path().to_owned()).open().unwrap();
+        // The parts of a folder have 256 KiB.
+        store.parts = store.parts.with_max_parts(4);
+        let archives = Archives::new(store);
+        let chunk = vec![7; 64 << 10];
+        let mut small = archives.writer("prj_1/small", 0);
+        for _ in 0..16 {
+            small.write(&chunk).await.unwrap();
+        }
+        let error = small.write(&[7]).await.unwrap_err();
+        assert!(error.is_permanent(), "{error}");
+        assert_eq!(error.to_string(), "the backup is larger than 1 MiB, which the store cannot hold");
+        small.abort().await;
+        // The expected size of an archive determines the size of its parts.
+        let mut large = archives.writer("prj_1/large", 1 << 20);
+        for _ in 0..32 {
+            large.write(&chunk).await.unwrap();
+        }
+        let stored = large.finish().await.unwrap();
+        assert_eq!((stored.key.as_str(), stored.size_bytes), ("prj_1/large", 2 << 20));
+        let listed = archives.list("prj_1").await.unwrap();
+        assert_eq!(
+            listed.iter().map(|archive| (&archive.key, archive.size)).collect::<Vec<_>>(),
+            [(&stored.key, 2 << 20)]
+        );
+    }
 
     #[test]
     fn key_contains_project_and_time() {

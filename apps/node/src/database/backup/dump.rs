@@ -4,7 +4,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use protocol::GenerationRef;
-use sha256::Digester;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
 use tokio::time::timeout;
@@ -12,8 +11,8 @@ use tokio::time::timeout;
 use super::Service;
 use super::error::{BackupError, Result, out_of_memory};
 use super::program::{Program, command, set_login};
-use crate::database::names;
 use crate::database::server::Credentials;
+use crate::database::{names, usage};
 
 /// The longest wait of `pg_dump` for the lock of a table.
 const LOCK_TIMEOUT: &str = "--lock-wait-timeout=60s";
@@ -46,16 +45,14 @@ impl Service {
             pg_dump.arg(WITHOUT_SESSIONS);
         }
         set_login(&mut pg_dump, credentials, "none");
+        let usage = usage::find(&self.connect().await?, &credentials.database).await?.unwrap_or_default();
         let mut program = Program::spawn(pg_dump)?;
-        let mut writer = self.archives.writer(key);
-        let (mut digester, mut size) = (Digester::default(), 0);
+        let mut writer = self.archives.writer(key, usage.bytes);
         let mut stdout = program.child.stdout.take();
         let mut buffer = vec![0; BUFFER];
         loop {
             let length = read(&mut stdout, &mut buffer).await?;
             let Some(chunk) = buffer.get(..length).filter(|chunk| !chunk.is_empty()) else { break };
-            digester.update(chunk);
-            size += chunk.len() as u64;
             writer.write(chunk).await?;
         }
         let finished = program.finish_soon().await?;
@@ -68,8 +65,7 @@ impl Service {
             let reason = finished.server_error();
             return Err(BackupError::Dump(reason.unwrap_or_else(|| NO_CONNECTION.to_owned())));
         }
-        writer.finish().await?;
-        Ok(GenerationRef { key: key.to_owned(), size_bytes: size, sha256: digester.finish().hex() })
+        writer.finish().await
     }
 }
 
