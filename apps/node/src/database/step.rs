@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use daemon::error_chain;
 use protocol::{
     CompletedPhase, Database, DatabaseOperation, DatabaseOperationKind, FailedOperation, GenerationKind, GenerationRef,
     GenerationReport, OperationPhase, OperationReport,
@@ -16,6 +17,7 @@ use super::names::{self, Names};
 use super::server::Credentials;
 use super::sessions::drain;
 use super::tables::DatabaseRow;
+use super::time::is_plausible;
 use super::{Shared, swap, tables};
 
 /// A step.
@@ -196,13 +198,23 @@ impl Target {
                 tracing::info!(project, database, is_sealed = generation.is_some(), "sealed a removed database");
                 Ok(())
             }
-            // The removal continues without a final generation. The tombstone still contains the data.
-            Err(error) if error.is_permanent() => {
-                tracing::error!(project, database, %error, "failed to seal a removed database");
+            Err(error) => {
+                if !error.is_permanent() && !self.is_removal_overdue().await? {
+                    return Err(error.into());
+                }
+                // The removal continues without a final generation. The tombstone still contains the data.
+                let error = error_chain(error);
+                tracing::error!(project, database, error, "failed to seal a removed database");
                 Ok(())
             }
-            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns whether attempts to seal a removed database end. Until then, a failure can be an outage of the store.
+    async fn is_removal_overdue(&self) -> anyhow::Result<bool> {
+        let client = self.shared.admin.connect().await?;
+        Ok(is_plausible(&client, &self.shared.clock).await?
+            && tables::is_removal_overdue(&*client, &self.project).await?)
     }
 
     /// Makes the database a tombstone.

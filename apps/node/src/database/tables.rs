@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS svc.databases (
     recovered_from text,
     -- Identifies the removal in progress: its final generation is made once.
     removal text,
+    -- When this removal began.
+    removal_since timestamptz,
     -- The size in bytes above which the logins are refused. Null until the node has measured the database.
     max_login_bytes bigint,
     -- Whether the control plane withdrew the part, so that the database is not only missing in a full state.
@@ -43,6 +45,7 @@ ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS prepared_key text;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS max_login_bytes bigint;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS is_withdrawn boolean NOT NULL DEFAULT false;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS unlisted_since timestamptz;
+ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS removal_since timestamptz;
 -- Databases that were replaced or removed, kept for an operator.
 CREATE TABLE IF NOT EXISTS svc.tombstones (
     name text PRIMARY KEY,
@@ -131,8 +134,17 @@ pub async fn find(client: &impl GenericClient, project: &str) -> anyhow::Result<
 
 /// Begins the removal of a database, or continues it. Returns the id of the removal.
 pub async fn begin_removal(client: &impl GenericClient, project: &str) -> anyhow::Result<String> {
-    const BEGIN: &str = "UPDATE svc.databases SET removal = coalesce(removal, $2) WHERE project = $1 RETURNING removal";
+    const BEGIN: &str = "
+        UPDATE svc.databases SET removal = coalesce(removal, $2), removal_since = coalesce(removal_since, now())
+        WHERE project = $1 RETURNING removal";
     Ok(client.query_one(BEGIN, &[&project, &random::id().to_string()]).await?.get(0))
+}
+
+/// Returns whether the removal of a database has taken longer than a day.
+pub async fn is_removal_overdue(client: &impl GenericClient, project: &str) -> anyhow::Result<bool> {
+    const IS_OVERDUE: &str = "
+        SELECT count(*) > 0 FROM svc.databases WHERE project = $1 AND removal_since < now() - interval '24 hours'";
+    Ok(client.query_one(IS_OVERDUE, &[&project]).await?.get(0))
 }
 
 /// Records that the control plane withdrew the part of a database.
@@ -164,7 +176,9 @@ pub async fn upsert(client: &impl GenericClient, project: &str, id: &str, epoch:
         INSERT INTO svc.databases AS d (project, id, epoch) VALUES ($1, $2, $3)
         ON CONFLICT (project) DO UPDATE SET
             epoch = CASE WHEN d.id = $2 THEN $3 ELSE d.epoch END,
-            removal = CASE WHEN d.id <> $2 THEN d.removal END, is_withdrawn = d.id <> $2, unlisted_since = NULL
+            removal = CASE WHEN d.id <> $2 THEN d.removal END,
+            removal_since = CASE WHEN d.id <> $2 THEN d.removal_since END,
+            is_withdrawn = d.id <> $2, unlisted_since = NULL
         RETURNING *";
     if let Some(row) = find(client, project).await?
         && (row.id != id

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::Service;
 use super::error::{BackupError, Result, out_of_memory};
-use super::program::{Program, command, set_login};
+use super::program::{Finished, Program, command, set_login};
 use crate::database::server::Credentials;
 use crate::database::{names, usage};
 
@@ -21,6 +21,12 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const BUFFER: usize = 128 * 1024;
 /// The reason of a failure without an error of the server.
 const NO_CONNECTION: &str = "the connection failed or ended";
+/// The reason of a failure when Postgres ended the session. The watchdog ends a session with too many locks, and a dump
+/// holds a lock for each table.
+const TERMINATED: &str = "Postgres ended the session: the server stopped, or the database has too many tables";
+/// The reason of a failure that no repetition can avoid.
+const TOO_LARGE_ROW: &str = "the database contains a row that is too large for pg_dump: Postgres sends at most 1 GiB of \
+     text for each row, and bytea takes twice its size";
 /// The sessions of app user auth are not backed up, because a restore ends them.
 const WITHOUT_SESSIONS: &str = "--exclude-table-data=svc_auth.sessions";
 
@@ -59,13 +65,24 @@ impl Service {
         if !finished.status.success() {
             writer.abort().await;
             tracing::warn!(key, status = %finished.status, messages = finished.excerpt(), "pg_dump failed");
-            if finished.is_out_of_memory() {
-                return Err(out_of_memory("pg_dump", self.programs.limits.memory_bytes));
-            }
-            let reason = finished.server_error();
-            return Err(BackupError::Dump(reason.unwrap_or_else(|| NO_CONNECTION.to_owned())));
+            return Err(self.classify(&finished));
         }
         writer.finish().await
+    }
+
+    /// Classifies the failure of `pg_dump`.
+    fn classify(&self, finished: &Finished) -> BackupError {
+        if finished.is_out_of_memory() {
+            return out_of_memory("pg_dump", self.programs.limits.memory_bytes);
+        }
+        if finished.has_too_large_row() {
+            return BackupError::Limit(TOO_LARGE_ROW.to_owned());
+        }
+        match finished.server_error() {
+            Some(error) => BackupError::Server(error),
+            None if finished.was_terminated() => BackupError::Server(TERMINATED.to_owned()),
+            None => BackupError::Dump(NO_CONNECTION.to_owned()),
+        }
     }
 }
 

@@ -20,9 +20,12 @@ pub enum BackupError {
     /// `pg_dump` failed.
     #[error("pg_dump failed: {0}")]
     Dump(String),
-    /// `pg_dump` repeatedly lacked a privilege.
+    /// `pg_dump` failed with an error of Postgres.
+    #[error("pg_dump failed: {0}")]
+    Server(String),
+    /// `pg_dump` failed with the same error of Postgres again and again.
     #[error("pg_dump cannot read the database: {0}")]
-    Denied(String),
+    Unreadable(String),
     /// A dump or a restore reached a limit of the node.
     #[error("{0}")]
     Limit(String),
@@ -73,7 +76,7 @@ impl BackupError {
                 | Self::Missing(_)
                 | Self::Corrupt(_)
                 | Self::Rejected(_)
-                | Self::Denied(_)
+                | Self::Unreadable(_)
                 | Self::Limit(_)
         )
     }

@@ -7,7 +7,6 @@
 mod archives;
 pub mod config;
 mod contents;
-mod denials;
 mod desired;
 mod dump;
 mod error;
@@ -22,6 +21,7 @@ mod metrics;
 mod program;
 mod project;
 mod records;
+mod repeated;
 mod reports;
 mod restore;
 mod retention;
@@ -48,11 +48,11 @@ use tokio::time::Instant;
 
 use self::archives::{Archives, new_key};
 use self::config::BackupConfig;
-use self::denials::Denials;
 use self::desired::DesiredParts;
 use self::error::Result;
 use self::kind::Kind;
 use self::records::{Dump, NewDump};
+use self::repeated::RepeatedErrors;
 use self::slots::Slots;
 use super::admin::Admin;
 use super::config::Programs;
@@ -94,7 +94,7 @@ struct Service {
     /// Whether all stored dumps must be reported again.
     reports_again: AtomicBool,
     desired: DesiredParts,
-    denials: Denials,
+    repeated: RepeatedErrors,
 }
 
 impl Backups {
@@ -141,7 +141,7 @@ impl Backups {
             // While the node was down, the control plane may have been restored from a backup that lacks some dumps.
             reports_again: AtomicBool::new(true),
             desired: DesiredParts::default(),
-            denials: Denials::default(),
+            repeated: RepeatedErrors::default(),
         });
         let acquired = |task: BoxFuture<'static, ()>| {
             let admin = service.admin.clone();
@@ -190,7 +190,7 @@ impl Backups {
             days: Kind::Generation(kind).days(0),
         };
         let made = service.make(&new, credentials).await;
-        Ok(Some(service.denials.record_denial(operation, made)?.report(kind)))
+        Ok(Some(service.repeated.record(operation, made)?.report(kind)))
     }
 
     /// Returns the generation that [`Self::seal`] made for an operation, if it made one.

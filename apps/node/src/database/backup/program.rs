@@ -113,6 +113,18 @@ impl Finished {
         self.messages.lines().filter(is_own).any(|line| line.to_ascii_lowercase().contains("out of memory"))
     }
 
+    /// Returns whether Postgres cannot send a row, because its text exceeds the largest memory block of Postgres.
+    pub fn has_too_large_row(&self) -> bool {
+        ["ERROR:  invalid memory alloc request size ", "Cannot enlarge string buffer containing "]
+            .iter()
+            .any(|message| self.messages.contains(message))
+    }
+
+    /// Returns whether another session, or the shutdown of Postgres, ended the session of the program.
+    pub fn was_terminated(&self) -> bool {
+        self.messages.contains("FATAL:  terminating connection due to administrator command")
+    }
+
     /// Returns the messages of errors.
     pub fn errors(&self) -> impl Iterator<Item = &str> {
         let is_error = |line: &&str| line.split_once(": ").is_some_and(|(_, rest)| rest.starts_with("error: "));
@@ -141,4 +153,40 @@ async fn read_start(mut reader: impl AsyncRead + Unpin, limit: usize) -> Vec<u8>
         start.extend(buffer.iter().take(length.min(room)));
     }
     start
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn rows_that_postgres_cannot_send_and_ended_sessions_are_recognized() {
+        let finished = |messages: &str| Finished { status: ExitStatus::from_raw(256), messages: messages.to_owned() };
+        let copy = "pg_dump: error: Dumping the contents of table \"t\" failed: PQgetResult() failed.\n\
+             pg_dump: detail: Error message from server: ";
+        for (message, is_too_large, was_terminated, error) in [
+            (
+                "ERROR:  invalid memory alloc request size 1073741825",
+                true,
+                false,
+                Some("invalid memory alloc request size 1073741825"),
+            ),
+            (
+                "ERROR:  out of memory\nDETAIL:  Cannot enlarge string buffer containing 1073741822 bytes by 1 more bytes.",
+                true,
+                false,
+                Some("out of memory"),
+            ),
+            ("ERROR:  out of memory\nDETAIL:  Failed on request of size 8192.", false, false, Some("out of memory")),
+            ("FATAL:  terminating connection due to administrator command", false, true, None),
+        ] {
+            let finished =
+                finished(&format!("{copy}{message}\npg_dump: detail: Command was: COPY public.t TO stdout;"));
+            assert_eq!((finished.has_too_large_row(), finished.was_terminated()), (is_too_large, was_terminated));
+            assert!(!finished.is_out_of_memory(), "{message}");
+            assert_eq!(finished.server_error().as_deref(), error);
+        }
+    }
 }

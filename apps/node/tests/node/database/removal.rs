@@ -1,5 +1,7 @@
 //! Deletion of databases and of projects.
 
+use std::fs;
+
 use protocol::{DatabaseOperationKind, OperationPhase};
 
 use super::kit::{Kit, PASSWORD, eventually, number};
@@ -118,4 +120,25 @@ async fn unlisted_database_is_closed_at_once_and_removed_after_a_day() {
     admin.batch_execute(past).await.unwrap();
     kit.restart_node_after_kill();
     eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_database_becomes_a_tombstone_after_a_day_of_failed_backups() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let session = kit.session("prj_a").await;
+    session.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    // The store cannot create the folder of the project's objects, because a file has its name.
+    fs::write(kit.dir.path().join("backups/prj_a"), "").unwrap();
+    kit.withdraw("prj_a");
+    eventually("the end of the session", async || session.batch_execute("SELECT").await.is_err()).await;
+    kit.restart_node();
+    let failed = |kit: &Kit| kit.node.log().matches("the backup store failed").count();
+    eventually("two failures", async || failed(&kit) > 1).await;
+    let admin = kit.superuser("svc_node").await;
+    assert_eq!(number(&admin, TOMBSTONES).await, 0);
+    let past = "UPDATE svc.databases SET removal_since = now() - interval '25 hours' WHERE removal IS NOT NULL";
+    assert_eq!(admin.execute(past, &[]).await.unwrap(), 1);
+    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+    assert!(kit.generations("prj_a", "final").is_empty());
 }

@@ -38,3 +38,39 @@ async fn dump_that_takes_too_long_ends_its_operation() {
     source.session.batch_execute("COMMIT").await.unwrap();
     rig.seal(&source, "opn_2").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_that_postgres_cannot_send_ends_the_operation() {
+    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let source = rig.create("prj_1").await;
+    // As text, a bytea has twice its size, and Postgres cannot allocate more than 1 GiB for it.
+    let fill = "CREATE TABLE t AS SELECT convert_to(repeat('x', 536870911), 'UTF8') AS x";
+    source.session.batch_execute(fill).await.unwrap();
+    let error = rig.try_seal(&source, "opn_1").await.unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("a row that is too large for pg_dump"), "{error}");
+}
+
+/// Tests a dump with more locks than the watchdog permits.
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_whose_session_is_ended_repeatedly_ends_its_operation() {
+    const TERMINATE: &str = "
+        SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE query LIKE 'LOCK TABLE%' AND wait_event_type = 'Lock' AND usename LIKE 'dump_%'";
+    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let source = rig.create("prj_1").await;
+    source.session.batch_execute("CREATE TABLE t ()").await.unwrap();
+    let locker = rig.superuser(&source.entry.credentials.database).await;
+    locker.batch_execute("BEGIN; LOCK TABLE public.t").await.unwrap();
+    for attempt in 1..=8 {
+        let (sealed, ()) = tokio::join!(rig.try_seal(&source, "opn_1"), async {
+            while rig.count(TERMINATE).await == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        let error = sealed.unwrap_err();
+        assert!(error.to_string().contains("the database has too many tables"), "{error}");
+        assert_eq!(error.is_permanent(), attempt == 8, "{error}");
+    }
+    locker.batch_execute("COMMIT").await.unwrap();
+    rig.seal(&source, "opn_2").await;
+}
