@@ -215,6 +215,8 @@ pub fn settings(role: &str, size_limit: u64) -> Vec<(&'static str, String)> {
         ("statement_timeout", "10min".to_owned()),
         // A tenant could fill the disk with messages, and write forged lines into the server's log.
         ("log_min_messages", "fatal".to_owned()),
+        // The node recognizes errors of dumps and restores by their English messages. Only a superuser can change this.
+        ("lc_messages", "C".to_owned()),
         ("temp_file_limit", format!("{}kB", size_limit.max(MIN_TEMPORARY_BYTES) / 1024)),
     ]
 }

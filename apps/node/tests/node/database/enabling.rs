@@ -13,6 +13,12 @@ async fn enabled_database_admits_its_login_as_the_owner() {
     let session = kit.session("prj_a").await;
     let row = session.query_one("SELECT session_user::text, current_user::text", &[]).await.unwrap();
     assert_eq!((row.get(0), row.get(1)), (kit.app("prj_a"), kit.name("prj_a")));
+    // The node recognizes errors by their English messages. The setting of the cluster is another one.
+    let language = session.query_one("SELECT current_setting('lc_messages')", &[]).await.unwrap();
+    assert_eq!(language.get::<_, String>(0), "C");
+    let logins = "SELECT count(*) FROM pg_roles
+        WHERE rolname ~ '^(app|node|dump|auth)_' AND 'lc_messages=C' = ANY (rolconfig)";
+    assert_eq!(number(&kit.superuser("svc_node").await, logins).await, 4);
     session.batch_execute("CREATE TABLE notes (id serial PRIMARY KEY, text text); SELECT lo_create(0)").await.unwrap();
     let owner =
         session.query_one("SELECT tableowner::text FROM pg_tables WHERE tablename = 'notes'", &[]).await.unwrap();
