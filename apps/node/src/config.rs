@@ -98,7 +98,7 @@ settings::table! {
     pub DATABASE_ADDRESS: Option<String> = Setting::optional("SVC_NODE_DATABASE_ADDRESS");
     /// The `sslmode` of clients: `disable`, `require` or `verify-full`.
     pub DATABASE_SSLMODE: String = Setting::with_default("SVC_NODE_DATABASE_SSLMODE", "require");
-    /// The folder with `pg_dump` and `pg_restore`, of the cluster's major version or a newer one (default: `PATH`).
+    /// The folder with `pg_dump` and `pg_restore`, of the same major version as the cluster (default: `PATH`).
     pub PG_BIN: Option<PathBuf> = Setting::optional("SVC_NODE_PG_BIN");
     /// The base URL of the upstream of `env.ai`, with its version: a server with OpenAI's API. Without it, calls fail with
     /// `no_upstream`.

@@ -31,11 +31,12 @@ mod spool;
 pub mod tables;
 mod upkeep;
 mod verify;
+mod version;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -95,6 +96,8 @@ struct Service {
     reports_again: AtomicBool,
     desired: DesiredParts,
     repeated: RepeatedErrors,
+    /// Set if `pg_restore` has another major version than the server.
+    version_error: OnceLock<String>,
 }
 
 impl Backups {
@@ -142,6 +145,7 @@ impl Backups {
             reports_again: AtomicBool::new(true),
             desired: DesiredParts::default(),
             repeated: RepeatedErrors::default(),
+            version_error: OnceLock::new(),
         });
         let acquired = |task: BoxFuture<'static, ()>| {
             let admin = service.admin.clone();

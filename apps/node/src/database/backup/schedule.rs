@@ -41,6 +41,7 @@ struct Failed {
 
 /// Makes the backups that are due.
 pub(super) async fn run(service: Arc<Service>) {
+    service.check_version().await;
     let mut schedule = Schedule::default();
     let tick = (service.interval / 4).min(MAX_TICK);
     loop {

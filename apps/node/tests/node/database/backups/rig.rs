@@ -1,6 +1,8 @@
 //! The backups of a node with its own Postgres cluster and store, without the rest of the node.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -44,7 +46,8 @@ pub struct Rig {
     pub reports: Arc<Mutex<Reports>>,
     /// The time of the control plane.
     pub clock: ReferenceClock,
-    limits: ProgramLimits,
+    /// The client programs from the next start on.
+    pub programs: Programs,
     pool: Admin,
     interval: Duration,
     server: Server,
@@ -85,8 +88,9 @@ impl Rig {
         clock.observe(node::clock::now());
         let (registry, reports) = (Registry::default(), Arc::default());
         let admin = connect(&url(&postgres, "svc_node"), "").await;
-        let parts = (interval, limits, &clock);
-        let (backups, tasks) = open(&postgres, &server, Some(&store), parts, &dir, &registry, &reports);
+        let programs = programs(&postgres, limits);
+        let parts = (interval, &programs, &clock);
+        let (backups, tasks) = open(&server, Some(&store), parts, &dir, &registry, &reports);
         let rig = Self {
             postgres,
             store,
@@ -95,7 +99,7 @@ impl Rig {
             backups,
             reports,
             clock,
-            limits,
+            programs,
             pool,
             interval,
             server,
@@ -125,16 +129,9 @@ impl Rig {
 
     async fn reopen(&mut self, has_store: bool) {
         self.tasks.shutdown().await;
-        let (postgres, server, store) = (&self.postgres, &self.server, has_store.then_some(&self.store));
-        (self.backups, self.tasks) = open(
-            postgres,
-            server,
-            store,
-            (self.interval, self.limits, &self.clock),
-            &self.dir,
-            &self.registry,
-            &self.reports,
-        );
+        let (server, store) = (&self.server, has_store.then_some(&self.store));
+        (self.backups, self.tasks) =
+            open(server, store, (self.interval, &self.programs, &self.clock), &self.dir, &self.registry, &self.reports);
     }
 
     /// Applies the full state of the control plane.
@@ -271,16 +268,28 @@ impl Rig {
         reports.received.iter().filter(|it| it.kind == kind).map(|it| it.report.to_string()).collect()
     }
 
+    /// Replaces `pg_restore`, from the next start on, by one that prints another version.
+    pub fn change_version_of_pg_restore(&mut self, version: &str) {
+        let program = self.dir.path().join("pg_restore");
+        let restore = self.programs.pg_restore.display();
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'pg_restore (PostgreSQL) {version}'; exit; fi\n\
+             exec '{restore}' \"$@\"\n"
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        self.programs.pg_restore = program;
+    }
+
     pub fn store_file(&self, key: &str) -> PathBuf {
         self.store.folder(key)
     }
 }
 
 fn open(
-    postgres: &PrivatePostgres,
     server: &Server,
     store: Option<&TestStore>,
-    (interval, limits, clock): (Duration, ProgramLimits, &ReferenceClock),
+    (interval, programs, clock): (Duration, &Programs, &ReferenceClock),
     dir: &Dir,
     registry: &Registry,
     reports: &Arc<Mutex<Reports>>,
@@ -298,7 +307,7 @@ fn open(
     let metrics = BackupMetrics::new(&MetricsRegistry::new()).unwrap();
     let backups = Backups::open(
         config.as_ref(),
-        &programs(postgres, limits),
+        programs,
         Admin::new(server.clone()),
         registry.clone(),
         statuses,

@@ -113,6 +113,19 @@ async fn failed_backup_is_reported_and_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_version_of_pg_restore_is_reported_and_backups_continue() {
+    let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, Duration::from_secs(1)).await else { return };
+    let source = rig.create("prj_1").await;
+    rig.registry.set(source.entry.clone());
+    rig.change_version_of_pg_restore("99.1");
+    rig.restart().await;
+    rig.wait_for(SCHEDULED, 1).await;
+    until("the error", || last_report(&rig).backup_error.is_some()).await;
+    let error = last_report(&rig).backup_error.unwrap();
+    assert!(error.starts_with("pg_restore has version 99 and Postgres "), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn exports_are_made_once_and_reported_until_they_are_accepted() {
     let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, super::rig::NEVER).await else { return };
     let mut source = rig.create("prj_1").await;
