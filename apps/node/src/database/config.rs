@@ -31,18 +31,25 @@ pub struct Programs {
     pub limits: ProgramLimits,
 }
 
-/// The limits of the client programs. A dump that reaches a limit fails, and is not repeated for the same operation.
+/// The limits of the client programs. A dump that reaches one of the first two limits fails, and is not repeated for the
+/// same operation.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramLimits {
     /// The largest address space of a program. `pg_dump` holds a few hundred bytes for each object of a database.
     pub memory_bytes: u64,
     /// The longest time of a dump. A longer dump would keep one of the few permits from other databases.
     pub dump_time: Duration,
+    /// The longest time of a short dump, with its check. Long dumps run one at a time.
+    pub short_dump_time: Duration,
 }
 
 impl Default for ProgramLimits {
     fn default() -> Self {
-        Self { memory_bytes: 2 << 30, dump_time: Duration::from_secs(6 * 60 * 60) }
+        Self {
+            memory_bytes: 2 << 30,
+            dump_time: Duration::from_secs(6 * 60 * 60),
+            short_dump_time: Duration::from_secs(5 * 60),
+        }
     }
 }
 

@@ -68,7 +68,6 @@ impl Service {
             self.report(&dump).await;
             return Ok(());
         }
-        let _permit = self.slots.acquire_urgent().await;
         let new = NewDump {
             project: &entry.project,
             database: &entry.desired.id,
@@ -77,6 +76,13 @@ impl Service {
             cause: Some(id),
             days: Kind::Export.days(entry.desired.backup_days),
         };
-        self.make(&new, &entry.credentials).await.map(drop)
+        loop {
+            let is_long = self.long_dumps.contains(new.database);
+            let _long = self.slots.acquire_long(is_long).await;
+            let _permit = self.slots.acquire_urgent().await;
+            if self.make_in_time(entry, &new, is_long).await?.is_some() {
+                return Ok(());
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ mod growth;
 mod inventory;
 mod kind;
 pub mod launch;
+mod long;
 mod metrics;
 mod program;
 mod project;
@@ -52,6 +53,7 @@ use self::config::BackupConfig;
 use self::desired::DesiredParts;
 use self::error::Result;
 use self::kind::Kind;
+use self::long::LongDumps;
 use self::records::{Dump, NewDump};
 use self::repeated::RepeatedErrors;
 use self::slots::Slots;
@@ -96,6 +98,7 @@ struct Service {
     reports_again: AtomicBool,
     desired: DesiredParts,
     repeated: RepeatedErrors,
+    long_dumps: LongDumps,
     /// Set if `pg_restore` has another major version than the server.
     version_error: OnceLock<String>,
 }
@@ -145,6 +148,7 @@ impl Backups {
             reports_again: AtomicBool::new(true),
             desired: DesiredParts::default(),
             repeated: RepeatedErrors::default(),
+            long_dumps: LongDumps::default(),
             version_error: OnceLock::new(),
         });
         let acquired = |task: BoxFuture<'static, ()>| {

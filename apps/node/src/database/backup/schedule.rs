@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Service;
-use super::error::{Result, report_text};
+use super::error::{BackupError, Result, report_text};
 use super::grid::Grid;
 use super::kind::Kind;
 use super::project::BackupState;
@@ -30,7 +30,16 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10 * 60);
 struct Schedule {
     running: HashSet<String>,
     failed: HashMap<String, Failed>,
-    backups: JoinSet<(String, bool)>,
+    backups: JoinSet<(String, Outcome)>,
+}
+
+/// The result of a scheduled backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Failed,
+    /// The dump reached a limit of the node. Each attempt is expensive and probably reaches it again.
+    LimitReached,
 }
 
 /// A project whose last backup failed.
@@ -53,7 +62,9 @@ pub(super) async fn run(service: Arc<Service>) {
         loop {
             tokio::select! {
                 () = &mut next_tick => break,
-                Some(Ok((project, succeeded))) = schedule.backups.join_next() => schedule.end(project, succeeded),
+                Some(Ok((project, outcome))) = schedule.backups.join_next() => {
+                    schedule.end(project, outcome, service.interval);
+                }
             }
         }
     }
@@ -93,19 +104,20 @@ impl Schedule {
             let project = entry.project.clone();
             // After a panic, the backup is retried like after an error.
             let backup = AssertUnwindSafe(service.back_up(entry, fingerprint)).catch_unwind();
-            (project, backup.await.unwrap_or(false))
+            (project, backup.await.unwrap_or(Outcome::Failed))
         });
     }
 
-    fn end(&mut self, project: String, succeeded: bool) {
+    fn end(&mut self, project: String, outcome: Outcome, interval: Duration) {
         self.running.remove(&project);
-        if succeeded {
+        if outcome == Outcome::Done {
             self.failed.remove(&project);
-        } else {
-            let new = || Failed { backoff: Backoff::up_to(MAX_RETRY_DELAY), retry_at: Instant::now() };
-            let failed = self.failed.entry(project).or_insert_with(new);
-            failed.retry_at = Instant::now() + failed.backoff.next_delay();
+            return;
         }
+        let new = || Failed { backoff: Backoff::up_to(MAX_RETRY_DELAY), retry_at: Instant::now() };
+        let failed = self.failed.entry(project).or_insert_with(new);
+        let delay = failed.backoff.next_delay();
+        failed.retry_at = Instant::now() + if outcome == Outcome::LimitReached { interval.max(delay) } else { delay };
     }
 }
 
@@ -115,20 +127,21 @@ fn is_schedulable(entry: &Entry) -> bool {
 }
 
 impl Service {
-    /// Makes a scheduled generation, unless the database is unchanged. Returns whether that succeeded.
-    async fn back_up(&self, entry: Entry, last: Option<String>) -> bool {
-        let Err(error) = self.try_back_up(&entry, last).await else { return true };
+    /// Makes a scheduled generation, unless the database is unchanged.
+    async fn back_up(&self, entry: Entry, last: Option<String>) -> Outcome {
+        let Err(error) = self.try_back_up(&entry, last).await else { return Outcome::Done };
         if self.current(&entry).is_none() {
             tracing::info!(project = entry.project, "an operation interrupted a scheduled backup");
-            return false;
+            return Outcome::Failed;
         }
+        let outcome = if matches!(error, BackupError::Limit(_)) { Outcome::LimitReached } else { Outcome::Failed };
         let message = report_text(&error.to_string());
         tracing::warn!(project = entry.project, error = error_chain(error), "failed to back up a database");
         if let Err(error) = self.set_error(&entry.project, &entry.desired.id, &message).await {
             let error = error_chain(error);
             tracing::warn!(project = entry.project, error, "failed to record the failure of a backup");
         }
-        false
+        outcome
     }
 
     async fn try_back_up(&self, entry: &Entry, last: Option<String>) -> Result<()> {
@@ -141,10 +154,18 @@ impl Service {
             self.metrics.skipped.inc();
             return self.set_unchanged(entry, now).await;
         }
+        while !self.try_dump(entry).await? {}
+        Ok(())
+    }
+
+    /// Makes a scheduled generation. Returns false if the dump must be repeated as a long one.
+    async fn try_dump(&self, entry: &Entry) -> Result<bool> {
+        let is_long = self.long_dumps.contains(&entry.desired.id);
+        let _long = self.slots.acquire_long(is_long).await;
         let _permit = self.slots.acquire_scheduled().await;
         // An operation may have begun while this task waited. The operation makes its own generation, so a scheduled
         // one is not needed.
-        let Some(entry) = self.current(entry) else { return Ok(()) };
+        let Some(entry) = self.current(entry) else { return Ok(true) };
         // The fingerprint is taken before the dump, so that a write during the dump counts as a change. If this fails,
         // the next backup is not skipped.
         let fingerprint = self.fingerprint(&entry).await.ok();
@@ -157,8 +178,9 @@ impl Service {
             cause: None,
             days: kind.days(entry.desired.backup_days),
         };
-        let dump = self.make(&new, &entry.credentials).await?;
-        self.set_backed_up(&entry, &dump, fingerprint.as_deref()).await
+        let Some(dump) = self.make_in_time(&entry, &new, is_long).await? else { return Ok(false) };
+        self.set_backed_up(&entry, &dump, fingerprint.as_deref()).await?;
+        Ok(true)
     }
 
     /// Returns the current state of the database, if it is still the same database and has no operation.

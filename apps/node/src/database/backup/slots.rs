@@ -8,6 +8,8 @@ use tokio::time::{Instant, sleep};
 
 /// The largest number of dumps that run at the same time.
 const MAX_DUMPS: usize = 2;
+/// The largest number of long dumps that run at the same time. The other permits remain for short dumps.
+const MAX_LONG_DUMPS: usize = 1;
 /// The largest number of restores that run at the same time.
 const MAX_RESTORES: usize = 2;
 /// How long operations and exports can delay a scheduled dump. After this time, it queues like them.
@@ -18,6 +20,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Permits for dumps. Operations and exports, for which a user waits, go before the schedule.
 pub struct Slots {
     permits: Semaphore,
+    /// The permits of long dumps. Such a dump also needs one of `permits`.
+    long: Semaphore,
     restores: Semaphore,
     /// The number of operations and exports that wait.
     urgent: AtomicUsize,
@@ -38,6 +42,7 @@ impl Slots {
     const fn with_max_yield(max_yield: Duration) -> Self {
         Self {
             permits: Semaphore::const_new(MAX_DUMPS),
+            long: Semaphore::const_new(MAX_LONG_DUMPS),
             restores: Semaphore::const_new(MAX_RESTORES),
             urgent: AtomicUsize::new(0),
             next_scheduled: Mutex::const_new(()),
@@ -50,6 +55,12 @@ impl Slots {
         self.urgent.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.urgent);
         self.permits.acquire().await.ok()
+    }
+
+    /// Waits for a permit of a long dump. It must be acquired before the permit of the dump, so that only long dumps wait
+    /// for it. Returns `None` if the dump is not a long one.
+    pub async fn acquire_long(&self, is_long: bool) -> Option<SemaphorePermit<'_>> {
+        if is_long { self.long.acquire().await.ok() } else { None }
     }
 
     /// Waits for a permit of a restore. Never returns `None`, because the semaphore is never closed.
@@ -118,6 +129,29 @@ mod tests {
         drop(second);
         assert_eq!(granted.recv().await.map(|name| name.starts_with("scheduled")), Some(true));
         assert!(granted.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn long_dumps_leave_a_permit_to_short_ones() {
+        let slots = Arc::new(Slots::new());
+        let (order, mut granted) = mpsc::unbounded_channel();
+        for (name, is_long) in [("long 1", true), ("long 2", true), ("short 1", false), ("short 2", false)] {
+            let (slots, order) = (Arc::clone(&slots), order.clone());
+            tokio::spawn(async move {
+                let long = slots.acquire_long(is_long).await;
+                let permit = slots.acquire_scheduled().await;
+                order.send((name, permit.is_some(), long.is_some())).unwrap();
+                // A long dump never ends.
+                if is_long {
+                    std::future::pending::<()>().await;
+                }
+            });
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(granted.recv().await, Some(("long 1", true, true)));
+        assert_eq!(granted.recv().await, Some(("short 1", true, false)));
+        assert_eq!(granted.recv().await, Some(("short 2", true, false)));
+        assert!(granted.try_recv().is_err(), "a second long dump runs");
     }
 
     #[tokio::test]

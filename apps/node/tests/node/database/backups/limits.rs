@@ -74,3 +74,32 @@ async fn dump_whose_session_is_ended_repeatedly_ends_its_operation() {
     locker.batch_execute("COMMIT").await.unwrap();
     rig.seal(&source, "opn_2").await;
 }
+
+/// Tests that databases whose dumps take long do not delay the backups of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_dumps_leave_a_permit_to_short_ones() {
+    const WAITING: &str = "SELECT least(count(*), 2) FROM pg_stat_activity
+        WHERE query LIKE 'LOCK TABLE%' AND wait_event_type = 'Lock'";
+    let limits = ProgramLimits { short_dump_time: Duration::from_secs(3), ..ProgramLimits::default() };
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start_with(store, Duration::from_secs(1), limits).await else { return };
+    let mut long = Vec::new();
+    for project in ["prj_1", "prj_2"] {
+        let source = rig.create(project).await;
+        source.session.batch_execute("CREATE TABLE t ()").await.unwrap();
+        // A dump waits for this lock until it fails.
+        source.session.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
+        rig.registry.set(source.entry.clone());
+        long.push(source);
+    }
+    rig.wait_for(WAITING, 2).await;
+    let short = rig.create("prj_3").await;
+    rig.registry.set(short.entry.clone());
+    rig.wait_for(STORED, 1).await;
+    assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE stored AND project = 'prj_3'").await, 1);
+    assert_eq!(rig.count("SELECT count(*) FROM svc.backups WHERE error IS NOT NULL").await, 0);
+    for source in &long {
+        source.session.batch_execute("COMMIT").await.unwrap();
+    }
+    rig.wait_for("SELECT count(DISTINCT project) FROM svc.dumps WHERE stored", 3).await;
+}
