@@ -1,6 +1,8 @@
 //! `svc db` on the whole platform: a real server, node, Postgres and `workerd`. The project is the to-do list of
 //! `examples`.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -27,13 +29,18 @@ struct Fixture {
 
 impl Fixture {
     async fn start() -> Option<Self> {
+        Self::start_with("disable").await
+    }
+
+    /// Starts the platform with a node that announces this `sslmode`.
+    async fn start_with(sslmode: &str) -> Option<Self> {
         let (workerd, postgres) = (workerd()?, PrivatePostgres::start()?);
         let platform = Platform::start().await;
         let settings = [
             ("SVC_NODE_WORKERD", workerd.display().to_string()),
             ("SVC_NODE_DATABASE_URL", postgres.url()),
             ("SVC_NODE_DATABASE_ADDRESS", postgres.address()),
-            ("SVC_NODE_DATABASE_SSLMODE", "disable".to_owned()),
+            ("SVC_NODE_DATABASE_SSLMODE", sslmode.to_owned()),
             ("SVC_NODE_PG_BIN", postgres.programs().display().to_string()),
             ("SVC_NODE_BACKUPS", format!("file://{}/backups", platform.folder.path().display())),
             ("SVC_NODE_BACKUP_INTERVAL", "1s".to_owned()),
@@ -174,6 +181,35 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     assert_eq!(ada.json(&["db", "backups"])["items"][0]["kind"], "final");
     it.node.wait_for(HOST, "/", |page| page.contains("has no database")).await;
     ada.svc(&["db", "connect"]).fails(5).stderr_contains("next: `svc db enable`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verified_connection_uses_the_root_certificates_of_the_system() {
+    let Some(mut it) = Fixture::start_with("verify-full").await else { return };
+    it.ada.svc(&["projects", "create", "todo"]).succeeds();
+    for _ in 0..600 {
+        // The node may not have announced its Postgres yet.
+        if it.ada.svc(&["db", "enable"]).code == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    it.ada.write("programs/psql", "#!/bin/sh\necho \"$PGSSLMODE $PGSSLROOTCERT\"\n");
+    let programs = it.ada.folder.join("programs");
+    fs::set_permissions(programs.join("psql"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), it.ada.environment["PATH"]);
+    it.ada.environment.insert("PATH", path);
+    let connected = it.ada.svc(&["db", "connect"]).succeeds().out;
+    let (mode, roots) = connected.trim_end().split_once(' ').unwrap();
+    assert!(mode == "verify-full" && (roots == "system" || Path::new(roots).is_file()), "{connected}");
+    // The choice of the user is kept.
+    it.ada.environment.insert("PGSSLROOTCERT", "/own.crt".to_owned());
+    assert_eq!(it.ada.svc(&["db", "connect"]).succeeds().out, "verify-full /own.crt\n");
+    it.ada.environment.remove("PGSSLROOTCERT");
+    let folder = Path::new(&it.ada.environment["HOME"]).join(".postgresql");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("root.crt"), "").unwrap();
+    assert_eq!(it.ada.svc(&["db", "connect"]).succeeds().out, "verify-full \n");
 }
 
 /// Checks that enabling again changes nothing, and that only `svc db url` shows the password.
