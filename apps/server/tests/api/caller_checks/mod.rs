@@ -20,6 +20,9 @@ use crate::support::{App, Caller, eventually};
 /// Operations that change nothing even though their method is not GET.
 const NO_WRITE: &[&str] = &["post /v1/access/authorize", "post /v1/orgs/{orgSlug}/domains/check"];
 
+/// The number of requests that wait for their bodies at the same time. A request waits for a limited time.
+const SIMULTANEOUS: usize = 16;
+
 /// Checks that the table contains every write, and that each write succeeds for an authorized caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_succeed_for_authorized_callers() {
@@ -59,29 +62,34 @@ async fn write_with_a_delayed_body_is_rejected() {
                 senders.push((write, sender, path));
             }
         }
-        // The last use of a credential is recorded when its caller was authorized. So wait for that before the
-        // revocation.
-        let table = kind.table();
-        let forget = format!("UPDATE {table} SET last_used_at = '2000-01-01'");
-        fixture.app.db_execute(&forget).await.unwrap();
-        let callers: Vec<&Sender> = senders.iter().map(|(_, sender, _)| sender).collect();
-        let before = (fixture.changes(&callers).await, fixture.payments.subscriptions());
-        let mut streams = Vec::new();
-        for (write, sender, path) in &senders {
-            streams.push(fixture.send(write, path, &sender.token).await);
+        for senders in senders.chunks(SIMULTANEOUS) {
+            reject_with_delayed_body(&fixture, senders, kind, loss).await;
         }
-        let recorded = format!("SELECT id FROM {table} WHERE last_used_at > '2000-01-01'");
-        eventually("the callers are authorized", async || {
-            (fixture.app.db_rows(&recorded).await.len() == senders.len()).then_some(())
-        })
-        .await;
-        join_all(callers.iter().map(|sender| fixture.revoke(sender, loss))).await;
-        for ((write, ..), mut stream) in senders.iter().zip(streams) {
-            stream.write_all(&write.body[write.body.len() - 1..]).await.unwrap();
-            assert_eq!(response(stream).await, expected(write, loss), "{} with {kind:?}", write.route);
-        }
-        assert_eq!((fixture.changes(&callers).await, fixture.payments.subscriptions()), before);
     }
+}
+
+async fn reject_with_delayed_body(fixture: &Fixture, senders: &[(&Write, Sender, String)], kind: Kind, loss: Loss) {
+    // The last use of a credential is recorded when its caller was authorized. So wait for that before the revocation.
+    let table = kind.table();
+    let forget = format!("UPDATE {table} SET last_used_at = '2000-01-01'");
+    fixture.app.db_execute(&forget).await.unwrap();
+    let callers: Vec<&Sender> = senders.iter().map(|(_, sender, _)| sender).collect();
+    let before = (fixture.changes(&callers).await, fixture.payments.subscriptions());
+    let mut streams = Vec::new();
+    for (write, sender, path) in senders {
+        streams.push(fixture.send(write, path, &sender.token).await);
+    }
+    let recorded = format!("SELECT id FROM {table} WHERE last_used_at > '2000-01-01'");
+    eventually("the callers are authorized", async || {
+        (fixture.app.db_rows(&recorded).await.len() == senders.len()).then_some(())
+    })
+    .await;
+    join_all(callers.iter().map(|sender| fixture.revoke(sender, loss))).await;
+    for ((write, ..), mut stream) in senders.iter().zip(streams) {
+        stream.write_all(&write.body[write.body.len() - 1..]).await.unwrap();
+        assert_eq!(response(stream).await, expected(write, loss), "{} with {kind:?}", write.route);
+    }
+    assert_eq!((fixture.changes(&callers).await, fixture.payments.subscriptions()), before);
 }
 
 /// The permission ends while the request waits for a lock.

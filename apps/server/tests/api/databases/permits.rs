@@ -8,14 +8,26 @@ use super::TOKENS;
 use super::kit::Kit;
 use crate::support::eventually;
 
-/// Starts `count` revocations, which wait for the node. Returns when all of them wait.
-async fn waiting_revocations(kit: &Kit, count: usize) -> Vec<tokio::task::JoinHandle<u16>> {
-    let mut tasks = Vec::new();
+/// Creates tokens. Returns their paths.
+async fn tokens(kit: &Kit, count: usize) -> Vec<String> {
+    let mut paths = Vec::new();
     for _ in 0..count {
         let user = kit.ada.post(TOKENS, json!({})).await.expect(201)["user"].clone();
-        let (ada, path) = (kit.ada.clone(), format!("{TOKENS}/{}", user.as_str().unwrap()));
+        paths.push(format!("{TOKENS}/{}", user.as_str().unwrap()));
+    }
+    paths
+}
+
+/// Starts the revocations of these tokens, which wait for the node. Returns when all of them wait.
+async fn waiting_revocations(kit: &Kit, paths: &[String]) -> Vec<tokio::task::JoinHandle<u16>> {
+    let valid = async || kit.part().await["tokens"].as_array().map_or(0, Vec::len);
+    let mut expected = valid().await;
+    let mut tasks = Vec::new();
+    for path in paths {
+        let (ada, path) = (kit.ada.clone(), path.clone());
         tasks.push(tokio::spawn(async move { ada.delete(&path).await.status }));
-        let revoked = async || kit.part().await["tokens"].as_array()?.is_empty().then_some(());
+        expected -= 1;
+        let revoked = async || (valid().await == expected).then_some(());
         eventually("the token is revoked, and the request waits", revoked).await;
     }
     tasks
@@ -28,7 +40,7 @@ async fn waiting_requests_hold_no_permit_of_other_requests() {
     kit.ada.post(super::DATABASE, json!({})).await.expect(200);
     kit.apply().await;
     // Send more requests than the write limit of an organization allows.
-    let waiting = waiting_revocations(&kit, 6).await;
+    let waiting = waiting_revocations(&kit, &tokens(&kit, 6).await).await;
     kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "blog" })).await.expect(201);
     kit.ada.get("/v1/orgs/ada/projects/blog").await.expect(200);
     kit.apply().await;
@@ -40,16 +52,17 @@ async fn waiting_requests_hold_no_permit_of_other_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn number_of_waiting_requests_of_an_organization_is_limited() {
     let kit = Kit::enabled().await;
-    let waiting = waiting_revocations(&kit, 8).await;
-    let user = kit.ada.post(TOKENS, json!({})).await.expect(201)["user"].clone();
-    let path = format!("{TOKENS}/{}", user.as_str().unwrap());
+    // A request waits for a limited time. So create everything before.
+    let mut waiting = tokens(&kit, 9).await;
+    let path = waiting.pop().unwrap();
+    let eve = kit.app.sign_in("eve").await;
+    eve.post("/v1/orgs/eve/projects", json!({ "name": "site" })).await.expect(201);
+    let waiting = waiting_revocations(&kit, &waiting).await;
     let refused = kit.ada.send(Method::DELETE, &path, |request| request).await;
     let details = &refused.expect_error(429, "rate_limited")["details"];
     assert_eq!(*details, json!({ "limit": 8, "of": "organization" }));
     assert_eq!(refused.header("retry-after"), "5");
     // Another organization is not affected.
-    let eve = kit.app.sign_in("eve").await;
-    eve.post("/v1/orgs/eve/projects", json!({ "name": "site" })).await.expect(201);
     let tokens = "/v1/orgs/eve/projects/site/database/tokens";
     let unknown = format!("{tokens}/tok_01h455vb4pex5vsknk084sn02q");
     eve.delete(&unknown).await.expect_error(404, "not_found");
@@ -67,7 +80,7 @@ async fn number_of_waiting_requests_of_an_organization_is_limited() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_finishes_a_request_that_waits_for_a_node() {
     let mut kit = Kit::enabled().await;
-    let waiting = waiting_revocations(&kit, 1).await;
+    let waiting = waiting_revocations(&kit, &tokens(&kit, 1).await).await;
     kit.app.begin_shutdown();
     let address = kit.app.base.strip_prefix("http://").unwrap().to_owned();
     let refuses = async || tokio::net::TcpStream::connect(&address).await.is_err().then_some(());
