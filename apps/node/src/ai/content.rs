@@ -13,11 +13,14 @@ pub const IMAGE_TOKENS: usize = 1_600;
 
 /// The members of a message. Code sends the messages of the model back, so the list contains those that common upstreams
 /// add to them.
-const MESSAGE_FIELDS: [&str; 13] = [
+const MESSAGE_FIELDS: [&str; 16] = [
     "annotations",
     "content",
     "function_call",
     "name",
+    "parsed",
+    "partial",
+    "prefix",
     "provider_specific_fields",
     "reasoning",
     "reasoning_content",
@@ -30,9 +33,10 @@ const MESSAGE_FIELDS: [&str; 13] = [
 ];
 const TOOL_CALL_FIELDS: [&str; 7] =
     ["custom", "extra_content", "function", "id", "index", "provider_specific_fields", "type"];
-/// The types of content parts. Each type is also the name of the member with the content.
-const PART_TYPES: [&str; 3] = ["text", "image_url", "refusal"];
 const IMAGE_FIELDS: [&str; 2] = ["detail", "url"];
+/// The beginnings of the URL of an image, in lowercase.
+const IMAGE_URLS: [&str; 3] = ["https://", "http://", "data:image/"];
+const THINKING_FIELDS: [&str; 4] = ["closed", "signature", "thinking", "type"];
 /// The tools that the code itself executes. A tool of the upstream, such as a search of the web, has its own price.
 const TOOL_TYPES: [&str; 2] = ["function", "custom"];
 const FUNCTION_FIELDS: [&str; 5] = ["description", "format", "name", "parameters", "strict"];
@@ -50,7 +54,10 @@ pub fn check_messages(messages: &Value) -> Result<()> {
         }
         match message.get("content") {
             None | Some(Value::Null | Value::String(_)) => {}
-            Some(Value::Array(parts)) => parts.iter().try_for_each(check_part)?,
+            Some(Value::Array(parts)) => {
+                let is_of_model = message.get("role").and_then(Value::as_str) == Some("assistant");
+                parts.iter().try_for_each(|part| check_part(part, is_of_model))?;
+            }
             Some(_) => return Err(invalid("content must be a string or an array of parts.")),
         }
     }
@@ -84,21 +91,52 @@ pub fn image_urls(messages: &Value) -> impl Iterator<Item = &Value> {
     contents.flatten().filter_map(|part| part.get("image_url")?.get("url"))
 }
 
-fn check_part(part: &Value) -> Result<()> {
+fn check_part(part: &Value, is_of_model: bool) -> Result<()> {
     let part = object(part, "A part of content")?;
-    let kind = part.get("type").and_then(Value::as_str);
-    let Some(kind) = kind.filter(|kind| PART_TYPES.contains(kind)) else {
-        return Err(invalid(r#"The type of a part of content must be "text", "image_url" or "refusal"."#));
-    };
-    check_fields(part, &["type", kind], "messages[].content[]")?;
-    if kind == "image_url" {
-        let image = part.get(kind).ok_or_else(|| invalid("image_url must be an object."))?;
-        let image = image.as_object().ok_or_else(|| invalid("image_url must be an object."))?;
-        check_fields(image, &IMAGE_FIELDS, "messages[].content[].image_url")?;
-    } else if !part.get(kind).is_some_and(Value::is_string) {
-        return Err(invalid(&format!("{kind} must be a string.")));
+    match part.get("type").and_then(Value::as_str) {
+        Some(kind @ ("text" | "refusal")) => check_text(part, kind),
+        Some("image_url") => check_image(part),
+        Some("thinking") if is_of_model => check_thinking(part),
+        _ => Err(invalid(
+            r#"The type of a part of content must be "text", "image_url" or "refusal", or "thinking" in a message of the model."#,
+        )),
     }
-    Ok(())
+}
+
+/// Checks a part whose text has the name of its type.
+fn check_text(part: &Map<String, Value>, kind: &str) -> Result<()> {
+    check_fields(part, &["type", kind], "messages[].content[]")?;
+    match part.get(kind) {
+        Some(Value::String(_)) => Ok(()),
+        _ => Err(invalid(&format!("{kind} must be a string."))),
+    }
+}
+
+/// Upstreams also accept audio and files as the URL of an image.
+fn check_image(part: &Map<String, Value>) -> Result<()> {
+    check_fields(part, &["type", "image_url"], "messages[].content[]")?;
+    let image = part.get("image_url").and_then(Value::as_object);
+    let image = image.ok_or_else(|| invalid("image_url must be an object."))?;
+    check_fields(image, &IMAGE_FIELDS, "messages[].content[].image_url")?;
+    let url = image.get("url").and_then(Value::as_str).unwrap_or_default();
+    let begins_with = |prefix: &str| url.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    match IMAGE_URLS.into_iter().any(begins_with) {
+        true => Ok(()),
+        false => Err(invalid("image_url.url must be a URL of http or https, or begin with data:image/.")),
+    }
+}
+
+/// Checks the reasoning of a model, which code sends back: a text, or a list of texts.
+fn check_thinking(part: &Map<String, Value>) -> Result<()> {
+    check_fields(part, &THINKING_FIELDS, "messages[].content[]")?;
+    let is_text = |text: &Value| text.get("type").and_then(Value::as_str) == Some("text");
+    match part.get("thinking") {
+        Some(Value::String(_)) => Ok(()),
+        Some(Value::Array(texts)) if texts.iter().all(is_text) => {
+            texts.iter().try_for_each(|text| check_text(object(text, "A text")?, "text"))
+        }
+        _ => Err(invalid("thinking must be a string or an array of texts.")),
+    }
 }
 
 /// Checks that an object has only known members. A member that is null counts as absent.
@@ -140,6 +178,14 @@ mod tests {
     fn only_content_with_the_price_of_text_is_passed_on() {
         let checked = |message: Value| check_messages(&json!([message])).map_err(|error| error.to_string());
         let part = |part: Value| checked(json!({ "role": "user", "content": [part] }));
+        let thinking = |thinking: Value| {
+            let part = json!({ "type": "thinking", "thinking": thinking });
+            checked(json!({ "role": "assistant", "content": [part] }))
+        };
+        let image = |url: &Value| {
+            let part = json!({ "type": "image_url", "image_url": { "url": url } });
+            json!({ "role": "user", "content": [part] })
+        };
         for message in [
             json!({ "role": "system", "content": "Be brief.", "name": "ada" }),
             json!({ "role": "user", "content": [{ "type": "text", "text": "Which animal is this?" },
@@ -149,6 +195,14 @@ mod tests {
                 "reasoning_details": [{ "type": "reasoning.text", "text": "why" }],
                 "tool_calls": [{ "id": "call_1", "type": "function", "function": { "name": "f", "arguments": "{}" } }] }),
             json!({ "role": "assistant", "content": [{ "type": "refusal", "refusal": "no" }] }),
+            json!({ "role": "assistant", "content": "{", "prefix": true, "partial": true, "parsed": { "n": 1 } }),
+            json!({ "role": "assistant", "content": [
+                { "type": "thinking", "thinking": "why", "signature": "c2ln" },
+                { "type": "thinking", "thinking": [{ "type": "text", "text": "why" }], "closed": true },
+                { "type": "text", "text": "4" },
+            ] }),
+            image(&json!("HTTP://a.example/cat.png")),
+            image(&json!("data:image/png;base64,AAAA")),
             json!({ "role": "tool", "tool_call_id": "call_1", "content": "4" }),
         ] {
             assert_eq!(checked(message.clone()), Ok(()), "{message}");
@@ -175,6 +229,15 @@ mod tests {
                 part(json!({ "type": "image_url", "image_url": { "url": "x", "file_id": "y" } })),
                 "messages[].content[].image_url.file_id is not supported",
             ),
+            (checked(image(&json!("data:audio/wav;base64,AAAA"))), "image_url.url must be"),
+            (checked(image(&json!("data:application/pdf;base64,AAAA"))), "image_url.url must be"),
+            (checked(image(&json!("file:///etc/passwd"))), "image_url.url must be"),
+            (checked(image(&json!({}))), "image_url.url must be"),
+            (checked(image(&Value::Null)), "image_url.url must be"),
+            (part(json!({ "type": "thinking", "thinking": "why" })), "The type of a part"),
+            (thinking(json!(1)), "thinking must be"),
+            (thinking(json!([{ "type": "image_url", "image_url": {} }])), "thinking must be"),
+            (thinking(json!([{ "type": "text", "text": "x", "cache_control": {} }])), "content[].cache_control"),
             (checked(json!("x")), "A message must be an object"),
             (checked(json!({ "role": "user", "content": {} })), "content must be"),
             (checked(json!({ "role": "user", "content": "x", "cache_control": {} })), "messages[].cache_control"),
