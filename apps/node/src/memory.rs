@@ -26,6 +26,15 @@ pub struct ProjectsMemory {
     projects: Mutex<HashMap<String, Memory>>,
 }
 
+/// The cause of a failed reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exhausted {
+    /// The calls of the project use its share.
+    Project,
+    /// The calls of all projects use the memory of the node.
+    Node,
+}
+
 /// Reserved memory, until it is dropped.
 pub struct Reservation {
     all: OwnedSemaphorePermit,
@@ -53,10 +62,19 @@ impl Memory {
     /// # Errors
     /// Returns an error only if the node is stopping.
     pub async fn reserve(&self, bytes: usize) -> Result<Reservation, AcquireError> {
-        let units = units(bytes.min(self.project_bytes));
+        let units = self.units(bytes);
         let project = Arc::clone(&self.project).acquire_many_owned(units).await?;
         let all = Arc::clone(&self.all).acquire_many_owned(units).await?;
         Ok(Reservation { all, project })
+    }
+
+    fn units(&self, bytes: usize) -> u32 {
+        units(bytes.min(self.project_bytes))
+    }
+
+    /// Returns whether the memory of all projects is exhausted for a reservation of this size.
+    fn node_lacks(&self, bytes: usize) -> bool {
+        self.all.available_permits() < self.units(bytes) as usize
     }
 }
 
@@ -66,9 +84,11 @@ impl ProjectsMemory {
         Self { memory: Memory::new(all_bytes, project_bytes), projects: Mutex::default() }
     }
 
-    /// Waits until memory is available. Returns `None` if other calls of the project or of the node use it for too
-    /// long.
-    pub async fn reserve(&self, project: &str, bytes: usize) -> Option<Reservation> {
+    /// Waits until memory is available.
+    ///
+    /// # Errors
+    /// Returns an error if other calls of the project or of the node use the memory for too long.
+    pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation, Exhausted> {
         let memory = {
             let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
             if !projects.contains_key(project) {
@@ -76,7 +96,12 @@ impl ProjectsMemory {
             }
             projects.entry(project.to_owned()).or_insert_with(|| self.memory.of_project()).clone()
         };
-        timeout(WAIT_TIMEOUT, memory.reserve(bytes)).await.ok()?.ok()
+        let reserved = timeout(WAIT_TIMEOUT, memory.reserve(bytes)).await;
+        // If both are exhausted, the project may wait because of the node: its calls hold its share while they wait.
+        reserved
+            .ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| if memory.node_lacks(bytes) { Exhausted::Node } else { Exhausted::Project })
     }
 }
 
@@ -121,5 +146,16 @@ mod tests {
         drop(held);
         assert!(reserve(&first).is_some());
         drop(others);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_reservation_names_the_exhausted_memory() {
+        let memory = ProjectsMemory::new(4 << 20, 2 << 20);
+        let held = memory.reserve("prj_1", 2 << 20).await.unwrap();
+        assert_eq!(memory.reserve("prj_1", 1 << 20).await.err(), Some(Exhausted::Project));
+        let other = memory.reserve("prj_2", 2 << 20).await.unwrap();
+        assert_eq!(memory.reserve("prj_3", 1 << 20).await.err(), Some(Exhausted::Node));
+        drop((held, other));
+        assert!(memory.reserve("prj_3", 1 << 20).await.is_ok());
     }
 }

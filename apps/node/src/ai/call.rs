@@ -21,7 +21,7 @@ use crate::memory::Reservation;
 use stream::Events;
 
 pub use stream::StreamCall;
-pub use whole::ResponseMemory;
+pub use whole::ResponsesMemory;
 
 /// How often the journal records the progress of a call.
 const RECORD_PERIOD: Duration = Duration::from_secs(1);
@@ -71,8 +71,7 @@ impl Call {
         Self { metered, tokens, deadline, meter, metrics, output_tokens, output_bytes: 0 }
     }
 
-    /// Sends the call, and waits for the head of the response. The upstream sends it when the model has written the
-    /// whole response, so only the deadline of the call limits the wait.
+    /// Sends the call, and waits for the head of the response.
     async fn send_upstream(
         &self,
         upstream: &Upstream,
@@ -80,7 +79,7 @@ impl Call {
         content_type: &'static str,
     ) -> Result<ResponseBody, Failure> {
         let response = timeout_at(self.deadline, upstream.send(body, content_type)).await;
-        response.unwrap_or_else(|_| Err(Failure::unread(TOO_LONG)))
+        response.unwrap_or_else(|_| Err(Failure::timed_out(TOO_LONG)))
     }
 
     /// Sets the length of the output so far.
@@ -111,6 +110,7 @@ impl Call {
                 let output_tokens = so_far.output_tokens.max(self.tokens.expected_output);
                 (error, Some(AiUsage { output_tokens, ..so_far }))
             }
+            Failure::Undelivered(error) => (error, Some(AiUsage { output_tokens: 0, ..so_far })),
         };
         self.end(usage).await;
         error

@@ -6,6 +6,8 @@ use reqwest::header::HeaderValue;
 
 /// The longest duration of a call, even if its upstream keeps sending single bytes.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
+/// The longest time until a response begins: the default of OpenAI's SDKs for a whole call.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The longest time without data within a response.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -18,8 +20,10 @@ pub struct AiConfig {
     pub authorization: HeaderValue,
     /// The longest duration of a call.
     pub max_duration: Duration,
-    /// The longest time without data within a response. It does not limit the time until the response begins, because
-    /// the upstream begins a response that is not a stream only when the model has written all of it.
+    /// The longest time until the response begins. The upstream begins a response that is not a stream only when the model
+    /// has written all of it.
+    pub head_timeout: Duration,
+    /// The longest time without data within a response.
     pub silence_timeout: Duration,
 }
 
@@ -27,6 +31,12 @@ impl AiConfig {
     /// Returns the configuration of an upstream, with the default timeouts.
     #[must_use]
     pub const fn new(url: String, authorization: HeaderValue) -> Self {
-        Self { url, authorization, max_duration: MAX_DURATION, silence_timeout: SILENCE_TIMEOUT }
+        Self {
+            url,
+            authorization,
+            max_duration: MAX_DURATION,
+            head_timeout: HEAD_TIMEOUT,
+            silence_timeout: SILENCE_TIMEOUT,
+        }
     }
 }

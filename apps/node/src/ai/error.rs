@@ -26,11 +26,14 @@ pub enum AiError {
     /// 503: the upstream is not configured, or failed.
     #[error("The upstream of the AI models is not available. Try again later.")]
     NoUpstream,
+    /// 503: the upstream did not respond in time, or the call took too long.
+    #[error("The AI model did not respond in time. Try a shorter request or a stream, or try again later.")]
+    TimedOut,
     /// 503: there is no memory for the request, because other requests use it.
     #[error("Too many large requests are in progress. Try again later, or send smaller ones.")]
     NoMemory,
     /// 503: there is no memory for the response, because code does not read other responses.
-    #[error("Too many large responses are not read. Read or cancel them, and try again later.")]
+    #[error("Too many responses are in progress or not read. Read or cancel them, and try again later.")]
     NoResponseMemory,
     /// The caller left before the response began, so it does not receive this error.
     #[error("The caller left before the response.")]
@@ -62,13 +65,17 @@ impl AiError {
             },
             Self::Rejected { code, .. } => code,
             Self::Abandoned => "abandoned",
-            Self::NoUpstream | Self::NoMemory | Self::NoResponseMemory | Self::NoCore => "no_upstream",
+            Self::NoUpstream | Self::TimedOut | Self::NoMemory | Self::NoResponseMemory | Self::NoCore => "no_upstream",
         }
     }
 
-    /// Returns the outcome for the metrics: the code, unless the upstream chose it.
+    /// Returns the outcome for the metrics: the code, unless the upstream chose it or the call timed out.
     pub fn outcome(&self) -> &'static str {
-        if matches!(self, Self::Rejected { .. }) { "rejected" } else { self.code() }
+        match self {
+            Self::Rejected { .. } => "rejected",
+            Self::TimedOut => "timed_out",
+            _ => self.code(),
+        }
     }
 
     fn status(&self) -> StatusCode {
@@ -82,9 +89,12 @@ impl AiError {
                 RefusalCode::NotGranted => StatusCode::FORBIDDEN,
             },
             Self::Rejected { status, .. } => StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::NoUpstream | Self::NoMemory | Self::NoResponseMemory | Self::Abandoned | Self::NoCore => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::NoUpstream
+            | Self::TimedOut
+            | Self::NoMemory
+            | Self::NoResponseMemory
+            | Self::Abandoned
+            | Self::NoCore => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

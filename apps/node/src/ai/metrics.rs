@@ -38,8 +38,9 @@ impl AiMetrics {
                 "Calls of AI models that ended and that the control plane has not accepted",
             )?,
         };
-        // An alert needs this series before the first failure.
+        // Alerts need these series before the first failure.
         metrics.calls.with_label_values(&[AiError::NoUpstream.outcome()]);
+        metrics.calls.with_label_values(&[AiError::TimedOut.outcome()]);
         registry.register(Box::new(metrics.calls.clone()))?;
         registry.register(Box::new(metrics.tokens.clone()))?;
         registry.register(Box::new(metrics.admission.clone()))?;

@@ -33,10 +33,10 @@ use tokio::time::Instant;
 use crate::client::Core;
 use crate::memory::{ProjectsMemory, Reservation};
 use crate::project_requests::{NotSent, ProjectRequests};
-use call::{Call, ResponseMemory, StreamCall, TokenLimits};
+use call::{Call, ResponsesMemory, StreamCall, TokenLimits};
 use config::AiConfig;
 use journal::{CallState, Journal};
-use meter::Meter;
+use meter::{Meter, MeteredCall};
 use request::ChatRequest;
 use upstream::Upstream;
 
@@ -44,10 +44,9 @@ pub use call::Completion;
 pub use error::AiError;
 pub use metrics::AiMetrics;
 
-/// The limit on the memory of all requests to which the upstream has not responded, in bytes. The same limit applies to
-/// all responses that are not streams, until the workers have read them.
+/// The limit on the memory of all requests to which the upstream has not responded, in bytes.
 const MAX_BYTES: usize = 512 << 20;
-/// The limits of one project: the memory to parse one request of the maximum size, or four responses.
+/// The limit of one project: the memory to parse one request of the maximum size.
 const MAX_PROJECT_BYTES: usize = 128 << 20;
 /// The memory to parse a request, as a multiple of its length: every two bytes of `[0,0,…` need 32 bytes.
 const PARSED_FACTOR: usize = 16;
@@ -66,7 +65,7 @@ pub struct Ai {
     /// The runtime of calls. A call outlives the worker and the thread that its request arrives at.
     runtime: Handle,
     requests: ProjectsMemory,
-    responses: ProjectsMemory,
+    responses: ResponsesMemory,
     admissions: ProjectRequests<RefusedCall>,
     models: Mutex<Option<RecentModels>>,
 }
@@ -91,15 +90,14 @@ impl Ai {
         let upstream = config.map(Upstream::new).transpose()?;
         let journal = Journal::open(&dir.join("ai"))?;
         let meter = Meter::start(journal, core.clone(), metrics.clone(), tasks)?;
-        let memory = || ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES);
         Ok(Self {
             upstream,
             core,
             meter,
             metrics,
             runtime: Handle::current(),
-            requests: memory(),
-            responses: memory(),
+            requests: ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES),
+            responses: ResponsesMemory::new(),
             admissions: ProjectRequests::new(),
             models: Mutex::default(),
         })
@@ -110,7 +108,7 @@ impl Ai {
     /// # Errors
     /// Returns [`AiError::NoMemory`] if other requests of the project or of the node use the memory for too long.
     pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation> {
-        self.requests.reserve(project, bytes * PARSED_FACTOR).await.ok_or(AiError::NoMemory)
+        self.requests.reserve(project, bytes * PARSED_FACTOR).await.map_err(|_| AiError::NoMemory)
     }
 
     /// Returns the list of models, in OpenAI's shape. All projects share one request for a short time.
@@ -181,40 +179,10 @@ impl Ai {
         let request = ChatRequest::parse(&body)?;
         drop(body);
         let upstream = self.upstream.as_ref().ok_or(AiError::NoUpstream)?;
-        let call = self.meter.begin(project).ok_or(AiError::NoCore)?;
-        let request_permit = self.admissions.begin(project).await.map_err(|not_sent| match not_sent {
-            NotSent::Refused(refusal) => refusal.into(),
-            NotSent::Busy => AiError::NoCore,
-        })?;
+        let response = if request.is_stream() { None } else { Some(self.responses.reserve(project).await?) };
         let input_tokens = request.input_tokens();
-        self.meter.record(call.id, CallState::Asked).await?;
-        let started = Instant::now();
-        let asked = AiCallRequest {
-            id: call.id.to_string(),
-            project: project.to_owned(),
-            model: request.model().to_owned(),
-            input_tokens,
-            max_output_tokens: request.max_output_tokens(),
-        };
-        let AdmittedCall { upstream_model, context_tokens, max_output_tokens } =
-            match self.core.admit_ai_call(&asked).await {
-                Ok(AiAdmission::Admitted(admitted)) => admitted,
-                Ok(AiAdmission::Refused(refusal)) => {
-                    if applies_to_project(refusal.code) {
-                        self.admissions.repeat(project, refusal.clone(), refusal.retry_after);
-                    }
-                    self.meter.forget(call).await;
-                    return Err(refusal.into());
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot request the admission of an AI call");
-                    // The control plane may have admitted the call, so the call must be settled.
-                    self.meter.end(call, None).await;
-                    return Err(AiError::NoCore);
-                }
-            };
-        drop(request_permit);
-        self.metrics.admission.observe(started.elapsed().as_secs_f64());
+        let (call, admitted) = self.admit(project, &request, input_tokens).await?;
+        let AdmittedCall { upstream_model, context_tokens, max_output_tokens } = admitted;
         if receiver.is_closed() {
             self.meter.end(call, None).await;
             return Err(AiError::Abandoned);
@@ -229,16 +197,58 @@ impl Ai {
             self.meter.end(call, None).await;
             return Err(error);
         }
-        let (is_stream, includes_usage) = (request.is_stream(), request.includes_usage());
+        let includes_usage = request.includes_usage();
         let body = request.into_upstream(&upstream_model, max_output_tokens);
         memory.shrink(body.len());
         let call = Call::new(call, tokens, upstream.max_duration(), Arc::clone(&self.meter), self.metrics.clone());
-        if is_stream {
-            let (completion, call) = call.open_stream(upstream, body, includes_usage, receiver).await?;
-            Ok((completion, Some(call)))
-        } else {
-            let responses = ResponseMemory { memory: &self.responses, project };
-            Ok((call.complete(upstream, body, responses).await?, None))
+        match response {
+            Some(response) => Ok((call.complete(upstream, body, response).await?, None)),
+            None => {
+                let (completion, call) = call.open_stream(upstream, body, includes_usage, receiver).await?;
+                Ok((completion, Some(call)))
+            }
+        }
+    }
+
+    /// Requests the admission of a call. If it is not admitted, the call has ended.
+    async fn admit(
+        &self,
+        project: &str,
+        request: &ChatRequest,
+        input_tokens: u32,
+    ) -> Result<(MeteredCall, AdmittedCall)> {
+        let call = self.meter.begin(project).ok_or(AiError::NoCore)?;
+        let _request_permit = self.admissions.begin(project).await.map_err(|not_sent| match not_sent {
+            NotSent::Refused(refusal) => refusal.into(),
+            NotSent::Busy => AiError::NoCore,
+        })?;
+        self.meter.record(call.id, CallState::Asked).await?;
+        let started = Instant::now();
+        let asked = AiCallRequest {
+            id: call.id.to_string(),
+            project: project.to_owned(),
+            model: request.model().to_owned(),
+            input_tokens,
+            max_output_tokens: request.max_output_tokens(),
+        };
+        match self.core.admit_ai_call(&asked).await {
+            Ok(AiAdmission::Admitted(admitted)) => {
+                self.metrics.admission.observe(started.elapsed().as_secs_f64());
+                Ok((call, admitted))
+            }
+            Ok(AiAdmission::Refused(refusal)) => {
+                if applies_to_project(refusal.code) {
+                    self.admissions.repeat(project, refusal.clone(), refusal.retry_after);
+                }
+                self.meter.forget(call).await;
+                Err(refusal.into())
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot request the admission of an AI call");
+                // The control plane may have admitted the call, so the call must be settled.
+                self.meter.end(call, None).await;
+                Err(AiError::NoCore)
+            }
         }
     }
 }
@@ -290,5 +300,24 @@ mod tests {
         let completed = Arc::new(ai).complete("prj_1", body, memory).await;
         assert_eq!(completed.err(), Some(AiError::NoCore));
         assert_eq!(std::fs::read_dir(dir.path().join("ai")).unwrap().count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn call_without_memory_for_its_response_is_not_sent() {
+        let (dir, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
+        let metrics = AiMetrics::new(&Registry::new()).unwrap();
+        let config = AiConfig::new("http://upstream.example/v1".to_owned(), HeaderValue::from_static("Bearer x"));
+        let ai = Ai::open(Some(&config), dir.path(), Core::unreachable(), metrics, &mut tasks).unwrap();
+        let ai = Arc::new(ai);
+        let mut unread = Vec::new();
+        while let Ok(response) = ai.responses.reserve("prj_1").await {
+            unread.push(response);
+        }
+        let memory = ai.reserve("prj_1", 100).await.unwrap();
+        let body = Bytes::from_static(br#"{"model":"m","messages":[]}"#);
+        let completed = ai.complete("prj_1", body, memory).await;
+        assert_eq!(completed.err(), Some(AiError::NoResponseMemory));
+        assert_eq!(std::fs::read_dir(dir.path().join("ai")).unwrap().count(), 0);
+        assert!(ai.responses.reserve("prj_2").await.is_ok());
     }
 }

@@ -48,6 +48,7 @@ pub struct Upstream {
     client: Client,
     url: String,
     max_duration: Duration,
+    head_timeout: Duration,
     silence_timeout: Duration,
 }
 
@@ -70,9 +71,8 @@ impl Upstream {
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .build()?;
-        let AiConfig { url, max_duration, silence_timeout, .. } = config;
-        let (max_duration, silence_timeout) = (*max_duration, *silence_timeout);
-        Ok(Self { client, url: format!("{url}/chat/completions"), max_duration, silence_timeout })
+        let AiConfig { url, max_duration, head_timeout, silence_timeout, .. } = config.clone();
+        Ok(Self { client, url: format!("{url}/chat/completions"), max_duration, head_timeout, silence_timeout })
     }
 
     /// Returns the longest duration of a call.
@@ -85,10 +85,13 @@ impl Upstream {
     ///
     /// # Errors
     /// Returns [`AiError::Rejected`] if the request is at fault, and otherwise [`AiError::NoUpstream`]. Both are free.
+    /// Returns [`Failure::Unread`] if the response does not begin in time.
     pub async fn send(&self, body: Vec<u8>, content_type: &'static str) -> Result<ResponseBody, Failure> {
         let request = self.client.post(&self.url).header(ACCEPT, content_type).body(body);
-        // The deadline of the call is earlier than this timeout.
-        let response = retry::send(request, self.max_duration.saturating_mul(2)).await;
+        // The timeout of an attempt includes the body, so it is later than the deadline of the call.
+        let attempts = retry::send(request, self.max_duration.saturating_mul(2));
+        let sent = timeout(self.head_timeout, attempts).await;
+        let response = sent.map_err(|_| Failure::timed_out("no response for too long"))?;
         let response = response.map_err(|error| Failure::failed(&error.without_url().to_string()))?;
         let given = response.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
         let given = given.and_then(|given| given.split(';').next()).unwrap_or_default().trim();
@@ -116,7 +119,7 @@ impl ResponseBody {
     /// connection breaks.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, Failure> {
         let chunk = timeout(self.silence_timeout, self.response.chunk()).await;
-        let chunk = chunk.map_err(|_| Failure::unread("a response without data for too long"))?;
+        let chunk = chunk.map_err(|_| Failure::timed_out("a response without data for too long"))?;
         chunk.map_err(|error| Failure::interrupted(&error.without_url().to_string()))
     }
 }

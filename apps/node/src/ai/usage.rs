@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use protocol::AiUsage;
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -33,59 +34,41 @@ pub fn estimate(input_tokens: u32, output_bytes: usize, context_tokens: u32) -> 
 }
 
 /// The part of a response, or of an event of a stream, that determines its usage. It contains the lengths of the texts,
-/// not the texts, so it needs little memory.
-#[derive(Deserialize)]
+/// not the texts. Parsing needs memory for one text, because serde_json copies a text with escapes.
+///
+/// Only the choices must have the expected shape. The upstream charges for the call in any case, so other members of
+/// unexpected shapes and repeated members do not fail the call.
 pub struct Metered {
     choices: Vec<Choice>,
     pub usage: Option<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Choice {
-    /// In a response that is not a stream.
-    message: Option<Message>,
-    /// In an event of a stream.
-    delta: Option<Message>,
+    /// The bytes of the message, in a response that is not a stream.
+    message: usize,
+    /// The bytes of the delta, in an event of a stream.
+    delta: usize,
 }
 
-/// The members of a message or a delta that the model writes.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// The numbers of bytes in a message or a delta that the model writes.
+#[derive(Default)]
 struct Message {
-    content: TextBytes,
-    refusal: TextBytes,
-    reasoning: TextBytes,
-    reasoning_content: TextBytes,
-    reasoning_details: Option<Vec<ReasoningDetail>>,
-    function_call: Option<FunctionCall>,
-    tool_calls: Option<Vec<ToolCall>>,
+    texts: usize,
+    /// Upstreams send the same reasoning under several names.
+    reasoning: usize,
+    reasoning_details: usize,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ReasoningDetail {
-    text: TextBytes,
-    summary: TextBytes,
+/// The texts of a value whose bytes in UTF-8 count. In an object, these are the texts of some of its members.
+#[derive(Clone, Copy)]
+enum Texts {
+    /// All texts. The type of a part is not text of the model.
+    Content,
+    ReasoningDetails,
+    /// The calls of tools, or of a function. The argument of a custom tool is `input`.
+    Calls,
 }
-
-#[derive(Deserialize)]
-struct ToolCall {
-    function: Option<FunctionCall>,
-    custom: Option<FunctionCall>,
-}
-
-/// The call of a function, or of a custom tool, whose argument is `input`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct FunctionCall {
-    name: TextBytes,
-    arguments: TextBytes,
-    input: TextBytes,
-}
-
-/// The number of bytes in UTF-8 of a text, or of all texts in a list of parts.
-#[derive(Default, Clone, Copy)]
-struct TextBytes(usize);
 
 impl Metered {
     /// Returns whether there are no choices.
@@ -95,89 +78,200 @@ impl Metered {
 
     /// Returns the number of bytes of the output in a response that is not a stream.
     pub fn message_bytes(&self) -> usize {
-        self.choices.iter().filter_map(|choice| choice.message.as_ref()).map(Message::bytes).sum()
+        self.choices.iter().map(|choice| choice.message).sum()
     }
 
     /// Returns the number of bytes of the output in an event of a stream.
     pub fn delta_bytes(&self) -> usize {
-        self.choices.iter().filter_map(|choice| choice.delta.as_ref()).map(Message::bytes).sum()
+        self.choices.iter().map(|choice| choice.delta).sum()
     }
 }
 
 impl Message {
     fn bytes(&self) -> usize {
-        // Upstreams send the same reasoning under several names.
-        let details = self.reasoning_details.iter().flatten().map(|detail| detail.text.0 + detail.summary.0);
-        let reasoning: usize = match self.reasoning.0.max(self.reasoning_content.0) {
-            0 => details.sum(),
-            plain => plain,
-        };
-        let tools = self.tool_calls.iter().flatten().flat_map(|call| [&call.function, &call.custom]);
-        let calls = tools.chain([&self.function_call]).flatten();
-        let calls: usize = calls.map(|call| call.name.0 + call.arguments.0 + call.input.0).sum();
-        self.content.0 + self.refusal.0 + reasoning + calls
+        let reasoning = if self.reasoning == 0 { self.reasoning_details } else { self.reasoning };
+        self.texts + reasoning
     }
 }
 
-impl<'de> Deserialize<'de> for TextBytes {
+impl Texts {
+    /// Returns the texts that count in a member of an object.
+    fn of_member(self, name: &str) -> Option<Self> {
+        match (self, name) {
+            (Self::Content, "type") => None,
+            (Self::Content, _)
+            | (Self::ReasoningDetails, "text" | "summary")
+            | (Self::Calls, "name" | "arguments" | "input") => Some(Self::Content),
+            (Self::Calls, "function" | "custom") => Some(Self::Calls),
+            (Self::ReasoningDetails | Self::Calls, _) => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Metered {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor)
+        deserializer.deserialize_map(MeteredVisitor)
     }
 }
 
-struct TextVisitor;
+struct MeteredVisitor;
 
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = TextBytes;
+impl<'de> Visitor<'de> for MeteredVisitor {
+    type Value = Metered;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a text or a list of parts")
+        formatter.write_str("a completion")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<TextBytes, E> {
-        Ok(TextBytes(text.len()))
-    }
-
-    fn visit_unit<E>(self) -> Result<TextBytes, E> {
-        Ok(TextBytes(0))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<TextBytes, E> {
-        Ok(TextBytes(0))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<TextBytes, E> {
-        Ok(TextBytes(0))
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<TextBytes, E> {
-        Ok(TextBytes(0))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<TextBytes, E> {
-        Ok(TextBytes(0))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<TextBytes, A::Error> {
-        let mut bytes = 0;
-        while let Some(item) = items.next_element::<TextBytes>()? {
-            bytes += item.0;
-        }
-        Ok(TextBytes(bytes))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<TextBytes, A::Error> {
-        let mut bytes = 0;
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Metered, A::Error> {
+        let (mut choices, mut usage) = (None, None);
         while let Some(name) = members.next_key::<Cow<'_, str>>()? {
-            // The type of a part is not text of the model.
-            if name == "type" {
-                members.next_value::<IgnoredAny>()?;
-            } else {
-                bytes += members.next_value::<TextBytes>()?.0;
+            match &*name {
+                "choices" => choices = Some(members.next_value()?),
+                "usage" => usage = members.next_value()?,
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                }
             }
         }
-        Ok(TextBytes(bytes))
+        Ok(Metered { choices: choices.ok_or_else(|| A::Error::missing_field("choices"))?, usage })
     }
+}
+
+/// An object that is read member by member. Any other value counts as an empty object.
+trait Members: Default {
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<(), A::Error>;
+}
+
+impl Members for Choice {
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<(), A::Error> {
+        match name {
+            "message" => self.message += members.next_value_seed(MembersOf::<Message>::new())?.bytes(),
+            "delta" => self.delta += members.next_value_seed(MembersOf::<Message>::new())?.bytes(),
+            _ => {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Members for Message {
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<(), A::Error> {
+        match name {
+            "content" | "refusal" => self.texts += members.next_value_seed(Texts::Content)?,
+            "function_call" | "tool_calls" => self.texts += members.next_value_seed(Texts::Calls)?,
+            "reasoning" | "reasoning_content" => {
+                self.reasoning = self.reasoning.max(members.next_value_seed(Texts::Content)?);
+            }
+            "reasoning_details" => self.reasoning_details += members.next_value_seed(Texts::ReasoningDetails)?,
+            _ => {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Choice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        MembersOf::<Self>::new().deserialize(deserializer)
+    }
+}
+
+/// Reads [`Members`].
+struct MembersOf<T>(PhantomData<T>);
+
+impl<T> MembersOf<T> {
+    const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<'de, T: Members> DeserializeSeed<'de> for MembersOf<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// Implements the methods of a visitor for values that contain no text and no members.
+macro_rules! visit_others {
+    ($($method:ident: $other:ty),*) => {
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        }
+        $(fn $method<E>(self, _: $other) -> Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        })*
+    };
+}
+
+impl<'de, T: Members> Visitor<'de> for MembersOf<T> {
+    type Value = T;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<T, A::Error> {
+        let mut read = T::default();
+        while let Some(name) = members.next_key::<Cow<'_, str>>()? {
+            read.read(&name, &mut members)?;
+        }
+        Ok(read)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<T, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(T::default())
+    }
+
+    visit_others!(visit_str: &str, visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
+}
+
+impl<'de> DeserializeSeed<'de> for Texts {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Texts {
+    type Value = usize;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<usize, E> {
+        Ok(text.len())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<usize, A::Error> {
+        let mut bytes = 0;
+        while let Some(item) = items.next_element_seed(self)? {
+            bytes += item;
+        }
+        Ok(bytes)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<usize, A::Error> {
+        let mut bytes = 0;
+        while let Some(name) = members.next_key::<Cow<'_, str>>()? {
+            match self.of_member(&name) {
+                Some(texts) => bytes += members.next_value_seed(texts)?,
+                None => {
+                    members.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    visit_others!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
 }
 
 #[cfg(test)]
@@ -185,6 +279,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::ai::content::check_messages;
 
     #[test]
     fn implausible_usage_is_not_accepted() {
@@ -245,14 +340,49 @@ mod tests {
                 ] }),
                 8,
             ),
-            (json!({ "content": 7, "tool_calls": null, "audio": { "data": "bm8=" } }), 0),
         ] {
             assert_eq!(bytes(message.clone()), expected, "{message}");
+            // Code sends the message back.
+            let mut sent = message.clone();
+            sent["role"] = json!("assistant");
+            assert_eq!(check_messages(&json!([sent])), Ok(()), "{message}");
         }
         // Some upstreams repeat the whole message in each event.
         let both = metered(json!([{ "delta": { "content": "a" }, "message": { "content": "The text so far: a" } }]));
         assert_eq!(both.delta_bytes(), 1);
         assert!(metered(json!([])).is_empty());
-        serde_json::from_value::<Metered>(json!({ "error": {} })).err().unwrap();
+    }
+
+    #[test]
+    fn only_choices_must_have_the_expected_shape() {
+        let bytes = |message: Value| metered(json!([{ "message": message }])).message_bytes();
+        for (message, expected) in [
+            (json!({ "content": 7, "tool_calls": null, "audio": { "data": "bm8=" } }), 0),
+            (json!({ "content": "four", "tool_calls": {}, "function_call": [] }), 4),
+            (json!({ "content": { "type": "text", "text": "four" }, "tool_calls": 1 }), 4),
+            (json!({ "reasoning_details": { "text": "why", "format": "x" }, "function_call": "f" }), 4),
+            (
+                json!({ "reasoning_details": "why", "tool_calls": [null, { "function": { "arguments": { "x": "y" } } }] }),
+                4,
+            ),
+            (json!("text"), 0),
+            (json!([1]), 0),
+            (json!(null), 0),
+        ] {
+            assert_eq!(bytes(message.clone()), expected, "{message}");
+        }
+        assert_eq!(metered(json!([null, "x", { "message": { "content": "four" } }])).message_bytes(), 4);
+        // JSON allows repeated names.
+        let repeated =
+            r#"{"choices":[{"delta":{"content":"a","content":"b"},"index":0,"index":0}],"usage":null,"usage":{}}"#;
+        let repeated: Metered = serde_json::from_str(repeated).unwrap();
+        assert_eq!((repeated.delta_bytes(), repeated.usage), (2, Some(json!({}))));
+        let escaped: Metered = serde_json::from_str(r#"{"choices":[{"message":{"content":"\n\u00fc"}}]}"#).unwrap();
+        assert_eq!(escaped.message_bytes(), 3);
+        for other in
+            [json!({ "error": {} }), json!({ "choices": null }), json!({ "choices": {} }), json!([]), json!("x")]
+        {
+            assert!(serde_json::from_value::<Metered>(other.clone()).is_err(), "{other}");
+        }
     }
 }

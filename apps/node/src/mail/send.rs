@@ -50,7 +50,7 @@ impl Mailer {
     /// # Errors
     /// Returns [`SendError::Busy`] if other mails of the project or of the node use the memory for too long.
     pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation, SendError> {
-        self.memory.reserve(project, bytes * COPIES).await.ok_or(SendError::Busy)
+        self.memory.reserve(project, bytes * COPIES).await.map_err(|_| SendError::Busy)
     }
 
     /// Submits a mail, and returns its id after the control plane has queued it.

@@ -92,7 +92,7 @@ impl Call {
             StreamCall { call: self, response, splitter, events, includes_usage, has_choices: false, usage: None };
         let first = tokio::select! {
             first = timeout_at(deadline, stream.next_event()) => {
-                first.unwrap_or_else(|_| Err(Failure::unread(TOO_LONG)))
+                first.unwrap_or_else(|_| Err(Failure::timed_out(TOO_LONG)))
             }
             () = reader.closed() => Err(Failure::abandoned()),
         };
@@ -118,7 +118,7 @@ impl StreamCall {
     pub async fn pass_events(mut self) -> Result<()> {
         let (deadline, events) = (self.call.deadline, self.events.clone());
         let last = timeout_at(deadline, self.pass_on()).await;
-        let last = last.unwrap_or_else(|_| Err(Failure::unread(TOO_LONG)));
+        let last = last.unwrap_or_else(|_| Err(Failure::timed_out(TOO_LONG)));
         let Self { call, response, has_choices, usage, .. } = self;
         drop(response);
         let (last, ended) = match last {

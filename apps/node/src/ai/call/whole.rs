@@ -13,26 +13,58 @@ use crate::memory::{ProjectsMemory, Reservation};
 
 /// The longest response that is not a stream.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
-/// The memory for a response that the node begins to read. Most responses are shorter.
-const SMALL_BYTES: usize = 64 << 10;
-/// The memory to read and parse a longer response. Its buffer has up to twice the length of the response.
+/// The memory that a call reserves before it is sent. Most responses are shorter.
+const SMALL_BYTES: usize = 32 << 10;
+/// The memory to read and parse a longer response: its text, and a copy of its longest string, which serde_json makes if
+/// the string has escapes.
 const LARGE_BYTES: usize = 2 * MAX_RESPONSE_BYTES;
+/// The limits on the memory of all short responses and of all longer ones, in bytes.
+const MAX_SMALL_BYTES: usize = 256 << 20;
+const MAX_LARGE_BYTES: usize = 512 << 20;
+/// The share of a project in both limits: an eighth, which is two long responses.
+const SHARES: usize = 8;
 
-/// The memory for the responses of a project.
+/// The memory for the responses of all projects that are not streams, until the workers have read them.
 ///
-/// A response reserves at most twice: [`SMALL_BYTES`], and then [`LARGE_BYTES`], which suffices for every response. So a
-/// response that waits holds little, and the responses that others wait for never wait themselves.
-#[derive(Clone, Copy)]
+/// Each call reserves memory for a short response before it is sent, so a call without memory is free. All reservations of
+/// a limit have the same size, and short responses never wait for longer ones.
+pub struct ResponsesMemory {
+    small: ProjectsMemory,
+    large: ProjectsMemory,
+}
+
+/// The memory for the response of a call.
 pub struct ResponseMemory<'a> {
-    pub memory: &'a ProjectsMemory,
-    pub project: &'a str,
+    reserved: Reservation,
+    is_large: bool,
+    large: &'a ProjectsMemory,
+    project: &'a str,
+}
+
+impl ResponsesMemory {
+    pub fn new() -> Self {
+        let memory = |bytes| ProjectsMemory::new(bytes, bytes / SHARES);
+        Self { small: memory(MAX_SMALL_BYTES), large: memory(MAX_LARGE_BYTES) }
+    }
+
+    /// Waits until there is memory for a short response.
+    ///
+    /// # Errors
+    /// Returns [`AiError::NoResponseMemory`] if other responses use the memory for too long.
+    pub async fn reserve<'a>(&'a self, project: &'a str) -> Result<ResponseMemory<'a>> {
+        let reserved = self.small.reserve(project, SMALL_BYTES).await.map_err(|_| AiError::NoResponseMemory)?;
+        Ok(ResponseMemory { reserved, is_large: false, large: &self.large, project })
+    }
 }
 
 impl ResponseMemory<'_> {
-    /// Waits until memory is available.
-    async fn reserve(self, bytes: usize) -> std::result::Result<Reservation, Failure> {
-        let reserved = self.memory.reserve(self.project, bytes).await;
-        reserved.ok_or(Failure::Unread(AiError::NoResponseMemory))
+    /// Waits until there is memory for a response of this length.
+    async fn grow(&mut self, length: usize) -> std::result::Result<(), Failure> {
+        if !self.is_large && length > SMALL_BYTES {
+            self.reserved = self.large.reserve(self.project, LARGE_BYTES).await.map_err(Failure::no_memory)?;
+            self.is_large = true;
+        }
+        Ok(())
     }
 }
 
@@ -45,9 +77,9 @@ impl Call {
         memory: ResponseMemory<'_>,
     ) -> Result<Completion> {
         match self.read_whole(upstream, body, memory).await {
-            Ok((body, memory, usage)) => {
+            Ok((body, reserved, usage)) => {
                 self.end(Some(usage)).await;
-                Ok(Completion::Whole(body, memory))
+                Ok(Completion::Whole(body, reserved))
             }
             Err(failure) => Err(self.fail(failure).await),
         }
@@ -61,63 +93,65 @@ impl Call {
     ) -> std::result::Result<(Bytes, Reservation, AiUsage), Failure> {
         let response = self.send_upstream(upstream, body, "application/json").await?;
         let read = timeout_at(self.deadline, self.read_body(response, memory)).await;
-        let (body, mut memory) = read.unwrap_or_else(|_| Err(Failure::unread(TOO_LONG)))?;
+        let (body, mut reserved) = read.unwrap_or_else(|_| Err(Failure::timed_out(TOO_LONG)))?;
         let completion: Metered =
             serde_json::from_slice(&body).map_err(|_| Failure::failed("a response that is not a completion"))?;
         self.set_output_bytes(completion.message_bytes());
         let usage = completion.usage.and_then(|usage| reported(&usage, self.tokens.context, self.output_bytes));
-        memory.shrink(body.capacity());
-        Ok((body.freeze(), memory, usage.unwrap_or_else(|| self.estimate())))
+        reserved.shrink(body.capacity());
+        Ok((body.freeze(), reserved, usage.unwrap_or_else(|| self.estimate())))
     }
 
     async fn read_body(
         &mut self,
         mut response: ResponseBody,
-        memory: ResponseMemory<'_>,
+        mut memory: ResponseMemory<'_>,
     ) -> std::result::Result<(BytesMut, Reservation), Failure> {
         let (mut body, mut recorded) = (BytesMut::new(), Instant::now());
-        let (mut reserved, mut is_small) = (memory.reserve(SMALL_BYTES).await?, true);
         while let Some(chunk) = response.next_chunk().await? {
             let length = body.len() + chunk.len();
             self.set_output_bytes(length);
             if length > MAX_RESPONSE_BYTES {
                 return Err(Failure::interrupted("a response that is too long"));
             }
-            if is_small && length > SMALL_BYTES {
-                reserved = memory.reserve(LARGE_BYTES).await?;
-                is_small = false;
-            }
+            memory.grow(length).await?;
             body.extend_from_slice(&chunk);
             self.record_periodically(&mut recorded).await;
         }
-        Ok((body, reserved))
+        Ok((body, memory.reserved))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-
     use super::*;
-    use crate::ai::{MAX_BYTES, MAX_PROJECT_BYTES};
 
-    #[test]
-    fn unread_responses_leave_memory_to_other_projects_and_never_wait_for_each_other() {
-        let memory = ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES);
-        let reserve = |project: &str, bytes| {
-            ResponseMemory { memory: &memory, project }.reserve(bytes).now_or_never().and_then(std::result::Result::ok)
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let _entered = runtime.enter();
-        // These responses have begun, and the next ones are long.
-        let begun: Vec<_> = (0..500).map(|_| reserve("prj_1", SMALL_BYTES).unwrap()).collect();
-        let mut long: Vec<_> = std::iter::from_fn(|| reserve("prj_1", LARGE_BYTES)).collect();
-        assert_eq!(long.len(), 3, "a project holds at most 128 MiB");
-        assert!(reserve("prj_2", LARGE_BYTES).is_some());
-        // A response that was read keeps only its own memory, so another one can be read.
-        long[0].shrink(SMALL_BYTES);
-        long[1].shrink(SMALL_BYTES);
-        assert!(reserve("prj_1", LARGE_BYTES).is_some());
-        drop((begun, long));
+    #[tokio::test(start_paused = true)]
+    async fn unread_responses_leave_memory_to_short_ones_and_to_other_projects() {
+        let memory = ResponsesMemory::new();
+        let mut long = Vec::new();
+        for _ in 0..2 {
+            let mut response = memory.reserve("prj_1").await.unwrap();
+            response.grow(SMALL_BYTES + 1).await.ok().unwrap();
+            // A longer response needs no further memory.
+            response.grow(MAX_RESPONSE_BYTES).await.ok().unwrap();
+            long.push(response);
+        }
+        let mut short = memory.reserve("prj_1").await.unwrap();
+        short.grow(SMALL_BYTES).await.ok().unwrap();
+        assert!(matches!(short.grow(SMALL_BYTES + 1).await, Err(Failure::Unread(AiError::NoResponseMemory))));
+        // Other projects use the rest of the node's memory. The project is then not charged for its output.
+        let mut others = Vec::new();
+        for project in 2..9 {
+            for _ in 0..2 {
+                let large = memory.large.reserve(&format!("prj_{project}"), LARGE_BYTES).await.unwrap();
+                others.push(large);
+            }
+        }
+        let mut response = memory.reserve("prj_9").await.unwrap();
+        assert!(matches!(response.grow(SMALL_BYTES + 1).await, Err(Failure::Undelivered(AiError::NoResponseMemory))));
+        // A response that was read keeps only its own memory.
+        long.iter_mut().for_each(|response| response.reserved.shrink(SMALL_BYTES));
+        short.grow(SMALL_BYTES + 1).await.ok().unwrap();
     }
 }

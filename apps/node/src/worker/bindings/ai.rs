@@ -80,7 +80,7 @@ impl AiBinding {
 fn response(completion: Completion) -> HttpResponse {
     match completion {
         Completion::Whole(body, memory) => {
-            calls::guard(HttpResponse::Ok().content_type(ContentType::json()).body(body), memory)
+            HttpResponse::Ok().content_type(ContentType::json()).body(calls::deliver_whole(body, memory))
         }
         Completion::Stream(events) => {
             let events = stream::unfold(events, async |mut events| {

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::body::{BodySize, BoxBody, MessageBody, SizedStream};
 use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse, rt};
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+
+use crate::delivery::deliver;
 
 /// The default number of calls of a process to a binding in flight. A call ends when its response was sent.
 pub const MAX_IN_FLIGHT: usize = 128;
@@ -28,6 +30,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest chunk of a response. The server copies a chunk to the buffer of the connection, where it no longer
 /// counts as in flight.
 const MAX_CHUNK_BYTES: usize = 32 << 10;
+/// The longest time in which a worker reads no chunk of a response that is in the memory of the node.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The permits for calls of a process to a binding.
 pub struct CallLimit {
@@ -55,6 +59,22 @@ struct GuardedBody<G> {
     _guard: G,
 }
 
+/// The chunks of a body in memory, and a guard that is dropped with the body. Chunks are copies, which do not keep the
+/// memory of the body.
+struct Chunks<G> {
+    rest: Bytes,
+    _guard: G,
+}
+
+impl<G> Iterator for Chunks<G> {
+    type Item = Result<Bytes, Box<dyn Error>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let chunk = self.rest.split_to(self.rest.len().min(MAX_CHUNK_BYTES));
+        (!chunk.is_empty()).then(|| Ok(Bytes::copy_from_slice(&chunk)))
+    }
+}
+
 impl CallLimit {
     pub fn new(max_in_flight: usize) -> Self {
         Self {
@@ -75,6 +95,17 @@ impl CallLimit {
 /// Keeps a guard until a response was sent.
 pub fn guard(response: HttpResponse, guard: impl Unpin + 'static) -> HttpResponse {
     response.map_body(|_, body| GuardedBody { body, rest: Bytes::new(), _guard: guard }).map_into_boxed_body()
+}
+
+/// Returns a body, and keeps a guard of its memory until it was sent. If the worker reads nothing for
+/// [`UNREAD_TIMEOUT`], the rest and the guard are dropped, and the body ends with an error.
+pub fn deliver_whole(body: Bytes, guard: impl Sized + 'static) -> BoxBody {
+    let length = body.len() as u64;
+    let unread: Box<dyn Error> = "the worker did not read the response".into();
+    let chunks = stream::iter(Chunks { rest: body, _guard: guard });
+    let (chunks, delivery) = deliver(chunks, || sleep(UNREAD_TIMEOUT), Err(unread));
+    rt::spawn(delivery);
+    BoxBody::new(SizedStream::new(length, chunks))
 }
 
 /// Returns the length of the body that a call announces, or `max` if the call announces none or a longer one.
@@ -127,5 +158,45 @@ impl<G: Unpin + 'static> MessageBody for GuardedBody<G> {
         }
         let length = this.rest.len().min(MAX_CHUNK_BYTES);
         Poll::Ready(Some(Ok(this.rest.split_to(length))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    async fn next(body: &mut BoxBody) -> Option<Result<Bytes, Box<dyn Error>>> {
+        poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_response_is_dropped() {
+        let test = async {
+            let content = Bytes::from(vec![7_u8; 4 * MAX_CHUNK_BYTES + 1]);
+            let guard = Arc::new(());
+            let is_held = || Arc::strong_count(&guard) > 1;
+            // A slow worker gets the whole response.
+            let (mut body, mut read) = (deliver_whole(content.clone(), Arc::clone(&guard)), BytesMut::new());
+            while let Some(chunk) = next(&mut body).await {
+                read.extend_from_slice(&chunk.unwrap());
+                sleep(UNREAD_TIMEOUT / 2).await;
+            }
+            assert!(read == content && !is_held());
+            let mut body = deliver_whole(content, Arc::clone(&guard));
+            next(&mut body).await.unwrap().unwrap();
+            assert!(is_held());
+            sleep(2 * UNREAD_TIMEOUT).await;
+            assert!(!is_held());
+            let mut last = None;
+            while let Some(chunk) = next(&mut body).await {
+                last = Some(chunk.is_ok());
+            }
+            assert_eq!(last, Some(false));
+        };
+        LocalSet::new().run_until(test).await;
     }
 }

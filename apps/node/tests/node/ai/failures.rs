@@ -149,8 +149,24 @@ async fn call_that_times_out_is_charged_for_its_expected_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn response_must_begin_in_time() {
+    let change = |config: &mut AiConfig| config.head_timeout = Duration::from_secs(1);
+    let Some(rig) = TimeoutRig::start(change).await else { return };
+    rig.upstream.inject(Some(AiFault::Hang));
+    let input_tokens = tokens(&question("x")["messages"].to_string());
+    for (count, body) in (1..).zip([question("x"), streamed("x")]) {
+        assert_eq!(error(&rig.post(&body).await), no_upstream());
+        assert_eq!(
+            rig.usage(count).await,
+            Some(AiUsage { input_tokens, output_tokens: 4_096, estimated: true }),
+            "{body}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn silence_ends_only_a_response_that_began() {
-    let silence_timeout = Duration::from_secs(1);
+    let silence_timeout = Duration::from_secs(3);
     let Some(rig) = TimeoutRig::start(|config| config.silence_timeout = silence_timeout).await else { return };
     let input_tokens = tokens(&question("x")["messages"].to_string());
     // The upstream begins the response late.
