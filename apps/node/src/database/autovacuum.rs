@@ -5,6 +5,10 @@
 //! transaction ids. Neither the settings nor the functions are visible from outside the database. So workers end by
 //! their time, which is long enough for the largest table. A vacuum that ended continues where it was: Postgres skips
 //! the pages that are already frozen. Only the removal of dead rows since its last pass over the indexes is repeated.
+//!
+//! The end of a worker frees it for other databases only while no database is older than `autovacuum_freeze_max_age`:
+//! otherwise Postgres starts all workers in the oldest database. Then `vacuum_failsafe_age` (projects.conf) limits the
+//! time: above it, Postgres ignores the cost settings of a table.
 
 use std::time::Duration;
 
@@ -28,8 +32,8 @@ impl Default for WorkerLimits {
     }
 }
 
-/// Ends the autovacuum workers above the limits. Returns their number. Postgres starts them again, and first in the
-/// databases that have waited longest.
+/// Ends the autovacuum workers above the limits. Returns their number. Postgres starts workers again in the database
+/// that has waited longest, unless it must freeze a database: see above.
 ///
 /// # Errors
 /// Returns an error if Postgres fails.
