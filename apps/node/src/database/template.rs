@@ -15,10 +15,12 @@ pub const TEMPLATE: &str = "svc_template";
 
 /// The comment of a complete template. Change it together with [`RESTRICT`] and [`CREATE`]: a template with another
 /// comment is created again.
-const COMPLETE: &str = "complete, version 2";
+const COMPLETE: &str = "complete, version 3";
 
-/// Creates the template. Encoding and locale do not depend on those of the cluster, which can even be `SQL_ASCII`.
-const CREATE: &str = "TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER libc LOCALE 'C.UTF-8' ALLOW_CONNECTIONS false";
+/// Creates the template. Encoding and locale do not depend on those of the cluster, which can even be `SQL_ASCII`. With
+/// the collation `C`, the order of texts does not depend on the C library, and an index can find a prefix.
+const CREATE: &str = "TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' \
+     ALLOW_CONNECTIONS false";
 
 /// Closes the activity of the cluster to tenants.
 const RESTRICT: &str = include_str!("../../../../deploy/postgres/restrict.sql");
