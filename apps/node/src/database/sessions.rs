@@ -61,7 +61,7 @@ pub struct TransactionLimits {
     /// The largest age of the oldest transaction id of a database, and half that of its oldest multixact id. Above it,
     /// the sessions in the database end, except dumps and restores. Postgres freezes a database at 200 million
     /// transaction ids or 400 million multixact ids, but cannot freeze the temporary tables of other sessions, and waits
-    /// for their locks.
+    /// for their locks. While a dump or a restore itself keeps Postgres from freezing the database, no session ends.
     pub oldest_id: i32,
     /// The longest time of a session in such a database.
     pub session_time: Duration,
@@ -97,7 +97,9 @@ pub async fn terminate_harmful(client: &AdminConnection, limits: TransactionLimi
                 OR a.xact_start < clock_timestamp() - $3::float8 * interval '1 second' AND r.rolname !~ '^(dump|load)_'
                 OR greatest(age(d.datfrozenxid), mxid_age(d.datminmxid) / 2) > $4::integer
                     AND a.backend_start < clock_timestamp() - $5::float8 * interval '1 second'
-                    AND r.rolname !~ '^(dump|load)_'
+                    AND r.rolname !~ '^(dump|load)_' AND NOT EXISTS (SELECT FROM pg_stat_activity t
+                        WHERE t.datid = a.datid AND t.usename ~ '^(dump|load)_' AND age(t.backend_xmin)::bigint
+                            + current_setting('vacuum_freeze_min_age')::bigint > $4::integer)
                 OR a.datname ~ '^db_[0-9a-z]{26}$' AND NOT EXISTS (SELECT FROM pg_auth_members m JOIN pg_authid o ON o.oid = m.roleid
                     WHERE m.member = r.oid AND o.rolname = a.datname)
                     AND r.rolname <> 'auth_' || substr(a.datname, 4))

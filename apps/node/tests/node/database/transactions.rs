@@ -62,6 +62,14 @@ async fn set_oldest_id(superuser: &Client, database: &str, age: i64) {
     superuser.batch_execute(&set).await.unwrap();
 }
 
+/// Ends autovacuum, which would correct the age of a database.
+async fn end_autovacuum(superuser: &Client) {
+    const RUNNING: &str = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'autovacuum%'";
+    superuser.batch_execute("ALTER SYSTEM SET autovacuum = off").await.unwrap();
+    superuser.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    eventually("the end of autovacuum", async || number(superuser, RUNNING).await == 0).await;
+}
+
 /// Tests the protection from transaction ids that Postgres cannot freeze, for example those of temporary tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn database_with_old_transaction_ids_loses_its_sessions_and_then_its_logins() {
@@ -73,12 +81,8 @@ async fn database_with_old_transaction_ids_loses_its_sessions_and_then_its_login
         kit.enable(project).await;
     }
     let (old, young) = (kit.session("prj_a").await, kit.session("prj_b").await);
-    // Autovacuum would correct the age.
     let superuser = kit.superuser("svc_node").await;
-    superuser.batch_execute("ALTER SYSTEM SET autovacuum = off").await.unwrap();
-    superuser.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    let autovacuum = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'autovacuum%'";
-    eventually("the end of autovacuum", async || number(&superuser, autovacuum).await == 0).await;
+    end_autovacuum(&superuser).await;
     let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
     let client = admin.connect().await.unwrap();
     let defaults = TransactionLimits::default();
@@ -107,6 +111,32 @@ async fn database_with_old_transaction_ids_loses_its_sessions_and_then_its_login
     set_oldest_id(&superuser, &database, 0).await;
     kit.applied("prj_a").await;
     kit.session("prj_a").await.batch_execute("SELECT").await.unwrap();
+}
+
+/// Tests that the sessions of a tenant do not end for the old snapshot of a dump.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_stay_while_a_dump_prevents_that_postgres_freezes_ids() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.node.kill();
+    let superuser = kit.superuser("svc_node").await;
+    end_autovacuum(&superuser).await;
+    let (database, login) = (kit.name("prj_a"), kit.desired("prj_a").id.replace("dbs_", "dump_"));
+    superuser.batch_execute(&format!("ALTER ROLE {login} PASSWORD '{PASSWORD}'")).await.unwrap();
+    let (session, dump) = (kit.session("prj_a").await, kit.log_in(&login, PASSWORD, &database).await.unwrap());
+    dump.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await.unwrap();
+    set_oldest_id(&superuser, &database, 300_000_000).await;
+    let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
+    let client = admin.connect().await.unwrap();
+
+    let limits = TransactionLimits { session_time: Duration::ZERO, ..TransactionLimits::default() };
+    // The snapshot is so old that Postgres would freeze no id above this limit.
+    terminate_harmful(&client, TransactionLimits { oldest_id: 50_000_000, ..limits }).await.unwrap();
+    assert!(is_open(&session).await);
+    // The snapshot is younger than this limit.
+    terminate_harmful(&client, limits).await.unwrap();
+    eventually("the end of the session", async || !is_open(&session).await).await;
+    assert!(is_open(&dump).await);
 }
 
 /// Tests that prepared transactions are refused. They outlive their session, and only a session in their database can
