@@ -41,6 +41,8 @@ pub struct Project {
     pub(super) steps: JoinSet<(Step, anyhow::Result<Option<OperationReport>>)>,
     /// The last completed step, with the report of a phase.
     pub(super) completed: Option<(Step, Option<OperationReport>)>,
+    /// The last failed step.
+    pub(super) failed: Option<Step>,
     pub(super) backoff: Backoff,
     /// When the last failure is retried. Until then, no step starts, and the sweep does not wake the task.
     pub(super) retry_at: Option<Instant>,
@@ -63,6 +65,7 @@ impl Project {
             running: None,
             steps: JoinSet::new(),
             completed: None,
+            failed: None,
             backoff: Backoff::up_to(MAX_RETRY_DELAY),
             retry_at: None,
             recheck_at: None,
@@ -115,6 +118,7 @@ impl Project {
             }
             Ok((step, Err(error))) => {
                 self.report_failed_recovery(&step, &error);
+                self.failed = Some(step);
                 error
             }
             Err(error) => error.into(),
@@ -174,7 +178,8 @@ impl Project {
             return;
         }
         let (shared, project, names) = (Arc::clone(&self.shared), self.id.clone(), names.clone());
-        let target = Target { shared, project, names, epoch, limits, backups: Arc::clone(&own.dump) };
+        let (backups, is_repeated) = (Arc::clone(&own.dump), self.failed.as_ref() == Some(&step));
+        let target = Target { shared, project, names, epoch, limits, backups, is_repeated };
         self.running = Some(step.clone());
         self.steps.spawn(async move {
             let result = step.run(&target).await;

@@ -45,6 +45,8 @@ pub struct Target {
     pub limits: SizeLimits,
     /// The login of backups.
     pub backups: Arc<Credentials>,
+    /// Whether the previous attempt of the step failed in this process.
+    pub is_repeated: bool,
 }
 
 impl Step {
@@ -199,7 +201,7 @@ impl Target {
                 Ok(())
             }
             Err(error) => {
-                if !error.is_permanent() && !self.is_removal_overdue().await? {
+                if !error.is_permanent() && !self.must_end_seals().await? {
                     return Err(error.into());
                 }
                 // The removal continues without a final generation. The tombstone still contains the data.
@@ -210,11 +212,14 @@ impl Target {
         }
     }
 
-    /// Returns whether attempts to seal a removed database end. Until then, a failure can be an outage of the store.
-    async fn is_removal_overdue(&self) -> anyhow::Result<bool> {
+    /// Records a failed attempt to seal a removed database. Returns whether the attempts end, after a day. Until then, a
+    /// failure can be an outage of the store. The node may have been down for most of this day, so the first failure
+    /// after a start does not end the attempts.
+    async fn must_end_seals(&self) -> anyhow::Result<bool> {
         let client = self.shared.admin.connect().await?;
         Ok(is_plausible(&client, &self.shared.clock).await?
-            && tables::is_removal_overdue(&*client, &self.project).await?)
+            && tables::record_failed_seal(&*client, &self.project).await?
+            && self.is_repeated)
     }
 
     /// Makes the database a tombstone.

@@ -32,8 +32,8 @@ CREATE TABLE IF NOT EXISTS svc.databases (
     recovered_from text,
     -- Identifies the removal in progress: its final generation is made once.
     removal text,
-    -- When this removal began.
-    removal_since timestamptz,
+    -- When its final generation first failed for a reason that may end.
+    removal_failed_at timestamptz,
     -- The size in bytes above which the logins are refused. Null until the node has measured the database.
     max_login_bytes bigint,
     -- Whether the control plane withdrew the part, so that the database is not only missing in a full state.
@@ -45,7 +45,7 @@ ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS prepared_key text;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS max_login_bytes bigint;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS is_withdrawn boolean NOT NULL DEFAULT false;
 ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS unlisted_since timestamptz;
-ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS removal_since timestamptz;
+ALTER TABLE svc.databases ADD COLUMN IF NOT EXISTS removal_failed_at timestamptz;
 -- Databases that were replaced or removed, kept for an operator.
 CREATE TABLE IF NOT EXISTS svc.tombstones (
     name text PRIMARY KEY,
@@ -135,16 +135,16 @@ pub async fn find(client: &impl GenericClient, project: &str) -> anyhow::Result<
 /// Begins the removal of a database, or continues it. Returns the id of the removal.
 pub async fn begin_removal(client: &impl GenericClient, project: &str) -> anyhow::Result<String> {
     const BEGIN: &str = "
-        UPDATE svc.databases SET removal = coalesce(removal, $2), removal_since = coalesce(removal_since, now())
-        WHERE project = $1 RETURNING removal";
+        UPDATE svc.databases SET removal = coalesce(removal, $2) WHERE project = $1 RETURNING removal";
     Ok(client.query_one(BEGIN, &[&project, &random::id().to_string()]).await?.get(0))
 }
 
-/// Returns whether the removal of a database has taken longer than a day.
-pub async fn is_removal_overdue(client: &impl GenericClient, project: &str) -> anyhow::Result<bool> {
-    const IS_OVERDUE: &str = "
-        SELECT count(*) > 0 FROM svc.databases WHERE project = $1 AND removal_since < now() - interval '24 hours'";
-    Ok(client.query_one(IS_OVERDUE, &[&project]).await?.get(0))
+/// Records that the final generation of a removal failed. Returns whether the first failure was more than a day ago.
+pub async fn record_failed_seal(client: &impl GenericClient, project: &str) -> anyhow::Result<bool> {
+    const RECORD: &str = "
+        UPDATE svc.databases SET removal_failed_at = coalesce(removal_failed_at, now()) WHERE project = $1
+        RETURNING removal_failed_at < now() - interval '24 hours'";
+    Ok(client.query_one(RECORD, &[&project]).await?.get(0))
 }
 
 /// Records that the control plane withdrew the part of a database.
@@ -177,7 +177,7 @@ pub async fn upsert(client: &impl GenericClient, project: &str, id: &str, epoch:
         ON CONFLICT (project) DO UPDATE SET
             epoch = CASE WHEN d.id = $2 THEN $3 ELSE d.epoch END,
             removal = CASE WHEN d.id <> $2 THEN d.removal END,
-            removal_since = CASE WHEN d.id <> $2 THEN d.removal_since END,
+            removal_failed_at = CASE WHEN d.id <> $2 THEN d.removal_failed_at END,
             is_withdrawn = d.id <> $2, unlisted_since = NULL
         RETURNING *";
     if let Some(row) = find(client, project).await?

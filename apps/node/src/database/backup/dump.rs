@@ -65,18 +65,21 @@ impl Service {
         if !finished.status.success() {
             writer.abort().await;
             tracing::warn!(key, status = %finished.status, messages = finished.excerpt(), "pg_dump failed");
-            return Err(self.classify(&finished));
+            return Err(self.classify(key, &finished));
         }
         writer.finish().await
     }
 
     /// Classifies the failure of `pg_dump`.
-    fn classify(&self, finished: &Finished) -> BackupError {
+    fn classify(&self, key: &str, finished: &Finished) -> BackupError {
         if finished.is_out_of_memory() {
             return out_of_memory("pg_dump", self.programs.limits.memory_bytes);
         }
         if finished.has_too_large_row() {
             return BackupError::Limit(TOO_LARGE_ROW.to_owned());
+        }
+        if finished.has_damaged_value() {
+            tracing::error!(key, "pg_dump cannot read a value: a file of the database is damaged");
         }
         match finished.server_error() {
             Some(error) => BackupError::Server(error),

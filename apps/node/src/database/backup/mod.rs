@@ -147,7 +147,7 @@ impl Backups {
             // While the node was down, the control plane may have been restored from a backup that lacks some dumps.
             reports_again: AtomicBool::new(true),
             desired: DesiredParts::default(),
-            repeated: RepeatedErrors::default(),
+            repeated: RepeatedErrors::new(programs.limits.repeated_error_time),
             long_dumps: LongDumps::default(),
             version_error: OnceLock::new(),
         });

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio, id};
 use std::time::Duration;
@@ -21,6 +22,11 @@ const MAX_LOGGED: usize = 2000;
 /// The files with the root certificates of the system.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// The first words of the error for a memory block that is too large.
+const INVALID_SIZE: &str = "invalid memory alloc request size ";
+/// The sizes of the memory blocks that Postgres requests for a row that is too large. Postgres refuses them from 1 GiB
+/// on. Any other size is that of a damaged value.
+const TOO_LARGE: RangeInclusive<u64> = 0x3fff_ffff..=8 << 30;
 /// The longest wait for the end of a program that has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -115,9 +121,18 @@ impl Finished {
 
     /// Returns whether Postgres cannot send a row, because its text exceeds the largest memory block of Postgres.
     pub fn has_too_large_row(&self) -> bool {
-        ["ERROR:  invalid memory alloc request size ", "Cannot enlarge string buffer containing "]
-            .iter()
-            .any(|message| self.messages.contains(message))
+        self.refused_size().is_some_and(|size| TOO_LARGE.contains(&size))
+            || self.messages.contains("Cannot enlarge string buffer containing ")
+    }
+
+    /// Returns whether Postgres read a value whose length is damaged.
+    pub fn has_damaged_value(&self) -> bool {
+        self.refused_size().is_some_and(|size| !TOO_LARGE.contains(&size))
+    }
+
+    /// Returns the size of the memory block that Postgres refused, if this is its first error.
+    fn refused_size(&self) -> Option<u64> {
+        self.server_error()?.strip_prefix(INVALID_SIZE)?.parse().ok()
     }
 
     /// Returns whether another session, or the shutdown of Postgres, ended the session of the program.
@@ -162,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_postgres_cannot_send_and_ended_sessions_are_recognized() {
+    fn rows_that_postgres_cannot_send_damaged_values_and_ended_sessions_are_recognized() {
         let finished = |messages: &str| Finished { status: ExitStatus::from_raw(256), messages: messages.to_owned() };
         let copy = "pg_dump: error: Dumping the contents of table \"t\" failed: PQgetResult() failed.\n\
              pg_dump: detail: Error message from server: ";
@@ -172,6 +187,12 @@ mod tests {
                 true,
                 false,
                 Some("invalid memory alloc request size 1073741825"),
+            ),
+            (
+                "ERROR:  invalid memory alloc request size 18446744073709551613",
+                false,
+                false,
+                Some("invalid memory alloc request size 18446744073709551613"),
             ),
             (
                 "ERROR:  out of memory\nDETAIL:  Cannot enlarge string buffer containing 1073741822 bytes by 1 more bytes.",
@@ -185,6 +206,7 @@ mod tests {
             let finished =
                 finished(&format!("{copy}{message}\npg_dump: detail: Command was: COPY public.t TO stdout;"));
             assert_eq!((finished.has_too_large_row(), finished.was_terminated()), (is_too_large, was_terminated));
+            assert_eq!(finished.has_damaged_value(), message.ends_with("size 18446744073709551613"), "{message}");
             assert!(!finished.is_out_of_memory(), "{message}");
             assert_eq!(finished.server_error().as_deref(), error);
         }

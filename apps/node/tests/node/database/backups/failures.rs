@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use chaos::NetworkFault;
+use node::database::config::ProgramLimits;
 use tokio::time::timeout;
 
 use super::rig::{NEVER, folder_of};
@@ -21,7 +22,9 @@ async fn fill(source: &Source) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_and_dropped_dumps_leave_no_object() {
-    let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let limits = ProgramLimits { repeated_error_time: Duration::ZERO, ..ProgramLimits::default() };
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(mut rig) = Rig::start_with(store, NEVER, limits).await else { return };
     // The deletion of interrupted dumps at the start must not see the dumps of this test.
     let interrupted = "INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, days) \
          VALUES ('prj_0/interrupted', 'prj_0', 'dbs_0', 'scheduled', 1, now(), 1)";

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use node::database::config::ProgramLimits;
+use tokio::time::{sleep, timeout};
 
 use super::Rig;
 use super::rig::NEVER;
 use crate::storage::store::{Kind, TestStore};
+use crate::timeout::TIMEOUT;
 
 const STORED: &str = "SELECT count(*) FROM svc.dumps WHERE stored";
 
@@ -56,17 +58,22 @@ async fn dump_whose_session_is_ended_repeatedly_ends_its_operation() {
     const TERMINATE: &str = "
         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE query LIKE 'LOCK TABLE%' AND wait_event_type = 'Lock' AND usename LIKE 'dump_%'";
-    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let limits = ProgramLimits { repeated_error_time: Duration::ZERO, ..ProgramLimits::default() };
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
     let source = rig.create("prj_1").await;
     source.session.batch_execute("CREATE TABLE t ()").await.unwrap();
     let locker = rig.superuser(&source.entry.credentials.database).await;
     locker.batch_execute("BEGIN; LOCK TABLE public.t").await.unwrap();
     for attempt in 1..=8 {
-        let (sealed, ()) = tokio::join!(rig.try_seal(&source, "opn_1"), async {
+        let terminate = async {
             while rig.count(TERMINATE).await == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                sleep(Duration::from_millis(5)).await;
             }
-        });
+        };
+        // A dump that fails before it waits for the lock must not let this test wait forever.
+        let (sealed, terminated) = tokio::join!(rig.try_seal(&source, "opn_1"), timeout(TIMEOUT, terminate));
+        assert!(terminated.is_ok(), "{sealed:?}");
         let error = sealed.unwrap_err();
         assert!(error.to_string().contains("the database has too many tables"), "{error}");
         assert_eq!(error.is_permanent(), attempt == 8, "{error}");
