@@ -37,7 +37,7 @@ mod version;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -100,7 +100,7 @@ struct Service {
     repeated: RepeatedErrors,
     long_dumps: LongDumps,
     /// Set if `pg_restore` has another major version than the server.
-    version_error: OnceLock<String>,
+    version_error: Mutex<Option<String>>,
 }
 
 impl Backups {
@@ -149,7 +149,7 @@ impl Backups {
             desired: DesiredParts::default(),
             repeated: RepeatedErrors::new(programs.limits.repeated_error_time),
             long_dumps: LongDumps::default(),
-            version_error: OnceLock::new(),
+            version_error: Mutex::default(),
         });
         let acquired = |task: BoxFuture<'static, ()>| {
             let admin = service.admin.clone();

@@ -52,6 +52,9 @@ pub fn command(programs: &Programs, program: &Path) -> Command {
     command.env_clear().env("LC_ALL", "C");
     // The wrapper scripts of Debian need `PATH`.
     command.envs(env::var_os("PATH").map(|path| ("PATH", path)));
+    // With a host, these scripts run the newest installed version, and otherwise that of the machine's default cluster.
+    // So the programs without a login have the same version as those with one.
+    command.env("PGHOST", "localhost");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }

@@ -125,7 +125,7 @@ impl Service {
             if report.database == state.database {
                 report.fresh_at = state.fresh_at.map(rfc3339);
                 report.checked_at = state.checked_at.map(rfc3339);
-                report.backup_error = state.error.as_ref().or_else(|| self.version_error.get()).cloned();
+                report.backup_error = state.error.clone().or_else(|| self.version_error());
             }
         });
     }

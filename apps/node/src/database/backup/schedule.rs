@@ -23,6 +23,8 @@ use crate::database::registry::Entry;
 
 /// The longest time between two checks of the schedule.
 const MAX_TICK: Duration = Duration::from_secs(5);
+/// The longest time between two comparisons of the versions of the programs and the server.
+const MAX_VERSION_INTERVAL: Duration = Duration::from_secs(60 * 60);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10 * 60);
 
 /// The scheduled backups in progress, and those that failed.
@@ -50,10 +52,14 @@ struct Failed {
 
 /// Makes the backups that are due.
 pub(super) async fn run(service: Arc<Service>) {
-    service.check_version().await;
     let mut schedule = Schedule::default();
     let tick = (service.interval / 4).min(MAX_TICK);
+    let mut next_check = Instant::now();
     loop {
+        if next_check <= Instant::now() {
+            service.check_version().await;
+            next_check = Instant::now() + service.interval.min(MAX_VERSION_INTERVAL);
+        }
         if let Err(error) = schedule.start_due(&service).await {
             tracing::warn!(error = error_chain(error), "failed to read the schedule of backups");
         }

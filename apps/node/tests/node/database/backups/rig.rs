@@ -268,16 +268,20 @@ impl Rig {
         reports.received.iter().filter(|it| it.kind == kind).map(|it| it.report.to_string()).collect()
     }
 
-    /// Replaces `pg_restore`, from the next start on, by one that prints another version.
+    /// Replaces `pg_restore` by one that prints another version. The first call applies from the next start on. The
+    /// program fails without `PGHOST`, which determines the version of Debian's wrapper scripts.
     pub fn change_version_of_pg_restore(&mut self, version: &str) {
-        let program = self.dir.path().join("pg_restore");
-        let restore = self.programs.pg_restore.display();
+        let (program, new) = (self.dir.path().join("pg_restore"), self.dir.path().join("pg_restore.new"));
+        let restore = self.postgres.programs().join("pg_restore");
+        let restore = restore.display();
         let script = format!(
-            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'pg_restore (PostgreSQL) {version}'; exit; fi\n\
+            "#!/bin/sh\nif [ -z \"$PGHOST\" ]; then exit 1; fi\n\
+             if [ \"$1\" = --version ]; then echo 'pg_restore (PostgreSQL) {version}'; exit; fi\n\
              exec '{restore}' \"$@\"\n"
         );
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&new, script).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(new, &program).unwrap();
         self.programs.pg_restore = program;
     }
 

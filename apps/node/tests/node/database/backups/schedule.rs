@@ -123,6 +123,10 @@ async fn another_version_of_pg_restore_is_reported_and_backups_continue() {
     until("the error", || last_report(&rig).backup_error.is_some()).await;
     let error = last_report(&rig).backup_error.unwrap();
     assert!(error.starts_with("pg_restore has version 99 and Postgres "), "{error}");
+    // The programs are replaced while the node runs.
+    let server = rig.count("SELECT current_setting('server_version_num')::bigint / 10000").await;
+    rig.change_version_of_pg_restore(&format!("{server}.1"));
+    until("the end of the error", || last_report(&rig).backup_error.is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
