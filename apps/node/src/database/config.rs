@@ -41,6 +41,9 @@ pub struct ProgramLimits {
     pub dump_time: Duration,
     /// The longest time of a short dump, with its check. Long dumps run one at a time.
     pub short_dump_time: Duration,
+    /// The longest time of a long dump, or of one of an operation, with its check, for each 5 GiB of the database's size
+    /// limit.
+    pub long_dump_time: Duration,
     /// The shortest time for which the dump of an operation is repeated after the same error of Postgres.
     pub repeated_error_time: Duration,
 }
@@ -51,6 +54,7 @@ impl Default for ProgramLimits {
             memory_bytes: 2 << 30,
             dump_time: Duration::from_secs(6 * 60 * 60),
             short_dump_time: Duration::from_secs(5 * 60),
+            long_dump_time: Duration::from_secs(60 * 60),
             repeated_error_time: Duration::from_secs(10 * 60),
         }
     }

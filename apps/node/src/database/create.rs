@@ -17,12 +17,12 @@ use super::template::TEMPLATE;
 /// refuses its logins, if that is larger.
 const MAX_GROWTH: u64 = 4;
 
-/// The limits of a restored database.
+/// The limits of the size of a database in a step.
 #[derive(Debug, Clone, Copy)]
 pub struct SizeLimits {
     /// The size limit of the plan.
-    plan_bytes: u64,
-    /// The size at which the restore fails; `None` for no limit.
+    pub plan_bytes: u64,
+    /// The size at which a restore fails; `None` for no limit.
     max_bytes: Option<u64>,
 }
 

@@ -223,7 +223,9 @@ impl Project {
         self.stop_unless(Some(&step)).await;
         self.withdraw(client, row, if is_sealed { Logins::Closed } else { Logins::NodeOnly }).await?;
         let own = self.own_logins(&names)?;
-        self.start(step, &names, (row.epoch, SizeLimits::of_operation(0, 0)), &own);
+        // Without the part, the limit of the plan is not known. Logins are refused above at least twice this limit.
+        let limits = SizeLimits::of_operation(row.max_login_bytes.unwrap_or_default() / 2, 0);
+        self.start(step, &names, (row.epoch, limits), &own);
         Ok(())
     }
 }

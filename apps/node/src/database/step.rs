@@ -41,7 +41,7 @@ pub struct Target {
     pub project: String,
     pub names: Names,
     pub epoch: i64,
-    /// The limits of a database that the step restores.
+    /// The limits of the database that the step dumps or restores.
     pub limits: SizeLimits,
     /// The login of backups.
     pub backups: Arc<Credentials>,
@@ -136,7 +136,7 @@ impl Target {
             DatabaseOperationKind::RestoreGeneration => GenerationKind::PreRestore,
             DatabaseOperationKind::Delete => GenerationKind::Final,
         };
-        let Self { shared, project, epoch, backups, .. } = self;
+        let Self { shared, project, epoch, backups, limits, .. } = self;
         // The control plane was restored from a backup and repeats the phase. The database now has the content of the
         // restored generation, which must not be sealed in place of the replaced content.
         if self.is_replaced(operation).await? {
@@ -146,7 +146,7 @@ impl Target {
         let is_missing = !exists(&shared.admin.connect().await?, &self.names.database()).await?;
         let generation = match is_missing {
             true => shared.backups.find_sealed(kind, &operation.id).await?,
-            false => shared.backups.seal(project, *epoch, backups, kind, &operation.id).await?,
+            false => shared.backups.seal(project, (*epoch, limits.plan_bytes), backups, kind, &operation.id).await?,
         };
         if operation.kind == DatabaseOperationKind::RestoreGeneration {
             self.prepare(operation, self.limits).await?;
@@ -194,7 +194,8 @@ impl Target {
 
     async fn seal_removed(&self, database: &str, epoch: i64, removal: &str) -> anyhow::Result<()> {
         let (shared, project) = (&self.shared, &self.project);
-        let sealed = shared.backups.seal(project, epoch, &self.backups, GenerationKind::Final, removal).await;
+        let limits = (epoch, self.limits.plan_bytes);
+        let sealed = shared.backups.seal(project, limits, &self.backups, GenerationKind::Final, removal).await;
         match sealed {
             Ok(generation) => {
                 tracing::info!(project, database, is_sealed = generation.is_some(), "sealed a removed database");

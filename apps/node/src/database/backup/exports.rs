@@ -63,11 +63,6 @@ impl Service {
     }
 
     async fn try_export(&self, entry: &Entry, id: &str) -> Result<()> {
-        // The export was made before a restart of the node, or before the control plane was restored.
-        if let Some(dump) = self.find_by_cause(id).await? {
-            self.report(&dump).await;
-            return Ok(());
-        }
         let new = NewDump {
             project: &entry.project,
             database: &entry.desired.id,
@@ -77,9 +72,15 @@ impl Service {
             days: Kind::Export.days(entry.desired.backup_days),
         };
         loop {
+            // The export was made before a restart of the node, before the control plane was restored, or when the time
+            // of the short dump was just over.
+            if let Some(dump) = self.find_by_cause(id).await? {
+                self.report(&dump).await;
+                return Ok(());
+            }
             let is_long = self.long_dumps.contains(new.database);
             let _long = self.slots.acquire_long(is_long).await;
-            let _permit = self.slots.acquire_urgent().await;
+            let _permit = self.slots.acquire_export().await;
             if self.make_in_time(entry, &new, is_long).await?.is_some() {
                 return Ok(());
             }

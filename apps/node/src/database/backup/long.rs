@@ -1,8 +1,8 @@
-//! Long dumps. They run one at a time, so that they never occupy all permits: the compressed content of a small database
-//! can be so large that its dump takes hours.
+//! Long dumps. Those of the schedule and of exports run one at a time, so that they never occupy all permits: the
+//! compressed content of a small database can be so large that its dump takes hours.
 //!
-//! Whether a dump is long is not known before it has run, so each dump begins as a short one. If it does not end in
-//! time, it is stopped and repeated as a long one.
+//! Whether a dump is long is not known before it has run, so each of these dumps begins as a short one. If it does not
+//! end in time, it is stopped and repeated as a long one. Dumps of operations have the time of long ones.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,11 @@ use super::Service;
 use super::error::{BackupError, Result};
 use super::records::{Dump, NewDump};
 use crate::database::registry::Entry;
+use crate::database::server::Credentials;
 
-/// The size limit of a plan for which a long dump may take an hour. A dump of ordinary content is many times faster.
-const BYTES_PER_HOUR: u64 = 5 << 30;
-const HOUR: Duration = Duration::from_secs(60 * 60);
+/// The size limit of a plan for which a long dump may take the limit `long_dump_time`. A dump of ordinary content is
+/// many times faster.
+const BYTES_PER_TIME: u64 = 5 << 30;
 
 /// The ids of the databases whose last dump was a long one.
 #[derive(Default)]
@@ -44,33 +45,42 @@ impl Service {
     pub(super) async fn make_in_time(&self, entry: &Entry, new: &NewDump<'_>, is_long: bool) -> Result<Option<Dump>> {
         let began = Instant::now();
         let max_short = self.programs.limits.short_dump_time;
-        let make = self.make(new, &entry.credentials);
         if !is_long {
-            let Ok(made) = timeout(max_short, make).await else {
+            let Ok(made) = timeout(max_short, self.make(new, &entry.credentials)).await else {
                 tracing::info!(project = new.project, "stopped a dump that takes long; repeating it");
                 self.long_dumps.set(new.database, true);
                 return Ok(None);
             };
             return made.map(Some);
         }
-        let max = max_time(entry.desired.size_bytes);
-        let made = timeout(max, make).await.unwrap_or_else(|_| {
-            let message = format!("the backup takes longer than {} minutes", max.as_secs() / 60);
-            let failed = Err(BackupError::Limit(message));
-            self.metrics.count_dump(new.kind, began.elapsed(), &failed);
-            failed
-        });
+        let made = self.make_long(new, &entry.credentials, entry.desired.size_bytes).await;
         if made.is_ok() && began.elapsed() <= max_short {
             self.long_dumps.set(new.database, false);
         }
         made.map(Some)
     }
+
+    /// Makes a dump that may take long. `size_limit` is that of the database.
+    pub(super) async fn make_long(
+        &self,
+        new: &NewDump<'_>,
+        credentials: &Credentials,
+        size_limit: u64,
+    ) -> Result<Dump> {
+        let (began, max) = (Instant::now(), max_time(size_limit, self.programs.limits.long_dump_time));
+        timeout(max, self.make(new, credentials)).await.unwrap_or_else(|_| {
+            let message = format!("the backup takes longer than {} minutes", max.as_secs() / 60);
+            let failed = Err(BackupError::Limit(message));
+            self.metrics.count_dump(new.kind, began.elapsed(), &failed);
+            failed
+        })
+    }
 }
 
-/// Returns the longest time of a long dump of a database with this size limit.
-fn max_time(size_limit: u64) -> Duration {
-    let hours = u32::try_from(size_limit.div_ceil(BYTES_PER_HOUR)).unwrap_or(u32::MAX);
-    HOUR.saturating_mul(hours.max(1))
+/// Returns the longest time of a long dump of a database with this size limit. `time` is that for `BYTES_PER_TIME`.
+fn max_time(size_limit: u64, time: Duration) -> Duration {
+    let times = u32::try_from(size_limit.div_ceil(BYTES_PER_TIME)).unwrap_or(u32::MAX);
+    time.saturating_mul(times.max(1))
 }
 
 #[cfg(test)]
@@ -79,9 +89,10 @@ mod tests {
 
     #[test]
     fn time_of_a_long_dump_grows_with_the_size_limit() {
+        const HOUR: Duration = Duration::from_secs(60 * 60);
         for (size_limit, hours) in [(0, 1), (1 << 30, 1), (5 << 30, 1), (50 << 30, 10)] {
-            assert_eq!(max_time(size_limit), HOUR * hours, "{size_limit}");
+            assert_eq!(max_time(size_limit, HOUR), HOUR * hours, "{size_limit}");
         }
-        assert!(max_time(u64::MAX) > HOUR * 1000);
+        assert!(max_time(u64::MAX, HOUR) > HOUR * 1000);
     }
 }

@@ -172,13 +172,14 @@ impl Backups {
 
     /// Returns the generation of an operation. The first call makes it; later calls return the same one, even after a
     /// restart. Returns `None` if the node stores no backups. Dropping the future stops `pg_dump` and leaves no object.
+    /// `size_limit` is that of the database.
     ///
     /// # Errors
     /// Returns an error if the dump fails.
     pub async fn seal(
         &self,
         project: &str,
-        epoch: i64,
+        (epoch, size_limit): (i64, u64),
         credentials: &Credentials,
         kind: GenerationKind,
         operation: &str,
@@ -187,7 +188,7 @@ impl Backups {
         if let Some(sealed) = self.find_sealed(kind, operation).await? {
             return Ok(Some(sealed));
         }
-        let _permit = service.slots.acquire_urgent().await;
+        let _permit = service.slots.acquire_operation().await;
         let database = names::id(&credentials.database);
         let new = NewDump {
             project,
@@ -197,7 +198,7 @@ impl Backups {
             cause: Some(operation),
             days: Kind::Generation(kind).days(0),
         };
-        let made = service.make(&new, credentials).await;
+        let made = service.make_long(&new, credentials, size_limit).await;
         Ok(Some(service.repeated.record(operation, made)?.report(kind)))
     }
 

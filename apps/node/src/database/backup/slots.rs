@@ -6,32 +6,38 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-/// The largest number of dumps that run at the same time.
+/// The largest number of dumps of the schedule and of exports that run at the same time.
 const MAX_DUMPS: usize = 2;
+/// The largest number of dumps of operations that run at the same time. All dumps and restores together may hold six
+/// tenths of the lock table (the watchdog of the databases).
+const MAX_OPERATIONS: usize = 2;
 /// The largest number of long dumps that run at the same time. The other permits remain for short dumps.
 const MAX_LONG_DUMPS: usize = 1;
 /// The largest number of restores that run at the same time.
 const MAX_RESTORES: usize = 2;
-/// How long operations and exports can delay a scheduled dump. After this time, it queues like them.
+/// How long exports can delay a scheduled dump. After this time, it queues like them.
 const MAX_YIELD: Duration = Duration::from_secs(60);
-/// How often a scheduled dump checks whether operations still wait.
+/// How often a scheduled dump checks whether exports still wait.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Permits for dumps. Operations and exports, for which a user waits, go before the schedule.
+/// Permits for dumps. Operations have their own, because a dump of an operation cannot be repeated later as a long one:
+/// its database is offline. Exports, for which a user waits, go before the schedule.
 pub struct Slots {
+    /// The permits of the schedule and of exports.
     permits: Semaphore,
+    operations: Semaphore,
     /// The permits of long dumps. Such a dump also needs one of `permits`.
     long: Semaphore,
     restores: Semaphore,
-    /// The number of operations and exports that wait.
-    urgent: AtomicUsize,
+    /// The number of exports that wait.
+    exports: AtomicUsize,
     /// Locked by the next scheduled dump while it waits for a permit. Other scheduled dumps wait for this lock, so an
-    /// operation waits for at most one scheduled dump.
+    /// export waits for at most one scheduled dump.
     next_scheduled: Mutex<()>,
     max_yield: Duration,
 }
 
-/// One waiting operation. It is counted until it is dropped.
+/// One waiting export. It is counted until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Slots {
@@ -42,18 +48,24 @@ impl Slots {
     const fn with_max_yield(max_yield: Duration) -> Self {
         Self {
             permits: Semaphore::const_new(MAX_DUMPS),
+            operations: Semaphore::const_new(MAX_OPERATIONS),
             long: Semaphore::const_new(MAX_LONG_DUMPS),
             restores: Semaphore::const_new(MAX_RESTORES),
-            urgent: AtomicUsize::new(0),
+            exports: AtomicUsize::new(0),
             next_scheduled: Mutex::const_new(()),
             max_yield,
         }
     }
 
-    /// Waits for a permit of an operation or an export. Never returns `None`, because the semaphore is never closed.
-    pub async fn acquire_urgent(&self) -> Option<SemaphorePermit<'_>> {
-        self.urgent.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.urgent);
+    /// Waits for a permit of an operation. Never returns `None`, because the semaphore is never closed.
+    pub async fn acquire_operation(&self) -> Option<SemaphorePermit<'_>> {
+        self.operations.acquire().await.ok()
+    }
+
+    /// Waits for a permit of an export. Never returns `None`, because the semaphore is never closed.
+    pub async fn acquire_export(&self) -> Option<SemaphorePermit<'_>> {
+        self.exports.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.exports);
         self.permits.acquire().await.ok()
     }
 
@@ -68,17 +80,17 @@ impl Slots {
         self.restores.acquire().await.ok()
     }
 
-    /// Waits for a permit of a scheduled dump. While operations wait, this lets them go first, for at most `max_yield`.
+    /// Waits for a permit of a scheduled dump. While exports wait, this lets them go first, for at most `max_yield`.
     /// Never returns `None`, because the semaphore is never closed.
     pub async fn acquire_scheduled(&self) -> Option<SemaphorePermit<'_>> {
         let began = Instant::now();
         let _next = self.next_scheduled.lock().await;
-        let may_queue = || self.urgent.load(Ordering::Relaxed) == 0 || began.elapsed() >= self.max_yield;
+        let may_queue = || self.exports.load(Ordering::Relaxed) == 0 || began.elapsed() >= self.max_yield;
         loop {
             if may_queue() {
                 let permit = self.permits.acquire().await.ok()?;
-                // An operation may have begun to wait during the wait for this permit. Dropping the permit then lets
-                // the operation go first.
+                // An export may have begun to wait during the wait for this permit. Dropping the permit then lets the
+                // export go first.
                 if may_queue() {
                     return Some(permit);
                 }
@@ -98,21 +110,22 @@ impl Drop for Waiting<'_> {
 mod tests {
     use std::sync::Arc;
 
+    use futures_util::FutureExt as _;
     use tokio::sync::mpsc;
     use tokio::time::timeout;
 
     use super::*;
 
     #[tokio::test]
-    async fn two_dumps_run_at_a_time_and_operations_go_first() {
+    async fn two_dumps_run_at_a_time_and_exports_go_first() {
         let slots = Arc::new(Slots::new());
-        let (first, second) = (slots.acquire_scheduled().await, slots.acquire_urgent().await);
+        let (first, second) = (slots.acquire_scheduled().await, slots.acquire_export().await);
         let (order, mut granted) = mpsc::unbounded_channel();
-        for name in ["scheduled 1", "scheduled 2", "operation"] {
+        for name in ["scheduled 1", "scheduled 2", "export"] {
             let (slots, order) = (Arc::clone(&slots), order.clone());
             tokio::spawn(async move {
                 let permit = match name {
-                    "operation" => slots.acquire_urgent().await,
+                    "export" => slots.acquire_export().await,
                     _ => slots.acquire_scheduled().await,
                 };
                 order.send(name).unwrap();
@@ -124,8 +137,14 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(granted.try_recv().is_err(), "a third dump runs");
+        // Operations do not wait for other dumps, but for each other.
+        let operations = [(); MAX_OPERATIONS].map(|()| slots.acquire_operation().now_or_never().flatten());
+        assert!(operations.iter().all(Option::is_some), "an operation waits");
+        assert!(slots.acquire_operation().now_or_never().is_none(), "a third operation runs");
+        assert!(granted.try_recv().is_err());
+        drop(operations);
         drop(first);
-        assert_eq!(granted.recv().await, Some("operation"));
+        assert_eq!(granted.recv().await, Some("export"));
         drop(second);
         assert_eq!(granted.recv().await.map(|name| name.starts_with("scheduled")), Some(true));
         assert!(granted.try_recv().is_err());
@@ -161,7 +180,7 @@ mod tests {
             let slots = Arc::clone(&slots);
             tokio::spawn(async move {
                 loop {
-                    let permit = slots.acquire_urgent().await;
+                    let permit = slots.acquire_export().await;
                     sleep(Duration::from_millis(5)).await;
                     drop(permit);
                 }
@@ -169,7 +188,7 @@ mod tests {
         }
         tokio::task::yield_now().await;
         for _ in 0..3 {
-            // Without the limit `max_yield`, the scheduled dump would wait forever, because an operation always waits.
+            // Without the limit `max_yield`, the scheduled dump would wait forever, because an export always waits.
             let permit = timeout(Duration::from_secs(60), slots.acquire_scheduled()).await;
             drop(permit.unwrap().unwrap());
         }

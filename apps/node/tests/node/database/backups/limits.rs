@@ -1,16 +1,29 @@
 //! Dumps that reach the limits of the node.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use node::database::config::ProgramLimits;
 use tokio::time::{sleep, timeout};
 
-use super::Rig;
 use super::rig::NEVER;
+use super::{Rig, Source};
+use crate::running::until;
 use crate::storage::store::{Kind, TestStore};
 use crate::timeout::TIMEOUT;
 
+/// Counts the dumps that wait for the lock of a table, up to two.
+const WAITING: &str = "SELECT least(count(*), 2) FROM pg_stat_activity
+    WHERE query LIKE 'LOCK TABLE%' AND wait_event_type = 'Lock'";
 const STORED: &str = "SELECT count(*) FROM svc.dumps WHERE stored";
+
+/// Creates a database with a locked table. Its dump waits for the lock until it fails.
+async fn create_locked(rig: &Rig, project: &str) -> Source {
+    let source = rig.create(project).await;
+    source.session.batch_execute("CREATE TABLE t ()").await.unwrap();
+    source.session.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
+    source
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dump_that_needs_too_much_memory_ends_its_operation() {
@@ -37,6 +50,18 @@ async fn dump_that_takes_too_long_ends_its_operation() {
     source.session.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
     let error = rig.try_seal(&source, "opn_1").await.unwrap_err();
     assert_eq!((error.to_string().as_str(), error.is_permanent()), ("pg_dump takes longer than 10 s", true));
+    source.session.batch_execute("COMMIT").await.unwrap();
+    rig.seal(&source, "opn_2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backup_of_an_operation_that_takes_too_long_ends_the_operation() {
+    let limits = ProgramLimits { long_dump_time: Duration::from_secs(10), ..ProgramLimits::default() };
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
+    let source = create_locked(&rig, "prj_1").await;
+    let error = rig.try_seal(&source, "opn_1").await.unwrap_err();
+    assert!(error.is_permanent() && error.to_string().starts_with("the backup takes longer than"), "{error}");
     source.session.batch_execute("COMMIT").await.unwrap();
     rig.seal(&source, "opn_2").await;
 }
@@ -85,19 +110,12 @@ async fn dump_whose_session_is_ended_repeatedly_ends_its_operation() {
 /// Tests that databases whose dumps take long do not delay the backups of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn long_dumps_leave_a_permit_to_short_ones() {
-    const WAITING: &str = "SELECT least(count(*), 2) FROM pg_stat_activity
-        WHERE query LIKE 'LOCK TABLE%' AND wait_event_type = 'Lock'";
-    let limits = ProgramLimits { short_dump_time: Duration::from_secs(3), ..ProgramLimits::default() };
+    let limits = ProgramLimits { short_dump_time: Duration::from_secs(15), ..ProgramLimits::default() };
     let store = TestStore::start(Kind::Folder).await;
     let Some(rig) = Rig::start_with(store, Duration::from_secs(1), limits).await else { return };
-    let mut long = Vec::new();
-    for project in ["prj_1", "prj_2"] {
-        let source = rig.create(project).await;
-        source.session.batch_execute("CREATE TABLE t ()").await.unwrap();
-        // A dump waits for this lock until it fails.
-        source.session.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
+    let long = [create_locked(&rig, "prj_1").await, create_locked(&rig, "prj_2").await];
+    for source in &long {
         rig.registry.set(source.entry.clone());
-        long.push(source);
     }
     rig.wait_for(WAITING, 2).await;
     let short = rig.create("prj_3").await;
@@ -109,4 +127,41 @@ async fn long_dumps_leave_a_permit_to_short_ones() {
         source.session.batch_execute("COMMIT").await.unwrap();
     }
     rig.wait_for("SELECT count(DISTINCT project) FROM svc.dumps WHERE stored", 3).await;
+}
+
+/// Tests that databases whose operations take long do not delay the backups of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_leave_the_permits_to_other_dumps() {
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start(store, Duration::from_secs(1)).await else { return };
+    let operated = [create_locked(&rig, "prj_1").await, create_locked(&rig, "prj_2").await];
+    let other = rig.create("prj_3").await;
+    let seals = async { tokio::join!(rig.try_seal(&operated[0], "opn_1"), rig.try_seal(&operated[1], "opn_2")) };
+    let ((first, second), ()) = tokio::join!(seals, async {
+        rig.wait_for(WAITING, 2).await;
+        rig.registry.set(other.entry.clone());
+        rig.wait_for("SELECT count(DISTINCT project) FROM svc.dumps WHERE stored", 1).await;
+        for source in &operated {
+            source.session.batch_execute("COMMIT").await.unwrap();
+        }
+    });
+    assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+}
+
+/// Tests an export whose dump is recorded as stored just before its time is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn export_that_was_stored_at_the_end_of_its_time_is_not_repeated() {
+    let limits = ProgramLimits { short_dump_time: Duration::from_secs(10), ..ProgramLimits::default() };
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
+    let mut source = create_locked(&rig, "prj_1").await;
+    Arc::make_mut(&mut source.entry.desired).exports = vec!["exp_1".to_owned()];
+    rig.registry.set(source.entry.clone());
+    rig.wait_for("SELECT count(*) FROM svc.dumps WHERE cause = 'exp_1'", 1).await;
+    // Only the task of the export reports it.
+    let complete = "UPDATE svc.dumps SET stored = true, size_bytes = 1, sha256 = '', reported = true";
+    rig.admin.batch_execute(complete).await.unwrap();
+    until("the report", || !rig.reported("export").is_empty()).await;
+    assert!(rig.reported("export").iter().all(|report| report.contains("sizeBytes")), "{:?}", rig.reported("export"));
+    assert_eq!(rig.count("SELECT count(*) FROM svc.dumps").await, 1);
 }

@@ -220,8 +220,9 @@ impl Rig {
     }
 
     pub async fn try_seal(&self, source: &Source, operation: &str) -> Result<Option<GenerationReport>, BackupError> {
-        let Entry { project, credentials, .. } = &source.entry;
-        self.backups.seal(project, 1, credentials, GenerationKind::PreRestore, operation).await
+        let Entry { project, credentials, desired, .. } = &source.entry;
+        let limits = (1, desired.size_bytes);
+        self.backups.seal(project, limits, credentials, GenerationKind::PreRestore, operation).await
     }
 
     /// Returns the content of a database as SQL, with schema, data and privileges.
