@@ -20,6 +20,9 @@ use crate::read_part::{self, ReadPart};
 /// [`MAX_BYTES`], so the limit is low: the secrets of a project have up to 2 MiB, and in JSON up to six times as much.
 const MAX_BATCH: usize = 4;
 
+/// The maximum number of parts of one name in a batch if they need no query. The size is checked after each batch.
+const MAX_STORED_BATCH: usize = 100;
+
 /// The size of the parts of a response, in bytes of JSON, from which the others are left out. A response exceeds it by at
 /// most the last batch.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -96,7 +99,7 @@ impl Registry {
         let (mut complete, mut bytes) = (CompleteParts::default(), 0);
         let mut changes = changes.into_iter();
         while bytes < MAX_BYTES && !changes.as_slice().is_empty() {
-            let mut batch = next_batch(&mut changes);
+            let mut batch = self.next_batch(&mut changes);
             self.complete_batch(store, &mut batch).await?;
             bytes += batch.iter().map(ReadPart::json_bytes).sum::<usize>();
             let is_last = changes.as_slice().is_empty();
@@ -106,6 +109,22 @@ impl Registry {
             complete.unavailable.extend(unavailable);
         }
         Ok(complete)
+    }
+
+    /// Takes the next parts, until one name occurs as often as a batch permits.
+    fn next_batch(&self, changes: &mut impl Iterator<Item = Change>) -> Vec<ReadPart> {
+        let (mut batch, mut counts) = (Vec::new(), BTreeMap::<String, usize>::new());
+        for change in changes {
+            let is_sourced = matches!(self.parts.get(change.part.as_str()), Some(Part::Sourced(_)));
+            let count = counts.entry(change.part.clone()).or_default();
+            *count += 1;
+            let is_full = *count >= if is_sourced { MAX_BATCH } else { MAX_STORED_BATCH };
+            batch.push(ReadPart::from(change));
+            if is_full {
+                break;
+            }
+        }
+        batch
     }
 
     async fn complete_batch(&self, store: &Store, batch: &mut [ReadPart]) -> store::Result<()> {
@@ -138,21 +157,6 @@ impl Registry {
         };
         reports.iter().enumerate().map(receiver).collect()
     }
-}
-
-/// Takes the next parts, until one name occurs [`MAX_BATCH`] times.
-fn next_batch(changes: &mut impl Iterator<Item = Change>) -> Vec<ReadPart> {
-    let (mut batch, mut counts) = (Vec::new(), BTreeMap::<String, usize>::new());
-    for change in changes {
-        let count = counts.entry(change.part.clone()).or_default();
-        *count += 1;
-        let is_full = *count >= MAX_BATCH;
-        batch.push(ReadPart::from(change));
-        if is_full {
-            break;
-        }
-    }
-    batch
 }
 
 /// A [`PartSource`] whose part is known only at run time.

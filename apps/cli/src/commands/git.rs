@@ -132,8 +132,12 @@ async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
     let (id, creator) = (Some(created.id.clone()), Some(creator));
     let token = GitToken { url, token: created.token.clone(), id, creator, expires_at };
     let mut config = Config::read()?;
-    config.git_tokens.insert(svc.api.clone(), token.clone());
-    config.write()?;
+    // The token of another credential is only replaced when it has expired: that credential must still revoke it.
+    let of_another = |known: &GitToken| known.creator != token.creator && known.expires_at > now();
+    if !config.git_tokens.get(&svc.api).is_some_and(of_another) {
+        config.git_tokens.insert(svc.api.clone(), token.clone());
+        config.write()?;
+    }
     Ok(token)
 }
 

@@ -74,6 +74,7 @@ impl AiError {
         match self {
             Self::Rejected { .. } => "rejected",
             Self::TimedOut => "timed_out",
+            Self::NoMemory | Self::NoResponseMemory => "no_memory",
             _ => self.code(),
         }
     }

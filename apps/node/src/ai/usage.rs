@@ -63,11 +63,13 @@ struct Message {
 /// The texts of a value whose bytes in UTF-8 count. In an object, these are the texts of some of its members.
 #[derive(Clone, Copy)]
 enum Texts {
-    /// All texts. The type of a part is not text of the model.
-    Content,
+    /// A text, or the texts of its parts. Signatures and images of parts are not text of the model.
+    Parts,
     ReasoningDetails,
     /// The calls of tools, or of a function. The argument of a custom tool is `input`.
     Calls,
+    /// All texts: some upstreams send arguments as an object, with any names.
+    All,
 }
 
 impl Metered {
@@ -98,12 +100,12 @@ impl Texts {
     /// Returns the texts that count in a member of an object.
     fn of_member(self, name: &str) -> Option<Self> {
         match (self, name) {
-            (Self::Content, "type") => None,
-            (Self::Content, _)
-            | (Self::ReasoningDetails, "text" | "summary")
-            | (Self::Calls, "name" | "arguments" | "input") => Some(Self::Content),
+            (Self::Parts, "text" | "refusal" | "thinking") | (Self::ReasoningDetails, "text" | "summary") => {
+                Some(Self::Parts)
+            }
             (Self::Calls, "function" | "custom") => Some(Self::Calls),
-            (Self::ReasoningDetails | Self::Calls, _) => None,
+            (Self::Calls, "name" | "arguments" | "input") | (Self::All, _) => Some(Self::All),
+            (Self::Parts | Self::ReasoningDetails | Self::Calls, _) => None,
         }
     }
 }
@@ -159,10 +161,10 @@ impl Members for Choice {
 impl Members for Message {
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<(), A::Error> {
         match name {
-            "content" | "refusal" => self.texts += members.next_value_seed(Texts::Content)?,
+            "content" | "refusal" => self.texts += members.next_value_seed(Texts::Parts)?,
             "function_call" | "tool_calls" => self.texts += members.next_value_seed(Texts::Calls)?,
             "reasoning" | "reasoning_content" => {
-                self.reasoning = self.reasoning.max(members.next_value_seed(Texts::Content)?);
+                self.reasoning = self.reasoning.max(members.next_value_seed(Texts::Parts)?);
             }
             "reasoning_details" => self.reasoning_details += members.next_value_seed(Texts::ReasoningDetails)?,
             _ => {
@@ -331,7 +333,14 @@ mod tests {
                 7,
             ),
             (json!({ "content": null, "reasoning": null, "reasoning_details": details }), 5),
-            (json!({ "content": [{ "type": "text", "text": "four" }, { "type": "thinking", "thinking": "why" }] }), 7),
+            (
+                json!({ "content": [
+                    { "type": "text", "text": "four" },
+                    { "type": "thinking", "thinking": "why", "signature": "c2lnbmF0dXJl" },
+                    { "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw0KGgo=" } },
+                ] }),
+                7,
+            ),
             (json!({ "refusal": "no", "function_call": { "name": "f", "arguments": "{}" } }), 5),
             (
                 json!({ "content": "", "tool_calls": [

@@ -8,7 +8,8 @@
 //!
 //! The end of a worker frees it for other databases only while no database is older than `autovacuum_freeze_max_age`:
 //! otherwise Postgres starts all workers in the oldest database. Then `vacuum_failsafe_age` (projects.conf) limits the
-//! time: above it, Postgres ignores the cost settings of a table.
+//! time: above it, Postgres ignores the cost settings of a table. But a vacuum checks this only when it starts and every
+//! 4 GiB, so the node ends those that began below this age.
 
 use std::time::Duration;
 
@@ -19,9 +20,10 @@ use super::admin::AdminConnection;
 pub struct WorkerLimits {
     /// The largest number of transaction ids that were assigned since the snapshot of a worker.
     pub ids: i32,
-    /// The longest time of the first worker of a database while all workers are busy.
+    /// The longest time of the first worker of a database while all workers are busy, or while the age of the database is
+    /// above the failsafe.
     pub time: Duration,
-    /// The longest time of each further worker of the same database while all workers are busy.
+    /// The longest time of each further worker of the same database in the same cases.
     pub surplus_time: Duration,
 }
 
@@ -40,13 +42,17 @@ impl Default for WorkerLimits {
 pub async fn terminate_slow_workers(client: &AdminConnection, limits: WorkerLimits) -> anyhow::Result<i64> {
     const TERMINATE: &str = "
         WITH workers AS MATERIALIZED (
-            SELECT pid, datname, backend_start, backend_xmin, count(*) OVER () AS running,
+            SELECT pid, a.datname, backend_start, backend_xmin,
+                count(*) OVER () >= current_setting('autovacuum_max_workers')::bigint
+                OR age(datfrozenxid) > current_setting('vacuum_failsafe_age')::bigint
+                OR mxid_age(datminmxid) > current_setting('vacuum_multixact_failsafe_age')::bigint AS is_limited,
                 row_number() OVER (PARTITION BY datid ORDER BY backend_start, pid) AS number
-            FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'
+            FROM pg_stat_activity a LEFT JOIN pg_database d ON d.oid = a.datid
+            WHERE backend_type = 'autovacuum worker'
         )
         SELECT count(pg_terminate_backend(pid)) FROM workers
         WHERE datname ~ '^(db|new|old)_' AND (age(backend_xmin) > $1::integer
-            OR running >= current_setting('autovacuum_max_workers')::bigint AND backend_start < clock_timestamp()
+            OR is_limited AND backend_start < clock_timestamp()
                 - CASE WHEN number = 1 THEN $2::float8 ELSE $3::float8 END * interval '1 second')";
     let WorkerLimits { ids, time, surplus_time } = limits;
     Ok(client.query_one(TERMINATE, &[&ids, &time.as_secs_f64(), &surplus_time.as_secs_f64()]).await?.get(0))

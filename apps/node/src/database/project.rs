@@ -26,6 +26,9 @@ use super::usage::Usage;
 use super::{DesiredDatabase, Shared};
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// The time of failures after which a removal may continue without its final generation. The store may start after the
+/// node.
+const MIN_FAILING_TIME: Duration = Duration::from_secs(15);
 
 /// The task's state.
 pub struct Project {
@@ -41,8 +44,8 @@ pub struct Project {
     pub(super) steps: JoinSet<(Step, anyhow::Result<Option<OperationReport>>)>,
     /// The last completed step, with the report of a phase.
     pub(super) completed: Option<(Step, Option<OperationReport>)>,
-    /// The last failed step.
-    pub(super) failed: Option<Step>,
+    /// The last failed step, and the time of the first of its failures without another step in between.
+    pub(super) failed: Option<(Step, Instant)>,
     pub(super) backoff: Backoff,
     /// When the last failure is retried. Until then, no step starts, and the sweep does not wake the task.
     pub(super) retry_at: Option<Instant>,
@@ -118,13 +121,20 @@ impl Project {
             }
             Ok((step, Err(error))) => {
                 self.report_failed_recovery(&step, &error);
-                self.failed = Some(step);
+                if !self.has_failed_for(&step, Duration::ZERO) {
+                    self.failed = Some((step, Instant::now()));
+                }
                 error
             }
             Err(error) => error.into(),
         };
         tracing::error!(project = self.id, error = format!("{error:#}"), "a step of a database failed; retrying");
         self.retry();
+    }
+
+    /// Returns whether a step has failed since this process started, and the first failure is older than `time`.
+    fn has_failed_for(&self, step: &Step, time: Duration) -> bool {
+        self.failed.as_ref().is_some_and(|(failed, since)| failed == step && since.elapsed() >= time)
     }
 
     /// Reports that a missing database cannot be created from its generation. The project's members must then restore
@@ -178,7 +188,7 @@ impl Project {
             return;
         }
         let (shared, project, names) = (Arc::clone(&self.shared), self.id.clone(), names.clone());
-        let (backups, is_repeated) = (Arc::clone(&own.dump), self.failed.as_ref() == Some(&step));
+        let (backups, is_repeated) = (Arc::clone(&own.dump), self.has_failed_for(&step, MIN_FAILING_TIME));
         let target = Target { shared, project, names, epoch, limits, backups, is_repeated };
         self.running = Some(step.clone());
         self.steps.spawn(async move {

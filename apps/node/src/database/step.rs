@@ -45,7 +45,7 @@ pub struct Target {
     pub limits: SizeLimits,
     /// The login of backups.
     pub backups: Arc<Credentials>,
-    /// Whether the previous attempt of the step failed in this process.
+    /// Whether attempts of the step have failed for a while in this process.
     pub is_repeated: bool,
 }
 
@@ -214,8 +214,8 @@ impl Target {
     }
 
     /// Records a failed attempt to seal a removed database. Returns whether the attempts end, after a day. Until then, a
-    /// failure can be an outage of the store. The node may have been down for most of this day, so the first failure
-    /// after a start does not end the attempts.
+    /// failure can be an outage of the store. The node may have been down for most of this day, so the failures soon after
+    /// a start do not end the attempts.
     async fn must_end_seals(&self) -> anyhow::Result<bool> {
         let client = self.shared.admin.connect().await?;
         Ok(is_plausible(&client, &self.shared.clock).await?

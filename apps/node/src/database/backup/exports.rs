@@ -74,16 +74,27 @@ impl Service {
         loop {
             // The export was made before a restart of the node, before the control plane was restored, or when the time
             // of the short dump was just over.
-            if let Some(dump) = self.find_by_cause(id).await? {
-                self.report(&dump).await;
+            if self.report_existing(id).await? {
                 return Ok(());
             }
             let is_long = self.long_dumps.contains(new.database);
             let _long = self.slots.acquire_long(is_long).await;
             let _permit = self.slots.acquire_export().await;
-            if self.make_in_time(entry, &new, is_long).await?.is_some() {
-                return Ok(());
+            match self.make_in_time(entry, &new, is_long).await {
+                Ok(None) => {}
+                Ok(Some(_)) => return Ok(()),
+                // The statement that completes a stopped short dump can take effect after the check above.
+                Err(error) => return if self.report_existing(id).await? { Ok(()) } else { Err(error) },
             }
         }
+    }
+
+    /// Reports the export of a request if it exists. Returns whether it does.
+    async fn report_existing(&self, id: &str) -> Result<bool> {
+        let existing = self.find_by_cause(id).await?;
+        if let Some(dump) = &existing {
+            self.report(dump).await;
+        }
+        Ok(existing.is_some())
     }
 }

@@ -1,4 +1,4 @@
-//! Long dumps. Those of the schedule and of exports run one at a time, so that they never occupy all permits: the
+//! Long dumps. Long dumps of the schedule and of exports run one at a time, so they never occupy all permits: the
 //! compressed content of a small database can be so large that its dump takes hours.
 //!
 //! Whether a dump is long is not known before it has run, so each of these dumps begins as a short one. If it does not

@@ -14,7 +14,7 @@ use actix_web::{HttpRequest, HttpResponse, rt};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::delivery::deliver;
 
@@ -32,6 +32,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CHUNK_BYTES: usize = 32 << 10;
 /// The longest time in which a worker reads no chunk of a response that is in the memory of the node.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// The lowest rate at which a worker must read a response in memory.
+const MIN_BYTES_PER_SECOND: u64 = 64 << 10;
 
 /// The permits for calls of a process to a binding.
 pub struct CallLimit {
@@ -60,9 +62,10 @@ struct GuardedBody<G> {
 }
 
 /// The chunks of a body in memory, and a guard that is dropped with the body. Chunks are copies, which do not keep the
-/// memory of the body.
+/// memory of the body. The last chunk is empty, so that the guard is kept until the last content was taken.
 struct Chunks<G> {
     rest: Bytes,
+    has_ended: bool,
     _guard: G,
 }
 
@@ -70,8 +73,12 @@ impl<G> Iterator for Chunks<G> {
     type Item = Result<Bytes, Box<dyn Error>>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.has_ended {
+            return None;
+        }
         let chunk = self.rest.split_to(self.rest.len().min(MAX_CHUNK_BYTES));
-        (!chunk.is_empty()).then(|| Ok(Bytes::copy_from_slice(&chunk)))
+        self.has_ended = chunk.is_empty();
+        Some(Ok(Bytes::copy_from_slice(&chunk)))
     }
 }
 
@@ -98,12 +105,15 @@ pub fn guard(response: HttpResponse, guard: impl Unpin + 'static) -> HttpRespons
 }
 
 /// Returns a body, and keeps a guard of its memory until it was sent. If the worker reads nothing for
-/// [`UNREAD_TIMEOUT`], the rest and the guard are dropped, and the body ends with an error.
+/// [`UNREAD_TIMEOUT`], or less than [`MIN_BYTES_PER_SECOND`] in total, the rest and the guard are dropped, and the body
+/// ends with an error.
 pub fn deliver_whole(body: Bytes, guard: impl Sized + 'static) -> BoxBody {
     let length = body.len() as u64;
     let unread: Box<dyn Error> = "the worker did not read the response".into();
-    let chunks = stream::iter(Chunks { rest: body, _guard: guard });
-    let (chunks, delivery) = deliver(chunks, || sleep(UNREAD_TIMEOUT), Err(unread));
+    let chunks = stream::iter(Chunks { rest: body, has_ended: false, _guard: guard });
+    let end = Instant::now() + UNREAD_TIMEOUT + Duration::from_secs(length / MIN_BYTES_PER_SECOND);
+    let expire = move || sleep_until(end.min(Instant::now() + UNREAD_TIMEOUT));
+    let (chunks, delivery) = deliver(chunks, expire, Err(unread));
     rt::spawn(delivery);
     BoxBody::new(SizedStream::new(length, chunks))
 }
@@ -166,6 +176,7 @@ mod tests {
     use std::future::poll_fn;
 
     use tokio::task::LocalSet;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -182,10 +193,18 @@ mod tests {
             // A slow worker gets the whole response.
             let (mut body, mut read) = (deliver_whole(content.clone(), Arc::clone(&guard)), BytesMut::new());
             while let Some(chunk) = next(&mut body).await {
+                assert!(is_held());
                 read.extend_from_slice(&chunk.unwrap());
-                sleep(UNREAD_TIMEOUT / 2).await;
+                sleep(UNREAD_TIMEOUT / 8).await;
             }
             assert!(read == content && !is_held());
+            // The worker never stops to read, but is too slow.
+            let (mut body, mut last) = (deliver_whole(content.clone(), Arc::clone(&guard)), None);
+            while let Some(chunk) = next(&mut body).await {
+                last = Some(chunk.is_ok());
+                sleep(UNREAD_TIMEOUT * 3 / 4).await;
+            }
+            assert!(last == Some(false) && !is_held());
             let mut body = deliver_whole(content, Arc::clone(&guard));
             next(&mut body).await.unwrap().unwrap();
             assert!(is_held());

@@ -188,6 +188,13 @@ async fn slow_autovacuum_worker_ends_while_all_workers_are_busy() {
     assert_eq!(terminate_slow_workers(&client, WorkerLimits { ids: 10, ..defaults }).await.unwrap(), 1);
     drop(client);
 
+    // The worker does not notice that the database is above the age of the failsafe.
+    let client = start_vacuum(&mut kit, 10).await;
+    client.batch_execute("SET vacuum_failsafe_age = 0").await.unwrap();
+    assert_eq!(terminate_slow_workers(&client, defaults).await.unwrap(), 0);
+    assert_eq!(terminate_slow_workers(&client, short).await.unwrap(), 1);
+    drop(client);
+
     let client = start_vacuum(&mut kit, 1).await;
     assert_eq!(terminate_slow_workers(&client, defaults).await.unwrap(), 0);
     assert_eq!(terminate_slow_workers(&client, short).await.unwrap(), 1);

@@ -56,7 +56,7 @@ async fn dump_that_takes_too_long_ends_its_operation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn backup_of_an_operation_that_takes_too_long_ends_the_operation() {
-    let limits = ProgramLimits { long_dump_time: Duration::from_secs(10), ..ProgramLimits::default() };
+    let limits = ProgramLimits { long_dump_time: Duration::from_secs(20), ..ProgramLimits::default() };
     let store = TestStore::start(Kind::Folder).await;
     let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
     let source = create_locked(&rig, "prj_1").await;
