@@ -61,6 +61,8 @@ CREATE TABLE convergence.parts (
     CONSTRAINT parts_pkey PRIMARY KEY (project_id, part)
 );
 CREATE UNIQUE INDEX parts_node_id_revision_key ON convergence.parts (node_id, revision);
+-- For the check whether a node may fetch a bundle.
+CREATE INDEX parts_node_id_bundle_idx ON convergence.parts (node_id, (desired ->> 'bundle')) WHERE part = 'site';
 
 CREATE FUNCTION convergence.count_placements() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,10 +1,10 @@
 //! The parts of the desired state.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Timestamptz, Uuid};
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::{Digest, NodeId, ProjectId, Time};
-use protocol::{Change, DesiredPart as _, Site};
+use protocol::Change;
 use serde_json::Value;
 use store::{Connection, Prepared, Result};
 
@@ -84,6 +84,10 @@ const REMOVE_PARTS: &str = "UPDATE convergence.parts p SET desired = NULL, updat
         FROM convergence.parts WHERE project_id = $3 AND desired IS NOT NULL \
     ) removed WHERE p.project_id = removed.project_id AND p.part = removed.part";
 
+/// The names of the part and of its field are literals, as in the index that serves this query.
+const FIND_SITE_WITH_BUNDLE: &str =
+    "SELECT FROM convergence.parts WHERE node_id = $1 AND part = 'site' AND desired ->> 'bundle' = $2 LIMIT 1";
+
 impl PartRepository for Connection {
     async fn part_upsert(&mut self, part: PartRecord) -> Result<()> {
         let PartRecord { project, part, home, desired, at } = part;
@@ -156,9 +160,8 @@ impl PartRepository for Connection {
     }
 
     async fn bundle_is_placed(&mut self, node: NodeId, bundle: Digest) -> Result<bool> {
-        let uses_bundle = parts::desired.retrieve_as_text("bundle").eq(bundle.to_string());
-        let query = parts::table.filter(parts::node_id.eq(node).and(parts::part.eq(Site::NAME))).filter(uses_bundle);
-        Ok(diesel::select(diesel::dsl::exists(query)).get_result(self).await?)
+        let find = diesel::sql_query(FIND_SITE_WITH_BUNDLE).bind::<Uuid, _>(node).bind::<Text, _>(bundle.to_string());
+        Ok(Prepared(find).execute(self).await? > 0)
     }
 }
 
